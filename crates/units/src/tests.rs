@@ -1,0 +1,76 @@
+use crate::*;
+use alloc::string::ToString;
+
+#[test]
+fn sizes_as_the_kernel_writes_them() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("1", 1),
+        ("4096", 4096),
+        ("256K", 256 << 10),
+        ("512M", 512 << 20),
+        ("1g", 1 << 30),
+        ("3T", 3 << 40),
+        ("2P", 2 << 50),
+        ("15E", 15 << 60),
+        ("0x1000", 4096),
+        ("0x1E", 30),
+        ("010", 8),
+        (" 1G\n", 1 << 30),
+        ("18446744073709551615", u64::MAX),
+    ] {
+        assert_eq!(parse_size(text), Ok(bytes), "{text:?}");
+    }
+}
+
+#[test]
+fn bad_sizes_say_what_is_wrong() {
+    for (text, expected) in [
+        ("", "a size is missing"),
+        ("  ", "a size is missing"),
+        ("foo", "\"foo\" is not a size;"),
+        ("-1", "\"-1\" is not a size;"),
+        ("1Gfoo", "\"foo\" follows the number"),
+        ("10X", "\"X\" follows the number"),
+        ("1KB", "\"B\" follows the number"),
+        ("1.5G", "\".5G\" follows the number"),
+        ("1 G", "\" G\" follows the number"),
+        ("16E", "too large"),
+        ("18446744073709551616", "too large"),
+        ("0x", "\"x\" follows the number"),
+        ("é", "is not a size"),
+    ] {
+        let error = parse_size(text).expect_err(text).to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn sizes_as_zramctl_prints_them() {
+    for (bytes, text) in [
+        (0, "0B"),
+        (1, "1B"),
+        (1023, "1023B"),
+        (1024, "1K"),
+        (1536, "1.5K"),
+        (4096, "4K"),
+        ((1 << 20) - 1, "1M"),
+        (1 << 30, "1G"),
+        (u64::MAX, "16E"),
+    ] {
+        assert_eq!(human(bytes).to_string(), text);
+    }
+    assert_eq!(alloc::format!("{:>6}", human(1 << 20)), "    1M");
+}
+
+#[test]
+fn orders_stop_at_ten() {
+    assert_eq!(Order::new(10), Some(Order::MAX));
+    assert_eq!(Order::new(11), None);
+    assert_eq!(Order::MAX.frames(), 1024);
+}
+
+#[test]
+fn lanes_wrap() {
+    assert_eq!(Lane(5).index(2), 1);
+}
