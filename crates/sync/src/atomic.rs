@@ -1,0 +1,32 @@
+//! The atomics of the house: the processor's, or under `--cfg loom` the model checker's.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+#[cfg(loom)]
+pub use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+
+/// A store-load barrier right after an atomic read-modify-write.
+///
+/// On x86 that instruction is itself a full barrier, so only the compiler is held back
+/// (crossbeam-epoch relies on the same); elsewhere, and under loom, this is a `SeqCst` fence.
+#[inline]
+pub fn barrier_after_rmw() {
+    // Whoever calls this says what it pairs with; here it is only a fence's other name.
+    #[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "x86")))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(any(loom, not(any(target_arch = "x86_64", target_arch = "x86"))))]
+    fence(Ordering::SeqCst);
+}
+
+/// Tells the processor that this thread is waiting for another.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}

@@ -1,0 +1,101 @@
+//! A lock in the top bits of a 64-bit word: spins briefly, then parks in a shared room.
+//!
+//! The word itself has no place for a queue, so sleepers wait in one of a few rooms (an event
+//! count each) chosen by a key. A room may hold sleepers of several words; waking it wakes all of
+//! them, and each looks again.
+
+use crate::CachePadded;
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
+use crate::park;
+
+/// Set while somebody holds the word.
+pub const LOCKED: u64 = 1 << 63;
+/// Set while somebody sleeps for the word.
+pub const WAITED: u64 = 1 << 62;
+/// Bits of a word that belong to its owner.
+pub const WORD_BITS: u32 = 62;
+
+const OWN: u64 = !(LOCKED | WAITED);
+const ROOMS: usize = 32;
+
+/// Where those wait who want a word that is held.
+pub struct Rooms {
+    tickets: [CachePadded<AtomicU32>; ROOMS],
+}
+
+impl Default for Rooms {
+    fn default() -> Rooms {
+        Rooms { tickets: core::array::from_fn(|_| CachePadded::new(AtomicU32::new(0))) }
+    }
+}
+
+impl Rooms {
+    /// Locks `word` and returns the owner's bits. `key` must be the same for each use of one word.
+    #[inline]
+    pub fn lock(&self, word: &AtomicU64, key: usize) -> u64 {
+        let seen = word.load(Ordering::Relaxed);
+        if seen & LOCKED == 0 && self.try_take(word, seen).is_ok() {
+            return seen & OWN;
+        }
+        self.lock_slowly(word, key)
+    }
+
+    /// Gives `word` the owner's bits `next` and unlocks it. Only the holder may call this.
+    #[inline]
+    pub fn unlock(&self, word: &AtomicU64, key: usize, next: u64) {
+        debug_assert_eq!(next & !OWN, 0, "the top bits of a locked word are not its owner's");
+        // Release pairs with the Acquire in `try_take` of the next holder.
+        if word.swap(next & OWN, Ordering::Release) & WAITED != 0 {
+            self.open(key);
+        }
+    }
+
+    #[inline]
+    fn try_take(&self, word: &AtomicU64, seen: u64) -> Result<u64, u64> {
+        // Acquire pairs with the Release in `unlock`.
+        word.compare_exchange_weak(seen, seen | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn lock_slowly(&self, word: &AtomicU64, key: usize) -> u64 {
+        let room = &self.tickets[key % ROOMS];
+        let mut spins = 0;
+        loop {
+            // Acquire pairs with the Release in `open`: a new ticket comes with the unlocked word,
+            // so an old ticket below always belongs to a word not yet unlocked.
+            let ticket = room.load(Ordering::Acquire);
+            let seen = word.load(Ordering::Relaxed);
+            if seen & LOCKED == 0 {
+                if self.try_take(word, seen).is_ok() {
+                    return seen & OWN;
+                }
+                continue;
+            }
+            if spins < park::SPINS {
+                spins += 1;
+                spin_hint();
+                continue;
+            }
+            let marked = seen & WAITED != 0
+                || word
+                    .compare_exchange_weak(
+                        seen,
+                        seen | WAITED,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok();
+            if marked {
+                park::wait(room, ticket);
+            }
+        }
+    }
+
+    #[cold]
+    fn open(&self, key: usize) {
+        let room = &self.tickets[key % ROOMS];
+        // Release pairs with the Acquire in `lock_slowly`.
+        room.fetch_add(1, Ordering::Release);
+        park::wake_all(room);
+    }
+}

@@ -1,0 +1,27 @@
+//! Every atomic, lock, pin and lane of the house.
+//!
+//! No other crate names `core::sync::atomic`: they use the types of [`atomic`], so that the whole
+//! engine can be put under loom by building with `--cfg loom`. Waiting is always the same: spin
+//! for a moment, then park, because in userspace the holder of a lock may have been preempted.
+
+pub mod atomic;
+mod bitlock;
+mod counter;
+mod lanes;
+mod mutex;
+mod park;
+mod pins;
+mod prefetch;
+mod published;
+
+pub use bitlock::{LOCKED, Rooms, WAITED, WORD_BITS};
+pub use counter::LaneCounters;
+pub use crossbeam_utils::CachePadded;
+pub use lanes::PerLane;
+pub use mutex::{Mutex, MutexGuard};
+pub use pins::{Pin, Pins};
+pub use prefetch::prefetch;
+pub use published::Published;
+
+#[cfg(test)]
+mod tests;

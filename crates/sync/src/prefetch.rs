@@ -1,0 +1,17 @@
+//! A hint to the processor's cache.
+//!
+//! # Why unsafe
+//! The instruction is only offered as an unsafe intrinsic.
+
+/// Asks the processor for the line at an address, which need not be valid.
+#[inline]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address is harmless, and SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -1,0 +1,78 @@
+//! Something that is there or not, read under a pin and taken away behind the readers' backs.
+//!
+//! # Why unsafe
+//! A reader gets a plain reference; that what it refers to outlives the pin is the protocol.
+
+use core::ptr;
+
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::{Mutex, Pin, Pins};
+
+/// At most one `T`. Readers pay one load.
+pub struct Published<T> {
+    current: AtomicPtr<T>,
+    changing: Mutex<()>,
+}
+
+// SAFETY: it owns a `T`, lends `&T` to any thread and gives the `T` itself back to any thread.
+unsafe impl<T: Send + Sync> Sync for Published<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Send for Published<T> {}
+
+impl<T> Default for Published<T> {
+    fn default() -> Published<T> {
+        Published { current: AtomicPtr::new(ptr::null_mut()), changing: Mutex::new(()) }
+    }
+}
+
+impl<T> Published<T> {
+    /// What is there now. It stays while `_pin`, a pin of the [`Pins`] that [`Published::withdraw`]
+    /// is called with, lives.
+    #[inline]
+    pub fn get<'p>(&self, _pin: &'p Pin<'_>) -> Option<&'p T> {
+        // Acquire pairs with the Release in `publish`: what it holds has been written.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: null, or a leaked box that `withdraw` frees only after every pin taken before
+        // it was unpublished has been dropped; `_pin` is such a pin.
+        unsafe { current.as_ref() }
+    }
+
+    /// Puts `value` there; gives it back if something is there already.
+    ///
+    /// # Errors
+    /// The value, unchanged.
+    pub fn publish(&self, value: Box<T>) -> Result<(), Box<T>> {
+        let _changing = self.changing.lock();
+        if !self.current.load(Ordering::Relaxed).is_null() {
+            return Err(value);
+        }
+        // Release pairs with the Acquire in `get`.
+        self.current.store(Box::into_raw(value), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes away what is there, after everybody who might still see it has left. The calling
+    /// thread must hold no pin of `pins`.
+    pub fn withdraw(&self, pins: &Pins) -> Option<Box<T>> {
+        let _changing = self.changing.lock();
+        // The pins order this with `get`: a reader that pins later does not see it.
+        let current = self.current.swap(ptr::null_mut(), Ordering::Relaxed);
+        if current.is_null() {
+            return None;
+        }
+        pins.wait_for_readers();
+        // SAFETY: it came from `Box::into_raw` in `publish`, nobody can find it any more, and all
+        // who had found it have dropped their pins.
+        Some(unsafe { Box::from_raw(current) })
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        let current = self.current.load(Ordering::Relaxed);
+        if !current.is_null() {
+            // SAFETY: `&mut self`: no reader can exist; it came from `Box::into_raw`.
+            drop(unsafe { Box::from_raw(current) });
+        }
+    }
+}
