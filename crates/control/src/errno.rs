@@ -1,0 +1,73 @@
+//! Errors of the control plane: a kernel error number and a sentence.
+
+use alloc::string::String;
+use core::fmt;
+
+/// A Linux error number, always positive (`EINVAL` is 22).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos { ($($name:ident = $number:literal, $text:literal;)*) => {
+    impl Errno {
+        $(#[doc = $text] pub const $name: Errno = Errno($number);)*
+
+        /// The symbol, such as `EINVAL`; `E?` for one this list does not hold.
+        #[must_use]
+        pub const fn name(self) -> &'static str {
+            match self { $(Errno::$name => stringify!($name),)* _ => "E?" }
+        }
+
+        /// What the number means, in words.
+        #[must_use]
+        pub const fn text(self) -> &'static str {
+            match self { $(Errno::$name => $text,)* _ => "unknown error" }
+        }
+    }
+} }
+
+errnos! {
+    EPERM = 1, "operation not permitted";
+    ENOENT = 2, "no such file or directory";
+    EIO = 5, "input/output error";
+    E2BIG = 7, "argument list too long";
+    EAGAIN = 11, "try again";
+    ENOMEM = 12, "out of memory";
+    EACCES = 13, "permission denied";
+    EBUSY = 16, "device or resource busy";
+    EEXIST = 17, "file exists";
+    ENODEV = 19, "no such device";
+    EINVAL = 22, "invalid argument";
+    ENOSPC = 28, "no space left on device";
+    ERANGE = 34, "numerical result out of range";
+    ENOTSUP = 95, "operation not supported";
+}
+
+/// A refused operation: the number a kernel attribute would have answered with, and a sentence
+/// that names what was wrong and what is allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// The error number.
+    pub errno: Errno,
+    /// The sentence.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault with this number and sentence.
+    pub fn new(errno: Errno, message: impl Into<String>) -> Fault {
+        Fault { errno, message: message.into() }
+    }
+
+    /// [`Errno::EINVAL`] with a sentence.
+    pub fn invalid(message: impl Into<String>) -> Fault {
+        Fault::new(Errno::EINVAL, message)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.errno.name())
+    }
+}
+
+impl core::error::Error for Fault {}

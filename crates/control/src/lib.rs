@@ -1,0 +1,18 @@
+//! What an operator can see and turn: attribute rows, and the errors they answer with.
+//!
+//! An attribute is defined once, as a [`Row`] beside the data it reads, with the kernel's name,
+//! format and error numbers. Doors (the CLI, a control socket, later a FUSE tree) render rows and
+//! define none.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod errno;
+mod row;
+
+pub use errno::{Errno, Fault};
+pub use row::{Access, Bound, Object, Row, RowInfo};
+
+#[cfg(test)]
+mod tests;
