@@ -1,0 +1,59 @@
+//! The one place where the contract of an operation is checked.
+
+use units::Lane;
+
+use crate::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+
+/// The outermost link of a chain: refuses what passes the end, is unaligned, or changes a
+/// read-only device, so that no device below needs to.
+pub struct Checked<D> {
+    next: D,
+}
+
+impl<D: BlockDevice> Checked<D> {
+    /// Checks what reaches `next`.
+    pub const fn new(next: D) -> Checked<D> {
+        Checked { next }
+    }
+
+    /// The device checked.
+    pub const fn inner(&self) -> &D {
+        &self.next
+    }
+}
+
+fn check(geometry: Geometry, offset: u64, length: u64) -> Result<(), IoError> {
+    let end = offset.checked_add(length).ok_or(IoError::OutOfRange)?;
+    if end > geometry.bytes {
+        return Err(if geometry.bytes == 0 { IoError::NotReady } else { IoError::OutOfRange });
+    }
+    let unit = u64::from(geometry.minimum_block.max(1));
+    if !(offset.is_multiple_of(unit) && length.is_multiple_of(unit)) {
+        return Err(IoError::Unaligned);
+    }
+    Ok(())
+}
+
+impl<D: BlockDevice> BlockDevice for Checked<D> {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        check(self.next.geometry(), offset, length)?;
+        if operation.changes() && self.next.abilities().read_only {
+            return Err(IoError::ReadOnly);
+        }
+        self.next.submit(lane, operation)
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        check(Geometry { minimum_block: 1, ..self.next.geometry() }, offset, length)?;
+        self.next.extents(offset, length, visit)
+    }
+}

@@ -1,0 +1,161 @@
+//! The interface of devices, layers and backing stores.
+
+use alloc::sync::Arc;
+use core::ops::ControlFlow;
+
+use units::Lane;
+
+use crate::IoError;
+
+/// What one request asks for. Offsets and lengths are in bytes.
+#[derive(Debug)]
+pub enum Operation<'a> {
+    /// Fill `into` from `offset`.
+    Read {
+        /// Where on the device.
+        offset: u64,
+        /// Filled completely, or its contents are undefined on error.
+        into: &'a mut [u8],
+    },
+    /// Store `from` at `offset`. Atomic per page only: on error some pages may hold new data.
+    Write {
+        /// Where on the device.
+        offset: u64,
+        /// What to store.
+        from: &'a [u8],
+    },
+    /// The range need not be kept: whole pages of it read as zeroes afterwards, parts of pages
+    /// keep their data.
+    Discard {
+        /// Where on the device.
+        offset: u64,
+        /// How much.
+        length: u64,
+    },
+    /// The whole range reads as zeroes afterwards.
+    WriteZeroes {
+        /// Where on the device.
+        offset: u64,
+        /// How much.
+        length: u64,
+        /// Whether its pages may become holes.
+        mode: ZeroMode,
+    },
+    /// What was written must be as durable as this device can make it.
+    Flush,
+}
+
+/// How zeroes are to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ZeroMode {
+    /// Whole pages may be given up: they are holes afterwards.
+    MayPunch,
+    /// Pages stay allocated, as zero-filled ones.
+    KeepAllocated,
+}
+
+impl Operation<'_> {
+    /// Where it begins and how long it is, in bytes; nothing for a flush.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        match self {
+            Operation::Read { offset, into } => (*offset, into.len() as u64),
+            Operation::Write { offset, from } => (*offset, from.len() as u64),
+            Operation::Discard { offset, length }
+            | Operation::WriteZeroes { offset, length, .. } => (*offset, *length),
+            Operation::Flush => (0, 0),
+        }
+    }
+
+    /// Does it change the device?
+    #[must_use]
+    pub const fn changes(&self) -> bool {
+        !matches!(self, Operation::Read { .. } | Operation::Flush)
+    }
+}
+
+/// How a device is shaped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Its size in bytes. Zero while it is not initialised.
+    pub bytes: u64,
+    /// Offsets and lengths must be multiples of this many bytes; 1 where any range is taken.
+    pub minimum_block: u32,
+    /// Ranges of multiples of this many bytes are served best.
+    pub preferred_block: u32,
+}
+
+/// What a device can do beyond reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// It takes no changes.
+    pub read_only: bool,
+    /// It gives memory back on discard.
+    pub discard: bool,
+    /// Writing zeroes is faster than writing data.
+    pub fast_zero: bool,
+    /// A flush does something.
+    pub flush: bool,
+}
+
+/// What a part of a device holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExtentKind {
+    /// Stored data.
+    Data,
+    /// Allocated, and known to be all zeroes.
+    Zero,
+    /// Not allocated; reads as zeroes.
+    Hole,
+}
+
+/// A part of a device, all of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Its length in bytes.
+    pub length: u64,
+    /// What it holds.
+    pub kind: ExtentKind,
+}
+
+/// Called with each extent in turn; breaks off when it has seen enough.
+pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
+
+/// A device, a layer over one, or a backing store. Every method may be called by any number of
+/// threads at once.
+pub trait BlockDevice: Send + Sync {
+    /// Its shape, now: a device may be resized.
+    fn geometry(&self) -> Geometry;
+
+    /// What it can do.
+    fn abilities(&self) -> Abilities;
+
+    /// Carries out one operation, on this thread, before it returns. `lane` is the CPU the caller
+    /// runs on, or any number.
+    ///
+    /// # Errors
+    /// See [`IoError`]; contents outside the range are never touched.
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError>;
+
+    /// Tells what the range holds, in order and without gaps; neighbouring extents may be of one
+    /// kind. The answer is of the moment; others may be writing.
+    ///
+    /// # Errors
+    /// [`IoError::OutOfRange`] for a range that passes the end.
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError>;
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
+    fn geometry(&self) -> Geometry {
+        (**self).geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        (**self).abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        (**self).submit(lane, operation)
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        (**self).extents(offset, length, visit)
+    }
+}

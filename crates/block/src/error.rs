@@ -1,0 +1,59 @@
+//! Why an operation failed.
+
+use core::fmt;
+
+/// Why an operation failed. Small and without text: it is made on the data path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoError {
+    /// The range passes the end of the device.
+    OutOfRange,
+    /// Offset or length is not a multiple of the device's minimum block.
+    Unaligned,
+    /// The device has no size yet, or is being reset.
+    NotReady,
+    /// The device takes no changes.
+    ReadOnly,
+    /// The device's memory limit is reached. What was stored before is intact.
+    NoSpace,
+    /// The system has no memory left. What was stored before is intact.
+    NoMemory,
+    /// A stored object did not decompress to a page.
+    Corrupt,
+    /// The device cannot do this at all.
+    Unsupported,
+    /// A device below failed.
+    Failed,
+}
+
+impl IoError {
+    /// The Linux error number a door answers with: total, so that no door invents its own.
+    #[must_use]
+    pub const fn errno(self) -> i32 {
+        match self {
+            IoError::OutOfRange | IoError::Unaligned => 22,
+            IoError::NotReady | IoError::Corrupt | IoError::Failed => 5,
+            IoError::ReadOnly => 1,
+            IoError::NoSpace => 28,
+            IoError::NoMemory => 12,
+            IoError::Unsupported => 95,
+        }
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoError::OutOfRange => "the range passes the end of the device",
+            IoError::Unaligned => "offset or length is not a multiple of the block size",
+            IoError::NotReady => "the device is not initialised",
+            IoError::ReadOnly => "the device is read-only",
+            IoError::NoSpace => "the device's memory limit is reached",
+            IoError::NoMemory => "no memory is left",
+            IoError::Corrupt => "stored data is corrupt",
+            IoError::Unsupported => "the device cannot do this",
+            IoError::Failed => "a device below failed",
+        })
+    }
+}
+
+impl core::error::Error for IoError {}
