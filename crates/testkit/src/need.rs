@@ -1,0 +1,127 @@
+//! What a test needs of its machine, and what happens when that is missing.
+
+use std::env;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Something a test needs that a Rust toolchain and a C compiler do not bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The effective user is root.
+    Root,
+    /// `/dev/fuse` can be opened, and `fusermount3` is there for a user who is not root.
+    Fuse,
+    /// Loop devices can be attached: `losetup --find` names a free one. That takes root.
+    Loop,
+    /// A program on the `PATH`.
+    Program {
+        /// The name it is started by.
+        name: &'static str,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+}
+
+impl Need {
+    /// The need for the program `name`, which the Debian package `package` brings.
+    pub const fn program(name: &'static str, package: &'static str) -> Need {
+        Need::Program { name, package }
+    }
+
+    /// Whether this machine has it, now.
+    pub fn is_met(&self) -> bool {
+        match *self {
+            Need::Root => is_root(),
+            Need::Fuse => {
+                let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
+                opened.is_ok() && (is_root() || on_path("fusermount3"))
+            }
+            Need::Loop => is_root() && free_loop_device(),
+            Need::Program { name, .. } => on_path(name),
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Need::Root => write!(f, "root (run the tests as root)"),
+            Need::Fuse => write!(f, "FUSE, that is /dev/fuse and fusermount3 (package fuse3)"),
+            Need::Loop => write!(f, "loop devices, as root (package util-linux)"),
+            Need::Program { name, package } => write!(f, "{name} (package {package})"),
+        }
+    }
+}
+
+/// Whether everything in `needs` is there; `test` is the name of the test that asks.
+///
+/// When something is missing the answer is `false`, and the line
+/// `SKIPPED <test>: needs <what> (package <package>)` goes to the standard error stream, past the
+/// test harness, and to the end of the file that `RAMPACK_SKIPS` names, where `cargo xtask test`
+/// collects it. May be called from any number of threads and processes at once: the line is one
+/// append.
+///
+/// # Panics
+///
+/// Under `RAMPACK_STRICT=1`, when something is missing.
+pub fn met(test: &str, needs: &[Need]) -> bool {
+    let missing: Vec<String> =
+        needs.iter().filter(|need| !need.is_met()).map(|need| need.to_string()).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let line = format!("SKIPPED {test}: needs {}\n", missing.join(", "));
+    if env::var_os("RAMPACK_STRICT").is_some_and(|value| value == "1") {
+        panic!("RAMPACK_STRICT=1 allows no skips: {}", line.trim_end());
+    }
+    // Not eprint!: the harness would keep it from the eyes of whoever runs a passing test.
+    let _ = io::stderr().write_all(line.as_bytes());
+    if let Some(path) = env::var_os("RAMPACK_SKIPS").filter(|path| !path.is_empty()) {
+        append(Path::new(&path), &line);
+    }
+    false
+}
+
+/// Appends one line in one write, so that lines of test processes running side by side stay whole.
+pub(crate) fn append(path: &Path, line: &str) {
+    let written = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(error) = written {
+        panic!("RAMPACK_SKIPS={}: {error}", path.display());
+    }
+}
+
+fn is_root() -> bool {
+    // "Uid:	real effective saved filesystem"; see proc_pid_status(5).
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))
+        .and_then(|ids| ids.split_whitespace().nth(1))
+        .is_some_and(|effective| effective == "0")
+}
+
+fn free_loop_device() -> bool {
+    let found = Command::new("losetup")
+        .arg("--find")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    found.is_ok_and(|status| status.success())
+}
+
+/// Whether `name` is an executable file in a directory of `PATH`.
+pub(crate) fn on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).map(|directory| directory.join(name)).any(|file| {
+        file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    })
+}

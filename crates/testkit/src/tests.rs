@@ -1,0 +1,102 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use crate::need::{append, on_path};
+use crate::{Need, Rng, TempDir, met, run, try_run};
+
+const ABSENT: Need = Need::program("rampack-no-such-program", "no-such-package");
+
+/// Not a test of its own: the tests below run it in a child process with the environment they want.
+#[test]
+fn child() {
+    if std::env::var_os("TESTKIT_CHILD").is_some() {
+        let ran = met("child", &[Need::program("sh", "dash"), ABSENT]);
+        println!("met says {ran}");
+    }
+}
+
+fn child_command() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "tests::child", "--nocapture"]);
+    command.env("TESTKIT_CHILD", "1").env_remove("RAMPACK_STRICT").env_remove("RAMPACK_SKIPS");
+    command
+}
+
+#[test]
+fn a_missing_need_is_printed_and_recorded() {
+    let scratch = TempDir::new();
+    let skips = scratch.join("skips");
+    let line = "SKIPPED child: needs rampack-no-such-program (package no-such-package)\n";
+    for _ in 0..2 {
+        let output = run(child_command().env("RAMPACK_SKIPS", &skips));
+        assert!(output.stdout.contains("met says false"), "{output:?}");
+        assert!(output.stderr.contains(line), "{output:?}");
+    }
+    assert_eq!(fs::read_to_string(&skips).unwrap(), line.repeat(2));
+}
+
+#[test]
+fn strict_mode_panics_with_the_name() {
+    let output = try_run(child_command().env("RAMPACK_STRICT", "1"));
+    assert!(!output.status.success());
+    let said = output.stdout + &output.stderr;
+    assert!(said.contains("rampack-no-such-program (package no-such-package)"), "{said}");
+}
+
+#[test]
+fn needs_that_are_there_are_met() {
+    assert!(met("needs_that_are_there_are_met", &[]));
+    assert!(met("needs_that_are_there_are_met", &[Need::program("sh", "dash")]));
+    assert!(!on_path("rampack-no-such-program"));
+}
+
+#[test]
+#[should_panic(expected = "RAMPACK_SKIPS=")]
+fn a_skips_file_that_cannot_be_written_is_an_error() {
+    append(std::path::Path::new("/proc/no/such/directory"), "line\n");
+}
+
+#[test]
+fn the_generator_repeats_and_stays_in_range() {
+    // The first outputs for seed 1234567 of the published reference generator.
+    let mut rng = Rng::new(1_234_567);
+    assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
+    assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
+    let seen: BTreeSet<u64> = (0..1000).map(|_| rng.range(5..8)).collect();
+    assert_eq!(seen, BTreeSet::from([5, 6, 7]));
+    assert_eq!(rng.below(0), 0);
+    assert!(!rng.one_in(0));
+    assert!(rng.one_in(1));
+    let mut bytes = [0; 13];
+    rng.fill(&mut bytes);
+    assert_ne!(bytes, [0; 13]);
+    let mut order: Vec<u32> = (0..100).collect();
+    rng.shuffle(&mut order);
+    assert_ne!(order, (0..100).collect::<Vec<_>>());
+    order.sort_unstable();
+    assert_eq!(order, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn seeds_are_read_in_both_bases() {
+    assert_eq!(crate::rng::parse("42"), Some(42));
+    assert_eq!(crate::rng::parse("0x2a"), Some(42));
+    assert_eq!(crate::rng::parse("2a"), None);
+    assert_eq!(crate::rng::parse(""), None);
+}
+
+#[test]
+fn a_scratch_directory_goes_away() {
+    let scratch = TempDir::new();
+    let path = scratch.path().to_owned();
+    fs::write(scratch.join("file"), "x").unwrap();
+    drop(scratch);
+    assert!(!path.exists());
+}
+
+#[test]
+#[should_panic(expected = "the reason")]
+fn a_failing_program_shows_its_output() {
+    run(Command::new("sh").args(["-c", "echo the reason >&2; exit 3"]));
+}
