@@ -1,0 +1,173 @@
+//! Sets of small numbers, as bits with a 64-ary summary tree above each.
+//!
+//! A bit of a summary word says whether the word below it has any bit set. So the lowest and the
+//! highest member of a set of four billion are six words away, and inserting or removing touches
+//! one word unless a word becomes empty or stops being so. Several trees share one lazily backed
+//! table: only what has been written costs memory.
+
+use core::{fmt, iter};
+
+use sync::atomic::{AtomicU64, Ordering};
+
+use crate::{LazyTable, NoMemory, World};
+
+const WORD: usize = 64;
+/// Levels that 2^32 members need.
+const MAX_LEVELS: usize = 6;
+
+/// Where the levels of one tree begin in the table, the members themselves first.
+#[derive(Clone, Copy, Default)]
+struct Tree {
+    members: usize,
+    levels: usize,
+    start: [usize; MAX_LEVELS],
+}
+
+/// `TREES` sets, all empty at first. Whoever holds the lock of what the sets describe may change
+/// them; the words are atomic only because the table is shared memory.
+pub(crate) struct Bits<const TREES: usize> {
+    words: LazyTable<AtomicU64>,
+    trees: [Tree; TREES],
+}
+
+impl<const TREES: usize> Bits<TREES> {
+    /// Sets number `n` may have the members `0..members[n]`, each at most 2^32.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when the world has no addresses.
+    pub fn new(world: &dyn World, members: [usize; TREES]) -> Result<Bits<TREES>, NoMemory> {
+        let mut end = 0;
+        let trees = members.map(|members| {
+            let mut tree = Tree { members, ..Tree::default() };
+            let mut below = members;
+            loop {
+                tree.start[tree.levels] = end;
+                tree.levels += 1;
+                below = below.div_ceil(WORD).max(1);
+                end += below;
+                if below == 1 {
+                    return tree;
+                }
+            }
+        });
+        Ok(Bits { words: LazyTable::new(world, end)?, trees })
+    }
+
+    fn word(&self, index: usize) -> u64 {
+        self.words.get(index).load(Ordering::Relaxed)
+    }
+
+    fn set_word(&self, index: usize, word: u64) {
+        self.words.get(index).store(word, Ordering::Relaxed);
+    }
+
+    /// Whether `member` is in; numbers that can't be are not.
+    #[inline]
+    pub fn contains(&self, tree: usize, member: usize) -> bool {
+        let tree = &self.trees[tree];
+        member < tree.members
+            && self.word(tree.start[0] + member / WORD) >> (member % WORD) & 1 != 0
+    }
+
+    /// Puts `member` in.
+    #[inline]
+    pub fn insert(&mut self, tree: usize, member: usize) {
+        debug_assert!(!self.contains(tree, member));
+        let tree = &self.trees[tree];
+        let mut at = member;
+        for start in &tree.start[..tree.levels] {
+            let old = self.word(start + at / WORD);
+            self.set_word(start + at / WORD, old | 1 << (at % WORD));
+            if old != 0 {
+                break;
+            }
+            at /= WORD;
+        }
+    }
+
+    /// Takes `member` out.
+    #[inline]
+    pub fn remove(&mut self, tree: usize, member: usize) {
+        debug_assert!(self.contains(tree, member));
+        let tree = &self.trees[tree];
+        let mut at = member;
+        for start in &tree.start[..tree.levels] {
+            let new = self.word(start + at / WORD) & !(1 << (at % WORD));
+            self.set_word(start + at / WORD, new);
+            if new != 0 {
+                break;
+            }
+            at /= WORD;
+        }
+    }
+
+    /// The lowest member.
+    #[inline]
+    pub fn first(&self, tree: usize) -> Option<usize> {
+        self.descend(tree, |word| word.trailing_zeros())
+    }
+
+    /// The highest member.
+    pub fn last(&self, tree: usize) -> Option<usize> {
+        self.descend(tree, |word| 63 - word.leading_zeros())
+    }
+
+    #[inline]
+    fn descend(&self, tree: usize, choose: impl Fn(u64) -> u32) -> Option<usize> {
+        let tree = &self.trees[tree];
+        let mut at = 0;
+        for start in tree.start[..tree.levels].iter().rev() {
+            let word = self.word(start + at);
+            if word == 0 {
+                return None;
+            }
+            at = at * WORD + choose(word) as usize;
+        }
+        Some(at)
+    }
+
+    /// Every member of `tree`, ascending. Reads every word: for checking.
+    pub fn iter(&self, tree: usize) -> impl Iterator<Item = usize> + '_ {
+        let Tree { members, start, .. } = self.trees[tree];
+        (0..members.div_ceil(WORD)).flat_map(move |index| {
+            // Each word of the chain lacks the lowest bit of the one before.
+            iter::successors(Some(self.word(start[0] + index)), |word| {
+                Some(word & word.wrapping_sub(1))
+            })
+            .take_while(|word| *word != 0)
+            .map(move |word| index * WORD + word.trailing_zeros() as usize)
+        })
+    }
+
+    /// Checks every summary bit against what it summarises.
+    ///
+    /// # Panics
+    /// Names the first word that contradicts its summary. `name` says whose tree it is.
+    pub fn validate(&self, tree: usize, name: impl fmt::Display) {
+        let Tree { members, levels, start } = self.trees[tree];
+        let mut below = members;
+        for level in 0..levels {
+            let words = below.div_ceil(WORD).max(1);
+            for index in 0..words {
+                let word = self.word(start[level] + index);
+                let used = (below - index * WORD).min(WORD);
+                assert!(
+                    used == WORD || word >> used == 0,
+                    "{name}: level {level} has bits beyond its {below} members"
+                );
+                if level + 1 < levels {
+                    let summary = self.word(start[level + 1] + index / WORD);
+                    assert_eq!(
+                        summary >> (index % WORD) & 1 != 0,
+                        word != 0,
+                        "{name}: word {index} of level {level} is {word:#x}, its summary disagrees"
+                    );
+                }
+            }
+            below = words;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

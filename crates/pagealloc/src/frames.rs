@@ -1,0 +1,56 @@
+//! The seam between those who need frames and the designs that lend them.
+//!
+//! # Why unsafe
+//! Those above write to addresses a zone gives them; that nobody else does is its promise.
+
+use core::ptr::NonNull;
+
+use units::{Frame, Lane, MAX_ORDER, Order};
+
+/// A zone: lends blocks of frames. Every method may be called by any number of threads at once.
+///
+/// # Safety
+/// Implementations promise that a block lent by [`Frames::alloc`] lies within
+/// `base() .. base() + capacity() * 4096`, is readable and writable there, and is lent to nobody
+/// else until it is given back to [`Frames::free`]. Its contents are arbitrary.
+pub unsafe trait Frames: Send + Sync {
+    /// The address of frame 0; frame `n` lies `n * 4096` bytes above it. Never changes.
+    fn base(&self) -> NonNull<u8>;
+
+    /// One more than the highest frame number there can ever be. Never changes.
+    fn capacity(&self) -> u32;
+
+    /// Lends a block of `1 << order` frames, aligned to its size; `None` when memory is out.
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame>;
+
+    /// Takes a block back. It must have been lent with this order and not been given back since.
+    fn free(&self, lane: Lane, frame: Frame, order: Order);
+
+    /// Gives every cached frame back to the zone and every free 2 MiB block back to the operating
+    /// system. Slow; for `compact` and for tests.
+    fn drain(&self);
+
+    /// Counts, of the moment.
+    fn stats(&self) -> ZoneStats;
+
+    /// Checks every structure against every other, while nobody allocates or frees.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    fn validate(&self);
+}
+
+/// What a zone tells of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ZoneStats {
+    /// Frames lent out, not counting those in per-lane caches.
+    pub lent: u64,
+    /// Frames in per-lane caches.
+    pub cached: u64,
+    /// Free blocks in the zone, by order.
+    pub free_blocks: [u64; MAX_ORDER as usize + 1],
+    /// Frames of the arenas asked for so far.
+    pub managed: u64,
+    /// 2 MiB blocks given back to the operating system since the beginning.
+    pub returned_blocks: u64,
+}

@@ -1,0 +1,39 @@
+//! Lends frames of memory it was given, buddy-wise.
+//!
+//! The seam is [`Frames`]: everything above takes frames through it, and a zone design is one
+//! implementation of it. Memory itself comes from above as [`World`] and [`Region`]: this crate
+//! asks the operating system for nothing.
+//!
+//! There is one design so far: [`Zone`], with one lock for the free blocks. It is not there under
+//! loom, whose atomics are not zero-initialised memory; it has no protocol of its own to check,
+//! only the mutexes of `sync`.
+#![no_std]
+
+extern crate alloc;
+// The pretended world of the integration tests serves the unit tests too, which ask it less.
+#[cfg(test)]
+extern crate self as pagealloc;
+#[cfg(test)]
+extern crate std;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../tests/suite/world.rs"]
+mod pretended;
+
+#[cfg(not(loom))]
+mod bits;
+#[cfg(not(loom))]
+mod buddy;
+mod frames;
+#[cfg(not(loom))]
+mod lane_pages;
+mod table;
+mod world;
+#[cfg(not(loom))]
+mod zone;
+
+pub use frames::{Frames, ZoneStats};
+pub use table::{LazyTable, Zeroed};
+pub use world::{NoMemory, Region, RegionKeeper, World};
+#[cfg(not(loom))]
+pub use zone::{Zone, ZoneOptions};

@@ -1,0 +1,349 @@
+//! Zones with one fault each. The suite has to find every one of them, and for the right reason.
+//!
+//! Their promises to [`Frames`] are broken on purpose; the suite touches nothing that was not
+//! committed, so the damage stays within the zone's own memory.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pagealloc::{Frames, Region, World, Zone, ZoneOptions, ZoneStats};
+use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+
+use crate::checks;
+use crate::model::Make;
+use crate::world::HeapWorld;
+
+#[track_caller]
+fn is_rejected(make: Make, because: &str) {
+    let result = catch_unwind(AssertUnwindSafe(|| checks::conforms(make)));
+    let panic = result.expect_err("the suite passed a broken zone");
+    let text = panic.downcast_ref::<String>().expect("a panic with a text");
+    assert!(text.contains(because), "rejected for another reason: {text}");
+}
+
+fn sound(world: &HeapWorld, options: ZoneOptions) -> Zone {
+    Zone::new(world, options).unwrap()
+}
+
+/// Passes on to a sound zone whatever the fault doesn't concern.
+macro_rules! pass_on {
+    ($($name:ident($($arg:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $name(&self, $($arg: $kind),*) $(-> $result)? { self.zone.$name($($arg),*) })*
+    };
+}
+
+/// Now and then lends a frame that somebody has already.
+struct LendsTwice {
+    zone: Zone,
+    calls: AtomicU32,
+    /// A frame that's lent, or `NONE`.
+    last: AtomicU32,
+}
+
+const NONE: u32 = u32::MAX;
+
+// SAFETY: not kept, on purpose.
+unsafe impl Frames for LendsTwice {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        drain();
+        stats() -> ZoneStats;
+        validate();
+    }
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+        let last = self.last.load(Ordering::Relaxed);
+        let due = self.calls.fetch_add(1, Ordering::Relaxed) % 100 == 99;
+        if due && order == Order::ZERO && last != NONE {
+            return Some(Frame(last));
+        }
+        let frame = self.zone.alloc(lane, order)?;
+        if order == Order::ZERO {
+            self.last.store(frame.0, Ordering::Relaxed);
+        }
+        Some(frame)
+    }
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        if frame.0 == self.last.load(Ordering::Relaxed) {
+            self.last.store(NONE, Ordering::Relaxed);
+        }
+        self.zone.free(lane, frame, order);
+    }
+}
+
+#[test]
+fn a_zone_that_lends_twice() {
+    is_rejected(
+        |world, options| {
+            let (calls, last) = (AtomicU32::new(0), AtomicU32::new(NONE));
+            Box::new(LendsTwice { zone: sound(world, options), calls, last })
+        },
+        "twice",
+    );
+}
+
+/// Loses a block that's freed, now and then.
+struct Leaks {
+    zone: Zone,
+    calls: AtomicU32,
+}
+
+// SAFETY: kept; what is lost is lent to nobody.
+unsafe impl Frames for Leaks {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        alloc(lane: Lane, order: Order) -> Option<Frame>;
+        drain();
+        stats() -> ZoneStats;
+        validate();
+    }
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        if self.calls.fetch_add(1, Ordering::Relaxed) % 100 != 99 {
+            self.zone.free(lane, frame, order);
+        }
+    }
+}
+
+#[test]
+fn a_zone_that_leaks() {
+    is_rejected(
+        |world, options| Box::new(Leaks { zone: sound(world, options), calls: AtomicU32::new(0) }),
+        "frames lent",
+    );
+}
+
+/// Lends blocks that are not aligned to their size.
+struct Misaligns {
+    zone: Zone,
+}
+
+const ONE: Order = Order::new(1).unwrap();
+const TWO: Order = Order::new(2).unwrap();
+
+// SAFETY: kept, but for the alignment, which is not a matter of safety.
+unsafe impl Frames for Misaligns {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        drain();
+        stats() -> ZoneStats;
+        validate();
+    }
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+        match order {
+            ONE => self.zone.alloc(lane, TWO).map(|frame| Frame(frame.0 + 1)),
+            order => self.zone.alloc(lane, order),
+        }
+    }
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        match order {
+            ONE => self.zone.free(lane, Frame(frame.0 - 1), TWO),
+            order => self.zone.free(lane, frame, order),
+        }
+    }
+}
+
+#[test]
+fn a_zone_that_misaligns() {
+    let make: Make = |world, options| Box::new(Misaligns { zone: sound(world, options) });
+    // With frames to spare, so that it isn't found out by running short.
+    let result = catch_unwind(|| checks::random_steps(make));
+    let panic = result.expect_err("the suite passed a broken zone");
+    assert!(panic.downcast_ref::<String>().unwrap().contains("misaligned"));
+}
+
+/// Wipes a page that may be lent, as if it had been released.
+struct ReleasesWhatIsLent {
+    zone: Zone,
+}
+
+// SAFETY: not kept, on purpose.
+unsafe impl Frames for ReleasesWhatIsLent {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        alloc(lane: Lane, order: Order) -> Option<Frame>;
+        free(lane: Lane, frame: Frame, order: Order);
+        stats() -> ZoneStats;
+        validate();
+    }
+    fn drain(&self) {
+        self.zone.drain();
+        if self.zone.stats().managed > 0 {
+            // SAFETY: the page is committed. That it's somebody else's is the fault to be found.
+            unsafe { self.zone.base().as_ptr().write_bytes(0, PAGE_SIZE) };
+        }
+    }
+}
+
+#[test]
+fn a_zone_that_releases_what_is_lent() {
+    is_rejected(
+        |world, options| Box::new(ReleasesWhatIsLent { zone: sound(world, options) }),
+        "somebody else wrote",
+    );
+}
+
+/// Never gives anything back to the operating system.
+struct Hoards {
+    zone: Zone,
+}
+
+// SAFETY: kept.
+unsafe impl Frames for Hoards {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        alloc(lane: Lane, order: Order) -> Option<Frame>;
+        free(lane: Lane, frame: Frame, order: Order);
+        drain();
+        stats() -> ZoneStats;
+        validate();
+    }
+}
+
+#[test]
+fn a_zone_that_hoards() {
+    is_rejected(
+        |world, options| {
+            let options = ZoneOptions { keep_free_blocks: u32::MAX, ..options };
+            Box::new(Hoards { zone: sound(world, options) })
+        },
+        "free blocks keep their memory",
+    );
+}
+
+/// Has a cache per lane and looks only into its own.
+struct ForgetsOtherLanes {
+    zone: Zone,
+    caches: [Mutex<Vec<Frame>>; 4],
+}
+
+impl ForgetsOtherLanes {
+    fn cached(&self) -> u64 {
+        self.caches.iter().map(|cache| cache.lock().unwrap().len() as u64).sum()
+    }
+}
+
+// SAFETY: kept.
+unsafe impl Frames for ForgetsOtherLanes {
+    pass_on! {
+        base() -> NonNull<u8>;
+        capacity() -> u32;
+        validate();
+    }
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+        if order == Order::ZERO
+            && let Some(frame) = self.caches[lane.index(4)].lock().unwrap().pop()
+        {
+            return Some(frame);
+        }
+        self.zone.alloc(lane, order)
+    }
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        if order == Order::ZERO {
+            let mut cache = self.caches[lane.index(4)].lock().unwrap();
+            if cache.len() < 8 {
+                cache.push(frame);
+                return;
+            }
+        }
+        self.zone.free(lane, frame, order);
+    }
+    fn drain(&self) {
+        for cache in &self.caches {
+            for frame in cache.lock().unwrap().drain(..) {
+                self.zone.free(Lane(0), frame, Order::ZERO);
+            }
+        }
+        self.zone.drain();
+    }
+    fn stats(&self) -> ZoneStats {
+        let (stats, cached) = (self.zone.stats(), self.cached());
+        ZoneStats { lent: stats.lent - cached, cached: stats.cached + cached, ..stats }
+    }
+}
+
+#[test]
+fn a_zone_that_forgets_the_caches_of_other_lanes() {
+    is_rejected(
+        |world, options| {
+            let caches = Default::default();
+            Box::new(ForgetsOtherLanes { zone: sound(world, options), caches })
+        },
+        "None for order",
+    );
+}
+
+/// Splits blocks and never merges them.
+struct NeverMerges {
+    region: Region,
+    frames: u32,
+    free: Mutex<[Vec<u32>; MAX_ORDER as usize + 1]>,
+    lent: AtomicU32,
+}
+
+impl NeverMerges {
+    fn new(world: &HeapWorld, options: ZoneOptions) -> NeverMerges {
+        let bytes = options.max_frames as usize * PAGE_SIZE;
+        let region = world.reserve(bytes).unwrap();
+        region.commit(0, region.bytes()).unwrap();
+        let mut free: [Vec<u32>; MAX_ORDER as usize + 1] = Default::default();
+        let mut start = 0;
+        for order in (0..=MAX_ORDER).rev() {
+            while options.max_frames - start >= 1 << order {
+                free[order as usize].push(start);
+                start += 1 << order;
+            }
+        }
+        let lent = AtomicU32::new(0);
+        NeverMerges { region, frames: options.max_frames, free: Mutex::new(free), lent }
+    }
+}
+
+// SAFETY: kept; a block that was split stays split, but is lent once at a time.
+unsafe impl Frames for NeverMerges {
+    fn base(&self) -> NonNull<u8> {
+        self.region.base()
+    }
+    fn capacity(&self) -> u32 {
+        self.frames
+    }
+    fn alloc(&self, _: Lane, order: Order) -> Option<Frame> {
+        let mut free = self.free.lock().unwrap();
+        let wanted = order.get() as usize;
+        let found = (wanted..free.len()).find(|order| !free[*order].is_empty())?;
+        let frame = free[found].pop()?;
+        for half in wanted..found {
+            free[half].push(frame + (1 << half));
+        }
+        self.lent.fetch_add(order.frames(), Ordering::Relaxed);
+        Some(Frame(frame))
+    }
+    fn free(&self, _: Lane, frame: Frame, order: Order) {
+        self.lent.fetch_sub(order.frames(), Ordering::Relaxed);
+        self.free.lock().unwrap()[order.get() as usize].push(frame.0);
+    }
+    fn drain(&self) {}
+    fn stats(&self) -> ZoneStats {
+        let free = self.free.lock().unwrap();
+        ZoneStats {
+            lent: u64::from(self.lent.load(Ordering::Relaxed)),
+            managed: u64::from(self.frames),
+            free_blocks: std::array::from_fn(|order| free[order].len() as u64),
+            ..ZoneStats::default()
+        }
+    }
+    fn validate(&self) {}
+}
+
+#[test]
+fn a_zone_that_never_merges() {
+    is_rejected(
+        |world, options| Box::new(NeverMerges::new(world, options)),
+        "everything free is merged",
+    );
+}

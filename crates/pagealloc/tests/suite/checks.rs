@@ -1,0 +1,270 @@
+//! What every zone design must do. Each check panics with what is wrong.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+
+use pagealloc::ZoneOptions;
+use units::{FRAMES_PER_BLOCK, Lane, Order};
+
+use crate::model::{Borrower, Held, Make, Random, check_stamp, stamp};
+use crate::world::HeapWorld;
+
+/// The suite: every check of this file on zones made by `make`.
+pub fn conforms(make: Make) {
+    small_worlds(make);
+    block_worlds(make);
+    random_steps(make);
+    exhaustion(make);
+    growth(make);
+    giving_back(make);
+    threads(make);
+    dropping(make);
+}
+
+fn small(lanes: usize, max_frames: u32) -> ZoneOptions {
+    ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(lanes, max_frames) }
+}
+
+/// Every sequence of a few calls on a few frames, from the empty and from the full zone.
+pub fn small_worlds(make: Make) {
+    for (capacity, depth) in [(1, 3), (3, 4), (8, 5), (13, 4)] {
+        every_sequence(make, small(2, capacity), &[0, 1, 2], depth);
+    }
+    every_sequence(make, small(2, 64), &[0, 3, 5], 4);
+}
+
+/// The same where 2 MiB blocks come and go.
+pub fn block_worlds(make: Make) {
+    for keep_free_blocks in [0, 1] {
+        let options = ZoneOptions { keep_free_blocks, ..small(2, 4 * FRAMES_PER_BLOCK + 3) };
+        every_sequence(make, options, &[0, 9, 10], 3);
+    }
+}
+
+fn every_sequence(make: Make, options: ZoneOptions, orders: &[u8], depth: u32) {
+    let mut borrower = Borrower::new(make, options);
+    // A call: borrow an order on a lane, or give back the oldest or newest on a lane.
+    let calls = orders.len() * 2 + 4;
+    for full in [false, true] {
+        for number in 0..calls.pow(depth) {
+            while full && borrower.borrow(0, 0) {}
+            let mut rest = number;
+            for _ in 0..depth {
+                let (call, lane) = (rest % calls / 2, (rest % calls % 2) as u32);
+                rest /= calls;
+                match orders.get(call) {
+                    Some(order) => _ = borrower.borrow(lane, *order),
+                    None if borrower.held.is_empty() => (),
+                    None if call == orders.len() => borrower.give_back(lane, 0),
+                    None => borrower.give_back(lane, borrower.held.len() - 1),
+                }
+            }
+            borrower.check();
+            borrower.rest(|n| n as u32 % 2);
+        }
+    }
+}
+
+/// Long random walks between empty and full, checked at random moments.
+pub fn random_steps(make: Make) {
+    let mut random = Random::seeded("random_steps", 0x5eed);
+    for (lanes, capacity) in [(1, 700), (3, 3000), (2, 4096)] {
+        for options in [small(lanes, capacity), ZoneOptions::new(lanes, capacity)] {
+            let mut borrower = Borrower::new(make, options);
+            // How eager to borrow, in sixteenths: changes from time to time.
+            let mut eagerness = 12;
+            for _ in 0..12_000 {
+                let lane = random.below(lanes + 2) as u32;
+                match random.below(2000) {
+                    0 => borrower.zone.drain(),
+                    1..4 => borrower.check(),
+                    4..12 => eagerness = 2 + random.below(13),
+                    _ if random.below(16) < eagerness => {
+                        let order = match random.below(64) {
+                            0 => random.below(11),
+                            1..16 => random.below(4),
+                            _ => 0,
+                        };
+                        borrower.borrow(lane, order as u8);
+                    }
+                    _ if borrower.held.is_empty() => (),
+                    _ => {
+                        let index = random.below(borrower.held.len());
+                        borrower.give_back(lane, index);
+                    }
+                }
+            }
+            borrower.check();
+            borrower.rest(|_| random.below(lanes) as u32);
+        }
+    }
+}
+
+/// All frames can be lent, from any lane, however the free ones are spread over the lanes' caches.
+pub fn exhaustion(make: Make) {
+    let capacity = 2 * 1024 + 17;
+    for orders in [[0, 0], [0, 10], [0, 3], [4, 0]] {
+        let mut borrower = Borrower::new(make, ZoneOptions::new(4, capacity));
+        for (round, order) in orders.into_iter().enumerate() {
+            // `borrow` itself checks that nothing is left when the answer is None.
+            while borrower.borrow(round as u32, order) {}
+            assert_eq!(borrower.frames_held(), u64::from(capacity >> order << order));
+            borrower.check();
+            for n in (0..borrower.held.len()).rev() {
+                borrower.give_back(n as u32, n);
+            }
+        }
+        borrower.rest(|_| 0);
+    }
+}
+
+/// Memory is asked for as it is needed, and a refusal is an answer like another.
+pub fn growth(make: Make) {
+    let capacity = 12 * 1024;
+    let mut borrower = Borrower::new(make, ZoneOptions::new(2, capacity));
+    assert_eq!(borrower.zone.stats().managed, 0, "nothing is asked for before it's needed");
+    assert!(borrower.borrow(0, 0));
+    let first = borrower.zone.stats().managed;
+    assert!(first < u64::from(capacity), "all {first} frames were asked for at once");
+
+    borrower.world.refuse(true);
+    let mut lent = borrower.frames_held();
+    while let Some(frame) = borrower.zone.alloc(Lane(1), Order::ZERO) {
+        lent += 1;
+        borrower.zone.free(Lane(1), frame, Order::ZERO);
+        // Taken again for good by the order of two, which is not in any cache.
+        let order = Order::new(1).unwrap();
+        let Some(frame) = borrower.zone.alloc(Lane(1), order) else { break };
+        borrower.held.push(stamp(&*borrower.zone, frame, order, u64::from(frame.0)));
+        assert!(lent <= 2 * first, "more is lent than was given");
+    }
+    let stats = borrower.zone.stats();
+    assert_eq!(stats.managed, first, "what was refused is not managed");
+    borrower.zone.validate();
+    for held in borrower.held.split_off(1) {
+        check_stamp(&*borrower.zone, held);
+        borrower.zone.free(Lane(0), held.frame, held.order);
+    }
+
+    borrower.world.refuse(false);
+    while borrower.borrow(0, 2) {}
+    assert_eq!(borrower.zone.stats().managed, u64::from(capacity));
+    borrower.rest(|_| 1);
+}
+
+/// What comes free goes back to the operating system, once, and nothing else does.
+pub fn giving_back(make: Make) {
+    for keep_free_blocks in [0, 2] {
+        let options =
+            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_BLOCK) };
+        let mut borrower = Borrower::new(make, options);
+        borrower.zone.drain();
+        assert!(borrower.borrow(0, 0));
+        borrower.rest(|_| 0);
+        assert_eq!(borrower.record.log().released.len(), 1, "one block was touched");
+        borrower.zone.drain();
+        assert_eq!(borrower.record.log().released.len(), 1, "nothing new was touched");
+
+        for round in 0..3 {
+            let before = borrower.record.log().released.len();
+            for _ in 0..8 {
+                assert!(borrower.borrow(0, 9));
+            }
+            let touched: BTreeSet<usize> =
+                borrower.held.iter().map(|held| held.frame.0 as usize / 512).collect();
+            for n in (0..8).rev() {
+                borrower.give_back(round, n);
+            }
+            let kept = 8 - (borrower.record.log().released.len() - before);
+            assert!(kept <= keep_free_blocks as usize, "{kept} free blocks keep their memory");
+            borrower.rest(|_| 0);
+            let released = borrower.record.log().released[before..].to_vec();
+            assert_eq!(released.len(), 8, "each block goes back once: {released:?}");
+            assert_eq!(released.into_iter().collect::<BTreeSet<_>>(), touched);
+        }
+    }
+    released_in_use(make);
+}
+
+/// Blocks of which anything is lent stay, while those around them go.
+fn released_in_use(make: Make) {
+    let mut borrower = Borrower::new(make, ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK));
+    while borrower.borrow(0, 0) {}
+    let keep = |held: &Held| held.frame.0 % (2 * FRAMES_PER_BLOCK) == 100;
+    for n in (0..borrower.held.len()).rev() {
+        if !keep(&borrower.held[n]) {
+            borrower.give_back(0, n);
+        }
+    }
+    borrower.zone.drain();
+    borrower.check();
+    let mut released = borrower.record.log().released;
+    released.sort_unstable();
+    assert_eq!(released, [1, 3, 5, 7], "every second 2 MiB block is wholly free");
+    borrower.rest(|_| 0);
+}
+
+/// Threads that share lanes and free what others were lent.
+pub fn threads(make: Make) {
+    const THREADS: usize = 4;
+    let steps = if cfg!(miri) { 200 } else { 8_000 };
+    let seed = Random::seeded("threads", 0x7eed).next();
+    let world = HeapWorld::default();
+    let options = ZoneOptions { keep_free_blocks: 0, ..ZoneOptions::new(2, 5 * 1024) };
+    let zone = make(&world, options);
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..THREADS).map(|_| mpsc::channel::<Held>()).unzip();
+    std::thread::scope(|scope| {
+        for (n, receiver) in receivers.into_iter().enumerate() {
+            let (zone, senders) = (&*zone, senders.clone());
+            scope.spawn(move || {
+                let mut random = Random::seeded("thread", seed.wrapping_add(n as u64) | 1);
+                let mut held: Vec<Held> = Vec::new();
+                let give = |lane: u32, block: Held| {
+                    check_stamp(zone, block);
+                    zone.free(Lane(lane), block.frame, block.order);
+                };
+                for step in 0..steps {
+                    let lane = n as u32 + u32::from(random.below(10) == 0);
+                    if random.below(16) < if step / 1000 % 2 == 0 { 10 } else { 6 } {
+                        let order = if random.below(8) == 0 { random.below(11) } else { 0 };
+                        let order = Order::new(order as u8).unwrap();
+                        if let Some(frame) = zone.alloc(Lane(lane), order) {
+                            held.push(stamp(zone, frame, order, random.next()));
+                        }
+                    } else if !held.is_empty() {
+                        let block = held.swap_remove(random.below(held.len()));
+                        if random.below(4) == 0 {
+                            // The receiver lives as long as any sender, so this can't fail.
+                            _ = senders[random.below(THREADS)].send(block);
+                        } else {
+                            give(lane, block);
+                        }
+                    }
+                    if let Ok(block) = receiver.try_recv() {
+                        give(lane, block);
+                    }
+                }
+                drop(senders);
+                held.into_iter().chain(receiver).for_each(|block| give(n as u32, block));
+            });
+        }
+        drop(senders);
+    });
+    zone.drain();
+    zone.validate();
+    let stats = zone.stats();
+    assert_eq!((stats.lent, stats.cached), (0, 0), "everything was given back");
+    assert_eq!(stats.free_blocks[10], stats.managed / 1024, "everything free is merged");
+    let released = world.record_of(zone.base()).log().released.len() as u64;
+    assert_eq!(stats.returned_blocks, released);
+}
+
+/// A zone that is dropped gives all its memory back.
+pub fn dropping(make: Make) {
+    let world = HeapWorld::default();
+    let zone = make(&world, ZoneOptions::new(2, 600));
+    assert!(zone.alloc(Lane(0), Order::ZERO).is_some());
+    drop(zone);
+    assert!(world.all_dropped(), "a region outlives its zone");
+}

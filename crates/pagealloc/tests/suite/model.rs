@@ -1,0 +1,161 @@
+//! A borrower that knows what it was lent, and believes nothing it can check.
+
+use std::sync::Arc;
+
+use pagealloc::{Frames, ZoneOptions, ZoneStats};
+use units::{Frame, Lane, Order, PAGE_SIZE};
+
+use crate::world::{HeapWorld, Record};
+
+/// Makes a zone in a world.
+pub type Make = fn(&HeapWorld, ZoneOptions) -> Box<dyn Frames>;
+
+/// Random numbers from a seed (xorshift64*, Vigna 2016).
+pub struct Random(u64);
+
+impl Random {
+    /// The seed is `RAMPACK_SEED` if that's set, otherwise `default`; it is printed.
+    pub fn seeded(what: &str, default: u64) -> Random {
+        let seed = std::env::var("RAMPACK_SEED").map_or(default, |text| text.parse().unwrap());
+        println!("{what}: RAMPACK_SEED={seed}");
+        Random(seed.max(1))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 16) as usize % limit
+    }
+}
+
+/// A block that was lent.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    pub frame: Frame,
+    pub order: Order,
+    stamp: u64,
+}
+
+/// Writes into the pages of a block what only its borrower can know.
+pub fn stamp(zone: &dyn Frames, frame: Frame, order: Order, stamp: u64) -> Held {
+    let held = Held { frame, order, stamp };
+    for (place, value) in stamped_places(zone, held) {
+        // SAFETY: the block is lent to us, so it's ours to write.
+        unsafe { place.write(value) };
+    }
+    held
+}
+
+/// Checks that nobody else has written to a block.
+pub fn check_stamp(zone: &dyn Frames, held: Held) {
+    for (place, value) in stamped_places(zone, held) {
+        // SAFETY: the block is lent to us, so it's ours to read.
+        let found = unsafe { place.read() };
+        assert_eq!(found, value, "somebody else wrote to {held:?}");
+    }
+}
+
+/// The first and the last word of pages of a block: of all of them, or of three if it's large.
+fn stamped_places(zone: &dyn Frames, held: Held) -> impl Iterator<Item = (*mut u64, u64)> {
+    let frames = held.order.frames() as usize;
+    let step = if frames > 16 { frames / 2 - 1 } else { 1 };
+    let base = zone.base().as_ptr();
+    (0..frames).step_by(step).flat_map(move |n| {
+        let page = (held.frame.0 as usize + n) * PAGE_SIZE;
+        [page, page + PAGE_SIZE - 8]
+            .map(|offset| (base.wrapping_add(offset).cast(), held.stamp ^ offset as u64))
+    })
+}
+
+/// One zone, what it lent, and its record.
+pub struct Borrower {
+    pub zone: Box<dyn Frames>,
+    pub world: HeapWorld,
+    pub record: Arc<Record>,
+    pub held: Vec<Held>,
+    lent: Vec<bool>,
+    stamps: u64,
+}
+
+impl Borrower {
+    pub fn new(make: Make, options: ZoneOptions) -> Borrower {
+        let world = HeapWorld::default();
+        let zone = make(&world, options);
+        assert_eq!(zone.capacity(), options.max_frames);
+        let record = world.record_of(zone.base());
+        let lent = vec![false; options.max_frames as usize];
+        Borrower { zone, world, record, held: Vec::new(), lent, stamps: 0 }
+    }
+
+    /// Asks for a block. `None` is believed only if there is no such block.
+    pub fn borrow(&mut self, lane: u32, order: u8) -> bool {
+        let order = Order::new(order).unwrap();
+        let size = order.frames() as usize;
+        let Some(frame) = self.zone.alloc(Lane(lane), order) else {
+            let left =
+                self.lent.chunks_exact(size).position(|block| block.iter().all(|lent| !lent));
+            assert_eq!(left, None, "None for order {} while that block is free", order.get());
+            return false;
+        };
+        let (start, end) = (frame.0 as usize, frame.0 as usize + size);
+        assert_eq!(start % size, 0, "{frame:?} of order {} is misaligned", order.get());
+        assert!(end <= self.lent.len(), "{frame:?} of order {} ends beyond all", order.get());
+        assert!(self.record.is_committed(start, end), "{frame:?} was not committed");
+        for n in start..end {
+            assert!(!self.lent[n], "frame {n} was lent twice");
+            self.lent[n] = true;
+        }
+        self.stamps += 1;
+        let stamp_value = self.stamps.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.held.push(stamp(&*self.zone, frame, order, stamp_value));
+        true
+    }
+
+    /// Gives back what's at `index` of the held blocks.
+    pub fn give_back(&mut self, lane: u32, index: usize) {
+        let held = self.held.swap_remove(index);
+        check_stamp(&*self.zone, held);
+        let start = held.frame.0 as usize;
+        self.lent[start..start + held.order.frames() as usize].fill(false);
+        self.zone.free(Lane(lane), held.frame, held.order);
+    }
+
+    pub fn frames_held(&self) -> u64 {
+        self.held.iter().map(|held| u64::from(held.order.frames())).sum()
+    }
+
+    /// Checks the zone against itself and against what is held.
+    pub fn check(&self) {
+        self.zone.validate();
+        let stats = self.zone.stats();
+        assert_eq!(stats.lent, self.frames_held(), "frames lent: the zone's count, the borrower's");
+        assert_eq!(stats.managed, stats.lent + stats.cached + free_frames(&stats), "{stats:?}");
+        assert_eq!(stats.returned_blocks, self.record.blocks_released(), "blocks returned");
+    }
+
+    /// Gives everything back, and checks that the zone comes to rest: all merged, all returned.
+    pub fn rest(&mut self, mut lane_of: impl FnMut(usize) -> u32) {
+        while let Some(last) = self.held.len().checked_sub(1) {
+            self.give_back(lane_of(last), last);
+        }
+        self.zone.drain();
+        self.check();
+        let stats = self.zone.stats();
+        assert_eq!(stats.cached, 0, "frames are left in the lanes' caches");
+        assert_eq!(stats.free_blocks, blocks_of(stats.managed), "everything free is merged");
+    }
+}
+
+fn free_frames(stats: &ZoneStats) -> u64 {
+    stats.free_blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
+}
+
+/// The blocks that `0..frames` consists of when nothing of it is lent.
+fn blocks_of(frames: u64) -> [u64; 11] {
+    std::array::from_fn(|order| if order == 10 { frames >> 10 } else { frames >> order & 1 })
+}
