@@ -1,0 +1,146 @@
+//! Size classes: how large a slot is, and how many fit into how long a chain.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use units::PAGE_SIZE;
+
+use crate::handle::MAX_SLOTS;
+
+/// The longest chain, in frames (Linux: `CONFIG_ZSMALLOC_CHAIN_SIZE`, default 8).
+pub const CHAIN_MAX: usize = 8;
+/// Classes are laid out for sizes this many bytes apart, before they are merged (as in Linux).
+/// Finer ones waste less in slots and more in frames that are not full.
+const STEP: usize = 16;
+/// The smallest slot: a frame of them fills one zspage.
+const SLOT_MIN: usize = PAGE_SIZE / MAX_SLOTS;
+
+/// A page that compresses to more bytes than this saves no memory (the next class holds whole
+/// pages) and is better stored as it is: nine objects in eight frames.
+pub const RAW_THRESHOLD: usize = CHAIN_MAX * PAGE_SIZE / (CHAIN_MAX + 1);
+
+/// Objects of up to `slot` bytes, `slots` of them in `frames` frames.
+#[derive(Clone, Debug)]
+pub struct SizeClass {
+    /// Bytes of a slot.
+    pub slot: usize,
+    /// Frames of a complete chain.
+    pub frames: usize,
+    /// Slots of a complete chain.
+    pub slots: usize,
+    /// For each frame of the chain, the slots that lie in it wholly or in part.
+    pub(crate) in_frame: [u128; CHAIN_MAX],
+}
+
+impl SizeClass {
+    fn new(frames: usize, slots: usize) -> SizeClass {
+        let slot = frames * PAGE_SIZE / slots;
+        let mut in_frame = [0u128; CHAIN_MAX];
+        for n in 0..slots {
+            let (first, last) = (n * slot / PAGE_SIZE, (n * slot + slot - 1) / PAGE_SIZE);
+            for slots_in_it in &mut in_frame[first..=last] {
+                *slots_in_it |= 1 << n;
+            }
+        }
+        SizeClass { slot, frames, slots, in_frame }
+    }
+
+    /// Where slot `n` begins in the chain, in bytes.
+    #[inline]
+    pub(crate) const fn offset_of(&self, n: usize) -> usize {
+        n * self.slot
+    }
+
+    /// The frames slot `n` lies in: the first and the last, which are one or neighbours.
+    #[inline]
+    pub(crate) const fn frames_of(&self, n: usize) -> (usize, usize) {
+        (n * self.slot / PAGE_SIZE, (n * self.slot + self.slot - 1) / PAGE_SIZE)
+    }
+
+    /// Every slot of a complete chain.
+    #[inline]
+    pub(crate) const fn all_slots(&self) -> u128 {
+        if self.slots == 128 { u128::MAX } else { (1 << self.slots) - 1 }
+    }
+}
+
+/// The classes of a pool and the way from a size to its class.
+pub struct SizeClasses {
+    classes: Box<[SizeClass]>,
+    by_size: Box<[u16; PAGE_SIZE + 1]>,
+}
+
+impl Default for SizeClasses {
+    fn default() -> SizeClasses {
+        SizeClasses::new()
+    }
+}
+
+impl SizeClasses {
+    /// Lays out the classes: for sizes from a page down in steps of sixteen bytes, the chain that
+    /// wastes least of its frames, the longest of equals (it needs the fewest zspages); sizes with
+    /// the same number of slots in the same chain are one class, whose slot is as large as the
+    /// chain allows.
+    #[must_use]
+    pub fn new() -> SizeClasses {
+        let mut shapes: Vec<(usize, usize)> = Vec::new();
+        for size in (SLOT_MIN..=PAGE_SIZE).rev().step_by(STEP) {
+            let shape = best_shape(size);
+            if shapes.last() != Some(&shape) {
+                shapes.push(shape);
+            }
+        }
+        let mut classes: Vec<SizeClass> =
+            shapes.into_iter().map(|(frames, slots)| SizeClass::new(frames, slots)).collect();
+        classes.sort_by_key(|class| class.slot);
+        classes.dedup_by_key(|class| class.slot);
+        let by_size = (0..=PAGE_SIZE)
+            .map(|size| classes.partition_point(|class| class.slot < size) as u16)
+            .collect::<Box<[u16]>>();
+        let by_size = match by_size.try_into() {
+            Ok(table) => table,
+            Err(_) => unreachable!("the table has an entry for each size up to a page"),
+        };
+        SizeClasses { classes: classes.into(), by_size }
+    }
+
+    /// The number of the class for objects of `size` bytes, which is at most a page.
+    #[inline]
+    #[must_use]
+    pub fn index_of(&self, size: usize) -> usize {
+        usize::from(self.by_size[size])
+    }
+
+    /// Class `index`.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: usize) -> &SizeClass {
+        &self.classes[index]
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// All of them, the smallest slots first.
+    pub fn iter(&self) -> impl Iterator<Item = &SizeClass> {
+        self.classes.iter()
+    }
+}
+
+/// Frames and slots of the chain that wastes the smallest part of its frames on slots of `size`.
+fn best_shape(size: usize) -> (usize, usize) {
+    let waste = |frames: usize| {
+        let slots = (frames * PAGE_SIZE / size).min(MAX_SLOTS);
+        (frames * PAGE_SIZE - slots * size, slots)
+    };
+    let mut best = 1;
+    for frames in 2..=CHAIN_MAX {
+        // Compared as fractions of the chain: waste / frames.
+        if waste(frames).0 * best <= waste(best).0 * frames {
+            best = frames;
+        }
+    }
+    (best, waste(best).1)
+}

@@ -1,0 +1,215 @@
+//! Compaction: objects of the emptiest zspages move into the holes of fuller ones.
+//!
+//! # Definitions
+//! A zspage is being *emptied* while it is in no list, has a forwarding table, and still has
+//! frames. It is *forwarding* when its frames are gone and some handle still names it.
+//!
+//! # Invariants
+//! * Nobody takes a slot of a zspage that is being emptied.
+//! * An object is where its forwarding entry says, or, without one, where its handle says; at both
+//!   places the bytes are the same while both can be reached.
+//!
+//! # Operations
+//! Take zspages out of the lists; wait for pins (a slot may have been taken, and not yet written);
+//! copy each object into a hole, then enter where it went; wait for pins again (a reader may be at
+//! the old place); give back the frames.
+//!
+//! # Why unsafe
+//! Objects are copied between slots as raw memory.
+
+use sync::atomic::Ordering;
+use units::{Lane, PAGE_SIZE};
+
+use crate::class::SizeClass;
+use crate::fullness::{ClassState, NO_GROUP};
+use crate::handle::Handle;
+use crate::pool::Pool;
+
+/// Zspages emptied for one wait for readers.
+const BATCH: usize = 32;
+/// Zspages looked at to find them.
+const LOOK_AT: usize = 256;
+/// Batches of one class in one compaction; a bound for when others make holes as fast as these
+/// fill them.
+const PASSES: usize = 1 << 16;
+
+impl Pool {
+    /// Moves objects together until no class could do with fewer frames by much, and returns how
+    /// many frames were given back to the page allocator. Readers and writers go on meanwhile; a
+    /// second caller waits for the first. The calling thread must hold no pin.
+    pub fn compact(&self, lane: Lane) -> u64 {
+        let _one_at_a_time = self.compacting.lock();
+        let before = self.account.compacted.load(Ordering::Relaxed);
+        for class in (0..self.sizes.count()).rev() {
+            for _ in 0..PASSES {
+                if !self.compact_some(lane, class) {
+                    break;
+                }
+            }
+        }
+        self.account.compacted.load(Ordering::Relaxed) - before
+    }
+
+    /// Empties up to a batch of zspages of a class; false when there was nothing to gain.
+    fn compact_some(&self, lane: Lane, class_index: usize) -> bool {
+        let class = self.sizes.get(class_index);
+        let mut batch = [0u32; BATCH];
+        let mut state = self.lock(class_index);
+        let count = self.choose(&mut state, class, &mut batch);
+        self.unlock(class_index, state);
+        if count == 0 {
+            return false;
+        }
+        self.pins.wait_for_readers();
+        let mut moved_all = true;
+        for id in &batch[..count] {
+            moved_all &= self.move_out(lane, class_index, *id);
+        }
+        self.pins.wait_for_readers();
+        let mut state = self.lock(class_index);
+        for id in &batch[..count] {
+            self.finish(&mut state, lane, class, *id);
+        }
+        self.unlock(class_index, state);
+        moved_all
+    }
+
+    /// Takes zspages out of the lists whose objects fit elsewhere in fewer frames: into holes of
+    /// others, or into frames lent for them. The emptiest come first; those that have no hole can
+    /// be wasteful too, when their objects lie across frames that hold little else.
+    fn choose(&self, state: &mut ClassState, class: &SizeClass, batch: &mut [u32; BATCH]) -> usize {
+        let mut seen = [0u32; LOOK_AT];
+        let mut count = 0;
+        for (id, (_, member)) in seen.iter_mut().zip(state.members(&self.zspages)) {
+            *id = member;
+            count += 1;
+        }
+        let (mut chosen, mut to_move) = (0, 0);
+        for id in &seen[..count] {
+            let zspage = self.zspages.get(*id as usize);
+            let (used, backed) = (zspage.used(), zspage.backed(class));
+            let holes = (backed & !used).count_ones();
+            let objects = used.count_ones();
+            let elsewhere = (state.holes - holes).saturating_sub(to_move);
+            let without_hole = objects.saturating_sub(elsewhere) as usize;
+            let to_lend = match without_hole {
+                0 => 0,
+                objects => (objects * class.slot).div_ceil(PAGE_SIZE) + 1,
+            };
+            if zspage.frame_count(class) <= to_lend {
+                continue;
+            }
+            let Some(table) = self.forwards.make(class.slots) else { break };
+            state.holes -= holes;
+            state.regroup(&self.zspages, *id, NO_GROUP);
+            zspage.set_forwards(Some(table));
+            to_move += objects;
+            batch[chosen] = *id;
+            chosen += 1;
+            if chosen == BATCH {
+                break;
+            }
+        }
+        chosen
+    }
+
+    /// Moves what is still used of a zspage that is being emptied; false when memory runs out on
+    /// the way (others took the holes), which leaves the rest where it is.
+    fn move_out(&self, lane: Lane, class_index: usize, id: u32) -> bool {
+        let class = self.sizes.get(class_index);
+        let zspage = self.zspages.get(id as usize);
+        let Some(table) = zspage.forwards() else { return true };
+        for slot in 0..class.slots {
+            let mut state = self.lock(class_index);
+            if zspage.forwards() != Some(table) {
+                // The last object was freed, and the number may be another zspage's by now.
+                self.unlock(class_index, state);
+                return true;
+            }
+            let here =
+                zspage.used() & 1 << slot != 0 && self.forwards.follow(table, slot).is_none();
+            if !here {
+                self.unlock(class_index, state);
+                continue;
+            }
+            let to = match state.fullest() {
+                Some(fullest) => Ok(self.take_hole_of(&mut state, class_index, fullest)),
+                None => self.grow(&mut state, lane, class_index),
+            };
+            let Ok(to) = to else {
+                self.unlock(class_index, state);
+                return false;
+            };
+            // The object is in two slots and is one object.
+            state.objects -= 1;
+            self.copy_slot(class, Handle::new(id, slot), to);
+            self.forwards.enter(table, slot, to);
+            self.unlock(class_index, state);
+        }
+        true
+    }
+
+    /// Copies a whole slot, under the lock of the class.
+    fn copy_slot(&self, class: &SizeClass, from: Handle, to: Handle) {
+        let (source, target) =
+            (self.zspages.get(from.zspage() as usize), self.zspages.get(to.zspage() as usize));
+        let mut copied = 0;
+        while copied < class.slot {
+            let (from, from_left) = self.piece(source, class, from.slot(), copied);
+            let (to, to_left) = self.piece(target, class, to.slot(), copied);
+            let length = from_left.min(to_left);
+            // SAFETY: the source's bytes were written before pins were last waited for and never
+            // change; the target was taken for this copy and is named by nobody yet. They are
+            // different slots, and both pieces are `length` bytes within them.
+            unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), length) };
+            copied += length;
+        }
+    }
+
+    /// Gives back the frames of a zspage whose objects were moved. One that could not be emptied
+    /// is stuck: the frames it still needs go as its objects are freed.
+    fn finish(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+        let zspage = self.zspages.get(id as usize);
+        if zspage.forwards().is_none() {
+            return;
+        }
+        let before = state.frames;
+        zspage.stuck.store(true, Ordering::Relaxed);
+        self.thin_out(state, lane, class, id);
+        self.account.compacted.fetch_add(before - state.frames, Ordering::Relaxed);
+    }
+
+    /// Gives back the frames that hold no object any more of a zspage compaction is done with: who
+    /// was at the old place of a moved object has left.
+    pub(crate) fn thin_out(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+        let zspage = self.zspages.get(id as usize);
+        let Some(table) = zspage.forwards() else { return };
+        let used = zspage.used();
+        let stays = (0..class.slots)
+            .filter(|slot| used & 1 << slot != 0 && self.forwards.follow(table, *slot).is_none())
+            .fold(0u128, |stays, slot| stays | 1 << slot);
+        for n in (0..class.frames).filter(|n| stays & class.in_frame[*n] == 0) {
+            self.give_back(zspage, n, state, lane);
+        }
+        if stays == 0 {
+            zspage.stuck.store(false, Ordering::Relaxed);
+            state.zspages -= 1;
+            state.forwarding += 1;
+        }
+    }
+
+    /// Ends a zspage with a forwarding table that nobody names any more, whether it is forwarding
+    /// or still being emptied.
+    pub(crate) fn bury(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+        let zspage = self.zspages.get(id as usize);
+        if zspage.frame_count(class) == 0 {
+            state.forwarding -= 1;
+        } else {
+            state.zspages -= 1;
+            for n in 0..class.frames {
+                self.give_back(zspage, n, state, lane);
+            }
+        }
+        self.forget(id);
+    }
+}

@@ -1,0 +1,390 @@
+//! The pool: storing, reading and freeing objects.
+//!
+//! # Why unsafe
+//! Objects lie in memory lent by the page allocator, which knows it as addresses; that a slot is
+//! written by its owner alone, and read by nobody before and only while it is live after, is the
+//! protocol of this file and of `compact`.
+
+use alloc::{boxed::Box, sync::Arc};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use pagealloc::{Frames, LazyTable, NoMemory, World};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::{CachePadded, Mutex, MutexGuard, Pin, Pins};
+use units::{Frame, Lane, PAGE_SIZE};
+
+use crate::class::{SizeClass, SizeClasses};
+use crate::forward::Forwards;
+use crate::fullness::ClassState;
+use crate::handle::{Handle, MAX_ZSPAGES};
+use crate::zspage::Zspage;
+
+/// Why nothing was stored. The pool is as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreError {
+    /// The pool's own limit does not allow another frame.
+    OverLimit,
+    /// The page allocator has no frame.
+    NoMemory,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreError::OverLimit => "the pool's limit is reached",
+            StoreError::NoMemory => "no frame is left",
+        })
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+/// How a pool is made.
+pub struct PoolOptions {
+    /// Where its frames come from.
+    pub frames: Arc<dyn Frames>,
+    /// The pins its readers hold.
+    pub pins: Arc<Pins>,
+    /// The most frames it may have; 0 for any number. See [`Pool::set_limit`].
+    pub limit_frames: u64,
+}
+
+/// A pool of objects. All methods may be called by any number of threads at once.
+pub struct Pool {
+    pub(crate) sizes: SizeClasses,
+    pub(crate) classes: Box<[CachePadded<ClassLock>]>,
+    pub(crate) zspages: LazyTable<Zspage>,
+    pub(crate) ids: Mutex<Ids>,
+    pub(crate) forwards: Forwards,
+    pub(crate) frames: Arc<dyn Frames>,
+    pub(crate) pins: Arc<Pins>,
+    base: NonNull<u8>,
+    pub(crate) account: CachePadded<Account>,
+    pub(crate) compacting: Mutex<()>,
+}
+
+// SAFETY: `base` is the address of the page allocator's memory, shared by design; all else is
+// Send and Sync by itself.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+/// A class's state behind its lock, and whether it has holes for those who only look.
+#[repr(C)]
+pub(crate) struct ClassLock {
+    state: Mutex<ClassState>,
+    pub(crate) has_holes: AtomicBool,
+}
+
+/// Frames in use and allowed.
+#[derive(Default)]
+pub(crate) struct Account {
+    pub(crate) used: AtomicU64,
+    pub(crate) peak: AtomicU64,
+    pub(crate) limit: AtomicU64,
+    pub(crate) compacted: AtomicU64,
+}
+
+/// Numbers of zspages: those never used begin at `fresh`, those used before are linked by `next`.
+pub(crate) struct Ids {
+    pub(crate) fresh: u32,
+    pub(crate) unused: u32,
+    pub(crate) live: u64,
+}
+
+/// An object as it lies in memory: in one piece, or across two frames that are not neighbours.
+#[derive(Clone, Copy, Debug)]
+pub enum Object<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// Its beginning and its end.
+    Split(&'a [u8], &'a [u8]),
+}
+
+impl Object<'_> {
+    /// Lets `read` see it in one piece, joined on the stack if need be.
+    #[inline]
+    pub fn joined<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            Object::Whole(all) => read(all),
+            Object::Split(head, tail) => {
+                // Not zeroed first: that would take as long as the joining.
+                let mut joined = MaybeUninit::<[u8; PAGE_SIZE]>::uninit();
+                let (start, length) = (joined.as_mut_ptr().cast::<u8>(), head.len() + tail.len());
+                assert!(length <= PAGE_SIZE);
+                // SAFETY: both pieces fit one behind the other, as just checked, and the slice is
+                // of bytes that have been written.
+                let all = unsafe {
+                    start.copy_from_nonoverlapping(head.as_ptr(), head.len());
+                    start.add(head.len()).copy_from_nonoverlapping(tail.as_ptr(), tail.len());
+                    core::slice::from_raw_parts(start, length)
+                };
+                read(all)
+            }
+        }
+    }
+
+    /// Copies it to the beginning of `into`, and returns it there.
+    ///
+    /// # Panics
+    /// If it does not fit.
+    pub fn copy_to<'b>(&self, into: &'b mut [u8]) -> &'b [u8] {
+        match self {
+            Object::Whole(all) => {
+                into[..all.len()].copy_from_slice(all);
+                &into[..all.len()]
+            }
+            Object::Split(head, tail) => {
+                let (length, rest) = (head.len() + tail.len(), head.len());
+                into[..rest].copy_from_slice(head);
+                into[rest..length].copy_from_slice(tail);
+                &into[..length]
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// An empty pool whose tables are backed by `world` as they grow.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for the tables.
+    pub fn new(world: &dyn World, options: PoolOptions) -> Result<Pool, NoMemory> {
+        let sizes = SizeClasses::new();
+        let capacity = options.frames.capacity() as usize;
+        let zspages = (capacity + 1).min(MAX_ZSPAGES as usize);
+        let class = |_| {
+            let (state, has_holes) = (Mutex::new(ClassState::default()), AtomicBool::new(false));
+            CachePadded::new(ClassLock { state, has_holes })
+        };
+        let account = Account::default();
+        account.limit.store(options.limit_frames, Ordering::Relaxed);
+        Ok(Pool {
+            classes: (0..sizes.count()).map(class).collect(),
+            sizes,
+            zspages: LazyTable::new(world, zspages)?,
+            ids: Mutex::new(Ids { fresh: 1, unused: 0, live: 0 }),
+            forwards: Forwards::new(world, capacity.saturating_mul(16).min(1 << 30))?,
+            base: options.frames.base(),
+            frames: options.frames,
+            pins: options.pins,
+            account: CachePadded::new(account),
+            compacting: Mutex::new(()),
+        })
+    }
+
+    /// Stores a copy of `bytes`, at least one and at most a page of them, and names it. The pin
+    /// keeps compaction from moving the object before it has been written. `replacing` is the
+    /// object that is going to be freed once this one is there, if there is one: a hint, which
+    /// keeps the pool from growing for the moment in which there are two.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the pool is as it was.
+    #[inline]
+    pub fn store(
+        &self,
+        _pin: &Pin<'_>,
+        lane: Lane,
+        bytes: &[u8],
+        replacing: Option<Handle>,
+    ) -> Result<Handle, StoreError> {
+        debug_assert!(!bytes.is_empty() && bytes.len() <= PAGE_SIZE);
+        let handle = self.take_slot(lane, bytes.len(), replacing)?;
+        let zspage = self.zspages.get(handle.zspage() as usize);
+        let class = self.sizes.get(zspage.class());
+        let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
+        // SAFETY: the slot was taken for this call: nobody reads or writes it until its handle is
+        // known, compaction waits for `_pin`, and `place` gives memory within the slot.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), head.0.as_ptr(), head.1);
+            if let Some(tail) = tail {
+                let rest = bytes.as_ptr().add(head.1);
+                core::ptr::copy_nonoverlapping(rest, tail.as_ptr(), bytes.len() - head.1);
+            }
+        }
+        Ok(handle)
+    }
+
+    /// Lets `read` see the first `length` bytes of an object, as long as it was stored with.
+    /// The handle must be live until this returns; the pin keeps compaction from reusing the
+    /// memory meanwhile.
+    #[inline]
+    pub fn read<R>(
+        &self,
+        _pin: &Pin<'_>,
+        handle: Handle,
+        length: usize,
+        read: impl FnOnce(Object<'_>) -> R,
+    ) -> R {
+        let (zspage, slot) = self.resolve(handle);
+        let class = self.sizes.get(zspage.class());
+        let (head, tail) = self.place(zspage, class, slot, length);
+        prefetch(head.0, head.1);
+        // SAFETY: the object is live and was written before its handle was published; its bytes
+        // never change, and its frames stay while it is live and, once moved, while `_pin` lives.
+        let head_bytes = unsafe { core::slice::from_raw_parts(head.0.as_ptr(), head.1) };
+        match tail {
+            None => read(Object::Whole(head_bytes)),
+            Some(tail) => {
+                prefetch(tail, length - head.1);
+                // SAFETY: as above, for the part in the other frame.
+                let tail = unsafe { core::slice::from_raw_parts(tail.as_ptr(), length - head.1) };
+                read(Object::Split(head_bytes, tail))
+            }
+        }
+    }
+
+    /// Frees an object. Nobody may read it any more or free it again.
+    ///
+    /// # Panics
+    /// If the handle names no object.
+    #[inline]
+    pub fn free(&self, lane: Lane, handle: Handle) {
+        let class_index = self.zspages.get(handle.zspage() as usize).class();
+        let class = self.sizes.get(class_index);
+        let mut state = self.lock(class_index);
+        let mut at = handle;
+        loop {
+            let zspage = self.zspages.get(at.zspage() as usize);
+            let used = zspage.used();
+            let bit = 1u128 << at.slot();
+            assert!(used & bit != 0, "handle {:#x} names no object: freed twice?", handle.get());
+            let Some(table) = zspage.forwards() else {
+                self.leave_slot(&mut state, lane, at, class);
+                break;
+            };
+            zspage.set_used(used & !bit);
+            let next = self.forwards.follow(table, at.slot());
+            if used == bit {
+                self.bury(&mut state, lane, class, at.zspage());
+            } else if next.is_none() && zspage.stuck.load(Ordering::Relaxed) {
+                self.thin_out(&mut state, lane, class, at.zspage());
+            }
+            match next {
+                Some(next) => at = next,
+                None => {
+                    state.objects -= 1;
+                    break;
+                }
+            }
+        }
+        self.unlock(class_index, state);
+    }
+
+    /// Asks the processor for what freeing an object will touch.
+    #[inline]
+    pub fn prefetch(&self, handle: Handle) {
+        sync::prefetch(self.zspages.address_of(handle.zspage() as usize));
+    }
+
+    /// Allows the pool at most `frames` frames from now on; 0 for any number. Objects that are
+    /// there stay, also above a new limit.
+    pub fn set_limit(&self, frames: u64) {
+        self.account.limit.store(frames, Ordering::Relaxed);
+    }
+
+    /// The limit in frames, 0 for none.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.account.limit.load(Ordering::Relaxed)
+    }
+
+    /// Lets the peak be the present number of frames.
+    pub fn reset_peak(&self) {
+        let used = self.account.used.load(Ordering::Relaxed);
+        self.account.peak.store(used, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lock(&self, class: usize) -> MutexGuard<'_, ClassState> {
+        self.classes[class].state.lock()
+    }
+
+    /// Unlocks a class after telling those who only look whether it has holes.
+    #[inline]
+    pub(crate) fn unlock(&self, class: usize, state: MutexGuard<'_, ClassState>) {
+        let has_holes = &self.classes[class].has_holes;
+        let now = state.holes != 0;
+        if has_holes.load(Ordering::Relaxed) != now {
+            has_holes.store(now, Ordering::Relaxed);
+        }
+        drop(state);
+    }
+
+    /// Where an object is now: follows what compaction left behind.
+    #[inline]
+    fn resolve(&self, mut handle: Handle) -> (&Zspage, usize) {
+        loop {
+            let zspage = self.zspages.get(handle.zspage() as usize);
+            let moved =
+                zspage.forwards().and_then(|table| self.forwards.follow(table, handle.slot()));
+            match moved {
+                None => return (zspage, handle.slot()),
+                Some(next) => handle = next,
+            }
+        }
+    }
+
+    /// The memory of the first `length` bytes of a slot: a piece and its length, and where the
+    /// rest is if that is elsewhere.
+    #[inline]
+    pub(crate) fn place(
+        &self,
+        zspage: &Zspage,
+        class: &SizeClass,
+        slot: usize,
+        length: usize,
+    ) -> ((NonNull<u8>, usize), Option<NonNull<u8>>) {
+        debug_assert!(length <= class.slot);
+        let offset = class.offset_of(slot);
+        let (first, within) = (offset / PAGE_SIZE, offset % PAGE_SIZE);
+        let frame = zspage.frame(first).unwrap_or_else(|| no_frame(first));
+        let start = self.address(frame, within);
+        if within + length <= PAGE_SIZE {
+            return ((start, length), None);
+        }
+        let next = zspage.frame(first + 1).unwrap_or_else(|| no_frame(first + 1));
+        if next.0 == frame.0 + 1 {
+            return ((start, length), None);
+        }
+        ((start, PAGE_SIZE - within), Some(self.address(next, 0)))
+    }
+
+    /// The memory of a slot from byte `from` on, and how much of it is in one piece.
+    pub(crate) fn piece(
+        &self,
+        zspage: &Zspage,
+        class: &SizeClass,
+        slot: usize,
+        from: usize,
+    ) -> (NonNull<u8>, usize) {
+        let offset = class.offset_of(slot) + from;
+        let (n, within) = (offset / PAGE_SIZE, offset % PAGE_SIZE);
+        let frame = zspage.frame(n).unwrap_or_else(|| no_frame(n));
+        (self.address(frame, within), (PAGE_SIZE - within).min(class.slot - from))
+    }
+
+    #[inline]
+    fn address(&self, frame: Frame, within: usize) -> NonNull<u8> {
+        // SAFETY: the page allocator lent this frame, so it lies within its memory.
+        unsafe { self.base.add(frame.0 as usize * PAGE_SIZE + within) }
+    }
+}
+
+#[cold]
+fn no_frame(n: usize) -> Frame {
+    panic!("a used slot lies in frame {n} of its chain, which the chain does not have")
+}
+
+/// As many misses as a processor keeps in flight, and no more.
+const PREFETCH_LINES: usize = 12;
+const LINE: usize = 64;
+
+/// Asks the processor for the lines of an object before they are needed one by one.
+#[inline]
+fn prefetch(start: NonNull<u8>, length: usize) {
+    for line in 0..length.div_ceil(LINE).min(PREFETCH_LINES) {
+        sync::prefetch(start.as_ptr().wrapping_add(line * LINE));
+    }
+}

@@ -1,0 +1,240 @@
+//! Taking and leaving slots: which zspage, which frames.
+
+use sync::atomic::Ordering;
+use units::{Frame, Lane, Order, PAGE_SIZE};
+
+use crate::class::{CHAIN_MAX, SizeClass};
+use crate::fullness::{ClassState, NO_GROUP, group_of};
+use crate::handle::{Handle, MAX_ZSPAGES};
+use crate::pool::{Pool, StoreError};
+use crate::zspage::Zspage;
+
+/// Larger classes that are asked for a hole before a frame is lent.
+const NEIGHBOURS: usize = 12;
+/// The part of an object's size that may be wasted in a larger class's hole: a sixteenth.
+const WASTE_SHIFT: u32 = 4;
+/// A class with fewer bytes of objects than these shares frames with its neighbours.
+const SPARSE: u64 = 4 * PAGE_SIZE as u64;
+
+impl Pool {
+    /// Takes a slot for `size` bytes: a hole in the fullest zspage of its class; else, when a
+    /// frame of its own would stay mostly empty, a hole in a slightly larger class; else the next
+    /// slot of a chain that can grow; else the first of a new one.
+    ///
+    /// A frame would stay empty when the class is sparse, and also when the new object replaces one
+    /// that lies where it could lie itself: the old one's slot comes free right after, and would be
+    /// the hole that keeps the frame lent for one object ever after.
+    #[inline]
+    pub(crate) fn take_slot(
+        &self,
+        lane: Lane,
+        size: usize,
+        replacing: Option<Handle>,
+    ) -> Result<Handle, StoreError> {
+        let class = self.sizes.index_of(size);
+        let mut state = self.lock(class);
+        if let Some(id) = state.fullest() {
+            let handle = self.take_hole_of(&mut state, class, id);
+            self.unlock(class, state);
+            return Ok(handle);
+        }
+        let slot = self.sizes.get(class).slot as u64;
+        let sparse = u64::from(state.objects) * slot < SPARSE;
+        self.unlock(class, state);
+        let replaces = |old: Handle| {
+            let old = self.zspages.get(old.zspage() as usize).class();
+            (class..=class + NEIGHBOURS).contains(&old)
+        };
+        let share = sparse || replacing.is_some_and(replaces);
+        match share.then(|| self.take_larger_hole(class, size)).flatten() {
+            Some(handle) => Ok(handle),
+            None => self.take_slot_growing(lane, class),
+        }
+    }
+
+    #[cold]
+    fn take_larger_hole(&self, class: usize, size: usize) -> Option<Handle> {
+        let largest = size + (size >> WASTE_SHIFT);
+        (class + 1..(class + 1 + NEIGHBOURS).min(self.sizes.count()))
+            .take_while(|larger| self.sizes.get(*larger).slot <= largest)
+            .filter(|larger| self.classes[*larger].has_holes.load(Ordering::Relaxed))
+            .find_map(|larger| self.take_hole(larger))
+    }
+
+    #[cold]
+    fn take_slot_growing(&self, lane: Lane, class: usize) -> Result<Handle, StoreError> {
+        let mut state = self.lock(class);
+        let taken = match state.fullest() {
+            Some(id) => Ok(self.take_hole_of(&mut state, class, id)),
+            None => self.grow(&mut state, lane, class),
+        };
+        self.unlock(class, state);
+        taken
+    }
+
+    /// A hole of this class, in its fullest zspage.
+    fn take_hole(&self, class: usize) -> Option<Handle> {
+        let mut state = self.lock(class);
+        let id = state.fullest()?;
+        let handle = self.take_hole_of(&mut state, class, id);
+        self.unlock(class, state);
+        Some(handle)
+    }
+
+    #[inline]
+    pub(crate) fn take_hole_of(&self, state: &mut ClassState, class: usize, id: u32) -> Handle {
+        let class = self.sizes.get(class);
+        let zspage = self.zspages.get(id as usize);
+        let (used, backed) = (zspage.used(), zspage.backed(class));
+        let slot = (backed & !used).trailing_zeros() as usize;
+        debug_assert!(slot < class.slots, "a zspage listed with holes has none");
+        let used = used | 1 << slot;
+        zspage.set_used(used);
+        state.objects += 1;
+        state.holes -= 1;
+        state.regroup(&self.zspages, id, group_of(class, used, backed));
+        Handle::new(id, slot)
+    }
+
+    /// Takes the first slot that needs a frame the chain does not have, and lends it.
+    pub(crate) fn grow(
+        &self,
+        state: &mut ClassState,
+        lane: Lane,
+        class_index: usize,
+    ) -> Result<Handle, StoreError> {
+        let class = self.sizes.get(class_index);
+        let id = match state.growable() {
+            Some(id) => id,
+            None => self.new_id(class_index)?,
+        };
+        let zspage = self.zspages.get(id as usize);
+        let used = zspage.used();
+        let holes_before = (zspage.backed(class) & !used).count_ones();
+        let slot = (class.all_slots() & !used).trailing_zeros() as usize;
+        let (first, last) = class.frames_of(slot);
+        let mut lent = [false; CHAIN_MAX];
+        for n in first..=last {
+            if zspage.frame(n).is_some() {
+                continue;
+            }
+            match self.lend_frame(lane) {
+                Ok(frame) => {
+                    zspage.set_frame(n, Some(frame));
+                    lent[n] = true;
+                    state.frames += 1;
+                }
+                Err(error) => {
+                    for n in (first..n).filter(|n| lent[*n]) {
+                        self.give_back(zspage, n, state, lane);
+                    }
+                    if used == 0 {
+                        self.forget(id);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        if used == 0 {
+            state.zspages += 1;
+        }
+        let (used, backed) = (used | 1 << slot, zspage.backed(class));
+        zspage.set_used(used);
+        state.objects += 1;
+        state.holes += (backed & !used).count_ones();
+        state.holes -= holes_before;
+        state.regroup(&self.zspages, id, group_of(class, used, backed));
+        Ok(Handle::new(id, slot))
+    }
+
+    /// Leaves a slot whose object is in place, and gives back the frames that hold nothing more.
+    pub(crate) fn leave_slot(
+        &self,
+        state: &mut ClassState,
+        lane: Lane,
+        at: Handle,
+        class: &SizeClass,
+    ) {
+        let zspage = self.zspages.get(at.zspage() as usize);
+        let (used, mut backed) = (zspage.used(), zspage.backed(class));
+        let holes_before = (backed & !used).count_ones();
+        let used = used & !(1 << at.slot());
+        zspage.set_used(used);
+        let (first, last) = class.frames_of(at.slot());
+        for n in first..=last {
+            if used & class.in_frame[n] == 0 {
+                self.give_back(zspage, n, state, lane);
+                backed &= !class.in_frame[n];
+            }
+        }
+        state.objects -= 1;
+        state.holes += (backed & !used).count_ones();
+        state.holes -= holes_before;
+        if used == 0 {
+            state.zspages -= 1;
+            state.regroup(&self.zspages, at.zspage(), NO_GROUP);
+            self.forget(at.zspage());
+        } else {
+            state.regroup(&self.zspages, at.zspage(), group_of(class, used, backed));
+        }
+    }
+
+    fn lend_frame(&self, lane: Lane) -> Result<Frame, StoreError> {
+        let limit = self.account.limit.load(Ordering::Relaxed);
+        let before = self.account.used.fetch_add(1, Ordering::Relaxed);
+        let lent = if limit != 0 && before >= limit {
+            Err(StoreError::OverLimit)
+        } else {
+            self.frames.alloc(lane, Order::ZERO).ok_or(StoreError::NoMemory)
+        };
+        match lent {
+            Ok(_) => drop(self.account.peak.fetch_max(before + 1, Ordering::Relaxed)),
+            Err(_) => drop(self.account.used.fetch_sub(1, Ordering::Relaxed)),
+        }
+        lent
+    }
+
+    pub(crate) fn give_back(&self, zspage: &Zspage, n: usize, state: &mut ClassState, lane: Lane) {
+        if let Some(frame) = zspage.frame(n) {
+            zspage.set_frame(n, None);
+            state.frames -= 1;
+            self.account.used.fetch_sub(1, Ordering::Relaxed);
+            self.frames.free(lane, frame, Order::ZERO);
+        }
+    }
+
+    fn new_id(&self, class: usize) -> Result<u32, StoreError> {
+        let mut ids = self.ids.lock();
+        let id = if ids.unused != 0 {
+            let id = ids.unused;
+            ids.unused = self.zspages.get(id as usize).next.load(Ordering::Relaxed);
+            id
+        } else if (ids.fresh as usize) < self.zspages.len() && ids.fresh < MAX_ZSPAGES {
+            ids.fresh += 1;
+            ids.fresh - 1
+        } else {
+            return Err(StoreError::NoMemory);
+        };
+        ids.live += 1;
+        drop(ids);
+        let zspage = self.zspages.get(id as usize);
+        zspage.set_class(class);
+        zspage.set_used(0);
+        Ok(id)
+    }
+
+    /// Lets the number of a zspage that nobody names be used again.
+    pub(crate) fn forget(&self, id: u32) {
+        let zspage = self.zspages.get(id as usize);
+        let slots = self.sizes.get(zspage.class()).slots;
+        if let Some(table) = zspage.forwards() {
+            zspage.set_forwards(None);
+            zspage.stuck.store(false, Ordering::Relaxed);
+            self.forwards.unmake(table, slots);
+        }
+        let mut ids = self.ids.lock();
+        zspage.next.store(ids.unused, Ordering::Relaxed);
+        ids.unused = id;
+        ids.live -= 1;
+    }
+}

@@ -1,0 +1,37 @@
+//! What a pool tells of itself.
+
+/// Counts of a pool, of the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PoolStats {
+    /// Frames lent by the page allocator.
+    pub frames: u64,
+    /// The most frames there were since the peak was last reset.
+    pub frames_peak: u64,
+    /// Objects stored.
+    pub objects: u64,
+    /// Zspages that have frames.
+    pub zspages: u64,
+    /// Bytes of descriptors and forwarding tables in use.
+    pub overhead_bytes: u64,
+    /// Frames that compaction has given back since the beginning.
+    pub frames_compacted: u64,
+}
+
+/// Counts of a size class, of the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ClassStats {
+    /// Bytes of a slot.
+    pub slot: usize,
+    /// Frames of a complete chain.
+    pub chain: usize,
+    /// Slots in use.
+    pub objects: u64,
+    /// Free slots in frames that are lent.
+    pub holes: u64,
+    /// Frames lent.
+    pub frames: u64,
+    /// Zspages that have frames.
+    pub zspages: u64,
+    /// Zspages whose objects were moved away and are still named by handles.
+    pub forwarding: u64,
+}

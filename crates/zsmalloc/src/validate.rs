@@ -1,0 +1,165 @@
+//! Statistics, and the check of every structure against every other.
+
+use alloc::collections::BTreeSet;
+
+use sync::atomic::Ordering;
+use units::{Lane, Order};
+
+use crate::class::{RAW_THRESHOLD, SizeClass};
+use crate::fullness::{ClassState, NO_GROUP, group_of};
+use crate::handle::Handle;
+use crate::pool::Pool;
+use crate::stats::{ClassStats, PoolStats};
+use crate::zspage::Zspage;
+
+impl Pool {
+    /// Counts, of the moment. Takes each class's lock in turn.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let live = self.ids.lock().live;
+        let mut stats = PoolStats {
+            frames: self.account.used.load(Ordering::Relaxed),
+            frames_peak: self.account.peak.load(Ordering::Relaxed),
+            overhead_bytes: live * size_of::<Zspage>() as u64 + self.forwards.bytes(),
+            frames_compacted: self.account.compacted.load(Ordering::Relaxed),
+            ..PoolStats::default()
+        };
+        for class in self.class_stats() {
+            stats.objects += class.objects;
+            stats.zspages += class.zspages;
+        }
+        stats
+    }
+
+    /// Counts of each class, the smallest slots first.
+    pub fn class_stats(&self) -> impl Iterator<Item = ClassStats> + '_ {
+        self.sizes.iter().enumerate().map(|(index, class)| {
+            let state = self.lock(index);
+            ClassStats {
+                slot: class.slot,
+                chain: class.frames,
+                objects: u64::from(state.objects),
+                holes: u64::from(state.holes),
+                frames: state.frames,
+                zspages: state.zspages,
+                forwarding: state.forwarding,
+            }
+        })
+    }
+
+    /// Frames lent to the pool now.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.account.used.load(Ordering::Relaxed)
+    }
+
+    /// The size above which a page is better stored raw: see [`RAW_THRESHOLD`].
+    #[must_use]
+    pub const fn raw_threshold(&self) -> usize {
+        RAW_THRESHOLD
+    }
+
+    /// Checks every structure against every other. Only while nobody stores, frees or compacts.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    pub fn validate(&self) {
+        let ids = self.ids.lock();
+        let mut unused = BTreeSet::new();
+        let mut at = ids.unused;
+        while at != 0 {
+            assert!(unused.insert(at), "zspage {at} is twice among the unused");
+            at = self.zspages.get(at as usize).next.load(Ordering::Relaxed);
+        }
+        let live = u64::from(ids.fresh - 1) - unused.len() as u64;
+        assert_eq!(ids.live, live, "zspages in use, counted and listed");
+        let mut frames = BTreeSet::new();
+        let mut total = 0;
+        for (index, class) in self.sizes.iter().enumerate() {
+            let state = self.lock(index);
+            let mut counted = ClassState::default();
+            let mut listed = BTreeSet::new();
+            for (group, id) in state.members(&self.zspages) {
+                assert!(listed.insert(id), "zspage {id} is in two lists");
+                let zspage = self.zspages.get(id as usize);
+                let said = zspage.group.load(Ordering::Relaxed);
+                assert_eq!(said, group, "zspage {id} is in another list than it says");
+                let right = group_of(class, zspage.used(), zspage.backed(class));
+                assert_eq!(group, right, "zspage {id} is in the wrong group");
+                let holes = zspage.backed(class) & !zspage.used();
+                assert_eq!(ClassState::has_holes(group), holes != 0, "holes of zspage {id}");
+                assert!(zspage.used() != 0, "zspage {id} holds nothing");
+                assert!(zspage.forwards().is_none(), "zspage {id} is listed and forwards");
+                counted.holes += holes.count_ones();
+            }
+            for id in (1..ids.fresh).filter(|id| !unused.contains(id)) {
+                let zspage = self.zspages.get(id as usize);
+                if zspage.class() == index {
+                    self.count_zspage(&mut counted, class, id, &mut frames);
+                    let group = zspage.group.load(Ordering::Relaxed);
+                    assert_eq!(listed.contains(&id), group != NO_GROUP, "list of zspage {id}");
+                }
+            }
+            assert_eq!(counted.objects, state.objects, "objects of class {}", class.slot);
+            assert_eq!(counted.holes, state.holes, "holes of class {}", class.slot);
+            assert_eq!(counted.frames, state.frames, "frames of class {}", class.slot);
+            assert_eq!(counted.zspages, state.zspages, "zspages of class {}", class.slot);
+            assert_eq!(counted.forwarding, state.forwarding, "forwarding, class {}", class.slot);
+            total += counted.frames;
+        }
+        assert_eq!(total, self.frames(), "frames of the pool, counted and accounted");
+    }
+
+    fn count_zspage(
+        &self,
+        counted: &mut ClassState,
+        class: &SizeClass,
+        id: u32,
+        frames: &mut BTreeSet<u32>,
+    ) {
+        let zspage = self.zspages.get(id as usize);
+        let used = zspage.used();
+        assert_eq!(used & !class.all_slots(), 0, "zspage {id} uses slots it does not have");
+        let here = match zspage.forwards() {
+            None => used,
+            Some(table) => (0..class.slots)
+                .filter(|slot| used & 1 << slot != 0)
+                .filter(|slot| match self.forwards.follow(table, *slot) {
+                    None => true,
+                    Some(to) => {
+                        self.check_target(id, to);
+                        false
+                    }
+                })
+                .fold(0u128, |here, slot| here | 1 << slot),
+        };
+        assert_eq!(here & !zspage.backed(class), 0, "zspage {id} lacks frames for its objects");
+        for n in 0..class.frames {
+            if let Some(frame) = zspage.frame(n) {
+                assert!(frames.insert(frame.0), "frame {} is in two zspages", frame.0);
+                assert!(here & class.in_frame[n] != 0, "frame {n} of zspage {id} is empty");
+                counted.frames += 1;
+            }
+        }
+        counted.objects += here.count_ones();
+        if here == 0 { counted.forwarding += 1 } else { counted.zspages += 1 }
+    }
+
+    fn check_target(&self, id: u32, to: Handle) {
+        let target = self.zspages.get(to.zspage() as usize);
+        assert!(target.used() & 1 << to.slot() != 0, "zspage {id} forwards to a free slot");
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let fresh = self.ids.lock().fresh;
+        for id in 1..fresh {
+            for n in 0..crate::class::CHAIN_MAX {
+                if let Some(frame) = self.zspages.get(id as usize).frame(n) {
+                    self.frames.free(Lane(0), frame, Order::ZERO);
+                }
+            }
+        }
+    }
+}

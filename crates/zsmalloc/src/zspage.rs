@@ -1,0 +1,100 @@
+//! What the pool knows of one zspage: a cache line.
+//!
+//! Every field is changed only under the lock of the zspage's class; `frames`, `class` and
+//! `forwards` are also read without it, by readers of objects.
+//!
+//! # Why unsafe
+//! Descriptors begin as zeroed memory, which the table has to be promised is one.
+
+use pagealloc::Zeroed;
+use sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use units::Frame;
+
+use crate::class::{CHAIN_MAX, SizeClass};
+
+/// A zspage's descriptor. All zeroes is an unused one.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Zspage {
+    /// Frame numbers plus one; 0 where the chain has no frame yet.
+    frames: [AtomicU32; CHAIN_MAX],
+    /// A bit for each slot that a handle or a forwarding entry names.
+    used: [AtomicU64; 2],
+    /// Neighbours in the list of its fullness group, or the next unused descriptor.
+    pub(crate) next: AtomicU32,
+    pub(crate) previous: AtomicU32,
+    /// Where the forwarding entries are, plus one; 0 while its objects are here.
+    forwards: AtomicU32,
+    class: AtomicU16,
+    /// Which list it is in, see `fullness`.
+    pub(crate) group: AtomicU8,
+    /// Compaction could not empty it; what is left in it goes when it is freed.
+    pub(crate) stuck: AtomicBool,
+}
+
+// SAFETY: a descriptor is made of atomic integers, a bool for which zero is false, and padding.
+unsafe impl Zeroed for Zspage {}
+
+impl Zspage {
+    /// The frame at place `n` of the chain.
+    #[inline]
+    pub(crate) fn frame(&self, n: usize) -> Option<Frame> {
+        // Relaxed: whoever names a slot learned of it from a word or lock released after the
+        // frame was entered, and a frame stays while a slot in it is named.
+        self.frames[n].load(Ordering::Relaxed).checked_sub(1).map(Frame)
+    }
+
+    pub(crate) fn set_frame(&self, n: usize, frame: Option<Frame>) {
+        self.frames[n].store(frame.map_or(0, |frame| frame.0 + 1), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn used(&self) -> u128 {
+        let [low, high] = &self.used;
+        u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64
+    }
+
+    #[inline]
+    pub(crate) fn set_used(&self, used: u128) {
+        self.used[0].store(used as u64, Ordering::Relaxed);
+        self.used[1].store((used >> 64) as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn class(&self) -> usize {
+        usize::from(self.class.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_class(&self, class: usize) {
+        self.class.store(class as u16, Ordering::Relaxed);
+    }
+
+    /// Where the forwarding entries are, if its objects were moved away.
+    #[inline]
+    pub(crate) fn forwards(&self) -> Option<u32> {
+        // Acquire pairs with the Release in `set_forwards`: the entries are there to be read.
+        self.forwards.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    pub(crate) fn set_forwards(&self, table: Option<u32>) {
+        // Release pairs with the Acquire in `forwards`.
+        self.forwards.store(table.map_or(0, |table| table + 1), Ordering::Release);
+    }
+
+    /// How many frames the chain has now.
+    pub(crate) fn frame_count(&self, class: &SizeClass) -> usize {
+        (0..class.frames).filter(|n| self.frame(*n).is_some()).count()
+    }
+
+    /// The slots that lie wholly in frames the chain has.
+    #[inline]
+    pub(crate) fn backed(&self, class: &SizeClass) -> u128 {
+        let mut backed = class.all_slots();
+        for (n, in_frame) in class.in_frame[..class.frames].iter().enumerate() {
+            if self.frame(n).is_none() {
+                backed &= !in_frame;
+            }
+        }
+        backed
+    }
+}
