@@ -1,0 +1,122 @@
+//! deflate by libdeflate: raw deflate (RFC 1951), no zlib or gzip wrapping.
+//!
+//! # Why unsafe
+//! Calls into C. The safe wrapper of the library aborts when memory is out and does not tell how
+//! much of its input was used, so that junk after a page's bytes would pass.
+
+use alloc::boxed::Box;
+use core::ptr::NonNull;
+
+use libdeflate_sys::{
+    libdeflate_alloc_compressor, libdeflate_alloc_decompressor, libdeflate_compressor,
+    libdeflate_decompressor, libdeflate_deflate_compress, libdeflate_deflate_decompress_ex,
+    libdeflate_free_compressor, libdeflate_free_decompressor, libdeflate_result_LIBDEFLATE_SUCCESS,
+};
+use units::{PAGE_SIZE, Page};
+
+use super::{level_within, out_of_memory};
+use crate::{CodecError, Compressor, Context, Corrupt, Params};
+
+/// The kernel's name for this codec.
+pub const NAME: &str = "deflate";
+
+/// The deflate codec.
+#[derive(Clone, Debug)]
+pub struct Deflate {
+    level: i32,
+}
+
+impl Deflate {
+    /// The codec with `params`; without a level it is 6.
+    ///
+    /// # Errors
+    /// A level outside 0 to 12.
+    pub fn new(params: &Params) -> Result<Deflate, CodecError> {
+        Ok(Deflate { level: level_within(NAME, "level", params, 6, 0..=12)? })
+    }
+}
+
+impl Compressor for Deflate {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        // SAFETY: takes a level that was checked, or nothing; the results may be null.
+        let (compressor, decompressor) =
+            unsafe { (libdeflate_alloc_compressor(self.level), libdeflate_alloc_decompressor()) };
+        // Both are wrapped before either is looked at, so that none is lost when the other failed.
+        let compressor = NonNull::new(compressor).map(CompressorState);
+        let decompressor = NonNull::new(decompressor).map(DecompressorState);
+        match (compressor, decompressor) {
+            (Some(compressor), Some(decompressor)) => {
+                Ok(Box::new(DeflateContext { compressor, decompressor }))
+            }
+            _ => Err(out_of_memory(NAME)),
+        }
+    }
+}
+
+struct CompressorState(NonNull<libdeflate_compressor>);
+
+impl Drop for CompressorState {
+    fn drop(&mut self) {
+        // SAFETY: came from `libdeflate_alloc_compressor`, and is freed once.
+        unsafe { libdeflate_free_compressor(self.0.as_ptr()) }
+    }
+}
+
+struct DecompressorState(NonNull<libdeflate_decompressor>);
+
+impl Drop for DecompressorState {
+    fn drop(&mut self) {
+        // SAFETY: came from `libdeflate_alloc_decompressor`, and is freed once.
+        unsafe { libdeflate_free_decompressor(self.0.as_ptr()) }
+    }
+}
+
+struct DeflateContext {
+    compressor: CompressorState,
+    decompressor: DecompressorState,
+}
+
+// SAFETY: libdeflate's states are plain memory bound to no thread ("may be used by only one thread
+// at a time", libdeflate.h), and this owns them.
+unsafe impl Send for DeflateContext {}
+
+impl Context for DeflateContext {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        // SAFETY: the lengths are the slices', and libdeflate writes no further.
+        let length = unsafe {
+            libdeflate_deflate_compress(
+                self.compressor.0.as_ptr(),
+                page.as_ptr().cast(),
+                PAGE_SIZE,
+                into.as_mut_ptr().cast(),
+                into.len(),
+            )
+        };
+        (length > 0).then_some(length)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        let (mut used, mut written) = (0, 0);
+        // SAFETY: the lengths are the slices', and libdeflate reads and writes no further, whatever
+        // the bytes are; both results are written through pointers to locals.
+        let result = unsafe {
+            libdeflate_deflate_decompress_ex(
+                self.decompressor.0.as_ptr(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                page.as_mut_ptr().cast(),
+                PAGE_SIZE,
+                &raw mut used,
+                &raw mut written,
+            )
+        };
+        let whole = result == libdeflate_result_LIBDEFLATE_SUCCESS
+            && used == bytes.len()
+            && written == PAGE_SIZE;
+        if whole { Ok(()) } else { Err(Corrupt) }
+    }
+}
