@@ -1,0 +1,61 @@
+//! What is counted, per lane.
+
+use sync::LaneCounters;
+use units::Lane;
+
+/// One counter or gauge. Gauges go down as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum Count {
+    /// Pages read, since the device was initialised.
+    Reads,
+    /// Pages written.
+    Writes,
+    /// Page reads that failed.
+    FailedReads,
+    /// Page writes that failed.
+    FailedWrites,
+    /// Requests that passed the end.
+    InvalidIo,
+    /// Pages discarded or zeroed away, empty ones too.
+    NotifyFree,
+    /// Gauge: pages with contents.
+    PagesStored,
+    /// Gauge: same-filled pages, zero-filled ones among them.
+    SamePages,
+    /// Gauge: zero-filled pages.
+    ZeroPages,
+    /// Gauge: pages stored raw.
+    HugePages,
+    /// Pages stored raw since the device was initialised.
+    HugePagesSince,
+    /// Gauge: bytes of all objects.
+    ComprBytes,
+}
+
+const COUNTS: usize = Count::ComprBytes as usize + 1;
+
+/// The counters of a device.
+pub(crate) struct Counts(LaneCounters<COUNTS>);
+
+impl Counts {
+    pub(crate) fn new(lanes: usize) -> Counts {
+        Counts(LaneCounters::new(lanes))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, lane: Lane, which: Count, amount: i64) {
+        self.0.add(lane, which as usize, amount);
+    }
+
+    pub(crate) fn sum(&self, which: Count) -> u64 {
+        self.0.sum(which as usize)
+    }
+
+    /// Sets everything to zero; only while nobody counts.
+    pub(crate) fn clear(&self) {
+        for which in 0..COUNTS {
+            self.0.clear(which);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The seam between the engine and the schemes that guard its slots.
+//!
+//! A scheme answers two questions: how is the word of a slot swapped, and when may what it named
+//! be freed? The engine knows no scheme. Schemes are chosen by name in the stack's switchboard.
+
+mod bit_lock;
+mod touched;
+
+use pagealloc::{NoMemory, World};
+
+pub use bit_lock::BitLock;
+pub use touched::Touched;
+
+use crate::Slot;
+
+/// A table of slots. Every method may be called by any number of threads at once; no closure may
+/// call the table again.
+pub trait SlotTable: Send + Sync + Sized {
+    /// The scheme's name.
+    const NAME: &'static str;
+    /// Bytes a slot takes.
+    const BYTES: usize;
+
+    /// A table of `slots` empty slots in lazily backed memory.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for it.
+    fn new(world: &dyn World, slots: usize) -> Result<Self, NoMemory>;
+
+    /// How many slots there are.
+    fn count(&self) -> usize;
+
+    /// Lets `read` see a slot. What the slot names stays until `read` returns. It may be run more
+    /// than once; the last result counts.
+    fn load<R>(&self, index: usize, read: impl FnMut(Slot) -> R) -> R;
+
+    /// Swaps a slot for what `next` makes of it; the commit point of everything. `next` may be run
+    /// more than once.
+    ///
+    /// # Errors
+    /// The slot as it is, when `next` declines.
+    fn update(&self, index: usize, next: impl FnMut(Slot) -> Option<Slot>) -> Result<Slot, Slot>;
+
+    /// Calls `free` for each displaced slot that no reader can hold any more: this one, or ones
+    /// displaced earlier.
+    fn retire(&self, displaced: Slot, free: impl FnMut(Slot));
+
+    /// The slot as it was a moment ago; nothing it names may be touched.
+    fn peek(&self, index: usize) -> Slot;
+
+    /// The first index from `from` on whose slot may be other than empty; `count` if there is none.
+    /// Skips what was never written without looking at it.
+    fn next_touched(&self, from: usize) -> usize;
+
+    /// Bytes of memory the table takes by now.
+    fn resident_bytes(&self) -> u64;
+
+    /// Asks the processor for what `peek` will look at.
+    fn prefetch(&self, index: usize);
+}

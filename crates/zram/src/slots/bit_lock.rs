@@ -1,0 +1,94 @@
+//! A lock bit in each slot: spins briefly, then parks.
+//!
+//! As the kernel's `ZRAM_LOCK` bit (Weijie Yang, "zram: remove global tb_lock with fine grain
+//! lock", 2014), but readers and writers sleep instead of spinning on when the holder is slow.
+
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{LOCKED, Rooms, WAITED};
+
+use super::{SlotTable, Touched};
+use crate::Slot;
+use crate::slot::SLOT_BITS;
+
+/// The table: 8 bytes a page.
+pub struct BitLock {
+    words: LazyTable<AtomicU64>,
+    touched: Touched,
+    rooms: Rooms,
+}
+
+const _: () = assert!(SLOT_BITS <= sync::WORD_BITS);
+
+impl SlotTable for BitLock {
+    const NAME: &'static str = "bit-spinlock";
+    const BYTES: usize = 8;
+
+    fn new(world: &dyn World, slots: usize) -> Result<BitLock, NoMemory> {
+        Ok(BitLock {
+            words: LazyTable::new(world, slots)?,
+            touched: Touched::new(slots),
+            rooms: Rooms::default(),
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.words.len()
+    }
+
+    #[inline]
+    fn load<R>(&self, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+        if !self.touched.is_marked(index) {
+            return read(Slot::EMPTY);
+        }
+        let word = self.words.get(index);
+        let slot = self.rooms.lock(word, index);
+        let result = read(Slot::from_word(slot));
+        self.rooms.unlock(word, index, slot);
+        result
+    }
+
+    #[inline]
+    fn update(
+        &self,
+        index: usize,
+        mut next: impl FnMut(Slot) -> Option<Slot>,
+    ) -> Result<Slot, Slot> {
+        self.touched.mark(index);
+        let word = self.words.get(index);
+        let old = self.rooms.lock(word, index);
+        let new = next(Slot::from_word(old));
+        self.rooms.unlock(word, index, new.map_or(old, Slot::word));
+        match new {
+            Some(_) => Ok(Slot::from_word(old)),
+            None => Err(Slot::from_word(old)),
+        }
+    }
+
+    #[inline]
+    fn retire(&self, displaced: Slot, mut free: impl FnMut(Slot)) {
+        // Readers hold the lock while they read, so nobody has the displaced slot any more.
+        free(displaced);
+    }
+
+    fn peek(&self, index: usize) -> Slot {
+        if !self.touched.is_marked(index) {
+            return Slot::EMPTY;
+        }
+        let word = self.words.get(index).load(Ordering::Relaxed);
+        Slot::from_word(word & !(LOCKED | WAITED))
+    }
+
+    fn next_touched(&self, from: usize) -> usize {
+        self.touched.next(from, self.words.len())
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        self.touched.slots() * Self::BYTES as u64
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        sync::prefetch(self.words.address_of(index));
+    }
+}

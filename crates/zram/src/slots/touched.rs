@@ -1,0 +1,70 @@
+//! Which parts of a slot table were ever written.
+
+use alloc::boxed::Box;
+
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Slots that one bit stands for: as many as a page of memory holds.
+const GROUP: usize = 512;
+
+/// A bit for each 512 slots. A terabyte disk has 64 KiB of them.
+pub struct Touched {
+    words: Box<[AtomicU64]>,
+}
+
+impl Touched {
+    /// Nothing written, for `slots` slots.
+    #[must_use]
+    pub fn new(slots: usize) -> Touched {
+        let words = slots.div_ceil(GROUP * 64);
+        Touched { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// A slot is about to be written.
+    #[inline]
+    pub fn mark(&self, index: usize) {
+        let (word, bit) = Self::place(index);
+        if self.words[word].load(Ordering::Relaxed) & bit == 0 {
+            self.words[word].fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a slot near this one was ever written.
+    #[inline]
+    #[must_use]
+    pub fn is_marked(&self, index: usize) -> bool {
+        let (word, bit) = Self::place(index);
+        self.words[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// The first index from `from` on that may have been written; `len` if there is none.
+    #[must_use]
+    pub fn next(&self, from: usize, len: usize) -> usize {
+        let mut group = from / GROUP;
+        let groups = len.div_ceil(GROUP);
+        while group < groups {
+            let word = self.words[group / 64].load(Ordering::Relaxed) >> (group % 64);
+            if word & 1 != 0 {
+                return (group * GROUP).max(from).min(len);
+            }
+            group += match word {
+                0 => 64 - group % 64,
+                word => word.trailing_zeros() as usize,
+            };
+        }
+        len
+    }
+
+    /// How many slots lie in marked groups.
+    #[must_use]
+    pub fn slots(&self) -> u64 {
+        let ones = self.words.iter().map(|w| u64::from(w.load(Ordering::Relaxed).count_ones()));
+        ones.sum::<u64>() * GROUP as u64
+    }
+
+    #[inline]
+    fn place(index: usize) -> (usize, u64) {
+        let group = index / GROUP;
+        (group / 64, 1 << (group % 64))
+    }
+}

@@ -1,0 +1,78 @@
+use alloc::vec;
+use core::ops::ControlFlow;
+
+use block::{Extent, ExtentKind};
+use units::PAGE_SIZE;
+
+use crate::filled::{fill, same_filled};
+use crate::ranges::{clip, touched_pages};
+use crate::{Kind, Slot};
+use zsmalloc::Handle;
+
+#[test]
+fn slots_say_what_they_were_made_of() {
+    let handle = Handle::from_raw(0xfedc_ba98);
+    for (slot, kind) in [
+        (Slot::EMPTY, Kind::Empty),
+        (Slot::filled(0).unwrap(), Kind::Filled(0)),
+        (Slot::filled(u64::MAX).unwrap(), Kind::Filled(u64::MAX)),
+        (Slot::filled_object(handle), Kind::FilledObject(handle)),
+        (Slot::raw(handle), Kind::Raw(handle)),
+        (Slot::compressed(handle, 1, 0), Kind::Compressed { handle, length: 1, codec: 0 }),
+        (Slot::compressed(handle, 3640, 3), Kind::Compressed { handle, length: 3640, codec: 3 }),
+    ] {
+        assert_eq!(slot.kind(), kind);
+        assert_eq!(slot.claimed().kind(), kind);
+        assert!(slot.claimed().is_claimed() && !slot.is_claimed());
+        assert_eq!(slot.claimed().unclaimed(), slot);
+        assert_eq!(Slot::from_word(slot.word()), slot);
+        assert_eq!(slot.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
+        assert_eq!(slot.is_empty(), kind == Kind::Empty);
+    }
+    assert_eq!(Slot::filled(1), None, "its halves differ");
+}
+
+#[test]
+fn same_filled_pages_are_known_by_any_pattern() {
+    let mut page = [0; PAGE_SIZE];
+    for pattern in [0, u64::MAX, 0x0102_0304_0506_0708, 1 << 63, 0xabab_abab_abab_abab] {
+        fill(&mut page, pattern);
+        assert_eq!(same_filled(&page), Some(pattern));
+        for at in [0, 1, 7, 8, 127, 128, 2048, 4088, 4095] {
+            page[at] ^= 1;
+            assert_eq!(same_filled(&page), None, "a bit differs in byte {at}");
+            page[at] ^= 1;
+        }
+    }
+}
+
+#[test]
+fn ranges_touch_the_pages_they_lie_in() {
+    assert_eq!(touched_pages(0, 0), (0, 0));
+    assert_eq!(touched_pages(0, 1), (0, 1));
+    assert_eq!(touched_pages(4095, 2), (0, 2));
+    assert_eq!(touched_pages(4096, 4096), (1, 1));
+    assert_eq!(touched_pages(u64::MAX, 2), (u64::MAX, 1));
+}
+
+#[test]
+fn extents_are_cut_to_the_range() {
+    let mut seen = vec![];
+    clip(
+        100,
+        5000,
+        &mut |extent| {
+            seen.push(extent.length);
+            ControlFlow::Continue(())
+        },
+        |visit| {
+            for _ in 0..3 {
+                let kind = ExtentKind::Data;
+                if visit(Extent { length: 4096, kind }).is_break() {
+                    break;
+                }
+            }
+        },
+    );
+    assert_eq!(seen, [3996, 1004]);
+}
