@@ -1,0 +1,99 @@
+//! CPUs: which one this is, how many there are, and staying on one.
+//!
+//! # Why unsafe
+//! Calls into libc: no arguments, or a buffer and its own length.
+
+use std::{fs, io};
+
+use units::Lane;
+
+/// The lane of the CPU this thread runs on at this moment; it may run on another one already.
+///
+/// A few nanoseconds: glibc reads the number from the thread's restartable-sequences area, or
+/// asks the vDSO (sched_getcpu(3)).
+#[inline]
+#[must_use]
+pub fn lane() -> Lane {
+    // SAFETY: no arguments, nothing written.
+    let cpu = unsafe { libc::sched_getcpu() };
+    Lane(u32::try_from(cpu).unwrap_or(0))
+}
+
+/// How many lanes a program should make so that each CPU has one of its own.
+///
+/// One more than the highest CPU number *present* (/sys/devices/system/cpu/present, kernel
+/// document `admin-guide/cputopology.rst`). Not the *possible* ones: virtual machines often
+/// announce hundreds that will never exist, and lanes cost memory. A CPU plugged in later shares a
+/// lane, as lanes are taken modulo their number. Without sysfs it's the number of configured CPUs.
+#[must_use]
+pub fn lanes() -> usize {
+    fs::read_to_string("/sys/devices/system/cpu/present")
+        .ok()
+        .and_then(|text| highest_in_list(&text))
+        .map_or_else(configured_cpus, |highest| highest + 1)
+}
+
+fn configured_cpus() -> usize {
+    // SAFETY: sysconf takes a number and returns one.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+/// The highest number in a list such as `0-3,8,10-11`.
+pub(crate) fn highest_in_list(text: &str) -> Option<usize> {
+    let mut highest = None;
+    for part in text.trim().split(',') {
+        let last = part.rsplit('-').next()?;
+        highest = highest.max(Some(last.parse().ok()?));
+    }
+    highest
+}
+
+/// How many CPUs this thread may run on: those online and in its affinity mask
+/// (sched_getaffinity(2)). At least 1.
+#[must_use]
+pub fn online_cpus() -> usize {
+    allowed_cpus().len().max(1)
+}
+
+/// The numbers of the CPUs this thread may run on, ascending (sched_getaffinity(2)). Empty if the
+/// system does not say.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    const WORD: usize = u64::BITS as usize;
+    // The system refuses a mask shorter than its own with EINVAL, and doesn't tell its length.
+    for words in [16, 64, 256, 1024] {
+        let mut mask = vec![0u64; words];
+        // SAFETY: the buffer is as long as said, and a CPU mask is made of machine words.
+        let result = unsafe {
+            libc::sched_getaffinity(0, words * size_of::<u64>(), mask.as_mut_ptr().cast())
+        };
+        if result == 0 {
+            return (0..words * WORD).filter(|n| mask[n / WORD] >> (n % WORD) & 1 != 0).collect();
+        }
+    }
+    Vec::new()
+}
+
+/// Keeps this thread, and threads it starts from now on, on CPU `cpu` (sched_setaffinity(2)).
+///
+/// # Errors
+/// The system's, naming the CPU: there is no such CPU, or this process may not use it.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    const WORD: usize = u64::BITS as usize;
+    const HIGHEST: usize = 1 << 16;
+    let result = if cpu < HIGHEST {
+        let mut mask = vec![0u64; cpu / WORD + 1];
+        mask[cpu / WORD] = 1 << (cpu % WORD);
+        // SAFETY: the buffer is as long as said, and a CPU mask is made of machine words.
+        unsafe { libc::sched_setaffinity(0, size_of_val(mask.as_slice()), mask.as_ptr().cast()) }
+    } else {
+        return Err(no_cpu(cpu, io::Error::from_raw_os_error(libc::EINVAL)));
+    };
+    if result == 0 { Ok(()) } else { Err(no_cpu(cpu, io::Error::last_os_error())) }
+}
+
+fn no_cpu(cpu: usize, error: io::Error) -> io::Error {
+    let allowed = allowed_cpus();
+    io::Error::new(error.kind(), format!("cannot run on CPU {cpu}: {error}; allowed: {allowed:?}"))
+}

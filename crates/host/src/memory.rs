@@ -1,0 +1,49 @@
+//! How much memory there is, and how much of it is ours.
+//!
+//! # Why unsafe
+//! One call of sysconf(3), which takes a number and returns one.
+
+use std::fs;
+
+/// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)); limits
+/// of a control group are not taken into account. 0 if the machine does not say.
+#[must_use]
+pub fn total_memory() -> u64 {
+    field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
+}
+
+/// Bytes of this process that are in memory now.
+///
+/// This is `Rss` of /proc/self/smaps_rollup (proc_pid_smaps(5)), which counts page tables entry by
+/// entry: exact, but it takes milliseconds per gigabyte. Where that file is missing, it's the
+/// second number of /proc/self/statm, which is fast but may lag by some dozens of pages per thread.
+/// 0 if neither can be read.
+#[must_use]
+pub fn resident_bytes() -> u64 {
+    field_in_kib("/proc/self/smaps_rollup", "Rss:").or_else(resident_from_statm).unwrap_or(0)
+}
+
+fn resident_from_statm() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * page_bytes())
+}
+
+/// Bytes in a page of the operating system, which need not be 4096.
+fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes a number and returns one.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+fn field_in_kib(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    parse_field_in_kib(&text, name)
+}
+
+/// Bytes from a line such as `Rss:   4 kB`.
+pub(crate) fn parse_field_in_kib(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = rest.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kib.checked_mul(1024)
+}

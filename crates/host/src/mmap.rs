@@ -1,0 +1,162 @@
+//! Memory from mmap.
+//!
+//! Addresses are reserved without access (`PROT_NONE`, `MAP_NORESERVE`) and made usable piece by
+//! piece, so that capacity costs nothing and a limit on the process is met by an error instead of
+//! a signal (mmap(2), mprotect(2), and the kernel document `mm/overcommit-accounting.rst`).
+//!
+//! Where transparent huge pages are set to `always`, the first touch of a byte would cost 2 MiB,
+//! which makes nonsense of a sparse table. Regions therefore opt out, and [`RegionKeeper::settle`]
+//! opts a block back in when all of it is in use (kernel document `admin-guide/mm/transhuge.rst`).
+//!
+//! # Why unsafe
+//! Mapping memory is unsafe by nature: this module is where address ranges come from.
+
+use std::fs;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use libc::c_void;
+use pagealloc::{NoMemory, Region, RegionKeeper, World};
+use units::BLOCK_SIZE;
+
+/// Collapse a range into huge pages now (Linux 6.1, madvise(2)).
+const MADV_COLLAPSE: libc::c_int = 25;
+
+/// Lends ranges of private anonymous memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Mmap;
+
+impl Mmap {
+    /// The world.
+    #[must_use]
+    pub const fn new() -> Mmap {
+        Mmap
+    }
+}
+
+impl World for Mmap {
+    fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
+        let no_memory = NoMemory { bytes };
+        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(no_memory)?;
+        let mapping = Mapping::new(bytes).ok_or(no_memory)?;
+        // SAFETY: the mapping owns its range and has aligned it.
+        Ok(unsafe { Region::new(mapping.base, bytes, Box::new(mapping)) })
+    }
+}
+
+/// A range that is ours until dropped.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// Whether the range has been opted out of transparent huge pages.
+    opted_out: bool,
+}
+
+// SAFETY: an address range belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the system calls on it may be made by several threads at once.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB.
+    fn new(bytes: usize) -> Option<Mapping> {
+        let padded = bytes.checked_add(BLOCK_SIZE)?;
+        // SAFETY: a new private mapping at an address of the system's choice disturbs nobody.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                padded,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return None;
+        }
+        let start = address.cast::<u8>();
+        let before = start.align_offset(BLOCK_SIZE);
+        let after = BLOCK_SIZE - before;
+        // SAFETY: both parts lie within the mapping just made and outside what is kept of it.
+        let base = unsafe {
+            let base = start.add(before);
+            unmap(start, before);
+            unmap(base.add(bytes), after);
+            base
+        };
+        let mut mapping =
+            Mapping { base: NonNull::new(base)?, bytes, opted_out: huge_pages_come_uninvited() };
+        mapping.opted_out = mapping.opted_out && mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+        Some(mapping)
+    }
+
+    fn at(&self, offset: usize, bytes: usize) -> *mut c_void {
+        assert!(
+            offset <= self.bytes && bytes <= self.bytes - offset,
+            "{bytes} bytes at {offset} leave a region of {}",
+            self.bytes
+        );
+        self.base.as_ptr().wrapping_add(offset).cast()
+    }
+
+    fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> bool {
+        // SAFETY: `at` has checked that the range is ours. Of the advices used, only DONTNEED
+        // changes contents, and `release` promises just that.
+        unsafe { libc::madvise(self.at(offset, bytes), bytes, advice) == 0 }
+    }
+}
+
+// SAFETY: the mapping was made by us, is unmapped only in `drop`, and its address is given to one
+// `Region` only.
+unsafe impl RegionKeeper for Mapping {
+    fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: `at` has checked that the range is ours; granting access takes nothing away.
+        let result = unsafe { libc::mprotect(self.at(offset, bytes), bytes, access) };
+        if result == 0 { Ok(()) } else { Err(NoMemory { bytes }) }
+    }
+
+    fn release(&self, offset: usize, bytes: usize) {
+        self.advise(offset, bytes, libc::MADV_DONTNEED);
+        if self.opted_out && offset.is_multiple_of(BLOCK_SIZE) && bytes.is_multiple_of(BLOCK_SIZE) {
+            // Undoes what `settle` may have done.
+            self.advise(offset, bytes, libc::MADV_NOHUGEPAGE);
+        }
+    }
+
+    fn settle(&self, offset: usize) {
+        if self.opted_out {
+            self.advise(offset, BLOCK_SIZE, libc::MADV_HUGEPAGE);
+        }
+        self.advise(offset, BLOCK_SIZE, MADV_COLLAPSE);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and whoever drops the region has stopped using it.
+        unsafe { unmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+/// Unmaps `bytes` at `start`, if any.
+///
+/// # Safety
+/// The range is mapped, is the caller's, and is used no more.
+unsafe fn unmap(start: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller's promise. It cannot fail but for a lack of mapping descriptors,
+        // in which case the addresses stay taken and nothing else happens.
+        unsafe { libc::munmap(start.cast(), bytes) };
+    }
+}
+
+/// Whether the system hands out huge pages without being asked.
+fn huge_pages_come_uninvited() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .is_ok_and(|text| text.contains("[always]"))
+    })
+}

@@ -1,0 +1,191 @@
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use pagealloc::{NoMemory, World};
+use units::{BLOCK_SIZE, PAGE_SIZE};
+
+use crate::*;
+
+const MIB: usize = 1 << 20;
+
+/// Sets or asks each page of a committed piece.
+fn fill(start: *mut u8, bytes: usize, value: u8) {
+    for offset in (0..bytes).step_by(PAGE_SIZE) {
+        // SAFETY: the callers pass committed pieces of regions that they hold.
+        unsafe { start.add(offset).write_volatile(value) };
+    }
+}
+
+fn all_are(start: *mut u8, bytes: usize, value: u8) -> bool {
+    (0..bytes).step_by(PAGE_SIZE).all(|offset| {
+        // SAFETY: as above.
+        unsafe { start.add(offset).read_volatile() == value }
+    })
+}
+
+/// Bytes of a range that are in memory, from the process's page map (kernel document
+/// `admin-guide/mm/pagemap.rst`): bit 63 of a page's entry says that it is present.
+fn resident_in(start: *mut u8, bytes: usize) -> usize {
+    use std::os::unix::fs::FileExt;
+    let map = std::fs::File::open("/proc/self/pagemap").unwrap();
+    let mut entries = vec![0u8; bytes / PAGE_SIZE * 8];
+    map.read_exact_at(&mut entries, (start as usize / PAGE_SIZE * 8) as u64).unwrap();
+    entries.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count() * PAGE_SIZE
+}
+
+#[test]
+fn regions_are_aligned_zero_and_costless_until_touched() {
+    let region = Mmap.reserve(100 * MIB + 1).unwrap();
+    let base = region.base().as_ptr();
+    assert_eq!(base as usize % BLOCK_SIZE, 0);
+    assert_eq!(region.bytes(), 102 * MIB);
+    region.commit(0, 64 * MIB).unwrap();
+    assert_eq!(resident_in(base, 102 * MIB), 0);
+    assert!(all_are(base, 4 * MIB, 0));
+    fill(base, PAGE_SIZE, 7);
+    assert_eq!(
+        resident_in(base.wrapping_add(4 * MIB), 60 * MIB),
+        0,
+        "one touched page must not bring others"
+    );
+    fill(base.wrapping_add(63 * MIB), MIB, 9);
+    assert_eq!(resident_in(base.wrapping_add(62 * MIB), 2 * MIB), MIB);
+}
+
+#[test]
+fn released_memory_is_gone_and_reads_as_zeroes() {
+    let region = Mmap.reserve(8 * MIB).unwrap();
+    region.commit(0, 8 * MIB).unwrap();
+    let base = region.base().as_ptr();
+    fill(base, 8 * MIB, 0xa5);
+    assert_eq!(resident_in(base, 8 * MIB), 8 * MIB);
+    region.release(2 * MIB, 4 * MIB);
+    assert_eq!(resident_in(base, 8 * MIB), 4 * MIB);
+    assert!(all_are(base, 2 * MIB, 0xa5));
+    assert!(all_are(base.wrapping_add(2 * MIB), 4 * MIB, 0));
+    assert!(all_are(base.wrapping_add(6 * MIB), 2 * MIB, 0xa5));
+    fill(base, 8 * MIB, 1);
+    assert!(all_are(base, 8 * MIB, 1), "a released part stays usable");
+}
+
+#[test]
+fn settling_keeps_contents() {
+    let region = Mmap.reserve(6 * MIB).unwrap();
+    region.commit(0, 6 * MIB).unwrap();
+    let base = region.base().as_ptr();
+    fill(base, 6 * MIB, 3);
+    region.settle(2 * MIB);
+    assert!(all_are(base, 6 * MIB, 3));
+    region.release(2 * MIB, 2 * MIB);
+    assert!(all_are(base.wrapping_add(2 * MIB), 2 * MIB, 0));
+    region.settle(2 * MIB);
+    fill(base, 6 * MIB, 4);
+    assert!(all_are(base, 6 * MIB, 4));
+}
+
+#[test]
+fn dropping_unmaps() {
+    let before = mapped_bytes();
+    for _ in 0..2048 {
+        let region = Mmap.reserve(1 << 34).unwrap();
+        region.commit(0, 2 * MIB).unwrap();
+    }
+    assert!(mapped_bytes() < before + (1024 << 34), "regions stay mapped");
+}
+
+fn mapped_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').next().unwrap().parse::<usize>().unwrap() * PAGE_SIZE
+}
+
+#[test]
+fn too_much_is_an_error() {
+    for bytes in [usize::MAX, usize::MAX - BLOCK_SIZE, 1 << 60] {
+        assert_eq!(Mmap.reserve(bytes).err(), Some(NoMemory { bytes }));
+    }
+}
+
+#[test]
+fn a_terabyte_of_addresses_is_free() {
+    let region = Mmap.reserve(1 << 40).unwrap();
+    region.commit(0, 1 << 40).unwrap();
+    let last = region.base().as_ptr().wrapping_add((1 << 40) - PAGE_SIZE);
+    fill(last, PAGE_SIZE, 1);
+    assert!(all_are(last, PAGE_SIZE, 1));
+}
+
+#[test]
+fn a_limit_on_the_process_is_an_error() {
+    const CHILD: &str = "RAMPACK_TEST_LIMITED";
+    if std::env::var_os(CHILD).is_some() {
+        let bytes = 1 << 33;
+        assert_eq!(Mmap.reserve(bytes).err(), Some(NoMemory { bytes }), "beyond the limit");
+        let region = Mmap.reserve(64 * MIB).expect("within the limit");
+        region.commit(0, 64 * MIB).unwrap();
+        fill(region.base().as_ptr(), 64 * MIB, 1);
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "tests::a_limit_on_the_process_is_an_error", "--test-threads=1"]);
+    child.env(CHILD, "1");
+    // SAFETY: setrlimit is a plain system call, allowed between fork and exec.
+    unsafe {
+        child.pre_exec(|| {
+            let limit = libc::rlimit { rlim_cur: 1 << 32, rlim_max: 1 << 32 };
+            match libc::setrlimit(libc::RLIMIT_AS, &limit) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+fn lists_of_cpus() {
+    for (text, highest) in
+        [("0\n", Some(0)), ("0-3\n", Some(3)), ("0-3,8,10-11", Some(11)), ("", None), ("x", None)]
+    {
+        assert_eq!(cpu::highest_in_list(text), highest, "{text:?}");
+    }
+}
+
+#[test]
+fn a_pinned_thread_stays_on_its_lane() {
+    let cpus = allowed_cpus();
+    assert_eq!(online_cpus(), cpus.len());
+    assert!(cpus.iter().all(|cpu| *cpu < lanes()), "{cpus:?} of {}", lanes());
+    for cpu in cpus {
+        std::thread::spawn(move || {
+            pin_to_cpu(cpu).unwrap();
+            assert_eq!(lane(), units::Lane(cpu as u32));
+            assert_eq!((online_cpus(), allowed_cpus()), (1, vec![cpu]));
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn pinning_to_no_cpu_says_which_exist() {
+    for cpu in [60_000, usize::MAX] {
+        let error = pin_to_cpu(cpu).unwrap_err().to_string();
+        assert!(error.contains(&format!("CPU {cpu}")) && error.contains("allowed: ["), "{error}");
+    }
+}
+
+#[test]
+fn memory_is_counted() {
+    assert!(total_memory() > 64 * MIB as u64);
+    let region = Mmap.reserve(64 * MIB).unwrap();
+    region.commit(0, 64 * MIB).unwrap();
+    let before = resident_bytes();
+    fill(region.base().as_ptr(), 64 * MIB, 1);
+    let after = resident_bytes();
+    // Other tests of this process come and go meanwhile, so this is no equality.
+    assert!(before > 0 && after > 64 * MIB as u64, "{before} {after}");
+    assert_eq!(memory::parse_field_in_kib("A: 1 kB\nRss:     12 kB\n", "Rss:"), Some(12 << 10));
+    assert_eq!(memory::parse_field_in_kib("Rss: junk\n", "Rss:"), None);
+}
