@@ -1,0 +1,19 @@
+//! Builds devices from named variants, out of a given world.
+//!
+//! [`switchboard`] is the only file that lists variants: codecs, slot schemes, policies of streams
+//! and zones. A [`Machine`] is what a daemon or an embedder has one of: a zone, and the devices
+//! that share it.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod machine;
+pub mod switchboard;
+mod workshop;
+
+pub use machine::{Machine, MachineOptions};
+pub use switchboard::{ALGORITHMS, Variants};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! A zone and the devices that share it.
+
+use alloc::{collections::BTreeMap, format, sync::Arc, vec::Vec};
+
+use control::{Errno, Fault};
+use pagealloc::{Frames, World, ZoneOptions};
+use sync::Mutex;
+use units::pages_for;
+use zram::{Disk, DiskOptions};
+
+use crate::switchboard::{self, Variants};
+use crate::workshop::Workshop;
+
+/// How a machine is made.
+pub struct MachineOptions {
+    /// CPUs, or pretended ones: how many of each per-CPU thing there are.
+    pub lanes: usize,
+    /// The most bytes all devices together may ever take; addresses are reserved for them.
+    pub memory: u64,
+    /// Which variant of each seam.
+    pub variants: Variants,
+}
+
+/// A zone and the devices that share it. All methods may be called by any number of threads.
+pub struct Machine {
+    workshop: Arc<Workshop>,
+    disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
+}
+
+impl Machine {
+    /// A machine without devices.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses for the zone.
+    pub fn new(world: Arc<dyn World>, options: MachineOptions) -> Result<Machine, Fault> {
+        options.variants.check()?;
+        let max_frames = pages_for(options.memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
+        let zone = ZoneOptions { settle: true, ..ZoneOptions::new(options.lanes, max_frames) };
+        let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
+        let (lanes, variants) = (options.lanes, options.variants);
+        let workshop = Arc::new(Workshop { world, frames, lanes, variants });
+        Ok(Machine { workshop, disks: Mutex::new(BTreeMap::new()) })
+    }
+
+    /// Adds a device without a size, with the lowest number that is free.
+    ///
+    /// # Errors
+    /// `ENOSPC` when every number is taken.
+    pub fn add(&self) -> Result<Arc<Disk>, Fault> {
+        let mut disks = self.disks.lock();
+        let id = (0..=u32::MAX)
+            .find(|id| !disks.contains_key(id))
+            .ok_or_else(|| Fault::new(Errno::ENOSPC, "every device number is taken"))?;
+        let disk = Disk::new(DiskOptions { id, workshop: self.workshop.clone() });
+        disks.insert(id, disk.clone());
+        Ok(disk)
+    }
+
+    /// Resets a device and removes it.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then.
+    pub fn remove(&self, id: u32) -> Result<(), Fault> {
+        let mut disks = self.disks.lock();
+        let disk = disks
+            .get(&id)
+            .ok_or_else(|| Fault::new(Errno::ENODEV, format!("there is no device zram{id}")))?;
+        disk.reset()?;
+        disks.remove(&id);
+        Ok(())
+    }
+
+    /// Device `id`, if there is one.
+    #[must_use]
+    pub fn disk(&self, id: u32) -> Option<Arc<Disk>> {
+        self.disks.lock().get(&id).cloned()
+    }
+
+    /// Every device, by number.
+    #[must_use]
+    pub fn disks(&self) -> Vec<Arc<Disk>> {
+        self.disks.lock().values().cloned().collect()
+    }
+
+    /// The zone the devices take their frames from.
+    #[must_use]
+    pub fn frames(&self) -> &Arc<dyn Frames> {
+        &self.workshop.frames
+    }
+}

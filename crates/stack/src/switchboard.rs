@@ -1,0 +1,134 @@
+//! The only list of variants. To add one, implement its seam and name it here.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+
+use control::{Errno, Fault};
+use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
+use units::PAGE_SIZE;
+use zcomp::{CodecError, Compressor, Deflate, LaneStreams, Lz4, Params, Zstd};
+use zram::slots::{BitLock, SlotTable};
+use zram::{EngineParts, PageStore, Plan};
+use zsmalloc::{Pool, PoolOptions};
+
+/// The codecs there are, in the order they are listed to the operator; the first is the default.
+pub const ALGORITHMS: &[&str] = &[zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE];
+
+/// Which variant of each seam to use, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variants {
+    /// The design of the page allocator.
+    pub zone: String,
+    /// The scheme that guards slots.
+    pub slots: String,
+    /// How threads come by a stream.
+    pub streams: String,
+}
+
+impl Default for Variants {
+    fn default() -> Variants {
+        Variants { zone: ZONES[0].0.into(), slots: SLOTS[0].0.into(), streams: STREAMS[0].into() }
+    }
+}
+
+impl Variants {
+    /// Checks that every name is known.
+    ///
+    /// # Errors
+    /// `EINVAL`; the message names the known ones.
+    pub fn check(&self) -> Result<(), Fault> {
+        known("zone", &self.zone, ZONES.iter().map(|zone| zone.0))?;
+        known("slot scheme", &self.slots, SLOTS.iter().map(|slots| slots.0))?;
+        known("stream policy", &self.streams, STREAMS.iter().copied())
+    }
+}
+
+type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
+type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
+
+const ZONES: &[(&str, MakeZone)] =
+    &[("spin", |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
+
+const SLOTS: &[(&str, MakeEngine)] = &[(BitLock::NAME, engine::<BitLock>)];
+
+const STREAMS: &[&str] = &["percpu"];
+
+/// Opens the codec called `name`.
+///
+/// # Errors
+/// `EINVAL` for an unknown name (the message lists the known ones) or a parameter it refuses.
+pub fn codec(name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
+    known("algorithm", name, ALGORITHMS.iter().copied())?;
+    let opened: Result<Arc<dyn Compressor>, CodecError> = match name {
+        zcomp::LZ4 => Lz4::new(params).map(|codec| Arc::new(codec) as _),
+        zcomp::ZSTD => Zstd::new(params).map(|codec| Arc::new(codec) as _),
+        _ => Deflate::new(params).map(|codec| Arc::new(codec) as _),
+    };
+    opened.map_err(|error| Fault::invalid(format!("{error}")))
+}
+
+/// Makes the zone called `name`.
+pub(crate) fn zone(
+    name: &str,
+    world: &dyn World,
+    options: ZoneOptions,
+) -> Result<Arc<dyn Frames>, Fault> {
+    let make = find("zone", name, ZONES)?;
+    make(world, options).map_err(no_memory)
+}
+
+/// What an engine is built from and on.
+pub(crate) struct Site<'a> {
+    pub(crate) world: &'a dyn World,
+    pub(crate) frames: &'a Arc<dyn Frames>,
+    pub(crate) plan: &'a Plan<'a>,
+    pub(crate) lanes: usize,
+}
+
+/// Builds an engine with the slot scheme called `slots`.
+pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+    find("slot scheme", slots, SLOTS)?(site)
+}
+
+fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+    let plan = site.plan;
+    let compressor = codec(plan.algorithm, plan.params)?;
+    let streams = LaneStreams::new(&*compressor, site.lanes)
+        .map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
+    let pool = PoolOptions {
+        frames: site.frames.clone(),
+        pins: plan.pins.clone(),
+        limit_frames: plan.limit_frames,
+    };
+    let pool = Pool::new(site.world, pool).map_err(no_memory)?;
+    let slots = T::new(site.world, plan.pages).map_err(|_| {
+        let bytes = plan.pages as u128 * PAGE_SIZE as u128;
+        let message = format!("there are no addresses for the slots of a disk of {bytes} bytes");
+        Fault::new(Errno::ENOMEM, message)
+    })?;
+    Ok(plan.assemble(EngineParts { slots, pool, compressor, streams }))
+}
+
+fn no_memory(error: NoMemory) -> Fault {
+    Fault::new(Errno::ENOMEM, format!("{error}"))
+}
+
+fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> Result<T, Fault> {
+    known(what, name, table.iter().map(|row| row.0))?;
+    table
+        .iter()
+        .find(|row| row.0 == name)
+        .map(|row| row.1)
+        .ok_or_else(|| Fault::invalid(format!("no {what} {name:?}")))
+}
+
+fn known<'a>(
+    what: &str,
+    name: &str,
+    mut names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), Fault> {
+    if names.clone().any(|known| known == name) {
+        return Ok(());
+    }
+    let list: Vec<&str> = names.by_ref().collect();
+    Err(Fault::invalid(format!("no {what} {name:?}; there are: {}", list.join(" "))))
+}

@@ -1,0 +1,23 @@
+use alloc::string::ToString;
+
+use zcomp::Params;
+
+use crate::switchboard::{Variants, codec};
+
+#[test]
+fn unknown_names_are_told_the_known_ones() {
+    let Err(fault) = codec("lzma", &Params::default()) else { panic!("lzma is no codec here") };
+    assert!(fault.to_string().contains("there are: lz4 zstd deflate"), "{fault}");
+    let variants = Variants { slots: "hope".into(), ..Variants::default() };
+    let fault = variants.check().unwrap_err();
+    assert!(fault.to_string().contains("bit-spinlock"), "{fault}");
+    Variants::default().check().unwrap();
+}
+
+#[test]
+fn levels_are_judged() {
+    let level = |level| Params { level: Some(level) };
+    assert!(codec("zstd", &level(-5)).is_ok());
+    assert!(codec("zstd", &level(1000)).is_err());
+    assert!(codec("lz4", &level(0)).is_err());
+}

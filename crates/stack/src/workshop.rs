@@ -1,0 +1,36 @@
+//! Where the devices of a machine have their engines built.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use control::Fault;
+use pagealloc::{Frames, World};
+use zram::{PageStore, Plan};
+
+use crate::switchboard::{self, ALGORITHMS, Site, Variants};
+
+/// A machine's workshop: its world, its zone, its variants.
+pub(crate) struct Workshop {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) frames: Arc<dyn Frames>,
+    pub(crate) lanes: usize,
+    pub(crate) variants: Variants,
+}
+
+impl zram::Workshop for Workshop {
+    fn algorithms(&self) -> Vec<&'static str> {
+        ALGORITHMS.to_vec()
+    }
+
+    fn default_algorithm(&self) -> &'static str {
+        ALGORITHMS[0]
+    }
+
+    fn lanes(&self) -> usize {
+        self.lanes
+    }
+
+    fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+        let site = Site { world: &*self.world, frames: &self.frames, plan, lanes: self.lanes };
+        switchboard::build(&self.variants.slots, &site)
+    }
+}
