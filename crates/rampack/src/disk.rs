@@ -1,0 +1,120 @@
+//! A device of this process.
+
+use std::sync::Arc;
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use control::Fault;
+use stack::Machine;
+use units::{Lane, Page};
+use zram::Stats;
+
+/// What a device is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskOptions {
+    /// Its size in bytes, rounded up to pages. It costs memory only as pages are stored.
+    pub size: u64,
+    /// The codec: one of [`crate::ALGORITHMS`].
+    pub algorithm: String,
+    /// The codec's level, or its default.
+    pub level: Option<i32>,
+    /// The most memory it may take for what is stored, in bytes; 0 for any amount.
+    pub mem_limit: u64,
+}
+
+impl Default for DiskOptions {
+    fn default() -> DiskOptions {
+        DiskOptions { size: 0, algorithm: crate::ALGORITHMS[0].into(), level: None, mem_limit: 0 }
+    }
+}
+
+/// A compressed RAM disk of this process, or a store of pages; gone when the last clone is.
+#[derive(Clone)]
+pub struct Disk {
+    disk: Arc<Removed>,
+}
+
+/// Removes the device from its machine in the end.
+struct Removed {
+    disk: Arc<zram::Disk>,
+    machine: Arc<Machine>,
+}
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // Users of the device itself (openers) may remain: then it stays with its machine.
+        let _ = self.machine.remove(self.disk.id());
+    }
+}
+
+impl Disk {
+    pub(crate) fn create(machine: &Arc<Machine>, options: DiskOptions) -> Result<Disk, Fault> {
+        let disk = Removed { disk: machine.add()?, machine: machine.clone() };
+        disk.disk.set_algorithm(&options.algorithm)?;
+        disk.disk.set_params(zcomp::Params { level: options.level })?;
+        disk.disk.set_mem_limit(options.mem_limit);
+        disk.disk.set_disksize(options.size)?;
+        Ok(Disk { disk: Arc::new(disk) })
+    }
+
+    /// Stores page `index`. Pages are 4096 bytes; the first is 0.
+    ///
+    /// # Errors
+    /// `OutOfRange` past the end, `NoSpace` at the memory limit, `NoMemory`; the page is as it was.
+    pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
+        self.disk.disk.store_page(host::lane(), index, page)
+    }
+
+    /// Loads page `index`; zeroes if it was never stored.
+    ///
+    /// # Errors
+    /// `OutOfRange` past the end.
+    pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
+        self.disk.disk.load_page(host::lane(), index, page)
+    }
+
+    /// Gives up `count` pages from `first` on; they read as zeroes afterwards.
+    ///
+    /// # Errors
+    /// `OutOfRange` past the end; nothing has changed then.
+    pub fn discard(&self, first: u64, count: u64) -> Result<(), IoError> {
+        self.disk.disk.discard_pages(host::lane(), first, count)
+    }
+
+    /// Statistics, of the moment.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.disk.disk.stats()
+    }
+
+    /// Moves objects together and gives memory that comes free by it back to the system. Returns
+    /// the bytes that came free.
+    ///
+    /// # Errors
+    /// None for a device of this library.
+    pub fn compact(&self) -> Result<u64, Fault> {
+        let frames = self.disk.disk.compact()?;
+        self.disk.machine.frames().drain();
+        Ok(frames * units::PAGE_SIZE as u64)
+    }
+
+    /// The device itself, with its attributes.
+    #[must_use]
+    pub fn device(&self) -> &Arc<zram::Disk> {
+        &self.disk.disk
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        self.disk.disk.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.disk.disk.abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        self.disk.disk.submit(lane, operation)
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.disk.disk.extents(offset, length, visit)
+    }
+}

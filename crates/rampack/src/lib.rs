@@ -1,0 +1,74 @@
+//! A compressed page store and RAM disk, as a library.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use rampack::{DiskOptions, Rampack};
+//!
+//! let disk = Rampack::new()?.disk(DiskOptions { size: 1 << 30, ..Default::default() })?;
+//! let page = [7; 4096];
+//! disk.store(0, &page)?;
+//! let mut back = [0; 4096];
+//! disk.load(0, &mut back)?;
+//! assert_eq!(page, back);
+//! assert_eq!(disk.stats().pages_stored, 1);
+//! disk.discard(0, 1)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Disk`] may be used by any number of threads at once. It is a [`BlockDevice`] too, for byte
+//! ranges of any alignment, and can be served by every door that serves one.
+
+mod disk;
+
+use std::sync::Arc;
+
+pub use block::{BlockDevice, IoError};
+pub use control::{Errno, Fault};
+pub use disk::{Disk, DiskOptions};
+pub use stack::{ALGORITHMS, Variants};
+use stack::{Machine, MachineOptions};
+pub use units::{PAGE_SIZE, Page};
+pub use zram::Stats;
+
+/// Devices that share the memory of this process. Dropping it does not drop its devices.
+#[derive(Clone)]
+pub struct Rampack {
+    machine: Arc<Machine>,
+}
+
+impl Rampack {
+    /// With the default variants, and as much memory as the machine has.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the process may not have the addresses.
+    pub fn new() -> Result<Rampack, Fault> {
+        Rampack::with_variants(Variants::default())
+    }
+
+    /// With variants of one's choice.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown variant, `ENOMEM` when the process may not have the addresses.
+    pub fn with_variants(variants: Variants) -> Result<Rampack, Fault> {
+        let (lanes, memory) = (host::lanes(), host::total_memory());
+        let options = MachineOptions { lanes, memory, variants };
+        let machine = Machine::new(Arc::new(host::Mmap), options)?;
+        Ok(Rampack { machine: Arc::new(machine) })
+    }
+
+    /// A new device.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM` when memory
+    /// or addresses are out.
+    pub fn disk(&self, options: DiskOptions) -> Result<Disk, Fault> {
+        Disk::create(&self.machine, options)
+    }
+
+    /// The machine behind it, for those who build on the stack itself.
+    #[must_use]
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+}
