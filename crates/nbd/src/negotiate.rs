@@ -1,0 +1,330 @@
+//! Option haggling: from the client's flags to the choice of an export.
+
+use std::io;
+use std::sync::Arc;
+
+use block::BlockDevice;
+
+use crate::buffer::Output;
+use crate::session::{Answer, Discarding, Outcome, Progress};
+use crate::transmit::Transmission;
+use crate::wire::{
+    self, InfoQuery, MAX_STRING, Malformed, OPTION_HEADER, export, info, opt, parse_info_query,
+    parse_meta_query, parse_name, parse_option_header, rep,
+};
+use crate::{Exports, MAX_PAYLOAD, OpenError};
+
+/// The longest data of an option that is looked at, in bytes: room for two strings of the largest
+/// size and a good many small ones.
+const MAX_OPTION: u32 = 64 << 10;
+/// Data of an option above this is not even read: the connection is dropped.
+const MAX_DISCARDED: u32 = 16 << 20;
+/// Options on one connection; real clients send about ten.
+const MAX_OPTIONS: u32 = 1024;
+
+/// The only metadata context.
+const ALLOCATION: &str = "base:allocation";
+/// Its namespace: in a list, a query for all contexts of it.
+const NAMESPACE: &[u8] = b"base:";
+/// Its number on every connection.
+pub(crate) const ALLOCATION_ID: u32 = 1;
+
+pub(crate) struct Negotiation {
+    no_zeroes: bool,
+    structured: bool,
+    /// The export that `base:allocation` was chosen for.
+    allocation_of: Option<String>,
+    options: u32,
+}
+
+/// An export about to be told or begun.
+struct Opened {
+    name: String,
+    description: String,
+    device: Arc<dyn BlockDevice>,
+}
+
+/// Finds an export; the empty name is the first one's.
+fn open(exports: &dyn Exports, name: &str) -> Result<Opened, OpenError> {
+    let list = exports.list();
+    let found = list.into_iter().find(|entry| name.is_empty() || entry.name == name);
+    let (name, description) = match found {
+        Some(entry) => (entry.name, entry.description),
+        // A device may be offered without being listed.
+        None if !name.is_empty() => (name.to_string(), String::new()),
+        None => return Err(OpenError::Unknown),
+    };
+    let device = exports.open(&name)?;
+    Ok(Opened { name, description, device })
+}
+
+fn reply(output: &mut Output, option: u32, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    output.put(&wire::option_reply(option, kind, length as u32))?;
+    parts.iter().try_for_each(|part| output.put(part))
+}
+
+fn refuse(
+    output: &mut Output,
+    option: u32,
+    kind: u32,
+    why: &dyn core::fmt::Display,
+) -> io::Result<()> {
+    let mut text = why.to_string();
+    text.truncate(text.floor_char_boundary_at_most(MAX_STRING));
+    reply(output, option, kind, &[text.as_bytes()])
+}
+
+/// `str::floor_char_boundary` for the toolchains that lack it.
+trait FloorCharBoundary {
+    fn floor_char_boundary_at_most(&self, index: usize) -> usize;
+}
+
+impl FloorCharBoundary for str {
+    fn floor_char_boundary_at_most(&self, index: usize) -> usize {
+        (0..=index.min(self.len())).rev().find(|at| self.is_char_boundary(*at)).unwrap_or(0)
+    }
+}
+
+const fn kind_of(error: &OpenError) -> u32 {
+    match error {
+        OpenError::Unknown => rep::ERR_UNKNOWN,
+        OpenError::Refused(_) => rep::ERR_POLICY,
+        OpenError::ShuttingDown => rep::ERR_SHUTDOWN,
+    }
+}
+
+impl Negotiation {
+    pub(crate) fn new(no_zeroes: bool) -> Negotiation {
+        Negotiation { no_zeroes, structured: false, allocation_of: None, options: 0 }
+    }
+
+    /// Answers the option at the start of `input`.
+    pub(crate) fn option(
+        &mut self,
+        exports: &dyn Exports,
+        input: &[u8],
+        output: &mut Output,
+    ) -> io::Result<Outcome> {
+        const CLOSE: io::Result<Outcome> = Ok(Outcome::Progress(Progress::Close));
+        let Ok(header) = parse_option_header(input) else { return CLOSE };
+        let Some(header) = header else { return Ok(Outcome::Progress(Progress::Need(16))) };
+        let option = header.option;
+        if header.length > MAX_OPTION {
+            self.options += 1;
+            // EXPORT_NAME has no error reply.
+            if header.length > MAX_DISCARDED || option == opt::EXPORT_NAME {
+                return CLOSE;
+            }
+            let then = if known(option) {
+                let message = "the data of an option is at most 65536 bytes";
+                Answer::Option { option, kind: rep::ERR_TOO_BIG, message }
+            } else {
+                Answer::Option { option, kind: rep::ERR_UNSUP, message: "unknown option" }
+            };
+            let discarding = Discarding { left: u64::from(header.length), then };
+            return Ok(Outcome::Discard(OPTION_HEADER, discarding));
+        }
+        let used = OPTION_HEADER + header.length as usize;
+        let Some(data) = input.get(OPTION_HEADER..used) else {
+            return Ok(Outcome::Progress(Progress::Need(used)));
+        };
+        self.options += 1;
+        if self.options > MAX_OPTIONS {
+            return CLOSE;
+        }
+        match option {
+            opt::EXPORT_NAME => {
+                return self.export_name(exports, data, used, output);
+            }
+            opt::ABORT => {
+                reply(output, option, rep::ACK, &[])?;
+                return CLOSE;
+            }
+            opt::LIST => list(exports, data, output)?,
+            opt::INFO | opt::GO => {
+                if let Some(device) = self.info(exports, option, data, output)? {
+                    return Ok(Outcome::Begin(used, device));
+                }
+            }
+            opt::STRUCTURED_REPLY => {
+                if data.is_empty() {
+                    self.structured = true;
+                    reply(output, option, rep::ACK, &[])?;
+                } else {
+                    refuse(output, option, rep::ERR_INVALID, &Malformed::Long)?;
+                }
+            }
+            opt::LIST_META_CONTEXT | opt::SET_META_CONTEXT => {
+                self.meta_context(exports, option, data, output)?;
+            }
+            _ => refuse(output, option, rep::ERR_UNSUP, &"unknown option")?,
+        }
+        Ok(Outcome::Progress(Progress::Consumed(used)))
+    }
+
+    fn begin(&self, opened: Opened) -> Box<Transmission> {
+        let contexts = self.structured && self.allocation_of.as_ref() == Some(&opened.name);
+        Box::new(Transmission::new(opened.device, self.structured, contexts))
+    }
+
+    fn export_name(
+        &self,
+        exports: &dyn Exports,
+        data: &[u8],
+        used: usize,
+        output: &mut Output,
+    ) -> io::Result<Outcome> {
+        let opened = parse_name(data).ok().and_then(|name| open(exports, name).ok());
+        let Some(opened) = opened else { return Ok(Outcome::Progress(Progress::Close)) };
+        output.put(&opened.device.geometry().bytes.to_be_bytes())?;
+        output.put(&transmission_flags(&*opened.device, self.structured).to_be_bytes())?;
+        if !self.no_zeroes {
+            output.put(&[0; 124])?;
+        }
+        Ok(Outcome::Begin(used, self.begin(opened)))
+    }
+
+    /// INFO and GO; a device to go on with after a successful GO.
+    fn info(
+        &self,
+        exports: &dyn Exports,
+        option: u32,
+        data: &[u8],
+        output: &mut Output,
+    ) -> io::Result<Option<Box<Transmission>>> {
+        let query = match parse_info_query(data) {
+            Ok(query) => query,
+            Err(wrong) => {
+                refuse(output, option, rep::ERR_INVALID, &wrong)?;
+                return Ok(None);
+            }
+        };
+        let opened = match open(exports, query.name) {
+            Ok(opened) => opened,
+            Err(error) => {
+                refuse(output, option, kind_of(&error), &error)?;
+                return Ok(None);
+            }
+        };
+        self.describe(&query, &opened, option, output)?;
+        reply(output, option, rep::ACK, &[])?;
+        Ok((option == opt::GO).then(|| self.begin(opened)))
+    }
+
+    fn describe(
+        &self,
+        query: &InfoQuery<'_>,
+        opened: &Opened,
+        option: u32,
+        output: &mut Output,
+    ) -> io::Result<()> {
+        let geometry = opened.device.geometry();
+        let flags = transmission_flags(&*opened.device, self.structured);
+        let mut tell = |kind: u16, parts: [&[u8]; 3]| {
+            let kind = kind.to_be_bytes();
+            reply(output, option, rep::INFO, &[&kind, parts[0], parts[1], parts[2]])
+        };
+        tell(info::EXPORT, [&geometry.bytes.to_be_bytes(), &flags.to_be_bytes(), &[]])?;
+        if query.wants(info::NAME) {
+            tell(info::NAME, [opened.name.as_bytes(), &[], &[]])?;
+        }
+        if query.wants(info::DESCRIPTION) && !opened.description.is_empty() {
+            tell(info::DESCRIPTION, [opened.description.as_bytes(), &[], &[]])?;
+        }
+        // A client that did not ask must still learn of a device that does not take any range.
+        if query.wants(info::BLOCK_SIZE) || geometry.minimum_block > 1 {
+            let minimum = geometry.minimum_block.max(1);
+            // "The preferred block size MUST be at least the minimum", and be a sane one.
+            let preferred = geometry.preferred_block.max(minimum).max(512);
+            tell(
+                info::BLOCK_SIZE,
+                [&minimum.to_be_bytes(), &preferred.to_be_bytes(), &MAX_PAYLOAD.to_be_bytes()],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn meta_context(
+        &mut self,
+        exports: &dyn Exports,
+        option: u32,
+        data: &[u8],
+        output: &mut Output,
+    ) -> io::Result<()> {
+        let setting = option == opt::SET_META_CONTEXT;
+        if setting {
+            // Whatever becomes of it, a SET takes back the one before.
+            self.allocation_of = None;
+        }
+        if !self.structured {
+            let why = "structured replies must be negotiated first";
+            return refuse(output, option, rep::ERR_INVALID, &why);
+        }
+        let query = match parse_meta_query(data) {
+            Ok(query) => query,
+            Err(wrong) => return refuse(output, option, rep::ERR_INVALID, &wrong),
+        };
+        let name = match open(exports, query.name) {
+            Ok(opened) => opened.name,
+            Err(error) => return refuse(output, option, kind_of(&error), &error),
+        };
+        let mut queries = query.queries().peekable();
+        let everything = !setting && queries.peek().is_none();
+        // A namespace alone is a wildcard, which may only be used to list.
+        let chosen =
+            |query: &[u8]| query == ALLOCATION.as_bytes() || (!setting && query == NAMESPACE);
+        if everything || queries.any(chosen) {
+            let id = if setting { ALLOCATION_ID } else { 0 };
+            reply(output, option, rep::META_CONTEXT, &[&id.to_be_bytes(), ALLOCATION.as_bytes()])?;
+            if setting {
+                self.allocation_of = Some(name);
+            }
+        }
+        reply(output, option, rep::ACK, &[])
+    }
+}
+
+fn known(option: u32) -> bool {
+    use opt::{ABORT, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STRUCTURED_REPLY};
+    matches!(
+        option,
+        ABORT | LIST | INFO | GO | STRUCTURED_REPLY | LIST_META_CONTEXT | SET_META_CONTEXT
+    )
+}
+
+fn list(exports: &dyn Exports, data: &[u8], output: &mut Output) -> io::Result<()> {
+    if !data.is_empty() {
+        return refuse(output, opt::LIST, rep::ERR_INVALID, &Malformed::Long);
+    }
+    for entry in exports.list() {
+        let length = (entry.name.len() as u32).to_be_bytes();
+        let parts = [&length, entry.name.as_bytes(), entry.description.as_bytes()];
+        reply(output, opt::LIST, rep::SERVER, &parts)?;
+    }
+    reply(output, opt::LIST, rep::ACK, &[])
+}
+
+/// What the client may use. FLUSH and FUA are offered even where they do nothing: a client that
+/// wants durability then says so, and more than RAM can give is not promised anywhere. Connections
+/// share one device, so a flush on one of them covers all.
+fn transmission_flags(device: &dyn BlockDevice, structured: bool) -> u16 {
+    let abilities = device.abilities();
+    let mut flags = export::HAS_FLAGS
+        | export::SEND_FLUSH
+        | export::SEND_FUA
+        | export::SEND_CACHE
+        | export::CAN_MULTI_CONN;
+    if abilities.read_only {
+        flags |= export::READ_ONLY;
+    } else {
+        flags |= export::SEND_WRITE_ZEROES | export::SEND_FAST_ZERO;
+        if abilities.discard {
+            flags |= export::SEND_TRIM;
+        }
+    }
+    if structured {
+        flags |= export::SEND_DF;
+    }
+    flags
+}

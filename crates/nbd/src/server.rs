@@ -1,0 +1,269 @@
+//! Threads: one per listener, one per connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sync::atomic::{AtomicBool, Ordering};
+use units::Lane;
+
+use crate::sys::{self, For};
+use crate::{Exports, Listener, Stream, connection};
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The lane of the calling thread, asked once per batch of requests.
+    pub lane: fn() -> Lane,
+    /// How long a thread looks for the next request before it sleeps, where that has proved
+    /// worth while; zero for never.
+    pub spin: Duration,
+    /// Connections served at once; further ones are closed as they are made.
+    pub max_connections: usize,
+    /// How long [`Server::join`] waits for clients to take their last replies.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, five seconds of grace.
+    fn default() -> Options {
+        Options {
+            lane: || Lane(0),
+            spin: Duration::from_micros(50),
+            max_connections: 256,
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Tells every thread to stop.
+pub(crate) struct Stop {
+    given: AtomicBool,
+    /// Readable for ever once `hold` is shut down.
+    seen: UnixStream,
+    hold: UnixStream,
+}
+
+impl Stop {
+    fn new() -> io::Result<Stop> {
+        let (seen, hold) = UnixStream::pair()?;
+        Ok(Stop { given: AtomicBool::new(false), seen, hold })
+    }
+
+    /// Was it given? Threads that wait are woken by other means, so this orders nothing.
+    #[inline]
+    pub(crate) fn given(&self) -> bool {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// Readable once it was given.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.seen.as_fd()
+    }
+
+    fn give(&self) {
+        self.given.store(true, Ordering::Relaxed);
+        // It cannot fail on a connected pair.
+        let _ = self.hold.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+struct Shared {
+    exports: Arc<dyn Exports>,
+    options: Options,
+    stop: Stop,
+    live: Mutex<Live>,
+    /// Signalled when a connection ends and when the stop is given.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Live {
+    next: u64,
+    streams: HashMap<u64, Arc<Stream>>,
+    acceptors: Vec<JoinHandle<()>>,
+}
+
+impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        // A map and a counter are right even if a thread died holding them.
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection in. None when the server is stopping or full.
+    fn register(self: &Arc<Self>, stream: Stream) -> Option<Registered> {
+        let stream = Arc::new(stream);
+        let mut live = self.live();
+        if self.stop.given() || live.streams.len() >= self.options.max_connections {
+            return None;
+        }
+        let id = live.next;
+        live.next += 1;
+        live.streams.insert(id, stream.clone());
+        drop(live);
+        Some(Registered { shared: self.clone(), id, stream })
+    }
+}
+
+/// A connection that is counted; ends it when dropped, also by a panic of its device.
+struct Registered {
+    shared: Arc<Shared>,
+    id: u64,
+    stream: Arc<Stream>,
+}
+
+impl Registered {
+    fn serve(&self) -> io::Result<()> {
+        let shared = &*self.shared;
+        connection::serve(&self.stream, &*shared.exports, &shared.options, &shared.stop)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.stream.cut();
+        self.shared.live().streams.remove(&self.id);
+        self.shared.changed.notify_all();
+    }
+}
+
+/// An NBD server. Every method may be called by any thread.
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// A server that offers `exports` and listens nowhere yet.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new(exports: Arc<dyn Exports>, options: Options) -> io::Result<Server> {
+        let (live, changed) = (Mutex::default(), Condvar::new());
+        let shared = Shared { exports, options, stop: Stop::new()?, live, changed };
+        Ok(Server { shared: Arc::new(shared) })
+    }
+
+    /// Serves one client on the calling thread until it leaves or the server is shut down.
+    ///
+    /// # Errors
+    /// What receiving or sending failed with; [`io::ErrorKind::ConnectionRefused`] when the server
+    /// is shutting down or has as many connections as it may.
+    pub fn serve(&self, stream: Stream) -> io::Result<()> {
+        match self.shared.register(stream) {
+            Some(registered) => registered.serve(),
+            None => Err(io::ErrorKind::ConnectionRefused.into()),
+        }
+    }
+
+    /// Serves one client on a thread of its own.
+    ///
+    /// # Errors
+    /// As [`Server::serve`], and when no thread can be started.
+    pub fn spawn(&self, stream: Stream) -> io::Result<()> {
+        spawn(&self.shared, stream)
+    }
+
+    /// Serves every client that connects to `listener`, on a thread each, until shut down; the
+    /// listener is closed then.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn listen(&self, listener: Listener) -> io::Result<()> {
+        sys::set_nonblocking(listener.as_fd())?;
+        let shared = self.shared.clone();
+        let accepting = move || accept(&shared, &listener);
+        let thread = thread::Builder::new().name("nbd-accept".into()).spawn(accepting)?;
+        self.shared.live().acceptors.push(thread);
+        Ok(())
+    }
+
+    /// Connections served now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.live().streams.len()
+    }
+
+    /// Stops: no client is accepted any more, requests already received are answered, then their
+    /// connections are closed. Returns at once; [`Server::join`] waits.
+    pub fn shutdown(&self) {
+        let live = self.shared.live();
+        self.shared.stop.give();
+        for stream in live.streams.values() {
+            stream.stop_receiving();
+        }
+        drop(live);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until the server has been shut down and every connection has ended. Clients that do
+    /// not take their replies within [`Options::grace`] are cut off.
+    pub fn join(&self) {
+        let shared = &*self.shared;
+        let wait = |live| shared.changed.wait(live).unwrap_or_else(PoisonError::into_inner);
+        let mut live = shared.live();
+        while !shared.stop.given() {
+            live = wait(live);
+        }
+        let acceptors = std::mem::take(&mut live.acceptors);
+        drop(live);
+        for thread in acceptors {
+            // A panic there has been reported already; there is nothing left to end.
+            let _ = thread.join();
+        }
+        let end = Instant::now() + shared.options.grace;
+        let mut live = shared.live();
+        while !live.streams.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                for stream in live.streams.values() {
+                    stream.cut();
+                }
+                live = wait(live);
+            } else {
+                let waited = shared.changed.wait_timeout(live, left);
+                live = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+}
+
+fn spawn(shared: &Arc<Shared>, stream: Stream) -> io::Result<()> {
+    let Some(registered) = shared.register(stream) else {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    };
+    let name = format!("nbd-{}", registered.id);
+    // How a connection ended is its client's affair: it has seen the same error.
+    let serving = move || drop(registered.serve());
+    thread::Builder::new().name(name).spawn(serving).map(drop)
+}
+
+/// Accepts until the stop is given. Sleeps while nobody connects.
+fn accept(shared: &Arc<Shared>, listener: &Listener) {
+    loop {
+        let ready = sys::wait([listener.as_fd(), shared.stop.fd()], For::Reading, -1);
+        if shared.stop.given() {
+            return;
+        }
+        match ready {
+            Ok([true, _]) => {}
+            Ok(_) => continue,
+            // Without memory to wait, a pause is all there is.
+            Err(_) => {
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        }
+        // Whoever cannot be served is told by the connection being closed.
+        match listener.accept() {
+            Ok(stream) => drop(spawn(shared, stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // No descriptors or no memory: the connection stays in the queue, so that trying
+            // again at once would be a busy loop.
+            Err(_) => drop(sys::wait([shared.stop.fd()], For::Reading, 100)),
+        }
+    }
+}

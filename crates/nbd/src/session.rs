@@ -1,0 +1,137 @@
+//! One connection's protocol, without its I/O.
+//!
+//! [`Session::advance`] is shown the bytes received and not yet used; it uses up one message, or
+//! part of one that is being thrown away, and appends what is to be sent.
+
+use std::io;
+
+use units::Lane;
+
+use crate::Exports;
+use crate::buffer::Output;
+use crate::negotiate::Negotiation;
+use crate::transmit::Transmission;
+use crate::wire::{
+    self, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_MAGIC, OPTION_MAGIC, parse_client_flags,
+};
+
+/// What became of the bytes shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// So many were used.
+    Consumed(usize),
+    /// None were: the message is at least so many bytes long.
+    Need(usize),
+    /// The connection is over, once the output is sent.
+    Close,
+}
+
+/// Data that the client sends although its request is refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Discarding {
+    /// Bytes still to come.
+    pub(crate) left: u64,
+    /// What to answer then: clients do not expect a reply to what they have not yet sent.
+    pub(crate) then: Answer,
+}
+
+/// An error put off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// To a request.
+    Request { cookie: u64, error: u32 },
+    /// To an option.
+    Option { option: u32, kind: u32, message: &'static str },
+}
+
+enum Phase {
+    /// The greeting is sent; the client's flags are awaited.
+    Greeted,
+    Negotiating(Negotiation),
+    Transmitting(Box<Transmission>),
+}
+
+/// What a handler makes of a message.
+pub(crate) enum Outcome {
+    /// Nothing special.
+    Progress(Progress),
+    /// This many bytes were used; throw away the data that follows.
+    Discard(usize, Discarding),
+    /// This many bytes were used; negotiation is over.
+    Begin(usize, Box<Transmission>),
+}
+
+pub(crate) struct Session<'e> {
+    exports: &'e dyn Exports,
+    phase: Phase,
+    discarding: Option<Discarding>,
+}
+
+impl<'e> Session<'e> {
+    /// A connection just made; puts the greeting.
+    pub(crate) fn new(exports: &'e dyn Exports, output: &mut Output) -> Session<'e> {
+        // The buffer is new and has room for these 18 bytes.
+        let flags = FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES;
+        let _ = output.put(&GREETING_MAGIC.to_be_bytes());
+        let _ = output.put(&OPTION_MAGIC.to_be_bytes());
+        let _ = output.put(&flags.to_be_bytes());
+        Session { exports, phase: Phase::Greeted, discarding: None }
+    }
+
+    /// Uses up what it can of `input`, once. Never waits and never panics, whatever it is shown.
+    #[inline]
+    pub(crate) fn advance(&mut self, input: &[u8], output: &mut Output, lane: Lane) -> Progress {
+        if self.discarding.is_some() {
+            return self.discard(input, output).unwrap_or(Progress::Close);
+        }
+        let outcome = match &mut self.phase {
+            Phase::Transmitting(transmission) => transmission.request(input, output, lane),
+            Phase::Negotiating(negotiation) => negotiation.option(self.exports, input, output),
+            Phase::Greeted => Ok(self.client_flags(input)),
+        };
+        match outcome {
+            Ok(Outcome::Progress(progress)) => progress,
+            Ok(Outcome::Discard(used, discarding)) => {
+                self.discarding = Some(discarding);
+                Progress::Consumed(used)
+            }
+            Ok(Outcome::Begin(used, transmission)) => {
+                self.phase = Phase::Transmitting(transmission);
+                Progress::Consumed(used)
+            }
+            Err(_) => Progress::Close,
+        }
+    }
+
+    fn client_flags(&mut self, input: &[u8]) -> Outcome {
+        let Some(flags) = parse_client_flags(input) else {
+            return Outcome::Progress(Progress::Need(4));
+        };
+        // "The server MUST drop the connection if the client sets an unknown flag".
+        if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+            return Outcome::Progress(Progress::Close);
+        }
+        let no_zeroes = flags & u32::from(FLAG_NO_ZEROES) != 0;
+        self.phase = Phase::Negotiating(Negotiation::new(no_zeroes));
+        Outcome::Progress(Progress::Consumed(4))
+    }
+
+    #[cold]
+    fn discard(&mut self, input: &[u8], output: &mut Output) -> io::Result<Progress> {
+        let Some(discarding) = &mut self.discarding else { return Ok(Progress::Consumed(0)) };
+        let used = discarding.left.min(input.len() as u64) as usize;
+        discarding.left -= used as u64;
+        if discarding.left > 0 {
+            return Ok(if used > 0 { Progress::Consumed(used) } else { Progress::Need(1) });
+        }
+        match discarding.then {
+            Answer::Request { cookie, error } => output.put(&wire::simple_reply(cookie, error))?,
+            Answer::Option { option, kind, message } => {
+                output.put(&wire::option_reply(option, kind, message.len() as u32))?;
+                output.put(message.as_bytes())?;
+            }
+        }
+        self.discarding = None;
+        Ok(Progress::Consumed(used))
+    }
+}

@@ -1,0 +1,150 @@
+//! The system calls that the standard library does not offer.
+//!
+//! # Why unsafe
+//! Each function is one call into libc with arguments that only it can get wrong.
+
+use std::ffi::{CString, c_int};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+fn checked(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Receives once. Zero at the end of the stream.
+#[inline]
+pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8], wait: bool) -> io::Result<usize> {
+    let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+    // SAFETY: `into` is exclusively ours and as long as is said.
+    let got = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), flags) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sends once; a peer that has gone is an error, not a signal.
+#[inline]
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL;
+    // SAFETY: `bytes` is readable and as long as is said.
+    let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Ends one direction of a socket, or both; `how` is a `SHUT_` constant.
+pub(crate) fn shutdown(fd: BorrowedFd<'_>, how: c_int) {
+    // A peer that has gone already is what was wanted.
+    // SAFETY: takes no pointer.
+    let _ = unsafe { libc::shutdown(fd.as_raw_fd(), how) };
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    Reading,
+    Writing,
+}
+
+/// Waits until one of `fds` is ready or broken, or for `milliseconds` (-1: for ever); tells which
+/// are.
+pub(crate) fn wait<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    what: For,
+    milliseconds: c_int,
+) -> io::Result<[bool; N]> {
+    let events = if what == For::Reading { libc::POLLIN } else { libc::POLLOUT };
+    let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
+    // SAFETY: `polled` has N elements.
+    let result = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
+    match checked(result) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+        Err(_) => Ok([false; N]),
+        Ok(_) => Ok(polled.map(|fd| fd.revents != 0)),
+    }
+}
+
+/// An integer option of a socket; an error where `fd` is no socket.
+pub(crate) fn socket_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut length = mem::size_of::<c_int>() as libc::socklen_t;
+    let place = (&raw mut value).cast();
+    // SAFETY: the value and its length are both ours, and the length is the value's.
+    let result = unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length)
+    };
+    checked(result).map(|_| value)
+}
+
+/// Takes one connection off a listening socket.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let none = std::ptr::null_mut();
+    // SAFETY: no address is asked for.
+    let result =
+        unsafe { libc::accept4(listener.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC) };
+    // SAFETY: the number was just made, and nobody else knows it.
+    checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes calls on `fd` return at once when they would wait.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    Ok(())
+}
+
+/// Owns a descriptor that this process was started with, and keeps it from its children.
+///
+/// # Errors
+/// EBADF when there is no such descriptor.
+pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer; fails on what is not open.
+    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    // SAFETY: it is open, and by the contract of socket activation it was passed for us to own.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Tries to lock an open file or directory against other processes; false when one holds it.
+pub(crate) fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: takes no pointer.
+    match checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The longest path of a unix socket, in bytes.
+pub(crate) const SOCKET_PATH_MAX: usize =
+    mem::size_of::<libc::sockaddr_un>() - mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
+
+/// A unix socket that listens at `path` and that only its owner can connect to, from the moment
+/// it exists: Linux gives the file the permissions that the socket had before `bind`.
+pub(crate) fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
+    let bytes = CString::new(path.as_os_str().as_bytes())?;
+    let bytes = bytes.as_bytes_with_nul();
+    if bytes.len() > SOCKET_PATH_MAX + 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: takes no pointer.
+    let fd =
+        checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the number was just made, and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::fchmod(fd, 0o600) })?;
+    // SAFETY: all zeroes is an address.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let length = mem::size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address is as long as is said, and its path ends with a zero.
+    checked(unsafe { libc::bind(fd, (&raw const address).cast(), length) })?;
+    // SAFETY: takes no pointer.
+    checked(unsafe { libc::listen(fd, 128) })?;
+    Ok(socket)
+}

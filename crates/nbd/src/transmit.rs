@@ -1,0 +1,282 @@
+//! Requests and their replies.
+
+use std::io;
+use std::sync::Arc;
+
+use block::{BlockDevice, Operation, ZeroMode};
+use units::Lane;
+
+use crate::MAX_PAYLOAD;
+use crate::buffer::Output;
+use crate::errors::{
+    EINVAL, ENOMEM, ENOSPC, ENOTSUP, EOVERFLOW, EPERM, on_the_wire, on_the_wire_for_write,
+};
+use crate::session::{Answer, Discarding, Outcome, Progress};
+use crate::wire::{self, REQUEST_HEADER, Request, SIMPLE_HEADER, cmd, parse_request};
+
+mod reply;
+mod runs;
+
+use runs::Runs;
+
+/// A WRITE above this is not even thrown away: the connection is dropped.
+const MAX_DISCARDED: u32 = 4 * MAX_PAYLOAD;
+
+/// A connection after negotiation.
+pub(crate) struct Transmission {
+    device: Arc<dyn BlockDevice>,
+    structured: bool,
+    /// `base:allocation` was chosen.
+    contexts: bool,
+    /// The size the client was told, in bytes.
+    bytes: u64,
+    read_only: bool,
+    fast_zero: bool,
+    /// Memory for what a range holds, kept so that a request allocates nothing.
+    runs: Runs,
+}
+
+impl Transmission {
+    pub(crate) fn new(
+        device: Arc<dyn BlockDevice>,
+        structured: bool,
+        contexts: bool,
+    ) -> Transmission {
+        let (bytes, abilities) = (device.geometry().bytes, device.abilities());
+        Transmission {
+            device,
+            structured,
+            contexts,
+            bytes,
+            read_only: abilities.read_only,
+            fast_zero: abilities.fast_zero,
+            runs: Runs::default(),
+        }
+    }
+
+    /// Carries out the request at the start of `input`.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        input: &[u8],
+        output: &mut Output,
+        lane: Lane,
+    ) -> io::Result<Outcome> {
+        let request = match parse_request(input) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(Outcome::Progress(Progress::Need(REQUEST_HEADER))),
+            Err(_) => return Ok(Outcome::Progress(Progress::Close)),
+        };
+        match request.command {
+            cmd::WRITE => return self.write(request, input, output, lane),
+            cmd::DISC => return Ok(Outcome::Progress(Progress::Close)),
+            cmd::READ => self.read(request, output, lane)?,
+            cmd::BLOCK_STATUS => self.block_status(request, output)?,
+            _ => {
+                let error = self.simple(request, lane).err().unwrap_or(0);
+                output.put(&wire::simple_reply(request.cookie, error))?;
+            }
+        }
+        Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER)))
+    }
+
+    /// Does the range pass the end, and are only flags set that this command knows?
+    #[inline]
+    fn check(&self, request: Request, flags: u16, beyond: u32) -> Result<(), u32> {
+        if request.flags & !(flags | cmd::FLAG_FUA) != 0 {
+            return Err(EINVAL);
+        }
+        let end = request.offset.checked_add(u64::from(request.length));
+        if end.is_none_or(|end| end > self.bytes) { Err(beyond) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        request: Request,
+        input: &[u8],
+        output: &mut Output,
+        lane: Lane,
+    ) -> io::Result<Outcome> {
+        if let Err(error) = self.may_write(request) {
+            if request.length > MAX_DISCARDED {
+                return Ok(Outcome::Progress(Progress::Close));
+            }
+            let then = Answer::Request { cookie: request.cookie, error };
+            let discarding = Discarding { left: u64::from(request.length), then };
+            return Ok(Outcome::Discard(REQUEST_HEADER, discarding));
+        }
+        let used = REQUEST_HEADER + request.length as usize;
+        let Some(from) = input.get(REQUEST_HEADER..used) else {
+            return Ok(Outcome::Progress(Progress::Need(used)));
+        };
+        let mut error = 0;
+        if !from.is_empty() {
+            let operation = Operation::Write { offset: request.offset, from };
+            if let Err(failed) = self.device.submit(lane, operation) {
+                error = on_the_wire_for_write(failed);
+            }
+        }
+        if error == 0 {
+            error = self.force(request, lane).err().unwrap_or(0);
+        }
+        output.put(&wire::simple_reply(request.cookie, error))?;
+        Ok(Outcome::Progress(Progress::Consumed(used)))
+    }
+
+    #[inline]
+    fn may_write(&self, request: Request) -> Result<(), u32> {
+        if self.read_only {
+            return Err(EPERM);
+        }
+        if request.length > MAX_PAYLOAD {
+            return Err(EINVAL);
+        }
+        self.check(request, 0, ENOSPC)
+    }
+
+    /// Makes what a request changed durable if it asks for that.
+    #[inline]
+    fn force(&self, request: Request, lane: Lane) -> Result<(), u32> {
+        if request.flags & cmd::FLAG_FUA == 0 {
+            return Ok(());
+        }
+        self.device.submit(lane, Operation::Flush).map_err(on_the_wire)
+    }
+
+    /// The commands without a payload either way.
+    fn simple(&self, request: Request, lane: Lane) -> Result<(), u32> {
+        let (offset, length) = (request.offset, u64::from(request.length));
+        match request.command {
+            cmd::FLUSH => {
+                if request.flags & !cmd::FLAG_FUA != 0 || offset != 0 || length != 0 {
+                    return Err(EINVAL);
+                }
+                self.device.submit(lane, Operation::Flush).map_err(on_the_wire)
+            }
+            cmd::TRIM => {
+                if self.read_only {
+                    return Err(EPERM);
+                }
+                self.check(request, 0, EINVAL)?;
+                if length > 0 {
+                    let operation = Operation::Discard { offset, length };
+                    self.device.submit(lane, operation).map_err(on_the_wire)?;
+                }
+                self.force(request, lane)
+            }
+            cmd::WRITE_ZEROES => {
+                if self.read_only {
+                    return Err(EPERM);
+                }
+                self.check(request, cmd::FLAG_NO_HOLE | cmd::FLAG_FAST_ZERO, ENOSPC)?;
+                if request.flags & cmd::FLAG_FAST_ZERO != 0 && !self.fast_zero {
+                    return Err(ENOTSUP);
+                }
+                if length > 0 {
+                    let keep = request.flags & cmd::FLAG_NO_HOLE != 0;
+                    let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
+                    let operation = Operation::WriteZeroes { offset, length, mode };
+                    self.device.submit(lane, operation).map_err(on_the_wire_for_write)?;
+                }
+                self.force(request, lane)
+            }
+            // There is nothing nearer than memory to bring it to.
+            cmd::CACHE => self.check(request, 0, EINVAL),
+            _ => Err(EINVAL),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
+        let allowed = if self.structured { cmd::FLAG_DF } else { 0 };
+        let checked = if request.length > MAX_PAYLOAD {
+            // Older clients know no EOVERFLOW; those that ask for structured replies do.
+            Err(if self.structured { EOVERFLOW } else { EINVAL })
+        } else {
+            self.check(request, allowed, EINVAL)
+        };
+        match (self.structured, checked) {
+            (true, Ok(())) => self.read_structured(request, output, lane),
+            (true, Err(error)) => {
+                let why = match error {
+                    EOVERFLOW => "a READ is at most 32 MiB long",
+                    _ => "the range passes the end of the device, or an unknown flag is set",
+                };
+                reply::error(output, request, error, format_args!("{why}"))
+            }
+            (false, Ok(())) => self.read_simple(request, output, lane),
+            (false, Err(error)) => output.put(&wire::simple_reply(request.cookie, error)),
+        }
+    }
+
+    #[inline]
+    fn read_simple(&self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
+        let whole = SIMPLE_HEADER + request.length as usize;
+        let Ok(room) = output.room(whole) else {
+            return output.put(&wire::simple_reply(request.cookie, ENOMEM));
+        };
+        let (header, into) = room.split_at_mut(SIMPLE_HEADER);
+        let mut error = 0;
+        if !into.is_empty() {
+            let operation = Operation::Read { offset: request.offset, into };
+            error = self.device.submit(lane, operation).map_or_else(on_the_wire, |()| 0);
+        }
+        header.copy_from_slice(&wire::simple_reply(request.cookie, error));
+        output.keep(if error == 0 { whole } else { SIMPLE_HEADER });
+        Ok(())
+    }
+
+    fn read_structured(
+        &mut self,
+        request: Request,
+        output: &mut Output,
+        lane: Lane,
+    ) -> io::Result<()> {
+        if request.length == 0 {
+            return reply::none(output, request);
+        }
+        let whole = request.flags & cmd::FLAG_DF != 0;
+        if whole || self.runs.of_zeroes(&*self.device, request).is_err() {
+            self.runs.set_one(request.length);
+        }
+        let mut offset = request.offset;
+        let mut left = request.length;
+        for run in self.runs.iter() {
+            left -= run.length;
+            if run.state != 0 {
+                reply::hole(output, request, offset, run.length, left == 0)?;
+            } else if !reply::data(output, request, (offset, run.length), left == 0, |into| {
+                self.device.submit(lane, Operation::Read { offset, into })
+            })? {
+                return Ok(());
+            }
+            offset += u64::from(run.length);
+        }
+        Ok(())
+    }
+
+    fn block_status(&mut self, request: Request, output: &mut Output) -> io::Result<()> {
+        let refused = if !self.contexts {
+            Some("no metadata context was negotiated")
+        } else if request.length == 0 {
+            Some("the range is empty")
+        } else if self.check(request, cmd::FLAG_REQ_ONE, EINVAL).is_err() {
+            Some("the range passes the end of the device, or an unknown flag is set")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            if self.structured {
+                return reply::error(output, request, EINVAL, format_args!("{why}"));
+            }
+            return output.put(&wire::simple_reply(request.cookie, EINVAL));
+        }
+        match self.runs.of_allocation(&*self.device, request) {
+            Ok(()) => reply::block_status(output, request, self.runs.iter()),
+            Err(failed) => {
+                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
+            }
+        }
+    }
+}
