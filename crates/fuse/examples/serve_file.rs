@@ -1,0 +1,110 @@
+//! Serves uncompressed RAM disks as files until its standard input ends:
+//! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd]`.
+//!
+//! Commands, one per line, each answered by one line that begins with `ok` or `error`:
+//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`,
+//! `unmount`, `force`.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{self, BufRead, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use block::layer::{Fault, FaultPlan};
+use block::{BlockDevice, Checked, Plain};
+use fuse::{Mount, Options};
+
+type Disks = HashMap<String, Arc<dyn BlockDevice>>;
+
+fn main() {
+    if let Err(error) = serve() {
+        println!("error {error}");
+        std::process::exit(1);
+    }
+}
+
+fn serve() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().ok_or("which directory?")?;
+    let mut options = Options::default();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--workers" => {
+                options.workers = Some(arguments.next().ok_or("how many workers?")?.parse()?);
+            }
+            "--pin" => options.pin = true,
+            "--shared-fd" => options.clone_fd = false,
+            _ => return Err(format!("unknown option {argument}").into()),
+        }
+    }
+    let mut mount = Mount::new(Path::new(&directory), options)?;
+    let mut disks = Disks::new();
+    println!("ok mounted at {}", mount.at().display());
+    for line in io::stdin().lock().lines() {
+        match answer(&mut mount, &mut disks, &line?) {
+            Ok(text) => println!("ok {text}"),
+            Err(error) => println!("error {error}"),
+        }
+        io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn answer(mount: &mut Mount, disks: &mut Disks, line: &str) -> Result<String, Box<dyn Error>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words[..] {
+        ["add", name, bytes] => {
+            let disk = Arc::new(Checked::new(Plain::new(bytes.parse()?)));
+            add(mount, disks, name, disk)
+        }
+        ["add-failing", name, bytes] => {
+            let always = 1_000_000;
+            let plan = FaultPlan {
+                seed: 1,
+                reads_per_million: always,
+                changes_per_million: always,
+                flushes_per_million: always,
+            };
+            let disk = Fault::new(Plain::new(bytes.parse()?), plan);
+            add(mount, disks, name, Arc::new(Checked::new(disk)))
+        }
+        ["remove", name] => {
+            mount.remove(name).ok_or("no such file")?;
+            disks.remove(name);
+            Ok(String::new())
+        }
+        ["opens", name] => Ok(mount.open_count(name).to_string()),
+        ["names"] => Ok(mount.names().join(" ")),
+        ["map", name] => map(&**disks.get(name).ok_or("no such disk")?),
+        ["unmount"] => Ok(mount.unmount(false).map(|()| String::new())?),
+        ["force"] => Ok(mount.unmount(true).map(|()| String::new())?),
+        _ => Err(format!("unknown command {line}").into()),
+    }
+}
+
+fn add(
+    mount: &Mount,
+    disks: &mut Disks,
+    name: &str,
+    disk: Arc<dyn BlockDevice>,
+) -> Result<String, Box<dyn Error>> {
+    let path = mount.add(name, disk.clone())?;
+    disks.insert(name.to_owned(), disk);
+    Ok(path.display().to_string())
+}
+
+fn map(disk: &dyn BlockDevice) -> Result<String, Box<dyn Error>> {
+    let mut runs: Vec<(String, u64)> = Vec::new();
+    disk.extents(0, disk.geometry().bytes, &mut |extent| {
+        let kind = format!("{:?}", extent.kind);
+        match runs.last_mut().filter(|(last, _)| *last == kind) {
+            Some((_, length)) => *length += extent.length,
+            None => runs.push((kind, extent.length)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    let runs = runs.iter().map(|(kind, length)| format!("{kind}:{length}"));
+    Ok(runs.collect::<Vec<_>>().join(" "))
+}

@@ -1,0 +1,103 @@
+//! What can go wrong while a door is opened or closed, told to a person.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::User;
+
+/// Why a mount or a loop device could not be made or taken down.
+#[derive(Debug)]
+pub enum Error {
+    /// The kernel offers no FUSE here.
+    NoFuse(io::Error),
+    /// The kernel offers no loop devices here.
+    NoLoop(io::Error),
+    /// This user may not do that.
+    NoPermission {
+        /// What was tried.
+        doing: String,
+        /// What would make it possible.
+        needs: &'static str,
+    },
+    /// The directory cannot be mounted on.
+    MountPoint {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        why: String,
+    },
+    /// The name of a device is taken, or cannot be a file name.
+    Name {
+        /// Which.
+        name: String,
+        /// What is wrong with it, and what is allowed.
+        why: &'static str,
+    },
+    /// It is in use, and was left as it was.
+    Busy {
+        /// What is in use.
+        what: PathBuf,
+        /// By whom, as far as it can be seen.
+        users: Vec<User>,
+    },
+    /// The operating system refused something else.
+    System {
+        /// What was tried.
+        doing: String,
+        /// Its answer.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+        let doing = doing.into();
+        move |source| Error::System { doing, source }
+    }
+
+    pub(crate) fn mount_point(path: &Path, why: impl Into<String>) -> Error {
+        Error::MountPoint { path: path.to_path_buf(), why: why.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoFuse(source) => write!(
+                f,
+                "no FUSE on this machine (/dev/fuse: {source}): load the module with \
+                 'modprobe fuse', or install the package fuse3"
+            ),
+            Error::NoLoop(source) => write!(
+                f,
+                "no loop devices on this machine (/dev/loop-control: {source}): load the module \
+                 with 'modprobe loop'"
+            ),
+            Error::NoPermission { doing, needs } => write!(f, "no permission to {doing}: {needs}"),
+            Error::MountPoint { path, why } => {
+                write!(f, "cannot mount at {}: {why}", path.display())
+            }
+            Error::Name { name, why } => write!(f, "the name '{name}' cannot be used: {why}"),
+            Error::Busy { what, users } => {
+                write!(f, "{} is in use", what.display())?;
+                for (n, user) in users.iter().enumerate() {
+                    write!(f, "{}{user}", if n == 0 { ": " } else { ", " })?;
+                }
+                Ok(())
+            }
+            Error::System { doing, source } => write!(f, "cannot {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::NoFuse(source) | Error::NoLoop(source) | Error::System { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+}

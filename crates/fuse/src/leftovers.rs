@@ -1,0 +1,97 @@
+//! What a daemon that was killed left of its doors, and how it is cleared.
+//!
+//! Nothing here asks the dead file system for anything: it looks only at what the kernel tells
+//! about mounts and loop devices, so it answers even when the mount does not.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::loopdev::{self, backed_under};
+use crate::mounts::{self, Mounted};
+use crate::sys::{self, Unmount};
+
+/// The directory below a daemon's root that its files are mounted at.
+pub const FILES: &str = "files";
+
+/// What [`clear`] did, in sentences for a person.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Report {
+    /// What was cleared.
+    pub cleared: Vec<String>,
+    /// What is still there, and why.
+    pub remaining: Vec<String>,
+}
+
+/// Is there anything left at `root`? Does not tell a killed daemon from a living one.
+#[must_use]
+pub fn exist(root: &Path) -> bool {
+    files(root).is_ok_and(|files| !backed_under(&files).is_empty() || !ours(&files).is_empty())
+}
+
+/// Clears what a daemon of `root` left behind: file systems on its loop devices are unmounted, the
+/// loop devices detached, the dead FUSE mount taken down. Only what stands on `root`/files is
+/// touched. The caller must know that no daemon of this root is alive: its mount would be aborted.
+#[must_use]
+pub fn clear(root: &Path) -> Report {
+    let mut report = Report::default();
+    // Without a root there is nothing below it.
+    let Ok(files) = files(root) else { return report };
+    let dead = ours(&files);
+    for mounted in &dead {
+        // First of all: whoever waits for the dead daemon, perhaps the remains of itself, gets an
+        // error now. EBUSY is the usual answer, after the abort.
+        let _ = sys::unmount(&mounted.at, Unmount::Abort);
+        mounts::abort_fuse(mounted.device.1);
+    }
+    for (number, file) in backed_under(&files) {
+        clear_loop(number, &file, &mut report);
+    }
+    for _ in &dead {
+        clear_mount(&files, &mut report);
+    }
+    report
+}
+
+fn files(root: &Path) -> io::Result<PathBuf> {
+    // The root itself is asked, never what may be mounted below it.
+    Ok(root.canonicalize()?.join(FILES))
+}
+
+fn ours(files: &Path) -> Vec<Mounted> {
+    let mut mounted = mounts::at(files);
+    mounted.retain(|m| m.source == "rampack" && m.kind.starts_with("fuse"));
+    mounted
+}
+
+fn clear_loop(number: u32, file: &Path, report: &mut Report) {
+    let node = loopdev::node(number);
+    let (node, file) = (node.display(), file.display());
+    match loopdev::unmount_all(number) {
+        Ok(paths) => report.cleared.extend(paths.iter().map(|path| {
+            format!("unmounted {}, which was on {node}, left by a killed daemon", path.display())
+        })),
+        Err(error) => report.remaining.push(error.to_string()),
+    }
+    match loopdev::clear(number) {
+        Ok(()) => report.cleared.push(format!("detached {node} from {file}")),
+        // Its data is lost. Once the mount below is gone nobody could tell whose it was, so the
+        // kernel is asked now.
+        Err(busy) => report.remaining.push(match loopdev::clear_later(number) {
+            Ok(()) => format!("{busy}; it was on {file}, and goes when that ends"),
+            Err(error) => error.to_string(),
+        }),
+    }
+}
+
+fn clear_mount(files: &Path, report: &mut Report) {
+    let at = files.display();
+    let plain = mounts::unmount_fuse(files, Unmount::Plain);
+    match plain.or_else(|_| mounts::unmount_fuse(files, Unmount::Detach)) {
+        Ok(()) => report.cleared.push(format!("unmounted the dead file system at {at}")),
+        // The abort was enough: nobody used it.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            report.cleared.push(format!("unmounted the dead file system at {at}"));
+        }
+        Err(error) => report.remaining.push(format!("cannot unmount {at}: {error}")),
+    }
+}

@@ -1,0 +1,31 @@
+//! The door for machines that have neither ublk nor nbd: a device appears as a file in a FUSE
+//! mount, and, for root, as a loop device on that file.
+//!
+//! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
+//! told to bypass its page cache and to let writes run in parallel, so that what is stored
+//! compressed is not also kept uncompressed. [`LoopDevice`] makes a block device of such a file.
+//! [`leftovers`] finds and clears what a killed daemon left of both.
+//!
+//! A process must never wait for its own mount with the threads that serve it, nor hold a file of
+//! its own mount open: nothing in here does, and the loop device is opened only while it is being
+//! changed.
+
+mod door;
+mod error;
+pub mod leftovers;
+mod loopdev;
+mod mount;
+mod mounts;
+mod sys;
+mod table;
+mod users;
+mod worker;
+
+pub use error::Error;
+pub use loopdev::{LoopDevice, LoopOptions, find_by_backing};
+pub use mount::{Mount, Options};
+pub use sys::current_lane;
+pub use users::User;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+//! Loop devices: a file of the mount as a block device.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::sys::{self, LoopConfig, Unmount};
+use crate::{Error, User, users};
+
+/// How often another program may take a free device before us.
+const RACES: u32 = 64;
+/// How long a device may take to go once nobody uses it: programs that probe new devices have
+/// them open for moments.
+const GOING: Duration = Duration::from_secs(5);
+
+/// How a loop device is set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoopOptions {
+    /// Its logical block size in bytes: with less than a page, small writes become
+    /// read-modify-write cycles.
+    pub block_size: u32,
+    /// Bypass the page cache of the file.
+    pub direct_io: bool,
+    /// Take no writes.
+    pub read_only: bool,
+    /// Pass flushes on to the file. Without it the device says that it has no cache to flush,
+    /// which saves a request per flush on devices that have none.
+    pub flush: bool,
+}
+
+impl Default for LoopOptions {
+    fn default() -> LoopOptions {
+        LoopOptions { block_size: 4096, direct_io: true, read_only: false, flush: true }
+    }
+}
+
+/// A loop device on a file. Dropping it detaches it if it is not in use, and leaves it otherwise.
+/// It holds no file open, so that a process which is killed leaves nothing that waits for itself.
+#[derive(Debug)]
+pub struct LoopDevice {
+    number: u32,
+    path: PathBuf,
+    backing: PathBuf,
+    /// The file as the kernel names it, to know the device again; its file system may be dead by
+    /// then and cannot be asked.
+    known_as: Option<PathBuf>,
+    attached: bool,
+}
+
+impl LoopDevice {
+    /// Makes the next free loop device stand on `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8).
+    /// Its node in /dev is made if nobody else does.
+    ///
+    /// # Errors
+    /// [`Error::NoLoop`] without the driver, [`Error::NoPermission`] for others than root.
+    pub fn attach(file: &Path, options: LoopOptions) -> Result<LoopDevice, Error> {
+        let control = open_control()?;
+        let doing = |what: &str| format!("set up a loop device on {}: {what}", file.display());
+        let backing = OpenOptions::new().read(true).write(!options.read_only).open(file);
+        let backing = backing.map_err(Error::system(doing("open the file")))?;
+        let mut config = LoopConfig::new(&backing);
+        config.block_size = options.block_size;
+        if options.direct_io {
+            config.info.flags |= sys::LOOP_FLAG_DIRECT_IO;
+        }
+        if options.read_only {
+            config.info.flags |= sys::LOOP_FLAG_READ_ONLY;
+        }
+        let name = file.as_os_str().as_bytes();
+        let kept = name.len().min(sys::LOOP_NAME - 1);
+        config.info.file_name[..kept].copy_from_slice(&name[..kept]);
+        for _ in 0..RACES {
+            let number = sys::loop_get_free(&control);
+            let number = number.map_err(Error::system(doing("find a free one")))?;
+            let device = open_node(number).map_err(Error::system(doing("open its node")))?;
+            match sys::loop_configure(&device, &config) {
+                Ok(()) => {
+                    drop(device);
+                    let device = LoopDevice {
+                        number,
+                        path: node(number),
+                        backing: file.to_path_buf(),
+                        known_as: backing_of(number),
+                        attached: true,
+                    };
+                    device.tune(options);
+                    return Ok(device);
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+                Err(error) => return Err(Error::system(doing("configure it"))(error)),
+            }
+        }
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        Err(Error::system(doing("others took each free one first"))(busy))
+    }
+
+    /// Only what measured better; where sysfs is read-only the device works all the same.
+    fn tune(&self, options: LoopOptions) {
+        if !options.flush {
+            let _ = fs::write(attribute(self.number, "queue/write_cache"), "write through");
+        }
+    }
+
+    /// Its node, `/dev/loopN`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The N of `/dev/loopN`.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The file it was made to stand on.
+    #[must_use]
+    pub fn backing(&self) -> &Path {
+        &self.backing
+    }
+
+    /// Does it bypass the page cache of its file? The kernel may refuse to without saying so.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        fs::read_to_string(attribute(self.number, "loop/dio")).is_ok_and(|text| text.trim() == "1")
+    }
+
+    /// Who keeps it from being detached: nobody if the list is empty. Programs that merely read or
+    /// write it do not.
+    #[must_use]
+    pub fn in_use(&self) -> Vec<User> {
+        match claim(self.number) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => who(self.number),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes over the size that its file has now.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn set_capacity(&self) -> Result<(), Error> {
+        let doing = || Error::system(format!("resize {}", self.path.display()));
+        let device = open_node(self.number).map_err(doing())?;
+        sys::loop_set_capacity(&device).map_err(doing())
+    }
+
+    /// Takes it off its file and waits until it is gone. Does nothing the second time, or if
+    /// somebody else detached it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], which names the users, if it is mounted, swapped to, or held by another
+    /// device; it is then as before. Also if a program that has it open does not let go for
+    /// seconds: it then goes when that program closes it.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        if self.attached {
+            if self.is_ours() {
+                clear(self.number)?;
+            }
+            self.attached = false;
+        }
+        Ok(())
+    }
+
+    /// Like [`LoopDevice::detach`], but unmounts file systems first, from under their users if
+    /// need be: the device then goes when the last of them closes its files. Tells what was
+    /// unmounted.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is swapped to or held by another device: their data would be lost.
+    pub fn force_detach(&mut self) -> Result<Vec<PathBuf>, Error> {
+        let mut unmounted = Vec::new();
+        if self.attached && self.is_ours() {
+            unmounted = unmount_all(self.number)?;
+            match clear(self.number) {
+                Err(Error::Busy { .. }) => clear_later(self.number)?,
+                cleared => cleared?,
+            }
+        }
+        self.attached = false;
+        Ok(unmounted)
+    }
+
+    /// The number may have been given to another file since.
+    fn is_ours(&self) -> bool {
+        self.known_as.is_some() && backing_of(self.number) == self.known_as
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = self.detach();
+    }
+}
+
+/// The node of loop device `number`.
+pub(crate) fn node(number: u32) -> PathBuf {
+    PathBuf::from(format!("/dev/loop{number}"))
+}
+
+fn attribute(number: u32, name: &str) -> String {
+    format!("/sys/block/loop{number}/{name}")
+}
+
+fn open_control() -> Result<File, Error> {
+    match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
+        Ok(control) => Ok(control),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
+            doing: "set up a loop device".into(),
+            needs: "run as root, or use the file itself",
+        }),
+        Err(error) => Err(Error::NoLoop(error)),
+    }
+}
+
+fn open_node(number: u32) -> io::Result<File> {
+    let path = node(number);
+    let open = || OpenOptions::new().read(true).write(true).open(&path);
+    match open() {
+        // Without udev nobody makes the node of a new device; with it, it may come any moment.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => {
+            match sys::make_loop_node(&path, number) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                _ => open(),
+            }
+        }
+        opened => opened,
+    }
+}
+
+/// Opens it as the only one to use it; EBUSY if it is mounted, swapped to or held.
+fn claim(number: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node(number))
+}
+
+fn who(number: u32) -> Vec<User> {
+    let users = users::of_loop(number);
+    if users.is_empty() { vec![User::Unknown] } else { users }
+}
+
+/// Detaches loop device `number` unless it is in use, and waits until it is gone. The claim is
+/// held meanwhile, so that nobody can begin to use it.
+pub(crate) fn clear(number: u32) -> Result<(), Error> {
+    let busy = || Error::Busy { what: node(number), users: who(number) };
+    let doing = || Error::system(format!("detach {}", node(number).display()));
+    let file = backing_of(number);
+    let device = match claim(number) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(busy()),
+        claimed => claimed.map_err(doing())?,
+    };
+    match sys::loop_clear(&device) {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(()),
+        cleared => cleared.map_err(doing())?,
+    }
+    // The kernel detaches it when it is closed for the last time.
+    drop(device);
+    let end = Instant::now() + GOING;
+    while file.is_some() && backing_of(number) == file {
+        if Instant::now() > end {
+            return Err(busy());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Has the kernel detach loop device `number` when its last user closes it: what `LOOP_CLR_FD` does
+/// for a device that others have open too.
+pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
+    let done = File::open(node(number)).and_then(|device| match sys::loop_clear(&device) {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+        cleared => cleared,
+    });
+    done.map_err(Error::system(format!("detach {}", node(number).display())))
+}
+
+/// Unmounts every file system on loop device `number`, the last mounted first.
+pub(crate) fn unmount_all(number: u32) -> Result<Vec<PathBuf>, Error> {
+    let users = users::of_loop(number);
+    if users.iter().any(|user| matches!(user, User::Swap | User::Holder(_))) {
+        return Err(Error::Busy { what: node(number), users });
+    }
+    let mut unmounted = Vec::new();
+    for user in users.into_iter().rev() {
+        let User::MountedAt(path) = user else { continue };
+        let plain = sys::unmount(&path, Unmount::Plain);
+        let done = plain.or_else(|_| sys::unmount(&path, Unmount::Detach));
+        done.map_err(Error::system(format!("unmount {}", path.display())))?;
+        unmounted.push(path);
+    }
+    Ok(unmounted)
+}
+
+/// The file that loop device `number` stands on, as the kernel names it: never asks the file
+/// system it is in, which may be dead.
+fn backing_of(number: u32) -> Option<PathBuf> {
+    let mut name = fs::read(attribute(number, "loop/backing_file")).ok()?;
+    while name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    let deleted = name.strip_suffix(b" (deleted)").map(<[u8]>::to_vec);
+    Some(PathBuf::from(OsString::from_vec(deleted.unwrap_or(name))))
+}
+
+/// Every loop device on a file at or below `path`, which must be absolute and free of links.
+pub(crate) fn backed_under(path: &Path) -> Vec<(u32, PathBuf)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("loop")?.parse().ok());
+        let Some(number) = number else { continue };
+        if let Some(file) = backing_of(number).filter(|file| file.starts_with(path)) {
+            found.push((number, file));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The numbers of the loop devices that stand on the file `path`, which must be absolute and free
+/// of links; the file need not be there any more, nor its file system alive.
+#[must_use]
+pub fn find_by_backing(path: &Path) -> Vec<u32> {
+    let mut found = backed_under(path);
+    found.retain(|(_, file)| file == path);
+    found.into_iter().map(|(number, _)| number).collect()
+}

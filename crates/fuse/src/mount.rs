@@ -1,0 +1,281 @@
+//! A directory of files, each of them a device.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use block::BlockDevice;
+use fuser::{BackgroundSession, Config, MountOption, Session};
+use units::Lane;
+
+use crate::door::Door;
+use crate::sys::{self, Unmount};
+use crate::table::Table;
+use crate::worker::Workers;
+use crate::{Error, User, mounts, users};
+
+/// How long a mount that was taken down may take to end before its threads are left to themselves.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// How long a file that was just closed may still count as open: closing is carried out later.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// How a mount is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads that serve requests; `None` for one per CPU this process may use.
+    pub workers: Option<usize>,
+    /// Binds each worker to one CPU. On an idle machine that measured up to a third faster for
+    /// clients on every CPU at once; on a busy one slower by more, because the kernel wakes
+    /// whichever worker waited longest, and a bound one cannot go where there is room.
+    pub pin: bool,
+    /// Gives each worker a queue of requests under way of its own (`FUSE_DEV_IOC_CLONE`).
+    pub clone_fd: bool,
+    /// Tells the lane of the calling thread.
+    pub lane: fn() -> Lane,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { workers: None, pin: false, clone_fd: true, lane: sys::current_lane }
+    }
+}
+
+/// A mounted directory that holds one file per device. Every method may be called by any thread
+/// that is not one of its workers. Dropping it takes it down, by force if need be.
+pub struct Mount {
+    at: PathBuf,
+    table: Arc<Table>,
+    /// The number of its directory under /sys/fs/fuse/connections.
+    connection: Option<u32>,
+    session: Option<BackgroundSession>,
+}
+
+impl Mount {
+    /// Mounts at the directory `at`, which is created (for its owner alone) if it is missing.
+    /// Root needs no helper program; others need fusermount3.
+    ///
+    /// # Errors
+    /// Says what is missing: FUSE, the permission, or a directory that can be mounted on.
+    pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
+        check_fuse()?;
+        let at = prepare(at)?;
+        let cpus = sys::allowed_cpus();
+        let workers = options.workers.unwrap_or(cpus.len()).max(1);
+        let table = Arc::new(Table::new());
+        let owner = sys::owner();
+        let door = Door {
+            table: table.clone(),
+            workers: Workers::new(if options.pin { cpus } else { Vec::new() }),
+            lane: options.lane,
+            since: SystemTime::now(),
+            owner,
+        };
+        let mut config = Config::default();
+        // fuser hands the subtype to the helper only; the kernel takes it as an option.
+        let subtype = match owner.0 {
+            0 => MountOption::CUSTOM("subtype=rampack".into()),
+            _ => MountOption::Subtype("rampack".into()),
+        };
+        let name = MountOption::FSName("rampack".into());
+        config.mount_options = vec![name, subtype, MountOption::NoExec, MountOption::NoAtime];
+        config.n_threads = Some(workers);
+        config.clone_fd = options.clone_fd;
+        let session = Session::new(door, &at, &config).map_err(|error| refused(&at, error))?;
+        let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
+        let connection = mounts::at(&at).last().map(|mounted| mounted.device.1);
+        let mount = Mount { at, table, connection, session: Some(session) };
+        // The answer comes from a worker: it shows that they run.
+        fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
+        Ok(mount)
+    }
+
+    /// The directory it is mounted at, as an absolute path.
+    #[must_use]
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// The path of the file called `name`, whether there is one or not.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.at.join(name)
+    }
+
+    /// Serves `device`, the outermost link of its chain, as the file `name`. The file is as long as
+    /// the device, also when the device changes its size.
+    ///
+    /// # Errors
+    /// If the name is taken, or cannot be that of a file.
+    pub fn add(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<PathBuf, Error> {
+        self.table.add(name, device)?;
+        Ok(self.path(name))
+    }
+
+    /// Takes the file `name` away and gives back its device, once no request is being served from
+    /// it. Who has the file open gets ESTALE from then on. Nothing for an unknown name.
+    pub fn remove(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
+        self.table.remove(name)
+    }
+
+    /// The names of the files, in the order they were added.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.table.all().iter().map(|file| file.name.clone()).collect()
+    }
+
+    /// How often the file `name` is open at this moment; a loop device on it counts as one.
+    #[must_use]
+    pub fn open_count(&self, name: &str) -> u64 {
+        self.table.named(Path::new(name)).map_or(0, |file| file.open_count())
+    }
+
+    /// Is it still served? Not after somebody else unmounted or aborted it.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
+    }
+
+    /// Takes the mount down and waits until its threads have ended. With `force` it goes even if
+    /// files are open: requests under way and later ones fail. Does nothing the second time.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if files are open and `force` is not given; everything is then as before.
+    pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
+        if self.session.is_none() {
+            return Ok(());
+        }
+        let patience = if self.is_mounted() { self.take_down(force)? } else { ENDING };
+        self.table.clear();
+        self.join(patience);
+        Ok(())
+    }
+
+    /// Aborted by somebody else, it is not served any more, but still there.
+    fn is_mounted(&self) -> bool {
+        let ours = |number| mounts::at(&self.at).iter().any(|mounted| mounted.device.1 == number);
+        self.is_served() || self.connection.is_some_and(ours)
+    }
+
+    /// Tells how long its threads may take to end.
+    fn take_down(&self, force: bool) -> Result<Duration, Error> {
+        let end = Instant::now() + CLOSING;
+        loop {
+            let error = match mounts::unmount_fuse(&self.at, Unmount::Plain) {
+                Ok(()) => return Ok(ENDING),
+                Err(error) => error,
+            };
+            match error.raw_os_error() {
+                // Somebody else unmounted it a moment ago.
+                Some(libc::EINVAL) => return Ok(ENDING),
+                _ if force => return self.tear_down(),
+                Some(libc::EBUSY) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Some(libc::EBUSY) => return Err(self.busy()),
+                _ => {
+                    let doing = format!("unmount {}", self.at.display());
+                    return Err(Error::System { doing, source: error });
+                }
+            }
+        }
+    }
+
+    fn tear_down(&self) -> Result<Duration, Error> {
+        // Whatever comes from now on fails, even where the kernel cannot be told to.
+        self.table.clear();
+        // EBUSY is the usual answer: the requests are failed, and the mount is still there.
+        let aborted = match sys::unmount(&self.at, Unmount::Abort) {
+            Ok(()) => return Ok(ENDING),
+            Err(error) => error.raw_os_error() == Some(libc::EBUSY),
+        };
+        let aborted = aborted || self.connection.is_some_and(mounts::abort_fuse);
+        let doing = Error::system(format!("unmount {} by force", self.at.display()));
+        mounts::unmount_fuse(&self.at, Unmount::Detach).map_err(doing)?;
+        // Without an abort the threads end when the last file is closed.
+        Ok(if aborted { ENDING } else { Duration::ZERO })
+    }
+
+    fn busy(&self) -> Error {
+        let mut users = users::of_mount(&self.at);
+        if users.is_empty() {
+            users.push(User::Unknown);
+        }
+        Error::Busy { what: self.at.clone(), users }
+    }
+
+    fn join(&mut self, patience: Duration) {
+        let Some(session) = self.session.take() else { return };
+        let end = Instant::now() + patience;
+        while !session.guard.is_finished() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if session.guard.is_finished() {
+            // How the threads ended is of no use to anybody: the mount is gone.
+            let _ = session.join();
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = self.unmount(true);
+    }
+}
+
+fn check_fuse() -> Result<(), Error> {
+    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
+            doing: "open /dev/fuse".into(),
+            needs: "run as root, or let this user read and write it",
+        }),
+        Err(error) => Err(Error::NoFuse(error)),
+    }
+}
+
+/// Makes sure that `at` is a directory that nothing is mounted on.
+fn prepare(at: &Path) -> Result<PathBuf, Error> {
+    match fs::metadata(at) {
+        Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => create(at)?,
+        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+            let why = "the mount of a process that was killed is still there; it has to be cleared";
+            return Err(Error::mount_point(at, why));
+        }
+        Err(error) => return Err(Error::mount_point(at, error.to_string())),
+    }
+    let at = at.canonicalize().map_err(|error| Error::mount_point(at, error.to_string()))?;
+    if let Some(mounted) = mounts::at(&at).last() {
+        let source = mounted.source.to_string_lossy();
+        let why = format!("something is mounted there already ({source}, {})", mounted.kind);
+        return Err(Error::mount_point(&at, why));
+    }
+    Ok(at)
+}
+
+fn create(at: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
+    made.map_err(|error| Error::mount_point(at, format!("it cannot be created: {error}")))
+}
+
+fn refused(at: &Path, error: io::Error) -> Error {
+    let doing = format!("mount at {}", at.display());
+    match error.kind() {
+        // The system call was refused, and there is no helper to ask.
+        ErrorKind::NotFound => Error::NoPermission {
+            doing,
+            needs: "run as root with CAP_SYS_ADMIN, or install fuse3 for its fusermount3",
+        },
+        ErrorKind::PermissionDenied => Error::NoPermission {
+            doing,
+            needs: "run as root, or choose a directory that belongs to this user",
+        },
+        _ => Error::System { doing, source: error },
+    }
+}

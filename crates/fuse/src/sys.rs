@@ -1,0 +1,178 @@
+//! The system calls that the standard library does not offer.
+//!
+//! # Why unsafe
+//! Binding a thread to a CPU, unmounting, making device nodes and driving loop devices are calls
+//! of the C library that take raw pointers. Each is wrapped here in a function that cannot be
+//! misused.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use units::Lane;
+
+/// Bytes of a file name in [`LoopInfo`], the closing NUL included.
+pub(crate) const LOOP_NAME: usize = 64;
+/// The number of block devices called loop.
+const LOOP_MAJOR: u32 = 7;
+
+const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
+const LOOP_SET_CAPACITY: libc::c_ulong = 0x4c07;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
+pub(crate) const LOOP_FLAG_READ_ONLY: u32 = 1;
+pub(crate) const LOOP_FLAG_DIRECT_IO: u32 = 16;
+
+/// `struct loop_info64` of linux/loop.h.
+#[repr(C)]
+pub(crate) struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    size_limit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    pub(crate) flags: u32,
+    pub(crate) file_name: [u8; LOOP_NAME],
+    crypt_name: [u8; LOOP_NAME],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config` of linux/loop.h.
+#[repr(C)]
+pub(crate) struct LoopConfig {
+    fd: u32,
+    pub(crate) block_size: u32,
+    pub(crate) info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(mem::size_of::<LoopInfo>() == 232 && mem::size_of::<LoopConfig>() == 304);
+
+impl LoopConfig {
+    /// The whole of `file`, without any option.
+    pub(crate) fn new(file: &File) -> LoopConfig {
+        let info = LoopInfo {
+            device: 0,
+            inode: 0,
+            rdevice: 0,
+            offset: 0,
+            size_limit: 0,
+            number: 0,
+            encrypt_type: 0,
+            encrypt_key_size: 0,
+            flags: 0,
+            file_name: [0; LOOP_NAME],
+            crypt_name: [0; LOOP_NAME],
+            encrypt_key: [0; 32],
+            init: [0; 2],
+        };
+        LoopConfig { fd: file.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] }
+    }
+}
+
+fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// The number of a loop device that was free a moment ago.
+pub(crate) fn loop_get_free(control: &File) -> io::Result<u32> {
+    // SAFETY: the request takes no argument.
+    checked(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) }).map(|n| n as u32)
+}
+
+pub(crate) fn loop_configure(device: &File, config: &LoopConfig) -> io::Result<()> {
+    // SAFETY: the request reads one `loop_config`, which `config` is for the length of the call.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const *config) })
+        .map(drop)
+}
+
+pub(crate) fn loop_clear(device: &File) -> io::Result<()> {
+    // SAFETY: the request takes no argument.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD as _) }).map(drop)
+}
+
+/// Takes over the size that the file has now.
+pub(crate) fn loop_set_capacity(device: &File) -> io::Result<()> {
+    // SAFETY: the request takes no argument.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY as _) }).map(drop)
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Makes the node of a loop device, for its owner alone.
+pub(crate) fn make_loop_node(path: &Path, number: u32) -> io::Result<()> {
+    let path = c_path(path)?;
+    let device = libc::makedev(LOOP_MAJOR, number);
+    // SAFETY: the path is a C string that lives through the call.
+    checked(unsafe { libc::mknod(path.as_ptr(), libc::S_IFBLK | 0o600, device) }).map(drop)
+}
+
+/// How to unmount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unmount {
+    /// Fails with EBUSY while anybody uses it.
+    Plain,
+    /// FUSE: fails every request, now and later, then as [`Unmount::Plain`].
+    Abort,
+    /// Takes it out of the tree; it ends when its last user does.
+    Detach,
+}
+
+pub(crate) fn unmount(path: &Path, how: Unmount) -> io::Result<()> {
+    let path = c_path(path)?;
+    let flags = match how {
+        Unmount::Plain => 0,
+        Unmount::Abort => libc::MNT_FORCE,
+        Unmount::Detach => libc::MNT_DETACH,
+    };
+    // SAFETY: the path is a C string that lives through the call.
+    checked(unsafe { libc::umount2(path.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) }).map(drop)
+}
+
+/// Binds this thread to one CPU.
+pub(crate) fn bind_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: an all-zero set is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the number was checked against the size of the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set is valid for its size.
+    checked(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) }).map(drop)
+}
+
+/// The CPUs this thread may run on; none if the system does not tell.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: an all-zero set is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the set is valid for its size.
+    if unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) } < 0 {
+        return Vec::new();
+    }
+    // SAFETY: the numbers are within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// The CPU this thread runs on, as a lane.
+#[must_use]
+pub fn current_lane() -> Lane {
+    // SAFETY: the call takes no argument.
+    Lane(u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0))
+}
+
+/// The user and the group this process acts as.
+pub(crate) fn owner() -> (u32, u32) {
+    // SAFETY: the calls take no argument and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}

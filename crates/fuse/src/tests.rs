@@ -1,0 +1,105 @@
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use block::Plain;
+
+use crate::mounts::{Mounted, parse, unescape};
+use crate::table::Table;
+use crate::worker::{LARGEST, with_buffer};
+use crate::{Error, User};
+
+#[test]
+fn lines_of_mountinfo_are_understood() {
+    let line = br"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=x";
+    let mounted = parse(line).unwrap();
+    assert_eq!(mounted.device, (98, 0));
+    assert_eq!((mounted.at.as_path(), &mounted.kind[..]), (Path::new("/mnt2"), "ext3"));
+    assert_eq!(mounted.source, "/dev/root");
+    let line = br"40 35 0:52 / /a\040b\134c rw - fuse.rampack rampack rw,user_id=0";
+    let expected = Mounted {
+        device: (0, 52),
+        at: r"/a b\c".into(),
+        kind: "fuse.rampack".into(),
+        source: "rampack".into(),
+    };
+    assert_eq!(parse(line), Some(expected));
+    for line in ["", "36 35", "1 2 x:y / / rw - a b c", "1 2 0:1 / / rw shared:1 ext4 a"] {
+        assert_eq!(parse(line.as_bytes()), None, "{line}");
+    }
+}
+
+#[test]
+fn what_is_no_escape_stays() {
+    for plain in [r"\", r"\1", r"a\12", r"\999", r"\04x"] {
+        assert_eq!(unescape(plain.as_bytes()), OsStr::new(plain));
+    }
+    assert_eq!(unescape(br"\011\012"), OsStr::new("\t\n"));
+}
+
+#[test]
+fn names_are_checked_and_numbers_never_used_again() {
+    let table = Table::new();
+    let add = |name: &str| table.add(name, Arc::new(Plain::new(0)));
+    for name in ["", ".", "..", "a/b", "a\0", &"x".repeat(256)] {
+        assert!(matches!(add(name), Err(Error::Name { .. })), "{name:?}");
+    }
+    let mut seen = HashSet::new();
+    for _ in 0..3 {
+        add("zram0").unwrap();
+        add(&"x".repeat(255)).unwrap();
+        assert!(matches!(add("zram0"), Err(Error::Name { .. })));
+        for file in table.all() {
+            assert!(seen.insert(file.number));
+            assert_eq!(table.numbered(file.number).unwrap().name, file.name);
+        }
+        table.remove("zram0").unwrap();
+        table.remove(&"x".repeat(255)).unwrap();
+    }
+    assert!(table.remove("zram0").is_none());
+    assert!(seen.iter().all(|number| table.numbered(*number).is_none()));
+}
+
+#[test]
+fn a_removed_device_is_not_served_any_more() {
+    let table = Table::new();
+    let device = Arc::new(Plain::new(0));
+    table.add("zram0", device.clone()).unwrap();
+    let served = table.named(Path::new("zram0")).unwrap();
+    std::thread::scope(|scope| {
+        let remover = scope.spawn(|| drop(table.remove("zram0")));
+        while table.named(Path::new("zram0")).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!remover.is_finished(), "a request is still being served from it");
+        drop(served);
+        remover.join().unwrap();
+    });
+    assert_eq!(Arc::strong_count(&device), 1);
+}
+
+#[test]
+fn buffers_are_aligned_and_kept() {
+    let place = |length| {
+        with_buffer(length, |bytes| {
+            assert_eq!(bytes.len(), length);
+            assert_eq!(bytes.as_ptr() as usize % units::PAGE_SIZE, 0);
+            bytes.as_ptr() as usize
+        })
+    };
+    let first = place(1);
+    assert_eq!(place(LARGEST), first);
+    assert_eq!(place(5000), first);
+    place(2 * LARGEST);
+}
+
+#[test]
+fn errors_are_sentences() {
+    let users = vec![User::MountedAt("/mnt".into()), User::Swap, User::Holder("dm-0".into())];
+    let busy = Error::Busy { what: "/dev/loop3".into(), users };
+    let text = "/dev/loop3 is in use: mounted at /mnt, used as swap, held by block device dm-0";
+    assert_eq!(busy.to_string(), text);
+    let gone = std::io::Error::from_raw_os_error(libc::ENOENT);
+    assert!(Error::NoFuse(gone).to_string().contains("install the package fuse3"));
+}

@@ -1,0 +1,86 @@
+//! Who uses a mount or a block device, as far as this process may see.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{loopdev, mounts};
+
+/// One who uses a mount or a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum User {
+    /// A file system is mounted from it.
+    MountedAt(PathBuf),
+    /// The system swaps to it.
+    Swap,
+    /// Another block device stands on it.
+    Holder(String),
+    /// A loop device stands on a file of it.
+    LoopDevice(PathBuf),
+    /// A process has it, or a file of it, open.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Somebody whom this process cannot see, perhaps in another mount namespace.
+    Unknown,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            User::MountedAt(path) => write!(f, "mounted at {}", path.display()),
+            User::Swap => f.write_str("used as swap"),
+            User::Holder(name) => write!(f, "held by block device {name}"),
+            User::LoopDevice(path) => write!(f, "behind {}", path.display()),
+            User::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
+            User::Unknown => f.write_str("by somebody who cannot be seen from here"),
+        }
+    }
+}
+
+/// Processes whose files, working directory or root match.
+fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let home = process.path();
+        let files = fs::read_dir(home.join("fd")).into_iter().flatten().flatten();
+        let mut links = files.map(|fd| fd.path()).chain([home.join("cwd"), home.join("root")]);
+        if links.any(|link| fs::read_link(link).is_ok_and(|target| matches(&target))) {
+            let name = fs::read_to_string(home.join("comm")).unwrap_or_default();
+            found.push(User::Process { pid, name: name.trim().to_owned() });
+        }
+    }
+    found
+}
+
+/// Users of the FUSE mount at `at`. Touches no file of it, so it answers even if that does not.
+pub(crate) fn of_mount(at: &Path) -> Vec<User> {
+    let loops = loopdev::backed_under(at).into_iter();
+    let loops = loops.map(|(number, _)| User::LoopDevice(loopdev::node(number)));
+    loops.chain(processes(|path| path.starts_with(at))).collect()
+}
+
+/// Users of loop device `number` that keep it from being taken down.
+pub(crate) fn of_loop(number: u32) -> Vec<User> {
+    let node = loopdev::node(number);
+    let mounted = mounts::all().into_iter();
+    let mounted = mounted.filter(|m| m.device == (7, number) || Path::new(&m.source) == node);
+    let mut users: Vec<User> = mounted.map(|m| User::MountedAt(m.at)).collect();
+    if mounts::swaps().contains(&node) {
+        users.push(User::Swap);
+    }
+    let holders = fs::read_dir(format!("/sys/block/loop{number}/holders"));
+    for holder in holders.into_iter().flatten().flatten() {
+        users.push(User::Holder(holder.file_name().to_string_lossy().into_owned()));
+    }
+    if users.is_empty() {
+        users = processes(|path| path == node);
+    }
+    users
+}

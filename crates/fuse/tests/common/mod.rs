@@ -1,0 +1,187 @@
+//! A server in a process of its own: a test that waits for it can always be freed by killing it,
+//! which a test that waited for itself could not.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::TempDir;
+
+/// After this the server is killed, and whoever waits for it gets an error.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A directory with a server on its `files`. Dropping it clears everything away.
+pub struct Served {
+    pub root: TempDir,
+    child: Arc<Mutex<Child>>,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    _done: Sender<()>,
+}
+
+/// The example program, which cargo builds with the tests of its package.
+pub fn program() -> PathBuf {
+    let mut path = std::env::current_exe().expect("the path of this test");
+    path.pop();
+    path.pop();
+    path.push("examples/serve_file");
+    assert!(path.exists(), "{}: build it with 'cargo build --examples'", path.display());
+    path
+}
+
+pub fn start() -> Served {
+    start_in(TempDir::new())
+}
+
+pub fn start_in(root: TempDir) -> Served {
+    let mut command = Command::new(program());
+    command.arg(root.join("files")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the server starts");
+    let stdin = child.stdin.take();
+    let stdout = BufReader::new(child.stdout.take().expect("its output"));
+    let child = Arc::new(Mutex::new(child));
+    let (done, waiting) = mpsc::channel();
+    let watched = child.clone();
+    thread::spawn(move || {
+        if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!("the server is killed: the test took longer than {PATIENCE:?}");
+            let _ = watched.lock().unwrap().kill();
+        }
+    });
+    let mut served = Served { root, child, stdin, stdout, _done: done };
+    served.answer().expect("the server mounts");
+    served
+}
+
+impl Served {
+    /// The path of a file of the mount.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.files().join(name)
+    }
+
+    pub fn files(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("files")
+    }
+
+    /// Gives one command and returns the answer without its first word.
+    pub fn ask(&mut self, command: &str) -> Result<String, String> {
+        writeln!(self.stdin.as_mut().expect("still open"), "{command}").expect("it listens");
+        self.answer()
+    }
+
+    pub fn add(&mut self, name: &str, bytes: u64) -> PathBuf {
+        self.ask(&format!("add {name} {bytes}")).expect("it is added").into()
+    }
+
+    /// How the disk is filled, as (kind, length).
+    pub fn map(&mut self, name: &str) -> Vec<(String, u64)> {
+        let text = self.ask(&format!("map {name}")).expect("a map");
+        let run = |run: &str| {
+            let (kind, length) = run.split_once(':').expect("KIND:LENGTH");
+            (kind.to_owned(), length.parse().expect("a length"))
+        };
+        text.split_whitespace().map(run).collect()
+    }
+
+    fn answer(&mut self) -> Result<String, String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("an answer");
+        match line.trim_end().split_once(' ').unwrap_or((line.trim_end(), "")) {
+            ("ok", text) => Ok(text.to_owned()),
+            ("error", text) => Err(text.to_owned()),
+            _ => panic!("the server died, or answered {line:?}"),
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.lock().unwrap().id().to_string();
+        testkit::run(Command::new("kill").args(["-s", name, &pid]));
+    }
+
+    /// Stops all its threads, and comes back when they have stopped: the signal only asks for it.
+    pub fn suspend(&self) {
+        self.signal("STOP");
+        let pid = self.child.lock().unwrap().id();
+        let stopped = || {
+            std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
+                let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+                stat.is_ok_and(|stat| stat.rsplit(')').next().unwrap().starts_with(" T"))
+            })
+        };
+        while !stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Ends it as the system would when memory is short.
+    pub fn kill(&mut self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().expect("it can be killed");
+        assert_eq!(child.wait().expect("it ends").signal(), Some(9));
+    }
+
+    /// Closes its input, so that it cleans up, and gives the directory back.
+    pub fn stop(mut self) -> bool {
+        drop(self.stdin.take());
+        self.child.lock().unwrap().wait().expect("it ends").success()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        drop(child);
+        clean(self.root.path());
+    }
+}
+
+/// Waits for what the system does in its own time.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not after half a minute");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Takes down whatever a failed test left below `root`, without the code under test.
+pub fn clean(root: &Path) {
+    let Ok(root) = root.canonicalize() else { return };
+    let quietly = |program: &str, arguments: &[&std::ffi::OsStr]| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _ = command.status();
+    };
+    let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let inside = |line: &str| {
+        let at = PathBuf::from(line.split(' ').nth(1)?);
+        at.starts_with(&root).then_some(at)
+    };
+    let mut mounted: Vec<PathBuf> = text.lines().filter_map(inside).collect();
+    mounted.retain(|at| *at != root.join("files"));
+    for at in mounted.iter().rev() {
+        quietly("umount", &["-l".as_ref(), at.as_os_str()]);
+    }
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        if Path::new(&file).starts_with(&root) {
+            let node = Path::new("/dev").join(entry.file_name());
+            quietly("losetup", &["-d".as_ref(), node.as_os_str()]);
+        }
+    }
+    let files = root.join("files");
+    let stacked = text.lines().filter_map(inside).filter(|at| *at == files).count();
+    for _ in 0..stacked {
+        quietly("umount", &["-l".as_ref(), files.as_os_str()]);
+    }
+}

@@ -1,0 +1,140 @@
+//! What is left after a kill -9, and how the next start clears it.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use common::{eventually, start, start_in};
+use fuse::{LoopDevice, LoopOptions, find_by_backing, leftovers};
+use testkit::{Need, TempDir};
+
+#[test]
+fn a_killed_server_is_cleared_away() {
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    let needs = [Need::Root, Need::Fuse, Need::Loop, mkfs];
+    if !testkit::met("a_killed_server_is_cleared_away", &needs) {
+        return;
+    }
+    let mut served = start();
+    let (used, unused) = (served.add("zram0", 32 << 20), served.add("zram1", 1 << 20));
+    let used_device = LoopDevice::attach(&used, LoopOptions::default()).unwrap();
+    let unused_device = LoopDevice::attach(&unused, LoopOptions::default()).unwrap();
+    let at = served.root.join("at");
+    fs::create_dir(&at).unwrap();
+    testkit::run(Command::new("mkfs.ext4").arg("-q").arg(used_device.path()));
+    testkit::run(Command::new("mount").arg(used_device.path()).arg(&at));
+    // Data that was never written back, and a file that stays open.
+    fs::write(at.join("file"), vec![1; 1 << 20]).unwrap();
+    let file = File::open(at.join("file")).unwrap();
+    served.kill();
+
+    let dead = fs::metadata(served.files()).unwrap_err();
+    assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
+    let refused = fuse::Mount::new(&served.files(), fuse::Options::default()).err().unwrap();
+    assert!(refused.to_string().contains("a process that was killed"), "{refused}");
+    assert!(leftovers::exist(served.root.path()));
+    let report = leftovers::clear(served.root.path());
+    let files = served.files();
+    let (node, other) = (used_device.path().display(), unused_device.path().display());
+    let cleared = [
+        format!("unmounted {}, which was on {node}, left by a killed daemon", at.display()),
+        format!("detached {other} from {}", unused.display()),
+        format!("unmounted the dead file system at {}", files.display()),
+    ];
+    assert_eq!(report.cleared, cleared);
+    // The open file keeps its file system, and that the loop device.
+    let [kept] = &report.remaining[..] else { panic!("{report:?}") };
+    assert!(kept.starts_with(&format!("{node} is in use: by somebody")), "{kept}");
+    assert!(kept.ends_with("goes when that ends"), "{kept}");
+    let backing = format!("/sys/block/loop{}/loop/backing_file", used_device.number());
+    drop(file);
+    eventually("the device goes", || !fs::exists(&backing).unwrap());
+    assert!(!leftovers::exist(served.root.path()));
+    assert!(find_by_backing(&used).is_empty() && find_by_backing(&unused).is_empty());
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
+    assert_eq!(leftovers::clear(served.root.path()), leftovers::Report::default());
+
+    // The next server starts at the same place.
+    let root = std::mem::take(&mut served.root);
+    drop(served);
+    let mut served = start_in(root);
+    let path = served.add("zram0", 4096);
+    assert_eq!(fs::metadata(path).unwrap().len(), 4096);
+}
+
+#[test]
+fn who_waits_for_a_stuck_server_is_freed() {
+    let name = "who_waits_for_a_stuck_server_is_freed";
+    if !testkit::met(name, &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let path = served.add("zram0", 4096);
+    let file = File::open(&path).unwrap();
+    served.suspend();
+    let waiting = thread::spawn(move || file.read_at(&mut [0; 10], 0));
+    thread::sleep(Duration::from_millis(100));
+    assert!(!waiting.is_finished());
+    let report = leftovers::clear(served.root.path());
+    assert_eq!(report.remaining, [""; 0]);
+    assert_eq!(report.cleared.len(), 1, "{report:?}");
+    assert!(waiting.join().unwrap().is_err());
+    served.signal("CONT");
+    assert_eq!(fs::read_dir(served.files()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_not_ours_is_left_alone() {
+    let name = "what_is_not_ours_is_left_alone";
+    if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let mut other = start();
+    let file = other.add("zram0", 1 << 20);
+    let device = LoopDevice::attach(&file, LoopOptions::default()).unwrap();
+    let root = TempDir::new();
+    assert_eq!(leftovers::clear(&root.join("missing")), leftovers::Report::default());
+    assert_eq!(leftovers::clear(root.path()), leftovers::Report::default());
+    let files = root.join("files");
+    fs::create_dir(&files).unwrap();
+    testkit::run(Command::new("mount").args(["-t", "tmpfs", "rampack"]).arg(&files));
+    fs::write(files.join("zram0"), vec![0; 1 << 20]).unwrap();
+    let report = leftovers::clear(root.path());
+    let kept = files.join("zram0").exists();
+    common::clean(root.path());
+    assert_eq!(report, leftovers::Report::default());
+    assert!(kept, "a file system of another kind stays");
+    assert_eq!(find_by_backing(&file), [device.number()], "a device of another root stays");
+    File::open(&file).unwrap().read_exact_at(&mut [0; 10], 0).unwrap();
+}
+
+#[test]
+fn a_killed_server_whose_disk_nobody_uses_is_cleared_at_once() {
+    let name = "a_killed_server_whose_disk_nobody_uses_is_cleared_at_once";
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop, mkfs]) {
+        return;
+    }
+    let mut served = start();
+    let path = served.add("zram0", 32 << 20);
+    let device = LoopDevice::attach(&path, LoopOptions::default()).unwrap();
+    let at = served.root.join("a b");
+    fs::create_dir(&at).unwrap();
+    testkit::run(Command::new("mkfs.ext4").arg("-q").arg(device.path()));
+    testkit::run(Command::new("mount").arg(device.path()).arg(&at));
+    fs::write(at.join("file"), vec![1; 1 << 20]).unwrap();
+    served.kill();
+    let report = leftovers::clear(served.root.path());
+    assert_eq!(report.remaining, [""; 0]);
+    let node = device.path().display();
+    let cleared = [
+        format!("unmounted {}, which was on {node}, left by a killed daemon", at.display()),
+        format!("detached {node} from {}", path.display()),
+        format!("unmounted the dead file system at {}", served.files().display()),
+    ];
+    assert_eq!(report.cleared, cleared);
+}
