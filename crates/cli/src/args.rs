@@ -1,0 +1,356 @@
+//! The command line.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use units::parse_size;
+
+use crate::columns;
+use crate::filesystem;
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
+2 the command line was wrong.
+
+Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
+
+/// A compressed RAM disk: what you write there is kept in memory, compressed.
+#[derive(Parser, Debug)]
+#[command(name = "rampack", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// The daemon's directory, with its sockets, files and links to devices [default:
+    /// /run/rampack for root, else $XDG_RUNTIME_DIR/rampack]
+    #[arg(long, global = true, env = "RAMPACK_ROOT", value_name = "DIR", hide_env_values = true)]
+    #[arg(help_heading = "In every command")]
+    pub root: Option<PathBuf>,
+
+    /// Say more of what is going on (-vv: much more); RAMPACK_LOG takes a filter instead.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(help_heading = "In every command")]
+    pub verbose: u8,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Make a compressed RAM disk, and keep it until Ctrl-C.
+    #[command(after_help = UP_EXAMPLES)]
+    Up(Up),
+    /// Run a daemon with any number of devices, for scripts and service managers.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Serve),
+    /// Show the devices of a running daemon.
+    #[command(after_help = columns::help(), visible_alias = "list")]
+    Status(Status),
+    /// Give a running daemon another device; prints its name.
+    Add(Add),
+    /// Take a device away, with everything stored in it.
+    Remove(Device),
+    /// Empty a device and give back its memory; it can be given a new size then.
+    Reset(Device),
+    /// Print attributes of a device.
+    #[command(after_help = "Attributes have the kernel's names and formats \
+        (admin-guide/blockdev/zram); --describe explains them.")]
+    Get(Get),
+    /// Change attributes of a device.
+    #[command(after_help = "Example: rampack set zram0 comp_algorithm=zstd disksize=4G")]
+    Set(Set),
+    /// End a running daemon; everything stored in its devices is lost.
+    Stop(Stop),
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  rampack up                                     a 1 GiB device, as block device or over NBD
+  sudo rampack up --size 8G --mount /mnt/fast    with a file system, ready to use
+  rampack up --size 4G --algorithm zstd --mem-limit 1G
+
+While it runs, `rampack status` shows it in another terminal. When it ends, all in it is lost.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  rampack serve --num-devices 4                four devices without a size, as `modprobe zram`
+  nbdinfo -- [ rampack serve --size 64M --stdio ]
+                                                 started by the client that uses it
+
+With sockets handed over by systemd (LISTEN_FDS), NBD is served on them; the daemon then keeps a \
+root directory only if --root or RAMPACK_ROOT names one.";
+
+/// How a device is made.
+#[derive(Args, Clone, Default, Debug)]
+pub struct DeviceOptions {
+    #[allow(missing_docs)]
+    #[arg(long, short, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
+    pub algorithm: Option<String>,
+
+    /// How hard to compress, in the algorithm's own terms; may be negative.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub level: Option<i32>,
+
+    /// The most memory it may take; writes fail when it is reached. 0 is no limit.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub mem_limit: Option<Size>,
+}
+
+/// How devices are reached.
+#[derive(Args, Clone, Debug)]
+pub struct DoorOptions {
+    /// How programs reach the device.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub transport: Transport,
+
+    /// Serve NBD on TCP as well; anyone who can connect can read and write. A port alone is on
+    /// the loopback address.
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = tcp_address)]
+    pub nbd_tcp: Option<SocketAddr>,
+
+    /// When told to stop, take devices from their users (lazy unmount) instead of refusing.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// How programs reach a device.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// A block device if this machine and user allow one, and NBD in any case.
+    Auto,
+    /// A file through FUSE, and for root a block device (loop); no NBD.
+    Fuse,
+    /// NBD only, on a Unix socket.
+    Nbd,
+}
+
+/// `rampack up`.
+#[derive(Args, Debug)]
+pub struct Up {
+    /// How much the device holds; it takes memory only for what is written.
+    #[arg(long, short, value_name = "SIZE", default_value = "1G", value_parser = disk_size)]
+    pub size: Size,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceOptions,
+
+    /// Make a file system and mount it here. Needs root.
+    #[arg(long, short, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+
+    /// The file system to make: ext4, ext2, xfs, btrfs or f2fs [default with --mount: ext4]
+    #[arg(long, value_name = "NAME", value_parser = fs_name)]
+    pub fs: Option<String>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub doors: DoorOptions,
+}
+
+/// `rampack serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// How many devices there are at first.
+    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    pub num_devices: u32,
+
+    /// What each of them holds; without it they have no size until `rampack set NAME disksize`.
+    #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
+    pub size: Option<Size>,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub doors: DoorOptions,
+
+    /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
+    #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
+    pub stdio: bool,
+}
+
+/// `rampack status`.
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Only these devices.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// As one JSON object.
+    #[arg(long, short = 'J')]
+    pub json: bool,
+    /// Sizes in bytes.
+    #[arg(long, short)]
+    pub bytes: bool,
+    /// One space between columns, `-` for an empty one.
+    #[arg(long, short, conflicts_with = "json")]
+    pub raw: bool,
+    /// Without the line of names.
+    #[arg(long, short, conflicts_with = "json")]
+    pub noheadings: bool,
+    /// Only these columns, separated by commas.
+    #[arg(long, short, value_name = "COLUMNS", value_parser = column_names)]
+    pub output: Option<ColumnNames>,
+}
+
+/// Columns that were asked for.
+#[derive(Clone)]
+pub struct ColumnNames(pub Vec<&'static columns::Column>);
+
+impl std::fmt::Debug for ColumnNames {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|column| column.name)).finish()
+    }
+}
+
+/// `rampack add`.
+#[derive(Args, Debug)]
+pub struct Add {
+    /// How much it holds; without it, it has no size until `rampack set NAME disksize`.
+    #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
+    pub size: Option<Size>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub device: DeviceOptions,
+}
+
+/// `rampack remove` and `rampack reset`.
+#[derive(Args, Debug)]
+pub struct Device {
+    /// The device, such as zram0.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Unmount it first, from under those who use it; without, a device in use is refused.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `rampack stop`.
+#[derive(Args, Debug)]
+pub struct Stop {
+    /// Take devices from those who use them; without, a daemon with a device in use is left alone.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// `rampack get`.
+#[derive(Args, Debug)]
+pub struct Get {
+    /// The device, such as zram0.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The attributes; one alone is printed without its name.
+    #[arg(value_name = "ATTRIBUTE", required_unless_present_any = ["all", "describe"])]
+    pub attributes: Vec<String>,
+    /// All that can be read.
+    #[arg(long, conflicts_with = "attributes")]
+    pub all: bool,
+    /// What attributes there are and what they mean, instead of values.
+    #[arg(long, conflicts_with_all = ["attributes", "all"])]
+    pub describe: bool,
+}
+
+/// `rampack set`.
+#[derive(Args, Debug)]
+pub struct Set {
+    /// The device, such as zram0.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Either one ATTRIBUTE and its VALUE, or any number of ATTRIBUTE=VALUE, set in this order.
+    #[arg(value_name = "ATTRIBUTE=VALUE", required = true, allow_hyphen_values = true)]
+    pub assignments: Vec<String>,
+}
+
+impl Set {
+    /// Attributes and values, in order.
+    ///
+    /// # Errors
+    /// A sentence on what is neither form.
+    pub fn pairs(&self) -> Result<Vec<(String, String)>, String> {
+        match &self.assignments[..] {
+            [attribute, value] if !attribute.contains('=') => {
+                return Ok(vec![(attribute.clone(), value.clone())]);
+            }
+            _ => {}
+        }
+        let pair = |text: &String| match text.split_once('=') {
+            Some((attribute, value)) if !attribute.is_empty() => {
+                Ok((attribute.to_string(), value.to_string()))
+            }
+            _ => Err(format!(
+                "{text:?} is not ATTRIBUTE=VALUE; write `rampack set NAME ATTRIBUTE VALUE` or \
+                 `rampack set NAME ATTRIBUTE=VALUE…`"
+            )),
+        };
+        self.assignments.iter().map(pair).collect()
+    }
+}
+
+/// A size as it was written; that it is one was checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Size {
+    /// The text.
+    pub text: String,
+    /// What it says.
+    pub bytes: u64,
+}
+
+fn size(text: &str) -> Result<Size, String> {
+    match parse_size(text) {
+        Ok(bytes) => Ok(Size { text: text.to_string(), bytes }),
+        Err(error) => Err(format!("{error} (EINVAL)")),
+    }
+}
+
+fn disk_size(text: &str) -> Result<Size, String> {
+    let size = size(text)?;
+    if size.bytes == 0 {
+        return Err("a device cannot be of size 0; write for example 512M or 4G (EINVAL)".into());
+    }
+    Ok(size)
+}
+
+fn algorithm_help() -> String {
+    let known = stack::ALGORITHMS;
+    format!("How to compress: {} [default: {}]", known.join(", "), known[0])
+}
+
+fn algorithm(text: &str) -> Result<String, String> {
+    if stack::ALGORITHMS.contains(&text) {
+        return Ok(text.to_string());
+    }
+    let known = stack::ALGORITHMS.join(" ");
+    Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
+}
+
+fn fs_name(text: &str) -> Result<String, String> {
+    match filesystem::kind(text) {
+        Ok(kind) => Ok(kind.name.to_string()),
+        Err(fault) => Err(crate::failure::sentence(&fault)),
+    }
+}
+
+fn column_names(text: &str) -> Result<ColumnNames, String> {
+    columns::named(text).map(ColumnNames)
+}
+
+fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |why: String| {
+        format!("{text:?} is no address: {why}; write PORT, HOST:PORT or [IPV6]:PORT (EINVAL)")
+    };
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
+        let port = port.parse().map_err(|_| wrong("a port is at most 65535".into()))?;
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("the name has no address".into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Asking a daemon.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use control::{Errno, Fault};
+use serde::de::DeserializeOwned;
+
+use crate::failure::failed;
+use crate::protocol::{Request, parse_reply, request_line};
+use crate::root::Root;
+use crate::server::exchange;
+
+/// How long a daemon may take over an answer. Unmounting may have much to write first.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Asks the daemon at `root` and returns its answer, of the type that belongs to the request.
+///
+/// # Errors
+/// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own fault,
+/// or what the system reports.
+pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fault> {
+    let path = root.control_socket();
+    let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            let message = format!(
+                "no rampack daemon runs in {}; start one with `rampack up` or `rampack serve`, or \
+                 name another with --root DIR",
+                root.path().display()
+            );
+            Fault::new(Errno::ENOENT, message)
+        }
+        io::ErrorKind::PermissionDenied => {
+            let message = format!(
+                "no permission for {}; the daemon answers only the user who started it",
+                path.display()
+            );
+            Fault::new(Errno::EACCES, message)
+        }
+        _ => failed(format!("cannot reach {}", path.display()), &error),
+    })?;
+    let what = || format!("no answer from {}", path.display());
+    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| failed(what(), &e))?;
+    let line = exchange(&stream, &request_line(request)).map_err(|e| failed(what(), &e))?;
+    parse_reply(&line)
+}

@@ -1,0 +1,270 @@
+//! The columns of `rampack status`, each defined once: its name, meaning and source.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+use units::human;
+
+use crate::protocol::DeviceReport;
+
+/// What a cell holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Cell {
+    /// A number of bytes.
+    Bytes(u64),
+    /// A number of something else.
+    Count(u64),
+    /// A quotient, if there is one.
+    Ratio(Option<f64>),
+    /// Text; empty when there is nothing to say.
+    Text(String),
+}
+
+/// A column.
+pub struct Column {
+    /// Its heading. Its key in JSON is the same in small letters, with `_` for `-`.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    value: fn(&DeviceReport) -> Cell,
+}
+
+/// The columns there are: those of zramctl in its order, and RATIO.
+pub const COLUMNS: [Column; 12] = [
+    Column {
+        name: "NAME",
+        help: "the device's name in rampack, and the name of its NBD export",
+        value: |device| Cell::Text(device.name.clone()),
+    },
+    Column {
+        name: "DISKSIZE",
+        help: "how much the device can hold (disksize); 0 before it is initialised",
+        value: |device| Cell::Bytes(number(device, "disksize")),
+    },
+    Column {
+        name: "DATA",
+        help: "how much of that is stored now, uncompressed: all pages written and not discarded \
+               (orig_data_size)",
+        value: |device| Cell::Bytes(memory(device, 0)),
+    },
+    Column {
+        name: "COMPR",
+        help: "what that data compressed to (compr_data_size)",
+        value: |device| Cell::Bytes(memory(device, 1)),
+    },
+    Column {
+        name: "ALGORITHM",
+        help: "how it is compressed (the one in brackets in comp_algorithm)",
+        value: |device| Cell::Text(algorithm(device)),
+    },
+    Column {
+        name: "STREAMS",
+        help: "how many pages can be compressed at a time (max_comp_streams)",
+        value: |device| Cell::Count(number(device, "max_comp_streams")),
+    },
+    Column {
+        name: "ZERO-PAGES",
+        help: "pages that are one pattern all over, such as zeroes, and take no memory but their \
+               entry (the sixth number of mm_stat)",
+        value: |device| Cell::Count(memory(device, 5)),
+    },
+    Column {
+        name: "TOTAL",
+        help: "memory taken for COMPR, with what fragmentation costs (mem_used_total)",
+        value: |device| Cell::Bytes(memory(device, 2)),
+    },
+    Column {
+        name: "MEM-LIMIT",
+        help: "TOTAL is never more than this (mem_limit); 0 is no limit",
+        value: |device| Cell::Bytes(memory(device, 3)),
+    },
+    Column {
+        name: "MEM-USED",
+        help: "the most that TOTAL has ever been (mem_used_max)",
+        value: |device| Cell::Bytes(memory(device, 4)),
+    },
+    Column {
+        name: "RATIO",
+        help: "bytes of DATA that a byte of TOTAL holds; empty while nothing is stored",
+        value: |device| Cell::Ratio(ratio(device)),
+    },
+    Column {
+        name: "MOUNTPOINT",
+        help: "where it is mounted, or [SWAP]; empty when the kernel does not use it",
+        value: |device| Cell::Text(device.mountpoints.join(",")),
+    },
+];
+
+/// The columns named in `text`, separated by commas.
+///
+/// # Errors
+/// The name that is none, and those there are.
+pub fn named(text: &str) -> Result<Vec<&'static Column>, String> {
+    let find = |name: &str| {
+        let name = name.trim();
+        COLUMNS.iter().find(|column| column.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let known: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+            format!("no column {name:?}; there are: {} (EINVAL)", known.join(","))
+        })
+    };
+    text.split(',').map(find).collect()
+}
+
+fn number(device: &DeviceReport, attribute: &str) -> u64 {
+    let text = device.attributes.get(attribute);
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
+/// A column of `mm_stat`: all of them were read at once and fit together.
+fn memory(device: &DeviceReport, column: usize) -> u64 {
+    let text = device.attributes.get("mm_stat");
+    let field = text.and_then(|text| text.split_ascii_whitespace().nth(column));
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+fn algorithm(device: &DeviceReport) -> String {
+    let text = device.attributes.get("comp_algorithm");
+    let selected = text.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0));
+    selected.unwrap_or_default().to_string()
+}
+
+/// Bytes stored per byte of memory, if any are stored.
+pub(crate) fn ratio(device: &DeviceReport) -> Option<f64> {
+    let (data, total) = (memory(device, 0), memory(device, 2));
+    (data > 0 && total > 0).then(|| data as f64 / total as f64)
+}
+
+impl Cell {
+    fn text(&self, exact: bool) -> String {
+        match self {
+            Cell::Bytes(bytes) if exact => bytes.to_string(),
+            Cell::Bytes(bytes) => human(*bytes).to_string(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Ratio(ratio) => ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default(),
+            Cell::Text(text) => printable(text),
+        }
+    }
+
+    fn json(self) -> Value {
+        match self {
+            Cell::Bytes(number) | Cell::Count(number) => number.into(),
+            Cell::Ratio(ratio) => {
+                ratio.map_or(Value::Null, |r| ((r * 100.0).round() / 100.0).into())
+            }
+            Cell::Text(text) if text.is_empty() => Value::Null,
+            Cell::Text(text) => text.into(),
+        }
+    }
+
+    fn right(&self) -> bool {
+        !matches!(self, Cell::Text(_))
+    }
+}
+
+/// Text that cannot disturb a terminal.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// How a table is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Style {
+    /// Bytes as plain numbers.
+    pub exact: bool,
+    /// One space between columns and no padding; `-` for an empty cell, so that every line has as
+    /// many words.
+    pub raw: bool,
+    /// No first line with names.
+    pub headless: bool,
+}
+
+/// The table of `devices`, ending in a newline unless it is empty.
+#[must_use]
+pub fn table(devices: &[DeviceReport], columns: &[&Column], style: Style) -> String {
+    let mut lines: Vec<Vec<(String, bool)>> = Vec::new();
+    if !style.headless {
+        let sample = DeviceReport::default();
+        let heading = |column: &&Column| (column.name.to_string(), (column.value)(&sample).right());
+        lines.push(columns.iter().map(heading).collect());
+    }
+    for device in devices {
+        let cell = |column: &&Column| {
+            let cell = (column.value)(device);
+            let mut text = cell.text(style.exact);
+            if style.raw {
+                text = text.replace(' ', "\\x20");
+                if text.is_empty() {
+                    text.push('-');
+                }
+            }
+            (text, cell.right())
+        };
+        lines.push(columns.iter().map(cell).collect());
+    }
+    let width = |n: usize| match style.raw {
+        true => 0,
+        false => lines.iter().map(|line| line[n].0.chars().count()).max().unwrap_or(0),
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for (n, (cell, right)) in line.iter().enumerate() {
+            let gap = if n == 0 { "" } else { " " };
+            let width = widths[n];
+            let _ = match right {
+                true => write!(row, "{gap}{cell:>width$}"),
+                false => write!(row, "{gap}{cell:<width$}"),
+            };
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// `device` as an object: its columns (bytes as numbers), and how to reach it.
+#[must_use]
+pub fn object(device: &DeviceReport, columns: &[&Column]) -> Value {
+    let mut object = Map::new();
+    for column in columns {
+        let key = column.name.to_ascii_lowercase().replace('-', "_");
+        object.insert(key, (column.value)(device).json());
+    }
+    object.insert("block_device".into(), device.block_device.clone().into());
+    object.insert("file".into(), device.file.clone().into());
+    object.insert("link".into(), device.link.clone().into());
+    object.insert("nbd".into(), device.nbd.clone().into());
+    object.insert("nbd_clients".into(), device.nbd_clients.into());
+    Value::Object(object)
+}
+
+/// Letters in a line of help beside the column's name.
+const HELP_WIDTH: usize = 66;
+
+/// What the columns mean, for `--help`.
+#[must_use]
+pub fn help() -> String {
+    let mut text = String::from("Columns:\n");
+    for column in &COLUMNS {
+        let _ = write!(text, "  {:<11}", column.name);
+        let mut width = 0;
+        for word in column.help.split(' ') {
+            if width + word.len() >= HELP_WIDTH {
+                let _ = write!(text, "\n  {:<11}", "");
+                width = 0;
+            }
+            let _ = write!(text, " {word}");
+            width += word.len() + 1;
+        }
+        text.push('\n');
+    }
+    text.push_str(
+        "\nSizes are in units of 1024 (K M G T P E); --bytes prints them exactly. Names in \
+         brackets are the attributes that `rampack get` prints.",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests;

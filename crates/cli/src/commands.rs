@@ -1,0 +1,141 @@
+//! Commands that ask a running daemon.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use control::{Errno, Fault};
+use serde_json::json;
+
+use crate::args::{Command, Get, Set, Status};
+use crate::client::call;
+use crate::columns::{self, Column, Style};
+use crate::failure::failed;
+use crate::protocol::{
+    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request,
+};
+use crate::root::Root;
+
+/// How long a daemon that said that it ends may take to be gone.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// Carries out one of the commands that need a daemon.
+///
+/// # Errors
+/// `ENOENT` when there is none, or what it refuses.
+pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
+    match command {
+        // These are daemons themselves.
+        Command::Up(_) | Command::Serve(_) => Ok(()),
+        Command::Status(options) => status(root, options),
+        Command::Add(options) => {
+            let request = options.device.request(options.size.as_ref());
+            let device: DeviceReport = call(root, &Request::Add(request))?;
+            print(&format!("{}\n", device.name))
+        }
+        Command::Remove(it) => {
+            let (device, force) = (it.name.clone(), it.force);
+            call(root, &Request::Remove(Device { device, force }))
+        }
+        Command::Reset(it) => {
+            let (device, force) = (it.name.clone(), it.force);
+            call(root, &Request::Reset(Device { device, force }))
+        }
+        Command::Get(options) => get(root, options),
+        Command::Set(options) => set(root, options),
+        Command::Stop(options) => stop(root, options.force),
+    }
+}
+
+fn print(text: &str) -> Result<(), Fault> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // `rampack status | head -1` has what it wanted.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|e| failed("cannot print", &e)),
+    }
+}
+
+fn status(root: &Root, options: &Status) -> Result<(), Fault> {
+    let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
+    let devices = chosen(daemon.devices, &options.names)?;
+    let all: Vec<&Column> = columns::COLUMNS.iter().collect();
+    let columns = options.output.as_ref().map_or(&all, |names| &names.0);
+    if options.json {
+        let devices: Vec<_> = devices.iter().map(|d| columns::object(d, columns)).collect();
+        let object = json!({
+            "rampack": daemon.rampack,
+            "pid": daemon.pid,
+            "root": daemon.root,
+            "nbd": daemon.nbd,
+            "devices": devices,
+        });
+        return print(&format!("{object:#}\n"));
+    }
+    let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
+    print(&columns::table(&devices, columns, style))
+}
+
+fn chosen(devices: Vec<DeviceReport>, names: &[String]) -> Result<Vec<DeviceReport>, Fault> {
+    if names.is_empty() {
+        return Ok(devices);
+    }
+    let find = |name: &String| {
+        devices.iter().find(|device| device.name == *name).cloned().ok_or_else(|| {
+            let known: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
+            let message = format!("no device {name:?}; there are: {}", known.join(" "));
+            Fault::new(Errno::ENODEV, message)
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn get(root: &Root, options: &Get) -> Result<(), Fault> {
+    let device = options.name.clone();
+    if options.describe {
+        let rows: Vec<Description> = call(root, &Request::Describe(Describe { device }))?;
+        return print(&described(&rows));
+    }
+    let attributes = options.attributes.clone();
+    let values: Vec<Attribute> = call(root, &Request::Get(protocol::Get { device, attributes }))?;
+    match (&values[..], options.all) {
+        ([only], false) => print(&format!("{}\n", only.value)),
+        _ => {
+            let width = values.iter().map(|it| it.name.len()).max().unwrap_or(0);
+            let line = |it: &Attribute| format!("{:<width$} {}\n", it.name, it.value.trim());
+            print(&values.iter().map(line).collect::<String>())
+        }
+    }
+}
+
+fn described(rows: &[Description]) -> String {
+    let mut text = format!("{:<16} {:<5} {:<6} MEANING\n", "ATTRIBUTE", "MODE", "UNIT");
+    for row in rows {
+        let read = if row.mode & 0o400 != 0 { 'r' } else { '-' };
+        let write = if row.mode & 0o200 != 0 { 'w' } else { '-' };
+        text += &format!("{:<16} {read}{write}    {:<6} {}\n", row.name, row.unit, row.help);
+    }
+    text
+}
+
+fn set(root: &Root, options: &Set) -> Result<(), Fault> {
+    for (attribute, value) in options.pairs().map_err(Fault::invalid)? {
+        let device = options.name.clone();
+        call::<()>(root, &Request::Set(protocol::Set { device, attribute, value }))?;
+    }
+    Ok(())
+}
+
+fn stop(root: &Root, force: bool) -> Result<(), Fault> {
+    call::<()>(root, &Request::Stop(protocol::Stop { force }))?;
+    // Whoever starts the next daemon in this root needs its lock.
+    let end = Instant::now() + ENDING;
+    while root.is_claimed() {
+        if Instant::now() > end {
+            let message = "the daemon has taken its devices down but does not end";
+            return Err(Fault::new(Errno::EBUSY, message));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}

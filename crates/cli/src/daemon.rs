@@ -1,0 +1,465 @@
+//! A daemon: devices, doors and the control socket in one root directory.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use control::{Errno, Fault};
+use fuse::{Mount, leftovers};
+use nbd::{Activated, Exports, Listener, Server};
+use serde_json::Value;
+use stack::{Machine, MachineOptions, Variants};
+use sync::Mutex;
+
+use crate::args::Transport;
+use crate::devices::{Devices, Files, door_fault};
+use crate::events::Event;
+use crate::exports::DiskExports;
+use crate::failure::{failed, say, sentence};
+use crate::filesystem::{self, Kind};
+use crate::mounts::mounts;
+use crate::protocol::{DaemonReport, Request};
+use crate::root::{Claim, Root};
+use crate::server::{ControlServer, Handler};
+use crate::sys::{self, Unmount};
+
+/// How long NBD clients that are leaving may take before a stop is refused because of them.
+const LEAVING: Duration = Duration::from_millis(500);
+
+/// How a daemon is reached.
+pub struct DaemonOptions {
+    /// Where it keeps its state.
+    pub root: Root,
+    /// What doors it opens.
+    pub transport: Transport,
+    /// An address for NBD besides the socket in the root.
+    pub nbd_tcp: Option<SocketAddr>,
+    /// Sockets for NBD that a service manager handed over.
+    pub activated: Vec<Activated>,
+}
+
+/// A file system that was made and mounted for the user.
+struct Mounted {
+    kind: &'static Kind,
+    device: PathBuf,
+    target: PathBuf,
+}
+
+/// A running daemon. Dropping it takes everything down, by force if need be.
+pub struct Daemon {
+    devices: Arc<Devices>,
+    machine: Arc<Machine>,
+    control: Option<ControlServer>,
+    nbd: Option<Server>,
+    mounted: Mutex<Option<Mounted>>,
+    notes: Vec<String>,
+    claim: Claim,
+}
+
+/// A machine on real memory, with one lane per CPU.
+///
+/// # Errors
+/// `ENOMEM` when there are no addresses.
+pub fn machine() -> Result<Arc<Machine>, Fault> {
+    let memory = match host::total_memory() {
+        0 => 1 << 40,
+        memory => memory,
+    };
+    let options = MachineOptions { lanes: host::lanes(), memory, variants: Variants::default() };
+    Ok(Arc::new(Machine::new(Arc::new(host::Mmap), options)?))
+}
+
+/// An NBD server for `exports`.
+///
+/// # Errors
+/// What the system reports.
+pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, Fault> {
+    let options = nbd::Options { lane: host::lane, ..nbd::Options::default() };
+    Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
+}
+
+/// Hands activated sockets to an NBD server.
+///
+/// # Errors
+/// What the system reports.
+pub fn serve_activated(server: &Server, activated: Vec<Activated>) -> Result<(), Fault> {
+    for socket in activated {
+        let served = match socket {
+            Activated::Listener(listener) => server.listen(listener),
+            Activated::Connected(stream) => server.spawn(stream),
+        };
+        served.map_err(|e| failed("cannot serve a socket of LISTEN_FDS", &e))?;
+    }
+    Ok(())
+}
+
+impl Daemon {
+    /// Starts a daemon without devices, after clearing what a killed one left in its root.
+    ///
+    /// # Errors
+    /// What stood in the way; nothing is left behind then.
+    pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
+        let DaemonOptions { root, transport, nbd_tcp, activated } = options;
+        sys::private_files();
+        let claim = root.claim()?;
+        let mut notes = clear_leftovers(&claim)?;
+        let machine = machine()?;
+        let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
+        // From here on dropping it clears what was made.
+        let mut daemon = Daemon {
+            devices,
+            machine,
+            control: None,
+            nbd: None,
+            mounted: Mutex::new(None),
+            notes: Vec::new(),
+            claim,
+        };
+        make_directory(&root.devices())?;
+        if let Some(files) = open_files(&root, transport, &mut notes)? {
+            daemon.devices.serve_files(files);
+        }
+        if transport != Transport::Fuse {
+            let exports = Arc::new(DiskExports::new(daemon.machine.clone()));
+            let server = daemon.nbd.insert(nbd_server(exports)?);
+            daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?);
+            serve_activated(server, activated)?;
+        }
+        daemon.notes = notes;
+        daemon.open_control(events)?;
+        Ok(daemon)
+    }
+
+    fn open_control(&mut self, events: Sender<Event>) -> Result<(), Fault> {
+        let root = self.claim.root().clone();
+        let path = root.control_socket();
+        let what = || format!("cannot listen at {}", path.display());
+        let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
+        let mode = Permissions::from_mode(0o600);
+        fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
+        let commands = Commands { root, devices: self.devices.clone(), events };
+        let server = ControlServer::start(listener, Arc::new(commands));
+        self.control = Some(server.map_err(|e| failed(what(), &e))?);
+        Ok(())
+    }
+
+    /// Its devices.
+    #[must_use]
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
+    /// The machine the devices belong to.
+    #[must_use]
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        self.claim.root()
+    }
+
+    /// What the user should know of the start, in sentences.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Mounts the file system of `kind` that is on `device` at `target`, until the daemon stops.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn mount(&self, kind: &'static Kind, device: &Path, target: &Path) -> Result<(), Fault> {
+        kind.mount(device, target)?;
+        let (device, target) = (device.to_path_buf(), target.to_path_buf());
+        *self.mounted.lock() = Some(Mounted { kind, device, target });
+        Ok(())
+    }
+
+    /// Unmounts, detaches and removes all that was made, but for the control socket, on which
+    /// somebody may be waiting for the answer.
+    ///
+    /// # Errors
+    /// `EBUSY` with every user unless `force` is given; everything is as before then.
+    pub fn stop(&self, force: bool) -> Result<(), Fault> {
+        if !force {
+            self.wait_for_clients();
+        }
+        let mounted = self.unmount(force)?;
+        if let Err(fault) = self.devices.stop(force) {
+            let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));
+            if let Some(Err(fault)) = again {
+                tracing::error!("it is not mounted any more: {fault}");
+            }
+            return Err(fault);
+        }
+        if let Some(server) = &self.nbd {
+            server.shutdown();
+            server.join();
+        }
+        let _ = fs::remove_dir(self.root().files());
+        let _ = fs::remove_dir(self.root().devices());
+        Ok(())
+    }
+
+    /// Clients that closed their socket a moment ago may not have been noticed yet.
+    fn wait_for_clients(&self) {
+        let step = Duration::from_millis(10);
+        for _ in 0..LEAVING.as_millis() / step.as_millis() {
+            match &self.nbd {
+                Some(server) if server.connections() > 0 => thread::sleep(step),
+                _ => return,
+            }
+        }
+    }
+
+    /// Takes our own mount away, if it is still there. Gives back what it was.
+    fn unmount(&self, force: bool) -> Result<Option<Mounted>, Fault> {
+        let mut mounted = self.mounted.lock();
+        let Some(it) = &*mounted else { return Ok(None) };
+        // The user may have unmounted it, and mounted something else there.
+        if mounts().iter().any(|mount| mount.target == it.target && mount.source == it.device) {
+            match filesystem::unmount(&it.target, Unmount::WhenUnused) {
+                Err(fault) if force && fault.errno == Errno::EBUSY => {
+                    filesystem::unmount(&it.target, Unmount::Lazily)?;
+                }
+                result => result?,
+            }
+        } else {
+            *mounted = None;
+        }
+        Ok(mounted.take())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Err(fault) = self.stop(true) {
+            say(&format!("rampack: something is left behind: {}\n", sentence(&fault)));
+        }
+        // Only now, for it lets clients have their last answers.
+        if self.control.take().is_some() {
+            let _ = fs::remove_file(self.root().control_socket());
+        }
+    }
+}
+
+/// What the control socket is for.
+struct Commands {
+    root: Root,
+    devices: Arc<Devices>,
+    events: Sender<Event>,
+}
+
+impl Handler for Commands {
+    fn handle(&self, request: Request) -> Result<Value, Fault> {
+        let devices = &self.devices;
+        match request {
+            Request::Status(_) => json(&DaemonReport {
+                rampack: env!("CARGO_PKG_VERSION").into(),
+                pid: std::process::id(),
+                root: self.root.path().display().to_string(),
+                nbd: devices.nbd(),
+                devices: devices.reports(),
+            }),
+            Request::Add(options) => {
+                let disk = devices.add(&options)?;
+                json(&devices.report(&disk))
+            }
+            Request::Remove(it) => json(&devices.remove(&it.device, it.force)?),
+            Request::Reset(it) => json(&devices.reset(&it.device, "1", it.force)?),
+            Request::Get(it) => json(&devices.get(&it.device, &it.attributes)?),
+            Request::Set(it) => json(&devices.set(&it.device, &it.attribute, &it.value)?),
+            Request::Describe(it) => json(&devices.describe(&it.device)?),
+            Request::Stop(it) => {
+                let (reply, answer) = channel();
+                let gone = |_| Fault::new(Errno::ENODEV, "the daemon is stopping already");
+                let asked = Event::Asked { force: it.force, reply };
+                self.events.send(asked).map_err(|_| gone(()))?;
+                json(&answer.recv().map_err(|_| gone(()))??)
+            }
+        }
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Value, Fault> {
+    let failed = |e| Fault::new(Errno::EIO, format!("the answer cannot be written: {e}"));
+    serde_json::to_value(value).map_err(failed)
+}
+
+fn make_directory(path: &Path) -> Result<(), Fault> {
+    let what = || format!("cannot make the directory {}", path.display());
+    match fs::create_dir(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(what(), &error)),
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(|e| failed(what(), &e))
+}
+
+/// Opens the FUSE door as far as `transport`, this machine and this user allow.
+fn open_files(
+    root: &Root,
+    transport: Transport,
+    notes: &mut Vec<String>,
+) -> Result<Option<Files>, Fault> {
+    let is_root = sys::effective_user() == 0;
+    match transport {
+        Transport::Nbd => return Ok(None),
+        // Whoever is not root could have a file, but no block device.
+        Transport::Auto if !is_root => {
+            notes.push("no block device, NBD only: that needs root".into());
+            return Ok(None);
+        }
+        Transport::Auto | Transport::Fuse => {}
+    }
+    let options = fuse::Options { lane: host::lane, ..fuse::Options::default() };
+    let mount = match Mount::new(&root.files(), options) {
+        Ok(mount) => mount,
+        Err(error) if transport == Transport::Auto => {
+            let _ = fs::remove_dir(root.files());
+            notes.push(format!("no block device, NBD only: {error}"));
+            return Ok(None);
+        }
+        Err(error) => {
+            let _ = fs::remove_dir(root.files());
+            return Err(door_fault(&error));
+        }
+    };
+    let loops = match File::open("/dev/loop-control") {
+        Ok(_) => is_root,
+        Err(error) => {
+            if is_root {
+                let error = door_fault(&fuse::Error::NoLoop(error));
+                notes.push(format!("no block device, only a file: {}", error.message));
+            }
+            false
+        }
+    };
+    Ok(Some(Files { mount, loops }))
+}
+
+/// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
+fn listen(server: &Server, root: &Root, tcp: Option<SocketAddr>) -> Result<Vec<String>, Fault> {
+    let path = root.nbd_socket();
+    let serve = |listener: Listener| {
+        server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
+    };
+    serve(Listener::unix(&path).map_err(|e| listen_fault(&e))?)?;
+    let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
+    if let Some(address) = tcp {
+        let listener = Listener::tcp(address).map_err(|e| listen_fault(&e))?;
+        let bound = listener.tcp_address().unwrap_or(address);
+        serve(listener)?;
+        addresses.push(format!("nbd://{bound}"));
+    }
+    Ok(addresses)
+}
+
+fn listen_fault(error: &nbd::ListenError) -> Fault {
+    let errno = match error {
+        nbd::ListenError::InUse(_) => libc::EADDRINUSE,
+        nbd::ListenError::NotASocket(_) => libc::EEXIST,
+        nbd::ListenError::TooLong(_) => libc::ENAMETOOLONG,
+        nbd::ListenError::Locked(_) => libc::EBUSY,
+        nbd::ListenError::Path(path, error) => {
+            return failed(format!("cannot listen at {}", path.display()), error);
+        }
+        nbd::ListenError::Address(address, error) => {
+            return failed(format!("cannot listen at {address}"), error);
+        }
+    };
+    Fault::new(Errno(errno), error.to_string())
+}
+
+/// A path as part of a URI.
+fn percent_encoded(path: &Path) -> String {
+    use std::fmt::Write;
+    use std::os::unix::ffi::OsStrExt;
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(*byte));
+            }
+            other => {
+                let _ = write!(text, "%{other:02X}");
+            }
+        }
+    }
+    text
+}
+
+/// Clears what a daemon that was killed left in a root that is ours now. Returns what to tell.
+fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
+    let root = claim.root();
+    let mut cleared = Vec::new();
+    let mut notes = Vec::new();
+    if leftovers::exist(root.path()) {
+        let report = leftovers::clear(root.path());
+        cleared.extend(report.cleared);
+        notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
+    }
+    for path in [root.control_socket(), root.nbd_socket()] {
+        if clear_socket(&path)? {
+            cleared.push(format!("removed the socket {}", path.display()));
+        }
+    }
+    for entry in fs::read_dir(root.devices()).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            let path = entry.path();
+            if fs::remove_file(&path).is_ok() {
+                cleared.push(format!("removed the link {}", path.display()));
+            }
+        }
+    }
+    if !cleared.is_empty() || claim.killed_before_us().is_some() {
+        let who = match claim.killed_before_us() {
+            Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
+            None => "a daemon did not end properly here before".to_string(),
+        };
+        let what = match cleared.is_empty() {
+            true => "it left nothing to clear".to_string(),
+            false => format!("cleared what it left: {}", cleared.join("; ")),
+        };
+        notes.insert(0, format!("{who}; {what}"));
+    }
+    Ok(notes)
+}
+
+/// Removes a socket on which nobody listens any more. `Ok(false)` when there is nothing.
+fn clear_socket(path: &Path) -> Result<bool, Fault> {
+    let kind = match fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(_) => return Ok(false),
+    };
+    if !kind.is_socket() {
+        let message = format!(
+            "{} is in the way: it is not a socket; remove it, or use another --root",
+            path.display()
+        );
+        return Err(Fault::new(Errno::EEXIST, message));
+    }
+    if UnixStream::connect(path).is_ok() {
+        let message = format!(
+            "{} is in use: another program listens there; stop it, or use another --root",
+            path.display()
+        );
+        return Err(Fault::new(Errno(libc::EADDRINUSE), message));
+    }
+    fs::remove_file(path)
+        .map(|()| true)
+        .map_err(|e| failed(format!("cannot remove the old socket {}", path.display()), &e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! The devices of a daemon, and their lives behind its doors: a device with a size has a file, a
+//! block device and a link; one without has none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::{BlockDevice, Checked};
+use control::{Errno, Fault, Object};
+use fuse::{LoopDevice, LoopOptions, Mount};
+use stack::Machine;
+use sync::Mutex;
+use zram::Disk;
+
+use crate::failure::failed;
+use crate::mounts::places_of;
+use crate::protocol::{Add, Attribute, Description, DeviceReport};
+use crate::root::Root;
+
+/// What a daemon with files has of them.
+pub struct Files {
+    /// Where they are served.
+    pub mount: Mount,
+    /// Are block devices made of them?
+    pub loops: bool,
+}
+
+/// Where a device can be reached, besides NBD.
+struct Attached {
+    file: PathBuf,
+    block_device: Option<LoopDevice>,
+    link: PathBuf,
+}
+
+/// Held while a device comes, goes, or changes between having a size and not.
+struct Lifecycle {
+    files: Option<Files>,
+    stopping: bool,
+}
+
+/// The devices of a daemon. Every method may be called by any number of threads at once.
+pub struct Devices {
+    root: Root,
+    machine: Arc<Machine>,
+    /// Addresses that become those of a device by [`export_uri`].
+    nbd: Mutex<Vec<String>>,
+    lifecycle: Mutex<Lifecycle>,
+    attached: Mutex<BTreeMap<u32, Attached>>,
+}
+
+/// A fault of the FUSE door.
+#[must_use]
+pub fn door_fault(error: &fuse::Error) -> Fault {
+    let errno = match error {
+        fuse::Error::NoFuse(_) | fuse::Error::NoLoop(_) => Errno::ENODEV,
+        fuse::Error::NoPermission { .. } => Errno::EPERM,
+        fuse::Error::MountPoint { .. } | fuse::Error::Name { .. } => Errno::EINVAL,
+        fuse::Error::Busy { .. } => Errno::EBUSY,
+        fuse::Error::System { doing, source } => return failed(format!("cannot {doing}"), source),
+    };
+    Fault::new(errno, error.to_string())
+}
+
+impl Devices {
+    /// The devices of `machine`, behind no door yet.
+    #[must_use]
+    pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
+        let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
+        let (nbd, attached) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+        Devices { root, machine, nbd, lifecycle, attached }
+    }
+
+    /// Devices that get a size from now on appear as files.
+    pub fn serve_files(&self, files: Files) {
+        self.lifecycle.lock().files = Some(files);
+    }
+
+    /// The devices are exported at these addresses.
+    pub fn serve_nbd(&self, addresses: Vec<String>) {
+        *self.nbd.lock() = addresses;
+    }
+
+    /// Where the devices are exported.
+    #[must_use]
+    pub fn nbd(&self) -> Vec<String> {
+        self.nbd.lock().clone()
+    }
+
+    /// The device called `name`; a path to it does as well.
+    ///
+    /// # Errors
+    /// `ENODEV`, naming those there are.
+    pub fn disk(&self, name: &str) -> Result<Arc<Disk>, Fault> {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let disks = self.machine.disks();
+        disks.iter().find(|disk| disk.name() == last).cloned().ok_or_else(|| {
+            let known: Vec<String> = disks.iter().map(|disk| disk.name()).collect();
+            let known = match known.is_empty() {
+                true => "there are none; make one with `rampack add`".to_string(),
+                false => format!("there are: {}", known.join(" ")),
+            };
+            Fault::new(Errno::ENODEV, format!("no device {name:?}; {known}"))
+        })
+    }
+
+    /// Makes a device.
+    ///
+    /// # Errors
+    /// What its attributes or the doors refuse; there is no new device then.
+    pub fn add(&self, options: &Add) -> Result<Arc<Disk>, Fault> {
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let disk = self.machine.add()?;
+        let made = configure(&disk, options).and_then(|()| match disk.bytes() {
+            0 => Ok(()),
+            _ => self.attach(&lifecycle, &disk),
+        });
+        if let Err(fault) = made {
+            self.machine.remove(disk.id())?;
+            return Err(fault);
+        }
+        tracing::info!("{} added", disk.name());
+        Ok(disk)
+    }
+
+    /// Takes a device away.
+    ///
+    /// # Errors
+    /// `ENODEV`, or `EBUSY` with who uses it.
+    pub fn remove(&self, name: &str, force: bool) -> Result<(), Fault> {
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let disk = self.disk(name)?;
+        self.refuse_clients(&disk)?;
+        self.detach(&lifecycle, &disk, force)?;
+        if let Err(fault) = self.machine.remove(disk.id()) {
+            self.attach_again(&lifecycle, &disk);
+            return Err(fault);
+        }
+        tracing::info!("{} removed", disk.name());
+        Ok(())
+    }
+
+    /// Empties a device and takes its size.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with who uses it.
+    pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), Fault> {
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let disk = self.disk(name)?;
+        let rows = zram::attributes(disk.clone());
+        match rows.store("reset", value) {
+            // Our own doors use it; whether anybody else does is seen below.
+            Err(fault) if fault.errno == Errno::EBUSY => {}
+            result => return result,
+        }
+        self.refuse_clients(&disk)?;
+        self.detach(&lifecycle, &disk, force)?;
+        if let Err(fault) = rows.store("reset", value) {
+            self.attach_again(&lifecycle, &disk);
+            return Err(fault);
+        }
+        tracing::info!("{} reset", disk.name());
+        Ok(())
+    }
+
+    /// Writes an attribute.
+    ///
+    /// # Errors
+    /// `ENODEV`, or what the attribute refuses; nothing has changed then.
+    pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), Fault> {
+        match attribute {
+            "reset" => return self.reset(name, value, false),
+            "disksize" => {}
+            _ => return zram::attributes(self.disk(name)?).store(attribute, value),
+        }
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let disk = self.disk(name)?;
+        let rows = zram::attributes(disk.clone());
+        rows.store(attribute, value)?;
+        if let Err(fault) = self.attach(&lifecycle, &disk) {
+            let message = format!("{}; {} has been reset", fault.message, disk.name());
+            rows.store("reset", "1")?;
+            return Err(Fault::new(fault.errno, message));
+        }
+        tracing::info!("{} has a size", disk.name());
+        Ok(())
+    }
+
+    /// Reads attributes, all that can be read when none is named.
+    ///
+    /// # Errors
+    /// `ENODEV`, or what an attribute refuses.
+    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, Fault> {
+        let rows = zram::attributes(self.disk(name)?);
+        let read = |name: &str| {
+            let value = rows.show(name)?.trim_end_matches('\n').to_string();
+            Ok(Attribute { name: name.to_string(), value })
+        };
+        if !attributes.is_empty() {
+            return attributes.iter().map(|name| read(name)).collect();
+        }
+        let readable = rows.rows().into_iter().filter(|row| row.access.readable());
+        readable.map(|row| read(row.name)).collect()
+    }
+
+    /// What attributes a device has.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn describe(&self, name: &str) -> Result<Vec<Description>, Fault> {
+        let rows = zram::attributes(self.disk(name)?).rows();
+        let description = |row: control::RowInfo| Description {
+            name: row.name.into(),
+            mode: row.access.mode(),
+            unit: row.unit.into(),
+            help: row.help.into(),
+        };
+        Ok(rows.into_iter().map(description).collect())
+    }
+
+    /// What there is to say of every device.
+    #[must_use]
+    pub fn reports(&self) -> Vec<DeviceReport> {
+        self.machine.disks().iter().map(|disk| self.report(disk)).collect()
+    }
+
+    /// What there is to say of a device.
+    #[must_use]
+    pub fn report(&self, disk: &Arc<Disk>) -> DeviceReport {
+        let name = disk.name();
+        let mut report = DeviceReport {
+            attributes: self
+                .get(&name, &[])
+                .unwrap_or_default()
+                .into_iter()
+                .map(|attribute| (attribute.name, attribute.value))
+                .collect(),
+            nbd_clients: self.clients(disk),
+            ..DeviceReport::default()
+        };
+        if disk.bytes() != 0 {
+            report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
+        }
+        if let Some(attached) = self.attached.lock().get(&disk.id()) {
+            let text = |path: &Path| Some(path.display().to_string());
+            report.file = text(&attached.file);
+            report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
+            report.link = text(&attached.link);
+        }
+        // Asked without the lock: it reads /proc.
+        let device = report.block_device.as_ref();
+        report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();
+        report.name = name;
+        report
+    }
+
+    /// NBD clients of a device now: its users, less our own file.
+    fn clients(&self, disk: &Disk) -> u64 {
+        let own = u32::from(self.attached.lock().contains_key(&disk.id()));
+        u64::from(disk.openers().saturating_sub(own))
+    }
+
+    fn refuse_clients(&self, disk: &Disk) -> Result<(), Fault> {
+        match self.clients(disk) {
+            0 => Ok(()),
+            clients => {
+                let message = format!(
+                    "{} is in use: {clients} NBD client(s) are connected to it; let them \
+                     disconnect first",
+                    disk.name()
+                );
+                Err(Fault::new(Errno::EBUSY, message))
+            }
+        }
+    }
+
+    /// Who, besides NBD clients, uses a device; `None` when nobody does.
+    fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<Fault> {
+        let files = lifecycle.files.as_ref()?;
+        let attached = self.attached.lock();
+        let it = attached.get(&disk.id())?;
+        let users = it.block_device.as_ref().map(LoopDevice::in_use).unwrap_or_default();
+        let own = u64::from(it.block_device.is_some());
+        let users = match users.is_empty() {
+            false => users.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            true if files.mount.open_count(&disk.name()) > own => {
+                format!("{} is open", it.file.display())
+            }
+            true => return None,
+        };
+        let place = it.block_device.as_ref().map_or(&*it.file, LoopDevice::path);
+        let message = format!("{} ({}) is in use: {users}", disk.name(), place.display());
+        Some(Fault::new(Errno::EBUSY, message))
+    }
+
+    /// Gives a device that has a size its file, block device and link.
+    fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), Fault> {
+        let Some(files) = &lifecycle.files else { return Ok(()) };
+        let name = disk.name();
+        let device = Arc::new(Checked::new(disk.open()));
+        let flush = device.abilities().flush;
+        let file = files.mount.add(&name, device).map_err(|e| door_fault(&e))?;
+        let made = || -> Result<Attached, Fault> {
+            let mut block_device = None;
+            if files.loops {
+                let options = LoopOptions { flush, ..LoopOptions::default() };
+                let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e))?;
+                block_device = Some(made);
+            }
+            let link = self.root.device(&name);
+            let target = block_device.as_ref().map_or(&*file, LoopDevice::path);
+            let _ = fs::remove_file(&link);
+            symlink(target, &link)
+                .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))?;
+            Ok(Attached { file: file.clone(), block_device, link })
+        };
+        match made() {
+            Ok(attached) => {
+                self.attached.lock().insert(disk.id(), attached);
+                Ok(())
+            }
+            Err(fault) => {
+                files.mount.remove(&name);
+                Err(fault)
+            }
+        }
+    }
+
+    /// After something that should have followed a detachment failed.
+    fn attach_again(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) {
+        if let Err(fault) = self.attach(lifecycle, disk) {
+            tracing::error!("{} keeps its contents but is not attached: {fault}", disk.name());
+        }
+    }
+
+    /// The reverse of `attach`; leaves everything as it was when the device is in use.
+    fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), Fault> {
+        let Some(files) = &lifecycle.files else { return Ok(()) };
+        if let (false, Some(fault)) = (force, self.busy(lifecycle, disk)) {
+            return Err(fault);
+        }
+        let Some(mut attached) = self.attached.lock().remove(&disk.id()) else { return Ok(()) };
+        if let Some(block_device) = &mut attached.block_device {
+            let detached = match force {
+                true => block_device.force_detach().map(drop),
+                false => block_device.detach(),
+            };
+            if let Err(error) = detached {
+                self.attached.lock().insert(disk.id(), attached);
+                return Err(door_fault(&error));
+            }
+        }
+        // Its user, the opener in the mount, goes with the file.
+        drop(files.mount.remove(&disk.name()));
+        let _ = fs::remove_file(&attached.link);
+        Ok(())
+    }
+
+    /// Takes everything down that stands on the devices; what they hold stays until the machine
+    /// is dropped. No device comes or goes afterwards. Does nothing the second time.
+    ///
+    /// # Errors
+    /// `EBUSY` with every user, unless `force` is given; everything is as before then.
+    pub fn stop(&self, force: bool) -> Result<(), Fault> {
+        let mut lifecycle = self.lifecycle.lock();
+        let disks = self.machine.disks();
+        if !force {
+            let busy = |disk: &Arc<Disk>| {
+                self.refuse_clients(disk).err().or_else(|| self.busy(&lifecycle, disk))
+            };
+            let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
+            if !faults.is_empty() {
+                return Err(Fault::new(Errno::EBUSY, faults.join("; ")));
+            }
+        }
+        for (done, disk) in disks.iter().enumerate() {
+            if let Err(fault) = self.detach(&lifecycle, disk, force) {
+                for disk in &disks[..done] {
+                    if disk.bytes() != 0 {
+                        self.attach_again(&lifecycle, disk);
+                    }
+                }
+                return Err(fault);
+            }
+        }
+        let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
+        if let Err(error) = unmounted {
+            for disk in disks.iter().filter(|disk| disk.bytes() != 0) {
+                self.attach_again(&lifecycle, disk);
+            }
+            return Err(door_fault(&error));
+        }
+        lifecycle.files = None;
+        lifecycle.stopping = true;
+        Ok(())
+    }
+}
+
+impl Lifecycle {
+    fn check(&self) -> Result<(), Fault> {
+        match self.stopping {
+            true => Err(Fault::new(Errno::ENODEV, "the daemon is stopping")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Writes the attributes that `options` are for, the size last.
+///
+/// # Errors
+/// What an attribute refuses; those before it have their values then.
+pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), Fault> {
+    let rows = zram::attributes(disk.clone());
+    if let Some(algorithm) = &options.algorithm {
+        rows.store("comp_algorithm", algorithm)?;
+    }
+    if let Some(level) = options.level {
+        rows.store("algorithm_params", &format!("level={level}"))?;
+    }
+    if let Some(limit) = &options.mem_limit {
+        rows.store("mem_limit", limit)?;
+    }
+    if let Some(size) = &options.size {
+        rows.store("disksize", size)?;
+    }
+    Ok(())
+}
+
+/// The URI of an export at an NBD address.
+#[must_use]
+pub fn export_uri(address: &str, name: &str) -> String {
+    // The name of a device needs no escapes.
+    let (base, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+    format!("{}/{name}{query}", base.strip_suffix('/').unwrap_or(base))
+}
+
+#[cfg(test)]
+mod tests;

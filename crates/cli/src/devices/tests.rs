@@ -1,0 +1,140 @@
+use super::*;
+
+fn devices() -> Devices {
+    let dir = Path::new("/nonexistent/rampack");
+    let root = Root::choose(Some(dir)).unwrap();
+    let machine = crate::daemon::machine().unwrap();
+    let devices = Devices::new(root, machine);
+    devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()]);
+    devices
+}
+
+fn sized(size: &str) -> Add {
+    Add { size: Some(size.into()), ..Add::default() }
+}
+
+#[test]
+fn uris_name_the_device_before_the_query() {
+    let unix = "nbd+unix:///?socket=/run/a%20b/nbd.sock";
+    assert_eq!(export_uri(unix, "zram0"), "nbd+unix:///zram0?socket=/run/a%20b/nbd.sock");
+    assert_eq!(export_uri("nbd://[::1]:10809", "zram1"), "nbd://[::1]:10809/zram1");
+}
+
+#[test]
+fn devices_come_with_the_lowest_number_and_go() {
+    let devices = devices();
+    for name in ["zram0", "zram1", "zram2"] {
+        assert_eq!(devices.add(&Add::default()).unwrap().name(), name);
+    }
+    devices.remove("zram1", false).unwrap();
+    assert_eq!(devices.add(&sized("1M")).unwrap().name(), "zram1");
+    let names: Vec<String> = devices.reports().into_iter().map(|r| r.name).collect();
+    assert_eq!(names, ["zram0", "zram1", "zram2"]);
+    assert_eq!(devices.reports()[1].nbd, ["nbd+unix:///zram1?socket=/s"]);
+    assert!(devices.reports()[0].nbd.is_empty(), "a device without a size cannot be reached");
+}
+
+#[test]
+fn an_unknown_device_is_told_the_known_ones() {
+    let devices = devices();
+    let fault = devices.remove("zram0", false).unwrap_err();
+    assert_eq!(fault.errno, Errno::ENODEV);
+    assert!(fault.message.contains("rampack add"), "{fault}");
+    devices.add(&Add::default()).unwrap();
+    let fault = devices.get("zram7", &[]).unwrap_err();
+    assert!(fault.message.contains("\"zram7\"") && fault.message.contains("zram0"), "{fault}");
+    assert!(devices.get("/run/rampack/dev/zram0", &[]).is_ok(), "a path does as well");
+}
+
+#[test]
+fn a_device_that_cannot_be_made_leaves_nothing() {
+    let devices = devices();
+    for options in [
+        Add { algorithm: Some("lzma".into()), ..sized("1M") },
+        Add { mem_limit: Some("much".into()), ..sized("1M") },
+        Add { level: Some(12345), algorithm: Some("zstd".into()), ..sized("1M") },
+        sized("0"),
+        sized("1Mx"),
+    ] {
+        let fault = devices.add(&options).err().unwrap_or_else(|| panic!("{options:?}"));
+        assert_eq!(fault.errno, Errno::EINVAL, "{options:?}: {fault}");
+        assert!(devices.reports().is_empty());
+    }
+}
+
+#[test]
+fn options_become_attributes() {
+    let devices = devices();
+    let options = Add {
+        algorithm: Some("zstd".into()),
+        level: Some(-1),
+        mem_limit: Some("8M".into()),
+        ..sized("64M")
+    };
+    devices.add(&options).unwrap();
+    let value = |name: &str| devices.get("zram0", &[name.into()]).unwrap()[0].value.clone();
+    assert_eq!(value("disksize"), (64 << 20).to_string());
+    assert!(value("comp_algorithm").contains("[zstd]"));
+    assert_eq!(value("mm_stat").split_whitespace().nth(3), Some("8388608"));
+}
+
+#[test]
+fn the_algorithm_is_fixed_once_there_is_a_size() {
+    let devices = devices();
+    devices.add(&sized("1M")).unwrap();
+    let fault = devices.set("zram0", "comp_algorithm", "zstd").unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert_eq!(devices.set("zram0", "disksize", "2M").unwrap_err().errno, Errno::EBUSY);
+    devices.set("zram0", "reset", "1").unwrap();
+    devices.set("zram0", "comp_algorithm", "zstd").unwrap();
+    devices.set("zram0", "disksize", "2M\n").unwrap();
+}
+
+#[test]
+fn a_device_with_users_is_neither_reset_nor_removed() {
+    let devices = devices();
+    let disk = devices.add(&sized("1M")).unwrap();
+    let user = disk.open();
+    for refused in [
+        devices.reset("zram0", "1", false),
+        devices.reset("zram0", "1", true),
+        devices.set("zram0", "reset", "1"),
+        devices.remove("zram0", false),
+        devices.stop(false),
+    ] {
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.errno, Errno::EBUSY);
+        assert!(fault.message.contains("1 NBD client"), "{fault}");
+    }
+    assert_eq!(devices.reset("zram0", "0", false).unwrap_err().errno, Errno::EINVAL);
+    assert_eq!(devices.reports()[0].nbd_clients, 1);
+    drop(user);
+    devices.reset("zram0", "1", false).unwrap();
+    devices.remove("zram0", false).unwrap();
+}
+
+#[test]
+fn nothing_comes_after_the_stop() {
+    let devices = devices();
+    devices.add(&sized("1M")).unwrap();
+    devices.stop(false).unwrap();
+    assert!(devices.add(&Add::default()).is_err());
+    assert!(devices.reset("zram0", "1", false).is_err());
+    devices.stop(false).unwrap();
+}
+
+#[test]
+fn every_attribute_that_can_be_read_is() {
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    let values = devices.get("zram0", &[]).unwrap();
+    let rows = devices.describe("zram0").unwrap();
+    let readable = rows.iter().filter(|row| row.mode & 0o400 != 0);
+    assert_eq!(values.len(), readable.count());
+    for name in ["disksize", "initstate", "comp_algorithm", "mm_stat", "io_stat"] {
+        assert!(values.iter().any(|value| value.name == name), "{name}");
+    }
+    let fault = devices.get("zram0", &["colour".into()]).unwrap_err();
+    assert!(fault.message.contains("disksize"), "{fault}");
+    assert_eq!(devices.get("zram0", &["reset".into()]).unwrap_err().errno, Errno::EACCES);
+}

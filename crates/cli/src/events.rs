@@ -1,0 +1,75 @@
+//! What happens to a daemon while it runs: signals, and clients that ask it to end.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use control::Fault;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+/// Somebody wants the daemon to end.
+#[derive(Debug)]
+pub enum Event {
+    /// A signal: Ctrl-C, `kill`, a service manager, or a terminal that is gone.
+    Signal,
+    /// A client of the control socket, who waits for the answer.
+    Asked {
+        /// Devices are to be taken from their users.
+        force: bool,
+        /// Where it waits.
+        reply: Sender<Result<(), Fault>>,
+    },
+}
+
+/// Events, and `SIGINT`, `SIGTERM` and `SIGHUP` among them until this is dropped.
+pub struct Events {
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
+    handle: Handle,
+}
+
+impl Events {
+    /// Begins to listen; to be called before anything is made that a signal should clean up.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn listen() -> io::Result<Events> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = signals.handle();
+        let (sender, receiver) = channel();
+        let events = Events { sender: sender.clone(), receiver, handle };
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for _ in signals.forever() {
+                if sender.send(Event::Signal).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(events)
+    }
+
+    /// Where others tell of events.
+    #[must_use]
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The next event, or `None` when none came in time.
+    #[must_use]
+    pub fn wait(&self, time: Duration) -> Option<Event> {
+        match self.receiver.recv_timeout(time) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            // Cannot be while this holds a sender; nobody could stop the daemon then.
+            Err(RecvTimeoutError::Disconnected) => Some(Event::Signal),
+        }
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}

@@ -1,0 +1,71 @@
+//! Errors of the operating system as faults with a sentence.
+
+use std::io::{self, Write};
+
+use control::{Errno, Fault};
+
+/// Error numbers that programs meet and kernel attributes do not answer with.
+const MORE: [(i32, &str); 20] = [
+    (libc::EINTR, "EINTR"),
+    (libc::ENXIO, "ENXIO"),
+    (libc::EBADF, "EBADF"),
+    (libc::ENOTBLK, "ENOTBLK"),
+    (libc::ENOTDIR, "ENOTDIR"),
+    (libc::EISDIR, "EISDIR"),
+    (libc::ENFILE, "ENFILE"),
+    (libc::EMFILE, "EMFILE"),
+    (libc::ENOTTY, "ENOTTY"),
+    (libc::EROFS, "EROFS"),
+    (libc::EPIPE, "EPIPE"),
+    (libc::ENAMETOOLONG, "ENAMETOOLONG"),
+    (libc::ELOOP, "ELOOP"),
+    (libc::EPROTO, "EPROTO"),
+    (libc::EADDRINUSE, "EADDRINUSE"),
+    (libc::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
+    (libc::ECONNRESET, "ECONNRESET"),
+    (libc::ENOTCONN, "ENOTCONN"),
+    (libc::ETIMEDOUT, "ETIMEDOUT"),
+    (libc::ECONNREFUSED, "ECONNREFUSED"),
+];
+
+/// The symbol of an error number, such as `EBUSY`; `E?` for one nobody listed.
+#[must_use]
+pub fn symbol(errno: Errno) -> &'static str {
+    match errno.name() {
+        "E?" => MORE.iter().find(|known| known.0 == errno.0).map_or("E?", |known| known.1),
+        name => name,
+    }
+}
+
+/// The fault of a failed system call: `what` was tried, and why it failed.
+#[must_use]
+pub fn failed(what: impl AsRef<str>, error: &io::Error) -> Fault {
+    let errno = Errno(error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => libc::EINVAL,
+        io::ErrorKind::UnexpectedEof => libc::ECONNRESET,
+        _ => libc::EIO,
+    }));
+    // The text of the standard library ends in "(os error 2)"; the symbol says that better.
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    Fault::new(errno, format!("{}: {}", what.as_ref(), lower_first(text)))
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// A fault as the program prints it: the sentence and the symbol.
+#[must_use]
+pub fn sentence(fault: &Fault) -> String {
+    format!("{} ({})", fault.message, symbol(fault.errno))
+}
+
+/// Says something on standard error. A terminal that is gone is no reason to fail.
+pub fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+use super::*;
+
+#[test]
+fn system_errors_get_a_sentence_and_a_symbol() {
+    let error = io::Error::from_raw_os_error(libc::EADDRINUSE);
+    let text = sentence(&failed("cannot listen", &error));
+    assert_eq!(text, "cannot listen: address already in use (EADDRINUSE)");
+    let error = io::Error::from_raw_os_error(libc::ENOENT);
+    assert!(sentence(&failed("x", &error)).ends_with("(ENOENT)"));
+}
+
+#[test]
+fn errors_without_a_number_still_have_one() {
+    let fault = failed("read", &io::Error::from(io::ErrorKind::UnexpectedEof));
+    assert_eq!(symbol(fault.errno), "ECONNRESET");
+    assert_eq!(symbol(Errno(9999)), "E?");
+}

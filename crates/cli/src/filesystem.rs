@@ -1,0 +1,238 @@
+//! Making file systems on devices that are empty, live in memory and end with the daemon.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use control::{Errno, Fault};
+
+use crate::failure::failed;
+use crate::mounts::{mounts, used_by};
+use crate::sys::{self, Unmount};
+
+/// A file system that can be made.
+pub struct Kind {
+    /// Its name, for `--fs` and `mount`.
+    pub name: &'static str,
+    /// The package that has its program on most distributions.
+    package: &'static str,
+    /// The program's arguments, before the device.
+    arguments: &'static [&'static str],
+    /// Arguments for programs too old for those.
+    older: Option<&'static [&'static str]>,
+}
+
+/// The file systems that are known. A new device reads as zeroes and needs neither to be discarded
+/// nor to be zeroed; a journal on it would protect against nothing, for what it could repair is
+/// lost with the daemon; and no space need be kept back for root.
+pub const KINDS: [Kind; 5] = [
+    Kind {
+        name: "ext4",
+        package: "e2fsprogs",
+        arguments: &[
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-m",
+            "0",
+            "-O",
+            "^has_journal",
+            "-E",
+            "nodiscard,assume_storage_prezeroed=1",
+        ],
+        // Before e2fsprogs 1.47: inode tables are left for the kernel to zero, which it may as
+        // well never do.
+        older: Some(&[
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-m",
+            "0",
+            "-O",
+            "^has_journal",
+            "-E",
+            "nodiscard,lazy_itable_init=1",
+        ]),
+    },
+    Kind {
+        name: "ext2",
+        package: "e2fsprogs",
+        arguments: &["-q", "-F", "-b", "4096", "-m", "0", "-E", "nodiscard"],
+        older: None,
+    },
+    Kind { name: "xfs", package: "xfsprogs", arguments: &["-q", "-f", "-K"], older: None },
+    Kind {
+        name: "btrfs",
+        package: "btrfs-progs",
+        arguments: &["-q", "-f", "-K", "-m", "single"],
+        older: None,
+    },
+    Kind { name: "f2fs", package: "f2fs-tools", arguments: &["-q", "-f", "-t", "0"], older: None },
+];
+
+/// The file system named.
+///
+/// # Errors
+/// `EINVAL`, naming those there are.
+pub fn kind(name: &str) -> Result<&'static Kind, Fault> {
+    KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let message = format!("no file system {name:?}; there are: {}", known.join(" "));
+        Fault::invalid(message)
+    })
+}
+
+impl Kind {
+    fn program(&self) -> String {
+        format!("mkfs.{}", self.name)
+    }
+
+    /// Is its program installed?
+    ///
+    /// # Errors
+    /// `ENOENT`, naming the package that has it.
+    pub fn check_installed(&self) -> Result<(), Fault> {
+        let program = self.program();
+        if find_program(&program, std::env::var_os("PATH").as_deref()).is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "{program} is not installed, and --fs {} needs it; install the package {}",
+            self.name, self.package
+        );
+        Err(Fault::new(Errno::ENOENT, message))
+    }
+
+    /// Makes a file system on `device`, which is known to be empty.
+    ///
+    /// # Errors
+    /// `ENOENT` when the program is missing, `EIO` with the program's own words when it fails.
+    pub fn make(&self, device: &Path) -> Result<(), Fault> {
+        self.check_installed()?;
+        let mut output = self.run(self.arguments, device)?;
+        let too_old = || words(&output).to_lowercase().contains("bad option");
+        if let (false, Some(older)) = (output.status.success(), self.older.filter(|_| too_old())) {
+            output = self.run(older, device)?;
+        }
+        if output.status.success() {
+            return Ok(());
+        }
+        let message =
+            format!("{} on {} failed: {}", self.program(), device.display(), words(&output));
+        Err(Fault::new(Errno::EIO, message))
+    }
+
+    fn run(&self, arguments: &[&str], device: &Path) -> Result<Output, Fault> {
+        let program = find_program(&self.program(), std::env::var_os("PATH").as_deref())
+            .unwrap_or_else(|| self.program().into());
+        Command::new(&program)
+            .args(arguments)
+            .arg(device)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| failed(format!("cannot run {}", program.display()), &e))
+    }
+
+    /// Mounts `device`, which holds such a file system, at `target`, so that what is deleted there
+    /// is given back.
+    ///
+    /// # Errors
+    /// What the system reports; `ENODEV` says that the kernel does not know this file system.
+    pub fn mount(&self, device: &Path, target: &Path) -> Result<(), Fault> {
+        match sys::mount(device, target, self.name, "discard") {
+            Ok(()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                let message = format!(
+                    "the kernel does not know the file system {}; load it with `modprobe {}`",
+                    self.name, self.name
+                );
+                Err(Fault::new(Errno::ENODEV, message))
+            }
+            Err(error) => {
+                let (device, target) = (device.display(), target.display());
+                Err(failed(format!("cannot mount {device} at {target}"), &error))
+            }
+        }
+    }
+}
+
+/// What a program had to say, in one line.
+fn words(output: &Output) -> String {
+    let text = [&output.stderr[..], &output.stdout[..]].concat();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { output.status.to_string() } else { lines.join("; ") }
+}
+
+/// Programs of the administrator are not always on a user's path.
+fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    let path: Vec<PathBuf> = path.into_iter().flat_map(std::env::split_paths).collect();
+    let usual = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    path.into_iter()
+        .filter(|dir| dir.is_absolute())
+        .chain(usual)
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file())
+}
+
+/// A directory to mount on, by its real name.
+///
+/// # Errors
+/// `ENOENT` or `ENOTDIR`.
+pub fn mount_point(path: &Path) -> Result<PathBuf, Fault> {
+    let shown = path.display();
+    let real = path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            let message =
+                format!("mount point {shown} does not exist; make it with: mkdir -p {shown}");
+            Fault::new(Errno::ENOENT, message)
+        }
+        _ => failed(format!("cannot use mount point {shown}"), &error),
+    })?;
+    if !fs::metadata(&real).is_ok_and(|found| found.is_dir()) {
+        let message = format!("mount point {shown} is not a directory");
+        return Err(Fault::new(Errno(libc::ENOTDIR), message));
+    }
+    Ok(real)
+}
+
+/// Checks that nothing is mounted at `target`, which is a real name.
+///
+/// # Errors
+/// `EBUSY`, saying what is.
+pub fn check_free(target: &Path) -> Result<(), Fault> {
+    let found = mounts();
+    let Some(mounted) = found.iter().rev().find(|mount| mount.target == target) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{} ({}) is mounted at {} already; choose another directory",
+        mounted.source.display(),
+        mounted.kind,
+        target.display()
+    );
+    Err(Fault::new(Errno::EBUSY, message))
+}
+
+/// Takes away what is mounted at `target`; nothing to do when nothing is.
+///
+/// # Errors
+/// `EBUSY`, saying who uses it, or what the system reports.
+pub fn unmount(target: &Path, how: Unmount) -> Result<(), Fault> {
+    match sys::unmount(target, how) {
+        Ok(()) => Ok(()),
+        // Not a mount point: somebody else took it away.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            let message = format!("{} is in use{}", target.display(), used_by(target));
+            Err(Fault::new(Errno::EBUSY, message))
+        }
+        Err(error) => Err(failed(format!("cannot unmount {}", target.display()), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The program `rampack`: the command line, the daemon behind it and its control socket.
+//!
+//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind doors: a
+//! FUSE file with a loop device on it, and NBD exports ([`exports`]). Everything it makes is under
+//! one [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],
+//! [`server`], [`client`]); what they show comes from the attribute rows of the device.
+//!
+//! Nothing here is on the data path.
+
+pub mod args;
+pub mod client;
+pub mod columns;
+pub mod commands;
+pub mod daemon;
+pub mod devices;
+pub mod events;
+pub mod exports;
+pub mod failure;
+pub mod filesystem;
+pub mod live;
+pub mod mounts;
+pub mod protocol;
+pub mod root;
+pub mod server;
+pub mod sys;
+pub mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use control::Fault;
+use tracing_subscriber::EnvFilter;
+
+use args::{Cli, Command};
+use root::Root;
+
+/// The whole program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log_to_stderr(cli.verbose);
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            failure::say(&format!("rampack: {}\n", failure::sentence(&fault)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Fault> {
+    match &cli.command {
+        Command::Serve(serve) => up::serve(cli.root, serve),
+        Command::Up(up) => up::up(Root::choose(cli.root.as_deref())?, up),
+        command => commands::run(&Root::choose(cli.root.as_deref())?, command),
+    }
+}
+
+/// Standard output belongs to what was asked for, or to an NBD client.
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_env("RAMPACK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .try_init();
+}

@@ -1,0 +1,120 @@
+//! One line of live statistics on a terminal.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stack::Machine;
+use units::{PAGE_SIZE, human};
+
+/// A line that is drawn over and over; nothing where standard output is not a terminal.
+pub struct Live {
+    bar: Option<ProgressBar>,
+    last: Option<(Instant, Totals)>,
+}
+
+/// Statistics of all devices together.
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    devices: usize,
+    size: u64,
+    data: u64,
+    memory: u64,
+    limit_hits: u64,
+    read: u64,
+    written: u64,
+}
+
+impl Totals {
+    fn of(machine: &Machine) -> Totals {
+        let mut totals = Totals::default();
+        for stats in machine.disks().iter().map(|disk| disk.stats()) {
+            totals.devices += 1;
+            totals.size += stats.disksize;
+            totals.data += stats.orig_bytes;
+            totals.memory += stats.pool_bytes;
+            totals.limit_hits += stats.failed_writes;
+            totals.read += stats.num_reads * PAGE_SIZE as u64;
+            totals.written += stats.num_writes * PAGE_SIZE as u64;
+        }
+        totals
+    }
+
+    fn line(&self, before: &Totals, seconds: f64) -> String {
+        let rate = |now: u64, then: u64| match seconds > 0.0 {
+            true => human((now.saturating_sub(then) as f64 / seconds) as u64).to_string(),
+            false => "-".to_string(),
+        };
+        let ratio = match self.memory {
+            0 => String::new(),
+            memory => format!("  ratio {:.2}", self.data as f64 / memory as f64),
+        };
+        let failed = match self.limit_hits {
+            0 => String::new(),
+            failed => format!("  FAILED WRITES {failed}"),
+        };
+        format!(
+            "data {} of {}  memory {}{ratio}  read {}/s  write {}/s{failed}",
+            human(self.data),
+            human(self.size),
+            human(self.memory),
+            rate(self.read, before.read),
+            rate(self.written, before.written)
+        )
+    }
+}
+
+impl Live {
+    /// A line on standard output if that is a terminal.
+    #[must_use]
+    pub fn new() -> Live {
+        let bar = std::io::stdout().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stdout());
+            if let Ok(style) = ProgressStyle::with_template("[{bar:10}] {wide_msg}") {
+                bar.set_style(style.progress_chars("#>."));
+            }
+            bar
+        });
+        Live { bar, last: None }
+    }
+
+    /// Draws the state of now.
+    pub fn update(&mut self, machine: &Machine) {
+        let Some(bar) = &self.bar else { return };
+        let (now, totals) = (Instant::now(), Totals::of(machine));
+        let (then, before) = self.last.unwrap_or((now, totals));
+        bar.set_message(match totals.devices {
+            0 => "no devices".to_string(),
+            _ => totals.line(&before, now.duration_since(then).as_secs_f64()),
+        });
+        bar.update(|state| {
+            state.set_len(totals.size.max(1));
+            state.set_pos(totals.data.min(totals.size));
+        });
+        self.last = Some((now, totals));
+    }
+
+    /// Runs `print` with the line out of the way.
+    pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Ends the drawing and leaves nothing of it.
+    pub fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Live {
+        Live::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

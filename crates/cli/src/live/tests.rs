@@ -1,0 +1,20 @@
+use super::*;
+
+#[test]
+fn the_line_tells_sizes_and_rates() {
+    let before = Totals { read: 0, written: 1 << 20, ..Totals::default() };
+    let now = Totals {
+        devices: 1,
+        size: 1 << 30,
+        data: 512 << 20,
+        memory: 128 << 20,
+        limit_hits: 0,
+        read: 0,
+        written: 5 << 20,
+    };
+    let line = now.line(&before, 2.0);
+    assert_eq!(line, "data 512M of 1G  memory 128M  ratio 4.00  read 0B/s  write 2M/s");
+    let full = Totals { limit_hits: 3, ..now };
+    assert!(full.line(&before, 0.0).ends_with("FAILED WRITES 3"));
+    assert!(full.line(&before, 0.0).contains("read -/s"));
+}

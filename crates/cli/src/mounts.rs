@@ -1,0 +1,164 @@
+//! What the kernel says is mounted or swapped on, and who uses it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// One line of `/proc/self/mountinfo`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountLine {
+    /// The file system's device number, `major:minor`.
+    pub device: String,
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// What kind it is.
+    pub kind: String,
+    /// What is mounted, as it was named.
+    pub source: PathBuf,
+}
+
+/// What is mounted, as this process sees it; empty without `/proc`.
+#[must_use]
+pub fn mounts() -> Vec<MountLine> {
+    parse_mountinfo(&fs::read("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// The lines of a mountinfo file (format: proc_pid_mountinfo(5)). Lines that are not understood
+/// are passed over.
+pub(crate) fn parse_mountinfo(text: &[u8]) -> Vec<MountLine> {
+    text.split(|byte| *byte == b'\n').filter_map(parse_mount_line).collect()
+}
+
+fn parse_mount_line(line: &[u8]) -> Option<MountLine> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = fields.nth(2)?;
+    let target = fields.nth(1)?;
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, source) = (fields.next()?, fields.next()?);
+    Some(MountLine {
+        device: String::from_utf8_lossy(device).into_owned(),
+        target: unescape(target),
+        kind: String::from_utf8_lossy(kind).into_owned(),
+        source: unescape(source),
+    })
+}
+
+/// The kernel writes white space and backslashes in paths as three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = |digits: &[u8]| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        };
+        match tail.get(..3).filter(|_| *first == b'\\').and_then(octal) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+/// Where the block device `path` is mounted, and `[SWAP]` if it is swap space.
+#[must_use]
+pub fn places_of(path: &Path) -> Vec<String> {
+    let swaps = fs::read("/proc/swaps").unwrap_or_default();
+    let number = fs::metadata(path)
+        .ok()
+        .filter(|found| found.file_type().is_block_device())
+        .map(|found| format!("{}:{}", libc::major(found.rdev()), libc::minor(found.rdev())));
+    places_among(path, number.as_deref(), &mounts(), &swaps)
+}
+
+/// A device may have been named by another path, so its number counts too; some file systems show
+/// a number of their own, so its name does as well.
+pub(crate) fn places_among(
+    path: &Path,
+    number: Option<&str>,
+    mounts: &[MountLine],
+    swaps: &[u8],
+) -> Vec<String> {
+    let is_it = |mount: &&MountLine| mount.source == path || number == Some(&*mount.device);
+    let mounted = mounts.iter().filter(is_it);
+    let mut places: Vec<String> = mounted.map(|mount| mount.target.display().to_string()).collect();
+    let swapped = swaps
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| line.split(|byte| matches!(byte, b' ' | b'\t')).next())
+        .any(|source| unescape(source) == path);
+    if swapped {
+        places.push("[SWAP]".into());
+    }
+    places
+}
+
+/// A process that uses something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Its number.
+    pub pid: u32,
+    /// Its command's name.
+    pub command: String,
+    /// What it has open there.
+    pub what: PathBuf,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (pid {}: {})", self.command, self.pid, self.what.display())
+    }
+}
+
+/// The processes that have a file at or below `place` open, run or as working directory. Only
+/// names are compared, the place itself is never touched: it may be about to hang. Processes of
+/// other users and other mount namespaces may stay unseen.
+#[must_use]
+pub fn holders_of(place: &Path) -> Vec<Holder> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let mut found = Vec::new();
+    for process in processes.flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let dir = process.path();
+        let fixed = ["cwd", "root", "exe"].map(|name| dir.join(name));
+        let open = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
+        let links = fixed.into_iter().chain(open.map(|entry| entry.path()));
+        let what = links.filter_map(|l| fs::read_link(l).ok()).find(|t| t.starts_with(place));
+        if let Some(what) = what {
+            let command = fs::read_to_string(dir.join("comm")).unwrap_or_default();
+            found.push(Holder { pid, command: command.trim().to_string(), what });
+        }
+    }
+    found.sort_by_key(|holder| holder.pid);
+    found
+}
+
+/// Who uses `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when nobody
+/// can be seen.
+#[must_use]
+pub fn used_by(place: &Path) -> String {
+    const SHOWN: usize = 5;
+    let holders = holders_of(place);
+    if holders.is_empty() {
+        return String::new();
+    }
+    let mut names: Vec<String> = holders.iter().take(SHOWN).map(Holder::to_string).collect();
+    if holders.len() > SHOWN {
+        names.push(format!("and {} more", holders.len() - SHOWN));
+    }
+    format!("; used by {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

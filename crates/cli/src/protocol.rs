@@ -1,0 +1,322 @@
+//! What is said over the control socket: one JSON object per line, each way.
+//!
+//! A request is `{"version":1,"command":"get","device":"zram0","attributes":["disksize"]}`. The
+//! answer is `{"version":1,"ok":…}` or
+//! `{"version":1,"error":{"errno":22,"symbol":"EINVAL","message":"…"}}`. Commands and fields that
+//! this version does not know are refused, never passed over.
+
+use std::collections::BTreeMap;
+
+use control::{Errno, Fault};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::failure::symbol;
+
+/// The version spoken here.
+pub const VERSION: u64 = 1;
+
+/// The longest line of a request, in bytes, without its newline.
+pub const LINE_MAX: usize = 64 * 1024;
+
+/// What to say of a whole daemon.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {}
+
+/// A new device, under the lowest free number. Values are text as an administrator writes it; the
+/// attributes they are meant for check them. Without a size the device is not initialised.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// For `disksize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// For `comp_algorithm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// The algorithm's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<i32>,
+    /// For `mem_limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mem_limit: Option<String>,
+}
+
+/// A device to be reset or removed.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its name, such as `zram0`.
+    pub device: String,
+    /// Take it from its users.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Attributes to be read.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// Of this device.
+    pub device: String,
+    /// These; all that can be read when empty.
+    #[serde(default)]
+    pub attributes: Vec<String>,
+}
+
+/// An attribute to be written.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// Of this device.
+    pub device: String,
+    /// This one.
+    pub attribute: String,
+    /// To be this, as it was written.
+    pub value: String,
+}
+
+/// The daemon is to end.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Take devices from their users.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// What attributes a device has.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Describe {
+    /// The device.
+    pub device: String,
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// See [`Status`]; answered with a [`DaemonReport`].
+    Status(Status),
+    /// See [`Add`]; answered with a [`DeviceReport`].
+    Add(Add),
+    /// See [`Device`]; answered with `null`.
+    Remove(Device),
+    /// See [`Device`]; answered with `null`.
+    Reset(Device),
+    /// See [`Get`]; answered with a list of [`Attribute`].
+    Get(Get),
+    /// See [`Set`]; answered with `null`.
+    Set(Set),
+    /// See [`Describe`]; answered with a list of [`Description`].
+    Describe(Describe),
+    /// See [`Stop`]; answered with `null` when nothing of the daemon is left but its process.
+    Stop(Stop),
+}
+
+/// The commands there are.
+pub const COMMANDS: [&str; 8] =
+    ["status", "add", "remove", "reset", "get", "set", "describe", "stop"];
+
+/// One attribute and its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value as the row shows it, without the last newline.
+    pub value: String,
+}
+
+/// One attribute and what there is to know of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// The mode bits of the kernel's file.
+    pub mode: u32,
+    /// The unit of its value.
+    pub unit: String,
+    /// What it is.
+    pub help: String,
+}
+
+/// What is to be said of a daemon.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DaemonReport {
+    /// Its program's version.
+    pub rampack: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its root directory.
+    pub root: String,
+    /// Where it serves NBD: addresses to which `/NAME` is added for one device.
+    pub nbd: Vec<String>,
+    /// Its devices, by number.
+    pub devices: Vec<DeviceReport>,
+}
+
+/// What is to be said of a device.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Its name.
+    pub name: String,
+    /// The block device the kernel has for it, if any.
+    pub block_device: Option<String>,
+    /// The file it appears as, if any.
+    pub file: Option<String>,
+    /// The link to one of these.
+    pub link: Option<String>,
+    /// URIs under which NBD clients find it; none before it has a size.
+    pub nbd: Vec<String>,
+    /// NBD clients connected to it now.
+    pub nbd_clients: u64,
+    /// Where it is mounted; `[SWAP]` when it is swap space.
+    pub mountpoints: Vec<String>,
+    /// Its attributes that can be read, as the rows show them.
+    pub attributes: BTreeMap<String, String>,
+}
+
+/// A request from one line, with or without its newline. Pure; takes any bytes.
+///
+/// # Errors
+/// `E2BIG` for a line that is too long, `EINVAL` with a sentence that names what is known
+/// otherwise.
+pub fn parse_message(line: &[u8]) -> Result<Request, Fault> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    if line.len() > LINE_MAX {
+        return Err(too_long());
+    }
+    let mut fields: Map<String, Value> = serde_json::from_slice(line)
+        .map_err(|e| Fault::invalid(format!("a request is one JSON object on one line: {e}")))?;
+    match fields.remove("version") {
+        Some(version) if version.as_u64() == Some(VERSION) => {}
+        Some(version) => {
+            let version = shortened(&version.to_string());
+            let message = format!("version {version} is not spoken here; this is {VERSION}");
+            return Err(Fault::invalid(message));
+        }
+        None => return Err(Fault::invalid(format!("\"version\" is missing; this is {VERSION}"))),
+    }
+    let known = || COMMANDS.join(", ");
+    let command = match fields.remove("command") {
+        Some(Value::String(command)) => command,
+        Some(_) => {
+            return Err(Fault::invalid(format!("\"command\" is text, one of: {}", known())));
+        }
+        None => {
+            return Err(Fault::invalid(format!("\"command\" is missing; one of: {}", known())));
+        }
+    };
+    Ok(match command.as_str() {
+        "status" => Request::Status(arguments(&command, fields)?),
+        "add" => Request::Add(arguments(&command, fields)?),
+        "remove" => Request::Remove(arguments(&command, fields)?),
+        "reset" => Request::Reset(arguments(&command, fields)?),
+        "get" => Request::Get(arguments(&command, fields)?),
+        "set" => Request::Set(arguments(&command, fields)?),
+        "describe" => Request::Describe(arguments(&command, fields)?),
+        "stop" => Request::Stop(arguments(&command, fields)?),
+        other => {
+            let other = shortened(other);
+            let message = format!("no command {other:?}; there are: {}", known());
+            return Err(Fault::invalid(message));
+        }
+    })
+}
+
+/// The refusal of a line longer than [`LINE_MAX`].
+#[must_use]
+pub fn too_long() -> Fault {
+    Fault::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
+}
+
+/// Text of a client, short enough to be repeated to it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(64) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+fn arguments<T: DeserializeOwned>(command: &str, fields: Map<String, Value>) -> Result<T, Fault> {
+    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+        let error = shortened_message(&error.to_string());
+        Fault::invalid(format!("command {command:?}: {error}"))
+    })
+}
+
+fn shortened_message(text: &str) -> String {
+    match text.char_indices().nth(512) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// The line of a request.
+#[must_use]
+pub fn request_line(request: &Request) -> String {
+    let (command, fields) = match request {
+        Request::Status(it) => ("status", serde_json::to_value(it)),
+        Request::Add(it) => ("add", serde_json::to_value(it)),
+        Request::Remove(it) => ("remove", serde_json::to_value(it)),
+        Request::Reset(it) => ("reset", serde_json::to_value(it)),
+        Request::Get(it) => ("get", serde_json::to_value(it)),
+        Request::Set(it) => ("set", serde_json::to_value(it)),
+        Request::Describe(it) => ("describe", serde_json::to_value(it)),
+        Request::Stop(it) => ("stop", serde_json::to_value(it)),
+    };
+    let mut line = Map::new();
+    line.insert("version".into(), VERSION.into());
+    line.insert("command".into(), command.into());
+    if let Ok(Value::Object(fields)) = fields {
+        line.extend(fields);
+    }
+    format!("{}\n", Value::Object(line))
+}
+
+/// The line of an answer.
+#[must_use]
+pub fn reply_line(result: &Result<Value, Fault>) -> String {
+    let reply = match result {
+        Ok(value) => serde_json::json!({ "version": VERSION, "ok": value }),
+        Err(fault) => serde_json::json!({
+            "version": VERSION,
+            "error": {
+                "errno": fault.errno.0,
+                "symbol": symbol(fault.errno),
+                "message": fault.message,
+            },
+        }),
+    };
+    format!("{reply}\n")
+}
+
+/// What an answer says: a value of the type that belongs to the request, or the daemon's fault.
+///
+/// # Errors
+/// The daemon's fault, or `EPROTO` for an answer that cannot be understood.
+pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, Fault> {
+    #[derive(Deserialize)]
+    struct Refusal {
+        errno: i32,
+        message: String,
+    }
+    let strange = |why: String| {
+        let message =
+            format!("the daemon's answer cannot be understood: {why}; is it of another version?");
+        Fault::new(Errno(libc::EPROTO), message)
+    };
+    let mut reply: Map<String, Value> =
+        serde_json::from_slice(line).map_err(|e| strange(e.to_string()))?;
+    if let Some(error) = reply.remove("error") {
+        let refusal: Refusal = serde_json::from_value(error).map_err(|e| strange(e.to_string()))?;
+        return Err(Fault::new(Errno(refusal.errno), refusal.message));
+    }
+    let value = reply.remove("ok").ok_or_else(|| strange("neither ok nor error".into()))?;
+    serde_json::from_value(value).map_err(|e| strange(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+
+fn refused(line: &str) -> Fault {
+    parse_message(line.as_bytes()).expect_err(line)
+}
+
+#[test]
+fn every_request_survives_the_wire() {
+    let device = Device { device: "zram0".into(), force: true };
+    let add = Add { size: Some("1G".into()), level: Some(-3), ..Add::default() };
+    let get = Get { device: "zram0".into(), attributes: vec!["disksize".into()] };
+    let set = Set { device: "a".into(), attribute: "b".into(), value: "ü \"\n".into() };
+    for request in [
+        Request::Status(Status {}),
+        Request::Add(add),
+        Request::Add(Add::default()),
+        Request::Remove(device.clone()),
+        Request::Reset(device),
+        Request::Get(get),
+        Request::Set(set),
+        Request::Describe(Describe { device: "zram7".into() }),
+        Request::Stop(Stop { force: true }),
+    ] {
+        let line = request_line(&request);
+        assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+        assert_eq!(parse_message(line.as_bytes()), Ok(request));
+    }
+}
+
+#[test]
+fn an_unknown_command_is_told_the_known_ones() {
+    let fault = refused(r#"{"version":1,"command":"explode"}"#);
+    assert_eq!(fault.errno, Errno::EINVAL);
+    for name in COMMANDS {
+        assert!(fault.message.contains(name), "{fault}");
+    }
+}
+
+#[test]
+fn the_list_of_commands_is_complete() {
+    for name in COMMANDS {
+        let line = format!(r#"{{"version":1,"command":"{name}","nonsense":1}}"#);
+        let fault = refused(&line);
+        assert!(!fault.message.contains("no command"), "{name}: {fault}");
+        assert!(fault.message.contains("nonsense"), "{name} must refuse unknown fields: {fault}");
+    }
+}
+
+#[test]
+fn an_unknown_field_is_told_the_known_ones() {
+    let fault = refused(r#"{"version":1,"command":"get","device":"zram0","attribute":"x"}"#);
+    assert!(fault.message.contains("`attribute`"), "{fault}");
+    assert!(
+        fault.message.contains("`device`") && fault.message.contains("`attributes`"),
+        "{fault}"
+    );
+}
+
+#[test]
+fn a_missing_field_is_named() {
+    let fault = refused(r#"{"version":1,"command":"set","device":"zram0","value":"1"}"#);
+    assert!(fault.message.contains("`attribute`"), "{fault}");
+}
+
+#[test]
+fn other_versions_are_refused() {
+    assert!(refused(r#"{"command":"status"}"#).message.contains("\"version\" is missing"));
+    let fault = refused(r#"{"version":2,"command":"status"}"#);
+    assert!(fault.message.contains("version 2") && fault.message.contains("this is 1"), "{fault}");
+    refused(r#"{"version":"1","command":"status"}"#);
+}
+
+#[test]
+fn garbage_is_refused() {
+    for line in ["", "\n", "{", "[]", "null", "\u{0}", r#"{"version":1,"command":7}"#, "{} {}"] {
+        assert_eq!(refused(line).errno, Errno::EINVAL, "{line:?}");
+    }
+    assert!(parse_message(&[0xff, 0xfe, b'{']).is_err());
+    let deep = "[".repeat(60_000);
+    assert_eq!(refused(&deep).errno, Errno::EINVAL);
+}
+
+#[test]
+fn a_long_line_is_refused_and_not_repeated() {
+    assert_eq!(refused(&" ".repeat(LINE_MAX + 1)).errno, Errno::E2BIG);
+    let line = format!(r#"{{"version":1,"command":"{}"}}"#, "é".repeat(20_000));
+    assert!(refused(&line).message.len() < 400);
+    let line = format!(r#"{{"version":1,"command":"status","{}":1}}"#, "é".repeat(20_000));
+    assert!(refused(&line).message.len() < 1400);
+}
+
+#[test]
+fn answers_survive_the_wire() {
+    let line = reply_line(&Ok(serde_json::json!([{ "name": "disksize", "value": "0" }])));
+    let values: Vec<Attribute> = parse_reply(line.as_bytes()).unwrap();
+    assert_eq!(values, [Attribute { name: "disksize".into(), value: "0".into() }]);
+    let fault = Fault::new(Errno::EBUSY, "in use");
+    let line = reply_line(&Err(fault.clone()));
+    assert!(line.contains("EBUSY"));
+    assert_eq!(parse_reply::<Value>(line.as_bytes()), Err(fault));
+    assert_eq!(parse_reply::<Value>(b"{}").unwrap_err().errno, Errno(libc::EPROTO));
+    assert_eq!(parse_reply::<()>(b"{\"version\":1,\"ok\":null}"), Ok(()));
+}

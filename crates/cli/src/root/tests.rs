@@ -1,0 +1,65 @@
+use super::*;
+
+fn decide(asked: Option<&str>, user: u32, runtime: Option<&str>) -> Result<Root, Fault> {
+    Root::decide(asked.map(Path::new), user, runtime.map(Path::new))
+}
+
+#[test]
+fn the_default_follows_the_user() {
+    assert_eq!(decide(None, 0, None).unwrap().path(), Path::new("/run/rampack"));
+    let own = decide(None, 1000, Some("/run/user/1000")).unwrap();
+    assert_eq!(own.path(), Path::new("/run/user/1000/rampack"));
+    assert_eq!(decide(Some("/x"), 1000, None).unwrap().path(), Path::new("/x"));
+}
+
+#[test]
+fn no_default_says_what_to_do() {
+    let fault = decide(None, 1000, None).unwrap_err();
+    assert!(fault.message.contains("--root DIR"), "{fault}");
+    assert!(decide(None, 1000, Some("relative")).is_err());
+    assert!(decide(Some(""), 0, None).is_err());
+}
+
+#[test]
+fn a_root_too_long_for_sockets_is_refused() {
+    let fault = decide(Some(&format!("/{}", "x".repeat(100))), 0, None).unwrap_err();
+    assert_eq!(fault.errno, Errno(libc::ENAMETOOLONG));
+    assert!(fault.message.contains("at most 107"), "{fault}");
+}
+
+#[test]
+fn a_root_belongs_to_one_daemon() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().join("r").to_str().unwrap()), 0, None).unwrap();
+    let claim = root.claim().unwrap();
+    assert_eq!(claim.killed_before_us(), None);
+    let fault = root.claim().unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert!(fault.message.contains(&format!("pid {}", std::process::id())), "{fault}");
+    drop(claim);
+    assert!(!root.path().exists(), "what was made is removed");
+    drop(root.claim().unwrap());
+}
+
+#[test]
+fn a_killed_daemon_is_remembered() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
+    fs::write(root.lock_file(), "4242\n").unwrap();
+    let claim = root.claim().unwrap();
+    assert_eq!(claim.killed_before_us(), Some(4242));
+    drop(claim);
+    assert!(root.path().exists(), "a directory that was there stays");
+}
+
+#[test]
+fn a_root_that_others_can_write_is_refused() {
+    let dir = testkit::TempDir::new();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let fault = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().unwrap_err();
+    assert_eq!(fault.errno, Errno::EACCES);
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let fault = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().unwrap_err();
+    assert_eq!(fault.errno, Errno(libc::ENOTDIR));
+}

@@ -1,0 +1,243 @@
+//! The control socket's server: a thread per client, and no client that can hold up another.
+//!
+//! A client may stay connected without asking anything, but a line once begun must be complete
+//! within [`PATIENCE`], and an answer must be taken within it. When there are [`CLIENTS_MAX`]
+//! clients, the one that has been silent for longest makes room for a new one.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use control::{Errno, Fault};
+use serde_json::Value;
+use sync::Mutex;
+
+use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
+
+/// Clients served at a time.
+pub const CLIENTS_MAX: usize = 32;
+
+/// How long a client may take over one line, or over taking an answer.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What answers requests. Called by many threads at once.
+pub trait Handler: Send + Sync + 'static {
+    /// The answer to one request.
+    ///
+    /// # Errors
+    /// The fault the client is told.
+    fn handle(&self, request: Request) -> Result<Value, Fault>;
+}
+
+struct Client {
+    number: u64,
+    stream: UnixStream,
+    heard: Instant,
+    working: bool,
+}
+
+#[derive(Default)]
+struct Clients {
+    next: u64,
+    present: Vec<Client>,
+}
+
+/// A server that accepts until this is dropped, which waits until those who asked are answered.
+pub struct ControlServer {
+    listener: UnixListener,
+    clients: Arc<Mutex<Clients>>,
+    acceptor: Option<thread::JoinHandle<()>>,
+}
+
+impl ControlServer {
+    /// Serves `listener` on threads of its own.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<ControlServer> {
+        let clients = Arc::new(Mutex::new(Clients::default()));
+        let acceptor = {
+            let (listener, clients) = (listener.try_clone()?, clients.clone());
+            thread::Builder::new()
+                .name("control".into())
+                .spawn(move || accept(&listener, &clients, &handler))?
+        };
+        Ok(ControlServer { listener, clients, acceptor: Some(acceptor) })
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        // Wakes the thread that sits in accept.
+        crate::sys::shutdown(&self.listener);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        for client in &self.clients.lock().present {
+            let _ = client.stream.shutdown(std::net::Shutdown::Read);
+        }
+        // Those that are being answered get their answers.
+        let end = Instant::now() + PATIENCE;
+        while !self.clients.lock().present.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, clients: &Arc<Mutex<Clients>>, handler: &Arc<dyn Handler>) {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::ECONNABORTED) => continue,
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => {
+                    tracing::warn!("control socket: {error}");
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+                // Shut down: the daemon ends.
+                _ => return,
+            },
+        };
+        let Some(number) = admit(clients, &stream) else { continue };
+        let (clients, handler) = (clients.clone(), handler.clone());
+        let started = thread::Builder::new().name("control-client".into()).spawn({
+            let clients = clients.clone();
+            move || {
+                if let Err(error) = converse(stream, number, &clients, &*handler) {
+                    tracing::debug!("control client: {error}");
+                }
+                leave(&clients, number);
+            }
+        });
+        if let Err(error) = started {
+            tracing::warn!("control socket: no thread for a client: {error}");
+            leave(&clients, number);
+        }
+    }
+}
+
+fn admit(clients: &Mutex<Clients>, stream: &UnixStream) -> Option<u64> {
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let copy = stream.try_clone().ok()?;
+    let mut clients = clients.lock();
+    if clients.present.len() >= CLIENTS_MAX {
+        let silent = (0..clients.present.len())
+            .filter(|n| !clients.present[*n].working)
+            .min_by_key(|n| clients.present[*n].heard);
+        let Some(silent) = silent else {
+            drop(clients);
+            let fault = Fault::new(
+                Errno::EAGAIN,
+                format!("{CLIENTS_MAX} clients are being served already; try again"),
+            );
+            let _ = (&*stream).write_all(reply_line(&Err(fault)).as_bytes());
+            return None;
+        };
+        let evicted = clients.present.swap_remove(silent);
+        let _ = evicted.stream.shutdown(std::net::Shutdown::Both);
+    }
+    let number = clients.next;
+    clients.next += 1;
+    clients.present.push(Client { number, stream: copy, heard: Instant::now(), working: false });
+    Some(number)
+}
+
+fn leave(clients: &Mutex<Clients>, number: u64) {
+    clients.lock().present.retain(|client| client.number != number);
+}
+
+fn note(clients: &Mutex<Clients>, number: u64, working: bool) {
+    let mut clients = clients.lock();
+    if let Some(client) = clients.present.iter_mut().find(|client| client.number == number) {
+        client.heard = Instant::now();
+        client.working = working;
+    }
+}
+
+fn converse(
+    stream: UnixStream,
+    number: u64,
+    clients: &Mutex<Clients>,
+    handler: &dyn Handler,
+) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let result = match read_line(&mut reader)? {
+            Line::End => return Ok(()),
+            Line::TooLong => {
+                // The rest of the line is not worth reading.
+                let line = reply_line(&Err(too_long()));
+                return reader.get_mut().write_all(line.as_bytes());
+            }
+            Line::Complete(line) => {
+                note(clients, number, true);
+                parse_message(&line).and_then(|request| handler.handle(request))
+            }
+        };
+        // One that does not take its answer may be sent away as if it were silent.
+        note(clients, number, false);
+        reader.get_mut().write_all(reply_line(&result).as_bytes())?;
+    }
+}
+
+enum Line {
+    Complete(Vec<u8>),
+    TooLong,
+    End,
+}
+
+/// A line of at most [`LINE_MAX`] bytes. The first byte may be long in coming; the rest may not.
+fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Line> {
+    reader.get_ref().set_read_timeout(None)?;
+    let mut line = Vec::new();
+    let mut deadline = None;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Ok(buffer) => buffer,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if buffer.is_empty() {
+            return Ok(Line::End);
+        }
+        let (taken, complete) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (end + 1, true),
+            None => (buffer.len(), false),
+        };
+        line.extend_from_slice(&buffer[..taken]);
+        reader.consume(taken);
+        if line.len() - usize::from(complete) > LINE_MAX {
+            return Ok(Line::TooLong);
+        }
+        if complete {
+            return Ok(Line::Complete(line));
+        }
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        reader.get_ref().set_read_timeout(Some(left))?;
+    }
+}
+
+/// One request and its answer's line, over a stream already connected.
+///
+/// # Errors
+/// When the connection fails or ends early.
+pub fn exchange(stream: &UnixStream, request: &str) -> io::Result<Vec<u8>> {
+    (&*stream).write_all(request.as_bytes())?;
+    let mut line = Vec::new();
+    // An answer is larger than a request: every attribute of every device.
+    BufReader::new(stream).take(64 << 20).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use std::sync::mpsc;
+
+use super::*;
+use crate::protocol::{Status, parse_reply, request_line};
+
+struct Echo;
+
+impl Handler for Echo {
+    fn handle(&self, request: Request) -> Result<Value, Fault> {
+        Ok(Value::String(format!("{request:?}")))
+    }
+}
+
+struct Fixture {
+    dir: testkit::TempDir,
+    _server: ControlServer,
+}
+
+fn serve(handler: impl Handler) -> Fixture {
+    let dir = testkit::TempDir::new();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    let server = ControlServer::start(listener, Arc::new(handler)).unwrap();
+    Fixture { dir, _server: server }
+}
+
+impl Fixture {
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.dir.path().join("s")).unwrap()
+    }
+}
+
+fn ask(stream: &UnixStream) -> Result<String, Fault> {
+    let line = exchange(stream, &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply(&line)
+}
+
+#[test]
+fn requests_are_answered_in_turn_on_one_connection() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    for _ in 0..3 {
+        assert_eq!(ask(&stream).unwrap(), "Status(Status)");
+    }
+}
+
+#[test]
+fn a_bad_line_is_answered_and_the_next_one_understood() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    let line = exchange(&stream, "hello\n").unwrap();
+    assert_eq!(parse_reply::<Value>(&line).unwrap_err().errno, Errno::EINVAL);
+    ask(&stream).unwrap();
+}
+
+#[test]
+fn a_line_that_does_not_end_is_refused() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    let mut copy = stream.try_clone().unwrap();
+    // The server hangs up in the middle of it, so the end may not be taken.
+    let writer = thread::spawn(move || {
+        let _ = copy.write_all(&vec![b'x'; LINE_MAX + 8192]);
+    });
+    let mut line = Vec::new();
+    let _ = BufReader::new(&stream).read_until(b'\n', &mut line);
+    writer.join().unwrap();
+    assert_eq!(parse_reply::<Value>(&line).unwrap_err().errno, Errno::E2BIG);
+}
+
+#[test]
+fn silent_clients_make_room() {
+    let fixture = serve(Echo);
+    let silent: Vec<UnixStream> = (0..CLIENTS_MAX * 2).map(|_| fixture.connect()).collect();
+    ask(&fixture.connect()).unwrap();
+    // The first to come was the first to go: it reads the end of its stream.
+    assert_eq!((&silent[0]).read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn a_client_stopped_in_the_middle_of_a_line_holds_up_nobody() {
+    let fixture = serve(Echo);
+    let half = fixture.connect();
+    (&half).write_all(b"{\"version\":1,").unwrap();
+    ask(&fixture.connect()).unwrap();
+}
+
+struct Slow(Mutex<mpsc::Receiver<()>>);
+
+impl Handler for Slow {
+    fn handle(&self, request: Request) -> Result<Value, Fault> {
+        if matches!(request, Request::Add(_)) {
+            let _ = self.0.lock().recv();
+        }
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_slow_request_holds_up_nobody() {
+    let (finish, wait) = mpsc::channel();
+    let fixture = serve(Slow(Mutex::new(wait)));
+    let slow = fixture.connect();
+    let add = request_line(&Request::Add(crate::protocol::Add::default()));
+    (&slow).write_all(add.as_bytes()).unwrap();
+    let line = exchange(&fixture.connect(), &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply::<()>(&line).unwrap();
+    finish.send(()).unwrap();
+    let mut line = Vec::new();
+    BufReader::new(&slow).read_until(b'\n', &mut line).unwrap();
+    parse_reply::<()>(&line).unwrap();
+}
+
+#[test]
+fn the_end_of_the_server_ends_its_clients() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    ask(&stream).unwrap();
+    drop(fixture);
+    assert_eq!((&stream).read(&mut [0]).unwrap_or(0), 0);
+}

@@ -1,0 +1,98 @@
+//! The few system calls that the standard library does not offer.
+//!
+//! # Why unsafe
+//! Foreign functions. Each is wrapped so that no argument of a caller can break memory: paths are
+//! C strings made here, descriptors are borrowed from their owners.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+/// The user this process acts as.
+#[must_use]
+pub fn effective_user() -> u32 {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Files and sockets made from now on are for their owner alone, unless given a mode on purpose.
+/// This is a property of the process; a daemon calls it once, first.
+pub fn private_files() {
+    // SAFETY: umask takes a number and cannot fail.
+    unsafe { libc::umask(0o077) };
+}
+
+/// Takes an exclusive lock that lives as long as `file` is open. `Ok(false)` when another process
+/// has it.
+///
+/// # Errors
+/// What `flock(2)` reports besides being locked already.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is borrowed from an open file.
+    let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if result == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
+}
+
+fn c_string(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Mounts `source` at `target` with the options `data`, without set-user-id programs and device
+/// files.
+///
+/// # Errors
+/// What `mount(2)` reports.
+pub fn mount(source: &Path, target: &Path, kind: &str, data: &str) -> io::Result<()> {
+    let (source, target) = (c_string(source)?, c_string(target)?);
+    let (kind, data) = (CString::new(kind)?, CString::new(data)?);
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    // SAFETY: four C strings that live until the call returns.
+    let result = unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            data.as_ptr().cast::<libc::c_void>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How a mount is taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmount {
+    /// `EBUSY` while somebody uses it.
+    WhenUnused,
+    /// It disappears from the tree now, and ends when its last user leaves.
+    Lazily,
+}
+
+/// Takes away what is mounted at `target`.
+///
+/// # Errors
+/// What `umount2(2)` reports.
+pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
+    let target = c_string(target)?;
+    let flags = match how {
+        Unmount::WhenUnused => libc::UMOUNT_NOFOLLOW,
+        Unmount::Lazily => libc::UMOUNT_NOFOLLOW | libc::MNT_DETACH,
+    };
+    // SAFETY: a C string that lives until the call returns.
+    let result = unsafe { libc::umount2(target.as_ptr(), flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends a listening socket for every thread that sits in `accept` on it.
+pub fn shutdown(listener: &UnixListener) {
+    // SAFETY: the descriptor is borrowed from an open socket.
+    unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}

@@ -1,0 +1,347 @@
+//! `rampack up` and `rampack serve`: from the command line to a daemon, and to its end.
+
+use std::fmt::Write;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use control::{Errno, Fault};
+use nbd::Stream;
+use units::human;
+
+use crate::args::{DeviceOptions, DoorOptions, Serve, Size, Transport, Up};
+use crate::daemon::{self, Daemon, DaemonOptions};
+use crate::events::{Event, Events};
+use crate::exports::DiskExports;
+use crate::failure::{failed, say, sentence};
+use crate::filesystem::{self, Kind};
+use crate::live::Live;
+use crate::protocol::{Add, DeviceReport};
+use crate::root::Root;
+use crate::sys;
+
+/// How often the statistics are drawn.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// What a device is made from when nobody said how large.
+const SIZE_OF_STDIO: &str = "1G";
+
+impl DeviceOptions {
+    /// The request for a device of `size`.
+    #[must_use]
+    pub fn request(&self, size: Option<&Size>) -> Add {
+        Add {
+            size: size.map(|size| size.text.clone()),
+            algorithm: self.algorithm.clone(),
+            level: self.level,
+            mem_limit: self.mem_limit.as_ref().map(|limit| limit.text.clone()),
+        }
+    }
+}
+
+/// What `up` is to do after the device is there.
+struct Plan {
+    kind: Option<&'static Kind>,
+    target: Option<PathBuf>,
+}
+
+impl Plan {
+    /// Everything that can be found wrong before anything is made.
+    fn check(up: &Up) -> Result<Plan, Fault> {
+        check_doors(&up.doors)?;
+        let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
+        let kind = name.map(filesystem::kind).transpose()?;
+        if let Some(kind) = kind {
+            let option = if up.mount.is_some() { "--mount" } else { "--fs" };
+            if up.doors.transport == Transport::Nbd {
+                let message = format!(
+                    "{option} needs a block device, and --transport nbd makes none; leave one of \
+                     them out"
+                );
+                return Err(Fault::invalid(message));
+            }
+            if sys::effective_user() != 0 {
+                let message = format!(
+                    "{option} needs root, for block devices and mounts; run it with sudo, or \
+                     without {option}"
+                );
+                return Err(Fault::new(Errno::EPERM, message));
+            }
+            kind.check_installed()?;
+        }
+        let target = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
+        Ok(Plan { kind, target })
+    }
+}
+
+fn check_doors(doors: &DoorOptions) -> Result<(), Fault> {
+    if doors.transport == Transport::Fuse && doors.nbd_tcp.is_some() {
+        let message = "--nbd-tcp serves NBD, and --transport fuse does not; leave one of them out";
+        return Err(Fault::invalid(message));
+    }
+    Ok(())
+}
+
+/// `rampack up`.
+///
+/// # Errors
+/// What stood in the way.
+pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
+    let plan = Plan::check(up)?;
+    let events = listen()?;
+    let daemon = start(root, &up.doors, Vec::new(), events.sender())?;
+    say_notes(&daemon);
+    // Only now, for a daemon that was killed may have had it.
+    plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
+    let disk = daemon.devices().add(&up.device.request(Some(&up.size)))?;
+    let mut report = daemon.devices().report(&disk);
+    if let Some(kind) = plan.kind {
+        let device = report.block_device.clone().ok_or_else(|| {
+            let why = daemon.notes().join("; ");
+            let message = format!("there is no block device to make a file system on: {why}");
+            Fault::new(Errno::ENODEV, message)
+        })?;
+        let device = PathBuf::from(device);
+        if interrupted(&events) {
+            return Ok(());
+        }
+        kind.make(&device)?;
+        if let Some(target) = &plan.target {
+            daemon.mount(kind, &device, target)?;
+        }
+        report = daemon.devices().report(&disk);
+    }
+    let text = welcome(daemon.root(), &report, plan.kind);
+    print(&text);
+    watch(&daemon, &events, up.doors.force)
+}
+
+/// `rampack serve`.
+///
+/// # Errors
+/// What stood in the way.
+pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
+    let activated =
+        nbd::activated().map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
+    let handed_over = !activated.is_empty();
+    if serve.stdio && !handed_over {
+        return stdio(serve);
+    }
+    check_doors(&serve.doors)?;
+    if handed_over && (root.is_none() || serve.stdio) {
+        return sockets_only(serve, activated);
+    }
+    let root = Root::choose(root.as_deref())?;
+    let events = listen()?;
+    let daemon = start(root, &serve.doors, activated, events.sender())?;
+    say_notes(&daemon);
+    for _ in 0..serve.num_devices {
+        daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
+    }
+    // With sockets handed over, standard output is the client's that started us.
+    if !handed_over {
+        print(&served(&daemon));
+    }
+    watch(&daemon, &events, serve.doors.force)
+}
+
+fn served(daemon: &Daemon) -> String {
+    let mut text = String::new();
+    for device in daemon.devices().reports() {
+        let places: Vec<String> = device.link.iter().chain(&device.nbd).cloned().collect();
+        let _ = writeln!(text, "{}  {}", device.name, places.join("  "));
+    }
+    let _ = writeln!(text, "serving in {}", daemon.root().path().display());
+    text
+}
+
+/// One connection on standard input and output, and nothing else.
+fn stdio(options: &Serve) -> Result<(), Fault> {
+    let machine = private_machine(options, 1)?;
+    let server = daemon::nbd_server(machine)?;
+    let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
+    // A client that leaves without a word has ended its connection all the same.
+    if let Err(error) = server.serve(stream) {
+        tracing::info!("the connection ended: {error}");
+    }
+    Ok(())
+}
+
+/// NBD on sockets that were handed over, without a root directory.
+fn sockets_only(options: &Serve, activated: Vec<nbd::Activated>) -> Result<(), Fault> {
+    let events = listen()?;
+    let server = daemon::nbd_server(private_machine(options, options.num_devices)?)?;
+    daemon::serve_activated(&server, activated)?;
+    while events.wait(Duration::from_secs(3600)).is_none() {}
+    server.shutdown();
+    server.join();
+    Ok(())
+}
+
+/// Devices that only NBD clients can reach: they need a size from the start.
+fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExports>, Fault> {
+    let machine = daemon::machine()?;
+    let mut request = options.device.request(options.size.as_ref());
+    request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
+    for _ in 0..count.max(1) {
+        crate::devices::configure(&machine.add()?, &request)?;
+    }
+    Ok(std::sync::Arc::new(DiskExports::new(machine)))
+}
+
+fn listen() -> Result<Events, Fault> {
+    Events::listen().map_err(|e| failed("cannot listen for signals", &e))
+}
+
+fn start(
+    root: Root,
+    doors: &DoorOptions,
+    activated: Vec<nbd::Activated>,
+    events: Sender<Event>,
+) -> Result<Daemon, Fault> {
+    let (transport, nbd_tcp) = (doors.transport, doors.nbd_tcp);
+    Daemon::start(DaemonOptions { root, transport, nbd_tcp, activated }, events)
+}
+
+fn say_notes(daemon: &Daemon) {
+    for note in daemon.notes() {
+        say(&format!("rampack: {note}\n"));
+    }
+}
+
+/// A closed standard output is no reason to end.
+fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Was the daemon told to end while it started?
+fn interrupted(events: &Events) -> bool {
+    match events.wait(Duration::ZERO) {
+        Some(Event::Asked { reply, .. }) => {
+            let _ = reply.send(Ok(()));
+            true
+        }
+        event => event.is_some(),
+    }
+}
+
+/// Runs until the daemon is told to end and nobody uses its devices, or `force` is given.
+fn watch(daemon: &Daemon, events: &Events, force: bool) -> Result<(), Fault> {
+    let mut live = Live::new();
+    let mut refused = 0;
+    loop {
+        live.update(daemon.machine());
+        let (force, reply) = match events.wait(REDRAW) {
+            None => continue,
+            Some(Event::Signal) => (force, None),
+            Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
+        };
+        let result = daemon.stop(force);
+        if let Err(fault) = &result {
+            refused += 1;
+            live.aside(|| say(&refusal(daemon, fault, refused)));
+        } else {
+            live.clear();
+        }
+        let ended = result.is_ok();
+        if let Some(reply) = reply {
+            let _ = reply.send(result);
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn refusal(daemon: &Daemon, fault: &Fault, times: u32) -> String {
+    let root = daemon.root();
+    let still = if times > 1 { "still " } else { "" };
+    let mut text = format!("rampack: {still}not stopped: {}\n", sentence(fault));
+    let _ = writeln!(
+        text,
+        "  End that use and stop again, or take the devices from their users with\n    \
+         {} stop --force\n  What they have not written elsewhere is lost then.",
+        program(root)
+    );
+    text
+}
+
+/// The command that reaches a daemon at `root`.
+fn program(root: &Root) -> String {
+    let default = Root::choose(None).is_ok_and(|default| default == *root);
+    let chosen = std::env::var_os("RAMPACK_ROOT").is_some_and(|set| set == root.path().as_os_str());
+    match default || chosen {
+        true => "rampack".to_string(),
+        false => format!("rampack --root {}", root.path().display()),
+    }
+}
+
+/// What a user can do now.
+fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
+    let attribute = |name: &str| device.attributes.get(name).map_or("", |text| text.trim());
+    let algorithm = attribute("comp_algorithm");
+    let algorithm = algorithm.split(['[', ']']).nth(1).unwrap_or(algorithm);
+    let size = attribute("disksize").parse().unwrap_or(0);
+    let limit = attribute("mm_stat").split_ascii_whitespace().nth(3).unwrap_or("0");
+    let limit = match limit.parse().unwrap_or(0) {
+        0 => "no memory limit".to_string(),
+        limit => format!("at most {} of memory", human(limit)),
+    };
+    let mut text = format!(
+        "{} is ready: {}, compressed with {algorithm}, {limit}.\n\n",
+        device.name,
+        human(size)
+    );
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "  {what:<13} {value}");
+    };
+    if let Some(path) = &device.block_device {
+        line("block device", path);
+    }
+    if let (Some(link), true) = (&device.link, device.block_device.is_some()) {
+        line("same, by name", link);
+    }
+    if let (Some(path), None) = (&device.file, &device.block_device) {
+        line("file", path);
+    }
+    for place in &device.mountpoints {
+        line("mounted at", place);
+    }
+    for uri in &device.nbd {
+        line("NBD", uri);
+    }
+    text.push('\n');
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "  {what:<13} {value}");
+    };
+    match (&device.block_device, kind, device.nbd.first()) {
+        (Some(path), None, _) => {
+            line(
+                "use it",
+                &format!("mkfs.ext4 -E nodiscard {path} && mount -o discard {path} DIR"),
+            );
+        }
+        (Some(path), Some(_), _) if device.mountpoints.is_empty() => {
+            line("use it", &format!("mount -o discard {path} DIR"));
+        }
+        (Some(_), ..) => {}
+        (None, _, Some(uri)) => {
+            line("look at it", &format!("nbdinfo '{uri}'"));
+            line("use it", &format!("qemu-system-x86_64 -drive file='{uri}',format=raw …"));
+            if let Some(socket) = uri.split_once("?socket=").map(|(_, socket)| socket) {
+                let command =
+                    format!("sudo nbd-client -unix {socket} /dev/nbd0 -N {} -b 4096", device.name);
+                line("", &command);
+            }
+        }
+        (None, _, None) => {}
+    }
+    let program = program(root);
+    line("watch it", &format!("{program} status"));
+    line("change it", &format!("{program} set {} mem_limit=512M", device.name));
+    line("end it", &format!("Ctrl-C, or {program} stop; everything in it is lost then"));
+    text.push('\n');
+    text
+}

@@ -1,0 +1,279 @@
+//! Each mistake gets its own sentence, and leaves nothing behind.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use testkit::{Need, met};
+
+use crate::common::{Daemon, Place, Said, program, rampack, refused, said};
+
+/// Somebody who is not root.
+const NOBODY: u32 = 65534;
+
+fn up(place: &Place, line: &str) -> Said {
+    rampack(&format!("--root {} up {line}", place.root().display()))
+}
+
+#[test]
+fn size_zero() {
+    let place = Place::new();
+    refused(&up(&place, "--size 0"), 2, &["cannot be of size 0", "EINVAL"]);
+    refused(&up(&place, "--size 0K"), 2, &["cannot be of size 0", "EINVAL"]);
+    place.is_clean();
+}
+
+#[test]
+fn size_huge() {
+    let place = Place::new();
+    refused(&up(&place, "--size 16E"), 2, &["too large", "EINVAL"]);
+    let said = up(&place, "--transport nbd --size 15E");
+    refused(&said, 1, &["17293822569102704640", "ENOMEM"]);
+    place.is_clean();
+}
+
+#[test]
+fn size_garbage() {
+    let place = Place::new();
+    refused(&up(&place, "--size plenty"), 2, &["\"plenty\" is not a size", "K M G T P E"]);
+    refused(&up(&place, "--size=-1G"), 2, &["\"-1G\" is not a size"]);
+    refused(&up(&place, "--mem-limit lots"), 2, &["\"lots\" is not a size"]);
+    place.is_clean();
+}
+
+#[test]
+fn size_with_junk_after_the_suffix() {
+    let place = Place::new();
+    refused(&up(&place, "--size 1Gfoo"), 2, &["\"foo\" follows the number", "EINVAL"]);
+    refused(&up(&place, "--size 1GB"), 2, &["\"B\" follows the number", "EINVAL"]);
+    place.is_clean();
+}
+
+#[test]
+fn algorithm_unknown() {
+    let place = Place::new();
+    let mut words = vec!["no algorithm \"lzma\"", "EINVAL"];
+    words.extend(stack::ALGORITHMS);
+    refused(&up(&place, "--algorithm lzma"), 2, &words);
+    place.is_clean();
+    let daemon = Daemon::start(&place, "serve --transport nbd");
+    refused(&daemon.ask("set zram0 comp_algorithm lzma"), 1, &words);
+    daemon.stop();
+}
+
+#[test]
+fn algorithm_after_the_size() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let said = daemon.ask("set zram0 comp_algorithm zstd");
+    refused(&said, 1, &["zram0", "reset it first", "EBUSY"]);
+    daemon.stop();
+}
+
+#[test]
+fn level_out_of_range() {
+    let place = Place::new();
+    let said = up(&place, "--transport nbd --algorithm zstd --level 9999");
+    refused(&said, 1, &["9999", "EINVAL"]);
+    place.is_clean();
+}
+
+#[test]
+fn socket_path_in_use() {
+    let place = Place::new();
+    fs::create_dir(place.root()).unwrap();
+    for name in ["control.sock", "nbd.sock"] {
+        let path = place.root().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        refused(&up(&place, "--transport nbd"), 1, &[name, "in use", "--root", "EADDRINUSE"]);
+        assert!(path.exists());
+        drop(listener);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "not a socket").unwrap();
+        refused(&up(&place, "--transport nbd"), 1, &[name, "not a socket", "EEXIST"]);
+        assert_eq!(fs::read(&path).unwrap(), b"not a socket");
+        fs::remove_file(&path).unwrap();
+    }
+    assert_eq!(fs::read_dir(place.root()).unwrap().count(), 0);
+}
+
+#[test]
+fn tcp_port_in_use() {
+    let place = Place::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let said = up(&place, &format!("--transport nbd --nbd-tcp {port}"));
+    refused(&said, 1, &[&port.to_string(), "EADDRINUSE"]);
+    place.is_clean();
+}
+
+#[test]
+fn root_too_long() {
+    let place = Place::new();
+    let root = place.path().join("x".repeat(120));
+    let said = rampack(&format!("--root {} status", root.display()));
+    refused(&said, 1, &["at most 107", "ENAMETOOLONG"]);
+}
+
+#[test]
+fn second_daemon_in_the_same_root() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let pid = format!("pid {}", daemon.pid());
+    refused(&up(&place, "--transport nbd"), 1, &[&pid, "already runs", "add", "EBUSY"]);
+    let serve = rampack(&format!("--root {} serve", place.root().display()));
+    refused(&serve, 1, &[&pid, "EBUSY"]);
+    daemon.does("status");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn no_daemon() {
+    let place = Place::new();
+    for line in ["status", "add", "remove zram0", "get zram0 disksize", "stop"] {
+        let said = rampack(&format!("--root {} {line}", place.root().display()));
+        refused(&said, 1, &["no rampack daemon runs", "rampack up", "ENOENT"]);
+    }
+}
+
+#[test]
+fn device_and_attribute_unknown() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 2");
+    for line in ["remove zram9", "reset zram9", "get zram9 disksize", "set zram9 disksize 1M"] {
+        refused(&daemon.ask(line), 1, &["\"zram9\"", "zram0 zram1", "ENODEV"]);
+    }
+    refused(&daemon.ask("status zram9"), 1, &["\"zram9\"", "ENODEV"]);
+    refused(&daemon.ask("get zram0 colour"), 1, &["\"colour\"", "disksize", "ENOENT"]);
+    refused(&daemon.ask("set zram0 initstate 1"), 1, &["initstate", "read-only", "EACCES"]);
+    refused(&daemon.ask("get zram0 reset"), 1, &["write-only", "EACCES"]);
+    refused(&daemon.ask("set zram0 disksize"), 1, &["ATTRIBUTE=VALUE", "EINVAL"]);
+    refused(&daemon.ask("set zram0 disksize 0"), 1, &["disksize of 0", "EINVAL"]);
+    refused(&daemon.ask("set zram0 disksize 1Mfoo"), 1, &["\"foo\" follows", "EINVAL"]);
+    refused(&daemon.ask("set zram0 reset 0"), 1, &["1 to 65535", "EINVAL"]);
+    refused(&daemon.ask("status --output NAME,COLOUR"), 2, &["\"COLOUR\"", "MEM-LIMIT", "EINVAL"]);
+    daemon.stop();
+}
+
+#[test]
+fn mount_point_missing() {
+    if !met("mount_point_missing", &[Need::Root, Need::program("mkfs.ext4", "e2fsprogs")]) {
+        return;
+    }
+    let place = Place::new();
+    let missing = place.path().join("missing");
+    let said = up(&place, &format!("--mount {}", missing.display()));
+    refused(&said, 1, &["does not exist", "mkdir -p", "ENOENT"]);
+    fs::write(&missing, "").unwrap();
+    let said = up(&place, &format!("--mount {}", missing.display()));
+    refused(&said, 1, &["not a directory", "ENOTDIR"]);
+    place.is_clean();
+}
+
+#[test]
+fn file_system_unknown_or_not_installed() {
+    let place = Place::new();
+    refused(&up(&place, "--fs ext5"), 2, &["\"ext5\"", "ext4", "EINVAL"]);
+    let both = up(&place, "--transport nbd --fs ext4");
+    refused(&both, 1, &["--fs", "--transport nbd", "EINVAL"]);
+    if !met("file_system_unknown_or_not_installed", &[Need::Root]) {
+        return;
+    }
+    // One of them is missing on almost every machine; where none is there is nothing to see.
+    let missing = cli::filesystem::KINDS.iter().find(|kind| kind.check_installed().is_err());
+    if let Some(kind) = missing {
+        let said = up(&place, &format!("--fs {}", kind.name));
+        refused(&said, 1, &["mkfs.", "is not installed", "install the package", "ENOENT"]);
+    }
+    place.is_clean();
+}
+
+/// The program where nobody may run it, whatever the directory it was built in allows.
+fn as_nobody(place: &Place) -> Command {
+    let copy: PathBuf = place.path().join("rampack");
+    // Copied by another process: a file this one had open for writing could not be run while a
+    // test beside it starts a program.
+    testkit::run(Command::new("cp").arg(env!("CARGO_BIN_EXE_rampack")).arg(&copy));
+    for path in [place.path(), &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let mut command = Command::new(copy);
+    command.env_clear().stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+    command
+}
+
+#[test]
+fn no_permission() {
+    if !met("no_permission", &[Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let run = |words: &str| said(&as_nobody(&place).args(words.split(' ')).output().unwrap());
+    refused(&run("up"), 1, &["XDG_RUNTIME_DIR", "--root", "EINVAL"]);
+    let root = place.root();
+    let said = run(&format!("--root {} up", root.display()));
+    refused(&said, 1, &["cannot make the root directory", "EACCES"]);
+    let said = run(&format!("--root {} up --mount /mnt", root.display()));
+    refused(&said, 1, &["--mount needs root", "sudo", "EPERM"]);
+    // A daemon of root does not answer others, and does not let them in.
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let said = run(&format!("--root {} status", root.display()));
+    refused(&said, 1, &["no permission", "EACCES"]);
+    let said = run(&format!("--root {} up", root.display()));
+    refused(&said, 1, &["must belong to user 65534", "EACCES"]);
+    daemon.stop();
+}
+
+#[test]
+fn not_root_serves_nbd() {
+    if !met("not_root_serves_nbd", &[Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let home = place.path().join("home");
+    fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = as_nobody(&place);
+    command.env("XDG_RUNTIME_DIR", &home).args(["up", "--size", "8M"]);
+    let daemon = Daemon::spawn(&place, &mut command);
+    assert!(daemon.greeting.contains("nbd+unix:///zram0?socket="), "{}", daemon.greeting);
+    assert!(!daemon.greeting.contains("block device "), "{}", daemon.greeting);
+    let socket = home.join("rampack/nbd.sock");
+    let mut client = crate::common::NbdClient::connect(&socket, "zram0").unwrap();
+    assert_eq!(client.bytes, 8 << 20);
+    assert_eq!(client.write(0, b"hello"), 0);
+    drop(client);
+    daemon.stop();
+    assert!(!home.join("rampack").exists());
+}
+
+#[test]
+fn no_fuse() {
+    let unshare = Need::program("unshare", "util-linux");
+    if !met("no_fuse", &[Need::Root, unshare]) {
+        return;
+    }
+    // A world of its own with an empty /dev, but for what every program needs.
+    let in_a_bare_world = |place: &Place, line: &str| {
+        let mut command = Command::new("unshare");
+        let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
+        command.arg(program().get_program()).arg("--root").arg(place.root());
+        command.args(line.split(' ')).stdin(Stdio::null());
+        command
+    };
+    let place = Place::new();
+    let output = in_a_bare_world(&place, "up --transport fuse").output().unwrap();
+    refused(&said(&output), 1, &["no FUSE on this machine", "modprobe fuse", "ENODEV"]);
+    place.is_clean();
+    // Left to itself the program does with NBD, and says why.
+    let daemon = Daemon::spawn(&place, &mut in_a_bare_world(&place, "up --size 8M"));
+    assert!(daemon.greeting.contains("NBD only: no FUSE"), "{}", daemon.greeting);
+    assert!(daemon.greeting.contains("nbd+unix:"), "{}", daemon.greeting);
+    daemon.stop();
+    place.is_clean();
+}

@@ -1,0 +1,154 @@
+//! A running daemon and the commands that talk to it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused};
+
+#[test]
+fn up_says_how_to_use_it_and_leaves_nothing() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 64M --algorithm zstd");
+    let socket = daemon.nbd();
+    for word in [
+        "zram0 is ready: 64M, compressed with zstd",
+        &format!("nbd+unix:///zram0?socket={}", socket.display()),
+        "nbdinfo",
+        "status",
+        "Ctrl-C",
+    ] {
+        assert!(daemon.greeting.contains(word), "{word}: {}", daemon.greeting);
+    }
+    assert!(!daemon.greeting.contains('\x1b'), "no terminal, no drawing");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn status_shows_what_is_stored() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 16M --mem-limit 8M");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    assert_eq!(client.bytes, 16 << 20);
+    for n in 0..4 {
+        assert_eq!(client.write(n * 4096, &[b'x'; 2048]), 0);
+    }
+    assert_eq!(client.write(1 << 20, &[0x55; 4096]), 0);
+    let table = daemon.does("status");
+    let heading = "NAME DISKSIZE DATA COMPR ALGORITHM STREAMS ZERO-PAGES TOTAL MEM-LIMIT MEM-USED \
+                   RATIO MOUNTPOINT";
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(words(table.lines().next().unwrap()), heading);
+    assert!(words(table.lines().nth(1).unwrap()).starts_with("zram0 16M 20K "), "{table}");
+    let json: Value = serde_json::from_str(&daemon.does("status --json")).unwrap();
+    let device = &json["devices"][0];
+    assert_eq!(device["name"], "zram0");
+    assert_eq!(device["disksize"], 16 << 20);
+    assert_eq!(device["data"], 5 * 4096);
+    assert_eq!(device["zero_pages"], 1, "pages of one pattern");
+    assert_eq!(device["mem_limit"], 8 << 20);
+    assert_eq!(device["nbd_clients"], 1);
+    assert_eq!(device["mountpoint"], Value::Null);
+    assert!(device["ratio"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["pid"], daemon.pid());
+    let bytes = daemon.does("status --bytes --noheadings --raw --output NAME,DISKSIZE,MOUNTPOINT");
+    assert_eq!(bytes, "zram0 16777216 -\n");
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn devices_come_and_go() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 2 --transport nbd");
+    assert_eq!(daemon.does("status -n -o NAME,DISKSIZE"), "zram0 0B\nzram1 0B\n");
+    assert_eq!(daemon.does("add --size 4M --algorithm deflate --level 1"), "zram2\n");
+    assert!(daemon.does("get zram2 comp_algorithm").contains("[deflate]"));
+    daemon.does("remove zram0");
+    assert_eq!(daemon.does("add"), "zram0\n");
+    assert_eq!(daemon.does("get zram0 disksize initstate"), "disksize  0\ninitstate 0\n");
+    daemon.does("set zram0 comp_algorithm=zstd disksize=8M");
+    assert_eq!(daemon.does("get zram0 disksize"), "8388608\n");
+    assert_eq!(daemon.does("get zram0 initstate"), "1\n");
+    let all = daemon.does("get zram0 --all");
+    assert!(all.contains("mm_stat ") && all.contains("io_stat "), "{all}");
+    let described = daemon.does("get zram0 --describe");
+    assert!(described.contains("mem_limit        -w    bytes"), "{described}");
+    daemon.does("reset zram0");
+    assert_eq!(daemon.does("get zram0 disksize"), "0\n");
+    daemon.does("stop");
+    place.is_clean();
+    drop(daemon);
+}
+
+#[test]
+fn a_device_with_a_client_is_neither_reset_nor_removed_nor_stopped() {
+    let place = Place::new();
+    let mut daemon = Daemon::start(&place, "up --transport nbd --size 16M");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    let page = noise(1);
+    assert_eq!(client.write(4096, &page), 0);
+    for line in ["reset zram0", "remove zram0", "set zram0 reset 1", "stop"] {
+        refused(&daemon.ask(line), 1, &["zram0", "1 NBD client", "EBUSY"]);
+    }
+    daemon.lines_until(&["not stopped"]);
+    daemon.signal(libc::SIGINT);
+    daemon.lines_until(&["still not stopped", "stop --force"]);
+    daemon.signal(libc::SIGTERM);
+    daemon.lines_until(&["still not stopped", "stop --force"]);
+    assert!(daemon.is_alive());
+    assert_eq!(client.read(4096, 4096), page, "and nothing is lost");
+    daemon.does("stop --force");
+    place.is_clean();
+}
+
+#[test]
+fn a_client_that_left_is_no_reason_to_refuse() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 16M");
+    drop(NbdClient::connect(&daemon.nbd(), "zram0").unwrap());
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn the_root_can_come_from_the_environment() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let output = crate::common::program()
+        .env("RAMPACK_ROOT", place.root())
+        .args(["get", "zram0", "disksize"])
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"1048576\n");
+    daemon.stop();
+}
+
+#[test]
+fn a_hostile_client_holds_up_nobody() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let connect = || UnixStream::connect(place.root().join("control.sock")).unwrap();
+    let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
+    let mut endless = connect();
+    let _ = endless.write_all(&vec![b'{'; 1 << 20]);
+    let mut garbage = connect();
+    garbage.write_all(b"\xff\xfe\x00\n").unwrap();
+    let mut answer = [0; 1];
+    garbage.read_exact(&mut answer).unwrap();
+    assert!(daemon.does("status").contains("zram0"));
+    drop(silent);
+    daemon.stop();
+}
+
+#[test]
+fn help_explains_every_column() {
+    let help = rampack("status --help").out;
+    for column in &cli::columns::COLUMNS {
+        assert!(help.contains(&format!("  {:<11}", column.name)), "{help}");
+    }
+    assert!(rampack("up --help").out.contains("--mount /mnt/fast"));
+    assert_eq!(rampack("").code, 2);
+}

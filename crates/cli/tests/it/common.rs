@@ -1,0 +1,320 @@
+//! A daemon under test, which is gone with everything it made when the test ends, also by a panic.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::TempDir;
+
+/// Nothing here takes that long; a test that hangs says where.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, free of the caller's settings.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampack"));
+    command.env_remove("RAMPACK_ROOT").env_remove("RAMPACK_LOG").env_remove("XDG_RUNTIME_DIR");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a command said and how it ended.
+pub struct Said {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs the program to its end with the words of `line`.
+pub fn rampack(line: &str) -> Said {
+    said(&program().args(line.split_whitespace()).output().unwrap())
+}
+
+/// Checks that a command was refused with `code`, in a sentence with every one of `words`.
+#[track_caller]
+pub fn refused(said: &Said, code: i32, words: &[&str]) {
+    assert_eq!(said.code, code, "{}\n{}", said.out, said.err);
+    // The parser of the command line breaks lines.
+    let text = said.err.split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+}
+
+/// Waits until `done`.
+#[track_caller]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A directory whose mounts are taken down before it is removed.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { dir: TempDir::new() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    /// A fresh directory to mount on.
+    pub fn mount_point(&self) -> PathBuf {
+        let path = self.dir.join("mnt");
+        fs::create_dir(&path).unwrap();
+        path
+    }
+
+    pub fn mounts(&self) -> Vec<PathBuf> {
+        let under = |mount: cli::mounts::MountLine| {
+            mount.target.starts_with(self.path()).then_some(mount.target)
+        };
+        cli::mounts::mounts().into_iter().filter_map(under).collect()
+    }
+
+    pub fn loops(&self) -> Vec<u32> {
+        (0..8)
+            .flat_map(|n| fuse::find_by_backing(&self.root().join(format!("files/zram{n}"))))
+            .collect()
+    }
+
+    /// Checks that nothing is mounted, attached or listening here any more.
+    #[track_caller]
+    pub fn is_clean(&self) {
+        assert!(self.mounts().is_empty(), "{:?}", self.mounts());
+        assert!(self.loops().is_empty(), "{:?}", self.loops());
+        assert!(!self.root().exists(), "{:?}", listing(&self.root()));
+    }
+}
+
+pub fn listing(path: &Path) -> Vec<PathBuf> {
+    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The daemon is dead by now: declared later, dropped earlier.
+        let _ = fuse::leftovers::clear(&self.root());
+        for target in self.mounts().iter().rev() {
+            let _ = cli::sys::unmount(target, cli::sys::Unmount::Lazily);
+        }
+    }
+}
+
+/// A running daemon.
+pub struct Daemon {
+    child: Child,
+    root: PathBuf,
+    lines: Receiver<String>,
+    /// What it said until it was ready.
+    pub greeting: String,
+}
+
+impl Daemon {
+    /// Starts the program with `line` in the root of `place`, and waits until it is ready.
+    #[track_caller]
+    pub fn start(place: &Place, line: &str) -> Daemon {
+        let mut command = program();
+        command.arg("--root").arg(place.root()).args(line.split_whitespace());
+        Daemon::spawn(place, &mut command)
+    }
+
+    #[track_caller]
+    pub fn spawn(place: &Place, command: &mut Command) -> Daemon {
+        // One stream for both, so that what is said keeps its order.
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let out = OwnedFd::from(theirs.try_clone().unwrap());
+        command.stdout(Stdio::from(out)).stderr(Stdio::from(OwnedFd::from(theirs)));
+        // In a group of its own, as a terminal would run it.
+        let child = command.process_group(0).spawn().unwrap();
+        // The command keeps its ends of the stream, which would never end.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(ours).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut daemon = Daemon { child, root: place.root(), lines, greeting: String::new() };
+        daemon.greeting = daemon.lines_until(&["end it", "serving in"]);
+        daemon
+    }
+
+    /// Everything said up to a line with one of `words`.
+    #[track_caller]
+    pub fn lines_until(&self, words: &[&str]) -> String {
+        let mut text = String::new();
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("{words:?} was never said:\n{text}"));
+            text.push_str(&line);
+            text.push('\n');
+            if words.iter().any(|word| line.contains(word)) {
+                return text;
+            }
+        }
+    }
+
+    pub fn command(&self, line: &str) -> Command {
+        let mut command = program();
+        command.arg("--root").arg(&self.root).args(line.split_whitespace());
+        command
+    }
+
+    /// Asks it something.
+    pub fn ask(&self, line: &str) -> Said {
+        said(&self.command(line).output().unwrap())
+    }
+
+    /// Asks it something it must not refuse; what it answers.
+    #[track_caller]
+    pub fn does(&self, line: &str) -> String {
+        let said = self.ask(line);
+        assert_eq!(said.code, 0, "rampack {line}: {}", said.err);
+        said.out
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes two numbers; the child is ours and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    pub fn nbd(&self) -> PathBuf {
+        self.root.join("nbd.sock")
+    }
+
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ctrl-C, after which it must end well.
+    #[track_caller]
+    pub fn stop(mut self) {
+        self.signal(libc::SIGINT);
+        wait_until("the daemon's end", || !self.is_alive());
+        assert!(self.child.wait().unwrap().success(), "{}", self.rest());
+    }
+
+    /// What it said since it was last asked.
+    pub fn rest(&self) -> String {
+        self.lines.try_iter().collect::<Vec<_>>().join("\n")
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An NBD client that knows just enough.
+pub struct NbdClient {
+    stream: UnixStream,
+    pub bytes: u64,
+}
+
+impl NbdClient {
+    /// Connects to export `name`; the server's error number when it refuses.
+    pub fn connect(socket: &Path, name: &str) -> Result<NbdClient, u32> {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut greeting = [0; 18];
+        stream.read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
+        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name.as_bytes());
+        data.extend_from_slice(&[0, 0]);
+        stream.write_all(b"IHAVEOPT\0\0\0\x07").unwrap();
+        stream.write_all(&(data.len() as u32).to_be_bytes()).unwrap();
+        stream.write_all(&data).unwrap();
+        let mut bytes = 0;
+        loop {
+            let mut head = [0; 20];
+            stream.read_exact(&mut head).unwrap();
+            let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
+            let mut data = vec![0; number(16) as usize];
+            stream.read_exact(&mut data).unwrap();
+            match number(12) {
+                1 => return Ok(NbdClient { stream, bytes }),
+                3 if data[..2] == [0, 0] => {
+                    bytes = u64::from_be_bytes(data[2..10].try_into().unwrap());
+                }
+                3 => {}
+                error => return Err(error),
+            }
+        }
+    }
+
+    fn request(&mut self, kind: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend_from_slice(&[0, 0]);
+        request.extend_from_slice(&kind.to_be_bytes());
+        request.extend_from_slice(&7u64.to_be_bytes());
+        request.extend_from_slice(&offset.to_be_bytes());
+        request.extend_from_slice(&length.to_be_bytes());
+        request.extend_from_slice(data);
+        self.stream.write_all(&request).unwrap();
+        let mut reply = [0; 16];
+        self.stream.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());
+        u32::from_be_bytes(reply[4..8].try_into().unwrap())
+    }
+
+    /// The error number of a write, 0 for none.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> u32 {
+        self.request(1, offset, data.len() as u32, data)
+    }
+
+    pub fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
+        assert_eq!(self.request(0, offset, length as u32, &[]), 0);
+        let mut data = vec![0; length];
+        self.stream.read_exact(&mut data).unwrap();
+        data
+    }
+}
+
+/// A page that does not compress, different for each number.
+pub fn noise(number: u64) -> Vec<u8> {
+    let mut rng = testkit::Rng::new(number.wrapping_add(1));
+    let mut page = vec![0; 4096];
+    rng.fill(&mut page);
+    page
+}
