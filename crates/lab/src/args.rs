@@ -1,0 +1,136 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Measures rampack beside its peers, on memory of live programs.
+#[derive(Parser)]
+#[command(name = "rampack-lab", version, about)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Dump memory of live programs, for `pages` to work on
+    Corpus(CorpusArgs),
+    /// Store and load pages, in the engine or on a device, beside the bare codec
+    Pages(PagesArgs),
+    /// Put NBD servers under the same load: ours and nbdkit's
+    Nbd(NbdArgs),
+}
+
+/// `rampack-lab corpus`.
+#[derive(Args)]
+pub struct CorpusArgs {
+    /// The directory to write to; made if missing. Dumps of the same programs are replaced
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// Pages of 4 KiB to take of each program
+    #[arg(long, value_name = "N", default_value_t = 25_600)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub pages: u32,
+
+    /// Only these programs: python, node, java, redis, cc1, rustc
+    #[arg(long = "program", value_name = "NAME", num_args = 1..)]
+    pub programs: Vec<String>,
+}
+
+/// `rampack-lab pages`.
+#[derive(Args)]
+pub struct PagesArgs {
+    /// The pages: any file, best one that `corpus` has made. What is over a multiple of 4096 bytes
+    /// is left out
+    #[arg(long, value_name = "FILE")]
+    pub corpus: PathBuf,
+
+    /// A block device (or a file) to store to, in place of the engine in this process. ITS CONTENTS
+    /// ARE LOST. Refused while it is in use
+    #[arg(long, value_name = "PATH")]
+    pub device: Option<PathBuf>,
+
+    /// Another device, or `engine`, to take turns with the first. May be repeated
+    #[arg(long, value_name = "PATH")]
+    pub compare: Vec<PathBuf>,
+
+    /// Threads, each on a CPU of its own as far as there are enough
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+
+    /// The codec: lz4, zstd or deflate. A zram device of the kernel tells its own [default: lz4]
+    #[arg(long, value_name = "A")]
+    pub algorithm: Option<String>,
+
+    /// The codec's level
+    #[arg(long, value_name = "L", allow_hyphen_values = true)]
+    pub level: Option<i32>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Rounds; medians are printed
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+
+    /// Let the first store put another page into each place, so that overwriting changes the size
+    /// of every object
+    #[arg(long)]
+    pub churn: bool,
+
+    /// Set up the /dev/zramN that takes part with this algorithm, and reset it in the end. Refused
+    /// when it is set up already
+    #[arg(long, value_name = "ALGORITHM")]
+    pub setup_kernel_zram: Option<String>,
+}
+
+/// `rampack-lab nbd`.
+#[derive(Args)]
+pub struct NbdArgs {
+    /// The program rampack [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub rampack: Option<PathBuf>,
+
+    /// How much each server holds; all of it is written first
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = export_size)]
+    pub size: u64,
+
+    /// How long each measurement takes
+    #[arg(long, value_name = "MS", default_value_t = 5000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(50..=3_600_000))]
+    pub milliseconds: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Rounds; medians are printed
+    #[arg(long, value_name = "R", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// fio writes in pieces of 128 KiB, and wants more than one.
+fn export_size(text: &str) -> Result<u64, String> {
+    const PIECE: u64 = 128 << 10;
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < 8 * PIECE || bytes % PIECE != 0 {
+        return Err(format!("{text} is no multiple of 128K that is 1M at least"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,141 @@
+//! Which pages of a process to take, and taking them.
+//!
+//! From /proc (proc_pid_maps(5), and the kernel document `admin-guide/mm/pagemap.rst`). Wanted are
+//! the pages that would go to swap: present, anonymous, in a private mapping of no file that may be
+//! written. A page must be mapped by this process alone too; that leaves out the shared zero page,
+//! which is no memory of its own.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use units::PAGE_SIZE;
+
+use crate::interrupt;
+use crate::random::Random;
+
+/// Bits of an entry of /proc/PID/pagemap.
+const PRESENT: u64 = 1 << 63;
+const FILE_OR_SHARED: u64 = 1 << 61;
+const EXCLUSIVE: u64 = 1 << 56;
+
+/// Bytes of private anonymous memory of a process that are resident, quickly (proc_pid_smaps(5)).
+///
+/// # Errors
+/// The process has ended, or is not ours to look at.
+pub fn anonymous_bytes(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text = fs::read_to_string(&path).context(path)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap_or("0");
+    let number = line.split_ascii_whitespace().next().unwrap_or("0");
+    Ok(number.parse::<u64>().unwrap_or(0) * 1024)
+}
+
+/// Waits until every thread of a process that was told to stop stands still.
+///
+/// # Errors
+/// It has ended, or does not stop.
+pub fn wait_until_stopped(process: u32) -> Result<()> {
+    interrupt::wait_for("stopping the program", Duration::from_secs(10), || {
+        let tasks = fs::read_dir(format!("/proc/{process}/task")).context("its threads")?;
+        for task in tasks {
+            // A thread may end meanwhile.
+            let Ok(status) = fs::read_to_string(task?.path().join("stat")) else { continue };
+            // The state follows the name, which is in parentheses (proc_pid_stat(5)).
+            let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            if state != Some('T') {
+                return Ok(None);
+            }
+        }
+        Ok(Some(()))
+    })
+}
+
+/// Ranges of addresses from the text of /proc/PID/maps that are private, anonymous and writable.
+fn wanted_ranges(maps: &str) -> Vec<(u64, u64)> {
+    let range = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        let (from, to) = fields.next()?.split_once('-')?;
+        let permissions = fields.next()?;
+        let inode = fields.nth(2)?;
+        let wanted = permissions == "rw-p" && inode == "0";
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        wanted.then_some((number(from)?, number(to)?))
+    };
+    maps.lines().filter_map(range).collect()
+}
+
+/// Whether an entry of /proc/PID/pagemap stands for a page that is wanted.
+fn is_wanted(entry: u64) -> bool {
+    entry & PRESENT != 0 && entry & FILE_OR_SHARED == 0 && entry & EXCLUSIVE != 0
+}
+
+fn u64_from(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_ne_bytes)
+}
+
+/// The addresses of all wanted pages of a process at this moment, ascending.
+///
+/// # Errors
+/// The system's, when /proc cannot be read.
+pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("its mappings")?;
+    let pagemap = open(process, "pagemap")?;
+    let mut addresses = Vec::new();
+    // Programs reserve address space by the gigabyte, so the map is read in pieces.
+    let mut entries = vec![0; 8192 * size_of::<u64>()];
+    for (from, to) in wanted_ranges(&maps) {
+        let (mut page, end) = (from / PAGE_SIZE as u64, to / PAGE_SIZE as u64);
+        while page < end {
+            let length = (((end - page) as usize) * size_of::<u64>()).min(entries.len());
+            let entries = &mut entries[..length];
+            let offset = page * size_of::<u64>() as u64;
+            pagemap.read_exact_at(entries, offset).context("its pagemap")?;
+            for entry in entries.chunks_exact(size_of::<u64>()).map(u64_from) {
+                if is_wanted(entry) {
+                    addresses.push(page * PAGE_SIZE as u64);
+                }
+                page += 1;
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+fn open(process: u32, name: &str) -> Result<File> {
+    let path = format!("/proc/{process}/{name}");
+    File::open(&path).context(path)
+}
+
+/// The contents of up to `most` wanted pages of a process that stands still, in the order of their
+/// addresses. Of more than that it's a random choice, the same each time.
+///
+/// # Errors
+/// The system's, when /proc cannot be read.
+pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
+    let memory = open(process, "mem")?;
+    let mut addresses = wanted_pages(process)?;
+    if addresses.len() > most {
+        Random::new(most as u64).shuffle(&mut addresses);
+        addresses.truncate(most);
+        addresses.sort_unstable();
+    }
+
+    let mut contents = Vec::with_capacity(addresses.len() * PAGE_SIZE);
+    let mut page = [0; PAGE_SIZE];
+    for address in addresses {
+        match memory.read_exact_at(&mut page, address) {
+            Ok(()) => contents.extend_from_slice(&page),
+            // Guard pages and device memory look ordinary but cannot be read.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {}
+            Err(error) => return Err(error).context("its memory"),
+        }
+    }
+    Ok(contents)
+}
+
+#[cfg(test)]
+mod tests;

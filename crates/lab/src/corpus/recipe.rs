@@ -1,0 +1,185 @@
+//! The programs that can be dumped, and how each is brought to grow.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::redis::Filler;
+use super::source;
+use crate::interrupt;
+use crate::programs::{self, Running};
+
+/// A program and how to make it grow.
+pub struct Recipe {
+    /// What it is called on the command line and in file names.
+    pub name: &'static str,
+    /// Programs it takes, each with the Debian package that brings it.
+    pub needs: &'static [(&'static str, &'static str)],
+    make: fn(&mut Kitchen) -> Result<Running>,
+    version: &'static str,
+}
+
+/// All of them.
+pub const RECIPES: [Recipe; 6] = [
+    Recipe { name: "python", needs: &[("python3", "python3")], make: python, version: "--version" },
+    Recipe { name: "node", needs: &[("node", "nodejs")], make: node, version: "--version" },
+    Recipe {
+        name: "java",
+        needs: &[("java", "default-jre-headless"), ("javac", "default-jdk-headless")],
+        make: java,
+        version: "-version",
+    },
+    Recipe {
+        name: "redis",
+        needs: &[("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")],
+        make: redis,
+        version: "--version",
+    },
+    Recipe { name: "cc1", needs: &[("gcc", "gcc")], make: cc1, version: "--version" },
+    Recipe { name: "rustc", needs: &[("rustc", "rustc")], make: rustc, version: "--version" },
+];
+
+/// A program that grows.
+pub struct Subject {
+    /// The program.
+    pub running: Running,
+    /// Makes it grow a little, where it does not by itself. Called again and again.
+    pub grow: Box<dyn FnMut() -> Result<()>>,
+    /// What it says of its version.
+    pub version: String,
+    /// How it was run, in a directory of its own.
+    pub command: String,
+    /// That directory, removed in the end; after `running`, as the fields are dropped in order.
+    _directory: TempDir,
+}
+
+/// Where a recipe is made.
+struct Kitchen {
+    directory: PathBuf,
+    pages: u64,
+    commands: Vec<String>,
+    grow: Box<dyn FnMut() -> Result<()>>,
+}
+
+impl Recipe {
+    /// What of its needs is not installed, with the packages that bring it.
+    pub fn missing(&self) -> Vec<&'static (&'static str, &'static str)> {
+        self.needs.iter().filter(|(program, _)| programs::find(program).is_none()).collect()
+    }
+
+    /// Starts the program on something that makes it need `pages` pages at least.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn start(&self, pages: u64) -> Result<Subject> {
+        let directory =
+            TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
+        let mut kitchen = Kitchen {
+            directory: directory.path().to_owned(),
+            pages,
+            commands: Vec::new(),
+            grow: Box::new(|| Ok(())),
+        };
+        let running = (self.make)(&mut kitchen)?;
+        let program = programs::find(self.needs[0].0).context("it is not installed any more")?;
+        Ok(Subject {
+            running,
+            grow: kitchen.grow,
+            version: programs::version(&program, self.version),
+            command: kitchen.commands.join("; "),
+            _directory: directory,
+        })
+    }
+}
+
+impl Kitchen {
+    /// Writes a file, named relative to the directory.
+    fn file(&self, name: &str, text: &str) -> Result<()> {
+        fs::write(self.directory.join(name), text).with_context(|| format!("cannot write {name}"))
+    }
+
+    /// Notes how something is run, and makes the command for it: in the directory, silent.
+    fn command(&mut self, program: &str, arguments: &[&str]) -> Command {
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        self.commands.push(format!("{name} {}", arguments.join(" ")));
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&self.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Starts a program with the arguments, at the same addresses each time.
+    fn start(&mut self, program: &str, arguments: &[&str]) -> Result<Running> {
+        Running::start(&mut self.command(program, arguments), true)
+    }
+}
+
+fn python(kitchen: &mut Kitchen) -> Result<Running> {
+    kitchen.file("heap.py", include_str!("recipes/heap.py"))?;
+    let mut command = kitchen.command("python3", &["heap.py"]);
+    command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
+    Running::start(&mut command, true)
+}
+
+fn node(kitchen: &mut Kitchen) -> Result<Running> {
+    kitchen.file("heap.js", include_str!("recipes/heap.js"))?;
+    kitchen.start(
+        "node",
+        &["--no-deprecation", "--random-seed=1", "--max-old-space-size=16384", "heap.js"],
+    )
+}
+
+fn java(kitchen: &mut Kitchen) -> Result<Running> {
+    kitchen.file("Heap.java", include_str!("recipes/Heap.java"))?;
+    // Compiled by a process of its own: the heap of a compiler is another recipe.
+    let mut compiler = kitchen.start("javac", &["Heap.java"])?;
+    let status = interrupt::wait_for("javac", Duration::from_secs(120), || {
+        Ok(compiler.child().try_wait()?)
+    })?;
+    if !status.success() {
+        bail!("javac: {status}");
+    }
+    kitchen.start("java", &["-XX:+UseSerialGC", "Heap"])
+}
+
+fn redis(kitchen: &mut Kitchen) -> Result<Running> {
+    let mut running = kitchen.start(
+        "redis-server",
+        &["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"],
+    )?;
+    let socket = kitchen.directory.join("redis.sock");
+    interrupt::wait_for("redis-server", Duration::from_secs(30), || {
+        running.check()?;
+        Ok(socket.exists().then_some(()))
+    })?;
+    let benchmark = programs::find("redis-benchmark").context("redis-benchmark is missing")?;
+    kitchen.commands.push("redis-benchmark -t set,get,lpush,hset,zadd; SET of texts".to_owned());
+    let mut filler = Filler::new(benchmark, socket);
+    kitchen.grow = Box::new(move || filler.fill());
+    Ok(running)
+}
+
+fn cc1(kitchen: &mut Kitchen) -> Result<Running> {
+    let gcc = programs::find("gcc").context("gcc is missing")?;
+    let cc1 = programs::said(&gcc, &["-print-prog-name=cc1"])?;
+    kitchen.file("big.c", &source::c(functions(kitchen.pages)))?;
+    kitchen.start(&cc1, &["-quiet", "-O2", "big.c", "-o", "big.s"])
+}
+
+fn rustc(kitchen: &mut Kitchen) -> Result<Running> {
+    kitchen.file("big.rs", &source::rust(functions(kitchen.pages)))?;
+    kitchen.start(
+        "rustc",
+        &["--crate-type=lib", "--edition=2021", "-Ccodegen-units=1", "--emit=obj", "big.rs"],
+    )
+}
+
+/// How many functions make a compiler take that many pages and more: it needs about a page for
+/// each.
+fn functions(pages: u64) -> u64 {
+    pages.max(1_000)
+}

@@ -1,0 +1,105 @@
+//! Filling a Redis server: its own benchmark for the small values, real text for the large ones.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::programs::Running;
+use crate::random::Random;
+
+/// Sizes of values that the benchmark writes, in turn.
+const VALUE_SIZES: [&str; 4] = ["16", "100", "300", "900"];
+
+/// Brings more and more into a server.
+pub struct Filler {
+    benchmark: PathBuf,
+    socket: PathBuf,
+    text: Vec<u8>,
+    random: Random,
+    rounds: u64,
+}
+
+impl Filler {
+    /// Fills the server at `socket` with the program `redis-benchmark`.
+    pub fn new(benchmark: PathBuf, socket: PathBuf) -> Filler {
+        Filler { benchmark, socket, text: some_text(), random: Random::new(3), rounds: 0 }
+    }
+
+    /// One round: a run of the benchmark, and as many keys of text. A few MB.
+    ///
+    /// # Errors
+    /// The benchmark fails, or the server does not answer.
+    pub fn fill(&mut self) -> Result<()> {
+        let size = VALUE_SIZES[self.rounds as usize % VALUE_SIZES.len()];
+        self.rounds += 1;
+        let mut command = Command::new(&self.benchmark);
+        command.arg("-s").arg(&self.socket);
+        command.args(["-q", "-n", "4000", "-r", "1000000", "-P", "16", "-c", "4", "-d", size]);
+        command.args(["-t", "set,get,lpush,hset,zadd"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut running = Running::start(&mut command, false)?;
+        let status =
+            crate::interrupt::wait_for("redis-benchmark", Duration::from_secs(60), || {
+                Ok(running.child().try_wait()?)
+            })?;
+        if !status.success() {
+            bail!("redis-benchmark: {status}");
+        }
+        self.set_texts(1000)
+    }
+
+    /// Sets `count` keys to passages of text of 200 to 3000 bytes.
+    fn set_texts(&mut self, count: u64) -> Result<()> {
+        let stream = UnixStream::connect(&self.socket).context("cannot reach the Redis server")?;
+        stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+        let mut answers = BufReader::new(stream.try_clone()?).lines();
+        let mut commands = &stream;
+        for number in 0..count {
+            let length = (200 + self.random.below(2800) as usize).min(self.text.len());
+            let from = self.random.below((self.text.len() - length) as u64 + 1) as usize;
+            let key = format!("document:{}:{number}", self.rounds);
+            let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${length}\r\n", key.len());
+            let value = &self.text[from..from + length];
+            commands.write_all(&[head.as_bytes(), value, b"\r\n"].concat())?;
+            let answer = answers.next().context("the Redis server is gone")??;
+            if answer != "+OK" {
+                bail!("the Redis server answers {answer:?}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Text as people and programs write it: what the package manager knows, headers, licences; and if
+/// nothing of that is here, a program that makes no sense.
+fn some_text() -> Vec<u8> {
+    let mut text = fs::read("/var/lib/dpkg/status").unwrap_or_default();
+    for directory in ["/usr/include", "/usr/share/common-licenses"] {
+        add_files(Path::new(directory), &mut text);
+    }
+    if text.len() < 4096 {
+        text.extend_from_slice(super::source::c(200).as_bytes());
+    }
+    text
+}
+
+/// Appends the text files of a directory, by name, up to some MB.
+fn add_files(directory: &Path, text: &mut Vec<u8>) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        if text.len() > 4 << 20 {
+            return;
+        }
+        let Ok(bytes) = fs::read(path) else { continue };
+        if std::str::from_utf8(&bytes).is_ok() {
+            text.extend_from_slice(&bytes);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The laboratory: dumps memory of live programs, and measures with it.
+//!
+//! Three commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
+//! loads such a dump, page by page, against the engine in process, any block device, and the bare
+//! codec; `nbd` sets rampack's NBD server beside others. Numbers of one run are comparable with
+//! each other, because what is compared takes turns; numbers of different runs are not.
+//!
+//! The laboratory is no part of the program `rampack`, and nothing depends on it.
+
+mod args;
+mod corpus;
+mod interrupt;
+mod nbd;
+mod page;
+mod pages;
+mod plot;
+mod programs;
+mod random;
+mod statistics;
+mod sys;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs the program with the arguments of this process. Errors go to standard error; the exit
+/// status is 0, 1 for a failure, or 2 for arguments that make no sense.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = args::Arguments::parse();
+    let result = interrupt::watch().and_then(|()| match &arguments.command {
+        args::Command::Corpus(args) => corpus::run(args),
+        args::Command::Pages(args) => pages::run(args),
+        args::Command::Nbd(args) => nbd::run(args),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rampack-lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

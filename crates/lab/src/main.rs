@@ -1,0 +1,7 @@
+//! The program `rampack-lab`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lab::main()
+}

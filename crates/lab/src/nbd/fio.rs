@@ -1,0 +1,131 @@
+//! fio, with its engine for NBD.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::server::Server;
+use crate::interrupt;
+use crate::programs::Running;
+
+/// Requests under way at a time.
+pub const QUEUE_DEPTH: u32 = 16;
+
+/// How fio is run.
+pub struct Fio {
+    /// The program.
+    pub program: PathBuf,
+    /// Bytes of the export it works on.
+    pub bytes: u64,
+    /// How long a measurement takes.
+    pub milliseconds: u32,
+}
+
+/// What fio does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// Writes all of it once, in large requests.
+    Fill,
+    /// Random writes of 4 KiB.
+    Write,
+    /// Random reads of 4 KiB.
+    Read,
+}
+
+/// What fio has measured.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figures {
+    /// Requests a second.
+    pub per_second: f64,
+    /// How long half of the requests took at most, in microseconds.
+    pub p50_us: f64,
+    /// And 99 % of them.
+    pub p99_us: f64,
+    /// How many there were.
+    pub requests: u64,
+}
+
+impl Fio {
+    /// The arguments for a load. The data is half compressible, page by page, and new in each
+    /// request: without `buffer_compress_chunk` fio makes whole pages of zeroes, and without
+    /// `refill_buffers` it sends the same again and again.
+    fn arguments(&self, uri: &str, load: Load) -> Vec<String> {
+        let mut arguments = vec![
+            "--name=lab".to_owned(),
+            "--ioengine=nbd".to_owned(),
+            format!("--uri={uri}"),
+            format!("--size={}", self.bytes),
+            format!("--iodepth={QUEUE_DEPTH}"),
+            "--buffer_compress_percentage=50".to_owned(),
+            "--buffer_compress_chunk=4096".to_owned(),
+            "--refill_buffers".to_owned(),
+            "--randrepeat=1".to_owned(),
+            "--output-format=json".to_owned(),
+        ];
+        let (pattern, block) = match load {
+            Load::Fill => ("write", "128k"),
+            Load::Write => ("randwrite", "4k"),
+            Load::Read => ("randread", "4k"),
+        };
+        arguments.push(format!("--rw={pattern}"));
+        arguments.push(format!("--bs={block}"));
+        if load != Load::Fill {
+            arguments.push("--time_based".to_owned());
+            arguments.push(format!("--runtime={}ms", self.milliseconds));
+        }
+        arguments
+    }
+
+    /// Runs a load on a server.
+    ///
+    /// # Errors
+    /// fio fails or reports errors, the server has ended, or this was interrupted.
+    pub fn run(&self, server: &mut Server, load: Load) -> Result<Figures> {
+        let output = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments(&server.uri, load)).stdin(Stdio::null());
+        command.stdout(output.reopen()?).stderr(output.reopen()?);
+        let mut running = Running::start(&mut command, false)?;
+        let limit = Duration::from_millis(u64::from(self.milliseconds)) + Duration::from_secs(120);
+        let status = interrupt::wait_for("fio", limit, || {
+            server.check()?;
+            Ok(running.child().try_wait()?)
+        })?;
+        let text = std::fs::read_to_string(output.path()).context("what fio says")?;
+        if !status.success() {
+            bail!("fio on {}: {status}: {}", server.name, text.trim());
+        }
+        parse(&text, load).with_context(|| format!("fio on {}: {}", server.name, text.trim()))
+    }
+}
+
+/// The figures in what fio says, which may begin with messages.
+fn parse(text: &str, load: Load) -> Result<Figures> {
+    let json = text.find('{').and_then(|at| text.get(at..)).unwrap_or_default();
+    // Messages may follow too.
+    let value: Value =
+        serde_json::Deserializer::from_str(json).into_iter().next().context("no figures")??;
+    let job = &value["jobs"][0];
+    if job["error"].as_i64() != Some(0) {
+        bail!("error {}", job["error"]);
+    }
+    let side = &job[if load == Load::Read { "read" } else { "write" }];
+    let number = |value: &Value| value.as_f64().context("a figure is missing");
+    let percentile = |name: &str| side["clat_ns"]["percentile"][name].as_f64().unwrap_or(0.0) / 1e3;
+    let figures = Figures {
+        per_second: number(&side["iops"])?,
+        p50_us: percentile("50.000000"),
+        p99_us: percentile("99.000000"),
+        requests: side["total_ios"].as_u64().context("a figure is missing")?,
+    };
+    if figures.requests == 0 {
+        bail!("no request was made");
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! `rampack-lab pages`: what storing and loading a page costs.
+
+mod codec;
+mod contest;
+mod device;
+mod engine;
+mod kernel;
+mod report;
+mod target;
+mod work;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use units::PAGE_SIZE;
+
+use crate::args::PagesArgs;
+use crate::sys::Memory;
+use contest::{Contest, Kind};
+use report::Outcome;
+use work::Work;
+
+/// Runs the command.
+///
+/// # Errors
+/// The corpus cannot be read, a target fails, or a page does not come back as it was stored.
+pub fn run(args: &PagesArgs) -> Result<()> {
+    let corpus = read(&args.corpus)?;
+    let work = Work::new(&corpus, args.threads as usize)?.churning(args.churn);
+    let kinds = kinds(args)?;
+    // Dropped in the end, whatever happens: that resets the device.
+    let _setup = setup(args, &kinds, work.pages())?;
+    let contest = Contest::new(&work, &kinds, args.algorithm.as_deref(), args.level)?;
+
+    let bar = ProgressBar::new(contest.steps(args.repeat));
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let result = contest.run(args.repeat, &bar);
+    bar.finish_and_clear();
+
+    let outcome = |contestant| Outcome::new(contestant, args.level, work.pages(), work.threads());
+    let outcomes: Vec<Outcome> = result?.iter().map(outcome).collect();
+    if let Some(path) = &args.plot {
+        report::bars(&outcomes).write(path)?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report::json(&outcomes)?)?);
+    } else {
+        print!("{}", report::table(&outcomes));
+    }
+    Ok(())
+}
+
+/// What takes part: first what was asked for, or the engine; then what it is compared with.
+fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
+    let kind = |path: &Path| match path.to_str() {
+        Some("engine") => Kind::Engine,
+        _ => Kind::Device(path.to_owned()),
+    };
+    let mut kinds = vec![args.device.as_deref().map_or(Kind::Engine, kind)];
+    for path in &args.compare {
+        let kind = kind(path);
+        if kinds.contains(&kind) {
+            bail!("--compare {}: it takes part already", path.display());
+        }
+        kinds.push(kind);
+    }
+    Ok(kinds)
+}
+
+/// Sets up the kernel's device, if that was asked for.
+fn setup(args: &PagesArgs, kinds: &[Kind], pages: usize) -> Result<Option<kernel::Setup>> {
+    let Some(algorithm) = &args.setup_kernel_zram else { return Ok(None) };
+    let is_zram = |path: &&Path| path.to_string_lossy().starts_with("/dev/zram");
+    let Some(path) = kinds.iter().filter_map(Kind::path).find(is_zram) else {
+        bail!("--setup-kernel-zram needs a device /dev/zramN, as --device or --compare");
+    };
+    kernel::Setup::new(path, algorithm, pages).map(Some)
+}
+
+/// The whole pages of a file, in memory of our own.
+fn read(path: &Path) -> Result<Memory> {
+    let shown = path.display();
+    let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let bytes = usize::try_from(file.metadata()?.len())?;
+    let bytes = bytes - bytes % PAGE_SIZE;
+    if bytes == 0 {
+        bail!("{shown} is no corpus: it has not even one page of {PAGE_SIZE} bytes");
+    }
+    let mut memory = Memory::new(bytes).with_context(|| format!("no memory for {shown}"))?;
+    file.read_exact(&mut memory).with_context(|| format!("cannot read {shown}"))?;
+    Ok(memory)
+}

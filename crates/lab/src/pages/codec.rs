@@ -1,0 +1,159 @@
+//! The bare codec: what compressing and decompressing cost, without anything to keep pages in.
+//!
+//! The same code as the engine's, with one context for each thread that is kept all the time, on
+//! the same pages in the same order. What comes out is laid end to end in memory that is in place
+//! beforehand, and is decompressed in that order: nothing that keeps pages can be arranged better.
+//! A page that does not get smaller is copied.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use units::PAGE_SIZE;
+use zcomp::{Compressor, Context, Deflate, Lz4, Params, Zstd};
+
+use super::work::{CHUNK, Share, Speed, Work, clock};
+use crate::page::{page, page_mut};
+use crate::sys::Memory;
+
+/// The codec `name`, or `None` if there is none of that name here.
+///
+/// # Errors
+/// The level is out of range.
+pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compressor>>> {
+    let params = Params { level };
+    Ok(Some(match name {
+        zcomp::LZ4 => Box::new(Lz4::new(&params)?),
+        zcomp::ZSTD => Box::new(Zstd::new(&params)?),
+        zcomp::DEFLATE => Box::new(Deflate::new(&params)?),
+        _ => return Ok(None),
+    }))
+}
+
+/// A codec with what each thread needs to run it.
+pub struct Codec {
+    lanes: Vec<Mutex<Lane>>,
+}
+
+struct Lane {
+    context: Box<dyn Context>,
+    log: Memory,
+    /// How long each object in the log is.
+    lengths: Vec<u16>,
+}
+
+impl Codec {
+    /// Everything in place to compress the pages of `work`.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(compressor: &dyn Compressor, work: &Work<'_>) -> Result<Codec> {
+        let pages = work.largest_share();
+        let lane = |_| {
+            Ok(Mutex::new(Lane {
+                context: compressor.context()?,
+                // The codec may use two pages for the last one.
+                log: Memory::new((pages + 1) * PAGE_SIZE).context("no memory for the codec")?,
+                lengths: vec![1; pages],
+            }))
+        };
+        Ok(Codec { lanes: (0..work.threads()).map(lane).collect::<Result<_>>()? })
+    }
+
+    /// Compresses every page.
+    ///
+    /// # Errors
+    /// None but those of threads.
+    pub fn compress(&self, work: &Work<'_>) -> Result<Speed> {
+        work.timed(|share| {
+            let lane = &mut *self.lane(&share);
+            let mut end = 0;
+            clock(|| {
+                for (&index, length) in share.indexes.iter().zip(&mut lane.lengths) {
+                    let source = page(work.corpus(), index as usize);
+                    let room = &mut lane.log[end..end + 2 * PAGE_SIZE];
+                    let taken = match lane.context.compress(source, room) {
+                        Some(taken) if taken < PAGE_SIZE => taken,
+                        _ => {
+                            room[..PAGE_SIZE].copy_from_slice(source);
+                            PAGE_SIZE
+                        }
+                    };
+                    *length = taken as u16;
+                    end += taken;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Decompresses what [`compress`](Codec::compress) left.
+    ///
+    /// # Errors
+    /// It cannot be decompressed.
+    pub fn decompress(&self, work: &Work<'_>) -> Result<Speed> {
+        work.timed(|share| {
+            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            let lane = &mut *self.lane(&share);
+            let mut end = 0;
+            clock(|| {
+                for (chunk, lengths) in share.indexes.chunks(CHUNK).zip(lane.lengths.chunks(CHUNK))
+                {
+                    let lengths = &lengths[..chunk.len()];
+                    end =
+                        decompress_chunk(&mut *lane.context, &lane.log, end, lengths, &mut buffer)?;
+                }
+                Ok(())
+            })
+        })
+    }
+
+    /// Compares what decompressing brings with the pages that were compressed, and tells how many
+    /// bytes they take compressed. Untimed.
+    ///
+    /// # Errors
+    /// A page is not what was compressed.
+    pub fn verify(&self, work: &Work<'_>) -> Result<u64> {
+        let bytes = work.on_each_thread(|share| {
+            let mut buffer = Memory::new(PAGE_SIZE)?;
+            let lane = &mut *self.lane(&share);
+            let mut end = 0;
+            for (&index, length) in share.indexes.iter().zip(&lane.lengths) {
+                let lengths = std::slice::from_ref(length);
+                end = decompress_chunk(&mut *lane.context, &lane.log, end, lengths, &mut buffer)?;
+                if page(&buffer, 0) != page(work.corpus(), index as usize) {
+                    bail!("the codec brings back page {index} as it was not");
+                }
+            }
+            Ok(end as u64)
+        })?;
+        Ok(bytes.iter().sum())
+    }
+
+    /// The lane of a thread, which it has to itself.
+    fn lane(&self, share: &Share<'_>) -> std::sync::MutexGuard<'_, Lane> {
+        self.lanes[share.thread].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Decompresses objects of these lengths, which begin at `end` of the log, to the pages of
+/// `buffer`; returns where they end.
+#[inline]
+fn decompress_chunk(
+    context: &mut dyn Context,
+    log: &[u8],
+    mut end: usize,
+    lengths: &[u16],
+    buffer: &mut [u8],
+) -> Result<usize> {
+    for (place, &length) in lengths.iter().enumerate() {
+        let object = &log[end..end + usize::from(length)];
+        end += object.len();
+        let into = page_mut(buffer, place);
+        if object.len() == PAGE_SIZE {
+            into.copy_from_slice(object);
+        } else if context.decompress(object, into).is_err() {
+            bail!("the codec cannot decompress what it compressed");
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,191 @@
+//! Rounds: each target does the work, and right beside it the bare codec does; then the next one.
+//! What one round measured is disturbed alike; medians of the rounds leave out what was not.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+
+use super::codec::{self, Codec};
+use super::device::Device;
+use super::engine::Engine;
+use super::kernel;
+use super::target::{Figures, Target};
+use super::work::{Speed, Work};
+use crate::interrupt;
+
+/// What is measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Our engine in process.
+    Engine,
+    /// What is at this path.
+    Device(PathBuf),
+}
+
+impl Kind {
+    /// How it is called in results.
+    pub fn name(&self) -> String {
+        match self {
+            Kind::Engine => "engine".to_owned(),
+            Kind::Device(path) => path.display().to_string(),
+        }
+    }
+
+    /// Its path, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Kind::Engine => None,
+            Kind::Device(path) => Some(path),
+        }
+    }
+}
+
+/// A target in the contest, and what it has reached so far.
+pub struct Contestant {
+    /// What it is.
+    pub kind: Kind,
+    /// Its codec.
+    pub algorithm: String,
+    /// That codec alone; none if it's not one of ours.
+    codec: Option<Rc<Codec>>,
+    /// Bytes that codec makes of the corpus.
+    pub codec_bytes: Option<u64>,
+    level: Option<i32>,
+    /// One of each round.
+    pub rounds: Vec<Round>,
+}
+
+/// What one round showed of a target.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Round {
+    /// The passes.
+    pub store: Speed,
+    /// Every page stored over.
+    pub overwrite: Speed,
+    /// With every page verified, while the clock stood still.
+    pub load: Speed,
+    /// Without.
+    pub reload: Speed,
+    /// The bare codec.
+    pub compress: Option<Speed>,
+    /// And back.
+    pub decompress: Option<Speed>,
+    /// Pages found right.
+    pub verified: u64,
+    /// What the target tells of itself after all pages were stored over.
+    pub figures: Figures,
+    /// The same before that, after the first store.
+    pub first_figures: Figures,
+    /// How much more memory this process had then than before the target was made.
+    pub growth: Option<u64>,
+}
+
+/// A contest on some work.
+pub struct Contest<'a> {
+    work: &'a Work<'a>,
+    contestants: Vec<Contestant>,
+}
+
+impl<'a> Contest<'a> {
+    /// Contestants for `work`. The engine's algorithm is `algorithm` or lz4; a device's is what it
+    /// says, else `algorithm` or lz4.
+    ///
+    /// # Errors
+    /// The engine has no such algorithm, the level is out of range, or there is no memory.
+    pub fn new(
+        work: &'a Work<'a>,
+        kinds: &[Kind],
+        algorithm: Option<&str>,
+        level: Option<i32>,
+    ) -> Result<Contest<'a>> {
+        let mut contestants: Vec<Contestant> = Vec::new();
+        for kind in kinds {
+            let said = kind.path().and_then(kernel::algorithm);
+            let algorithm = said.as_deref().or(algorithm).unwrap_or(zcomp::LZ4).to_owned();
+            let shared = contestants.iter().find(|other| other.algorithm == algorithm);
+            let codec = match shared {
+                Some(other) => other.codec.clone(),
+                None => codec::by_name(&algorithm, level)?
+                    .map(|codec| Codec::new(&*codec, work).map(Rc::new))
+                    .transpose()?,
+            };
+            let (kind, codec_bytes, rounds) = (kind.clone(), None, Vec::new());
+            contestants.push(Contestant { kind, algorithm, codec, codec_bytes, level, rounds });
+        }
+        Ok(Contest { work, contestants })
+    }
+
+    /// How many steps `rounds` rounds have.
+    pub fn steps(&self, rounds: u32) -> u64 {
+        u64::from(rounds) * self.contestants.len() as u64 * STEPS
+    }
+
+    /// Runs `rounds` rounds, and returns the contestants with what they have reached.
+    ///
+    /// # Errors
+    /// A target's; a page that was not brought back as it was; being interrupted.
+    pub fn run(mut self, rounds: u32, bar: &ProgressBar) -> Result<Vec<Contestant>> {
+        for _ in 0..rounds {
+            for contestant in &mut self.contestants {
+                let round = contestant.round(self.work, bar)?;
+                contestant.rounds.push(round);
+            }
+        }
+        Ok(self.contestants)
+    }
+}
+
+/// Steps of a round.
+const STEPS: u64 = 6;
+
+impl Contestant {
+    fn round(&mut self, work: &Work<'_>, bar: &ProgressBar) -> Result<Round> {
+        bar.set_message(format!("{} {}", self.kind.name(), self.algorithm));
+        let step = || {
+            bar.inc(1);
+            interrupt::check()
+        };
+        if let (Some(codec), None) = (&self.codec, self.codec_bytes) {
+            codec.compress(work)?;
+            self.codec_bytes = Some(codec.verify(work)?);
+        }
+        let codec = self.codec.as_deref();
+
+        let before = host::resident_bytes();
+        let target: Box<dyn Target> = match &self.kind {
+            Kind::Engine => Box::new(Engine::new(work.pages(), &self.algorithm, self.level)?),
+            Kind::Device(path) => Box::new(Device::open(path, work.pages())?),
+        };
+        let target = &*target;
+        let store = work.store_first(target)?;
+        let first_figures = target.figures();
+        step()?;
+        let overwrite = work.store(target)?;
+        let growth =
+            (self.kind == Kind::Engine).then(|| host::resident_bytes().saturating_sub(before));
+        let figures = target.figures();
+        step()?;
+        let compress = codec.map(|codec| codec.compress(work)).transpose()?;
+        step()?;
+        let (load, verified) = work.load_verified(target)?;
+        step()?;
+        let reload = work.load(target)?;
+        step()?;
+        let decompress = codec.map(|codec| codec.decompress(work)).transpose()?;
+        step()?;
+        Ok(Round {
+            store,
+            overwrite,
+            load,
+            reload,
+            compress,
+            decompress,
+            verified,
+            figures,
+            first_figures,
+            growth,
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! A block device, or a file of the right size, read and written past the page cache.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use units::{PAGE_SIZE, Page};
+
+use super::kernel;
+use super::target::{Figures, Target};
+use crate::sys;
+
+/// An open device. What is on it is lost; so it's opened exclusively, which the system refuses
+/// while it is mounted or otherwise in use. Its pages are discarded in the beginning and in the
+/// end, if it can do that.
+pub struct Device {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Device {
+    /// Opens the device at `path`, to keep so many pages.
+    ///
+    /// # Errors
+    /// It cannot be opened, is in use, is too small, or is neither a device nor a file.
+    pub fn open(path: &Path, pages: usize) -> Result<Device> {
+        let shown = path.display();
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(sys::O_DIRECT | sys::O_EXCL)
+            .open(path)
+            .with_context(|| format!("cannot open {shown} for direct I/O and exclusively"))?;
+        let kind = file.metadata()?.file_type();
+        if !kind.is_block_device() && !kind.is_file() {
+            bail!("{shown} is neither a block device nor a file");
+        }
+        let bytes = (pages * PAGE_SIZE) as u64;
+        let size = file.seek(SeekFrom::End(0)).with_context(|| format!("the size of {shown}"))?;
+        if size < bytes {
+            bail!("{shown} has {size} bytes; the corpus needs {bytes}");
+        }
+        let device = Device { path: path.to_owned(), file, bytes };
+        device.discard();
+        Ok(device)
+    }
+
+    /// Empties it; devices that cannot are left as they are, their first store stores over.
+    fn discard(&self) {
+        let _ = sys::discard(&self.file, self.bytes);
+    }
+}
+
+impl Target for Device {
+    fn store(&self, index: u64, page: &Page) -> Result<()> {
+        self.file
+            .write_all_at(page, index * PAGE_SIZE as u64)
+            .with_context(|| format!("{}: storing page {index}", self.path.display()))
+    }
+
+    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+        self.file
+            .read_exact_at(page, index * PAGE_SIZE as u64)
+            .with_context(|| format!("{}: loading page {index}", self.path.display()))
+    }
+
+    fn figures(&self) -> Figures {
+        kernel::figures(&self.path).unwrap_or_default()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}

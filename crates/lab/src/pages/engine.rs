@@ -1,0 +1,47 @@
+//! Our engine, in this process.
+
+use anyhow::{Context, Result, anyhow};
+use rampack::{Disk, DiskOptions, Rampack};
+use units::{PAGE_SIZE, Page};
+
+use super::target::{Figures, Target};
+
+/// A device of its own.
+pub struct Engine {
+    disk: Disk,
+}
+
+impl Engine {
+    /// A new one, in a machine of its own.
+    ///
+    /// # Errors
+    /// The engine's: an unknown algorithm, a level out of range, no memory.
+    pub fn new(pages: usize, algorithm: &str, level: Option<i32>) -> Result<Engine> {
+        let size = (pages * PAGE_SIZE) as u64;
+        let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
+        let make = || Rampack::new()?.disk(options);
+        Ok(Engine { disk: make().map_err(|fault| anyhow!("{fault}")).context("the engine")? })
+    }
+}
+
+impl Target for Engine {
+    #[inline]
+    fn store(&self, index: u64, page: &Page) -> Result<()> {
+        self.disk.store(index, page).map_err(|error| anyhow!("storing page {index}: {error}"))
+    }
+
+    #[inline]
+    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+        self.disk.load(index, page).map_err(|error| anyhow!("loading page {index}: {error}"))
+    }
+
+    fn figures(&self) -> Figures {
+        let stats = self.disk.stats();
+        Figures {
+            orig: Some(stats.orig_bytes),
+            compressed: Some(stats.compressed_bytes),
+            pool: Some(stats.pool_bytes),
+            metadata: Some(stats.metadata_bytes),
+        }
+    }
+}

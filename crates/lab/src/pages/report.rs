@@ -1,0 +1,295 @@
+//! What a run has shown: as a table, as JSON, and as a picture.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use units::PAGE_SIZE;
+
+use super::contest::{Contestant, Round};
+use super::target::Figures;
+use super::work::Speed;
+use crate::plot::Bars;
+use crate::statistics::{median, median_of};
+
+/// The results of one target. Each figure is the median of the rounds.
+#[derive(Serialize)]
+pub struct Outcome {
+    target: String,
+    algorithm: String,
+    level: Option<i32>,
+    threads: usize,
+    rounds: usize,
+    pages: usize,
+    verified_pages: u64,
+    store: Speed,
+    overwrite: Speed,
+    load: Speed,
+    reload: Speed,
+    codec: Codec,
+    store_over_codec: Option<f64>,
+    load_over_codec: Option<f64>,
+    #[serde(flatten)]
+    figures: Figures,
+    rss_growth_bytes: Option<u64>,
+    codec_bytes: Option<u64>,
+    pool_over_compressed: Option<f64>,
+    rss_over_pool_and_metadata: Option<f64>,
+    orig_over_compressed: Option<f64>,
+    /// Before all pages were stored over.
+    after_first_store: Figures,
+    cpu: Cpu,
+}
+
+/// The same figures by the time the CPU spent on the threads. Of use where other programs take the
+/// CPU away, and where the target does all its work in the thread that asks for it.
+#[derive(Serialize)]
+struct Cpu {
+    store_ns: Option<f64>,
+    overwrite_ns: Option<f64>,
+    reload_ns: Option<f64>,
+    compress_ns: Option<f64>,
+    decompress_ns: Option<f64>,
+    store_over_codec: Option<f64>,
+    load_over_codec: Option<f64>,
+}
+
+impl Cpu {
+    fn new(rounds: &[Round]) -> Cpu {
+        let ns = |of: fn(&Round) -> Option<Speed>| {
+            median_of(rounds.iter().map(|round| of(round)?.cpu_ns_per_page))
+        };
+        let (overwrite_ns, reload_ns) = (ns(|r| Some(r.overwrite)), ns(|r| Some(r.reload)));
+        let (compress_ns, decompress_ns) = (ns(|r| r.compress), ns(|r| r.decompress));
+        let ratio = |part: Option<f64>, whole: Option<f64>| Some(part? / whole?);
+        Cpu {
+            store_ns: ns(|r| Some(r.store)),
+            overwrite_ns,
+            reload_ns,
+            compress_ns,
+            decompress_ns,
+            store_over_codec: ratio(overwrite_ns, compress_ns),
+            load_over_codec: ratio(reload_ns, decompress_ns),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Codec {
+    compress_ns: Option<f64>,
+    decompress_ns: Option<f64>,
+}
+
+impl Outcome {
+    /// Of what a contestant has reached in its rounds, of which there is one at least.
+    pub fn new(
+        contestant: &Contestant,
+        level: Option<i32>,
+        pages: usize,
+        threads: usize,
+    ) -> Outcome {
+        let rounds = &contestant.rounds;
+        let speed = |of: fn(&Round) -> Speed| Speed {
+            ns_per_page: median(rounds.iter().map(|round| of(round).ns_per_page)),
+            mb_per_s: median(rounds.iter().map(|round| of(round).mb_per_s)),
+            cpu_ns_per_page: None,
+        };
+        let ns = |of: fn(&Round) -> Option<Speed>| {
+            median_of(rounds.iter().map(|round| of(round).map(|speed| speed.ns_per_page)))
+        };
+        let bytes = |of: &dyn Fn(&Round) -> Option<u64>| {
+            let median = median_of(rounds.iter().map(|round| of(round).map(|bytes| bytes as f64)));
+            median.map(|bytes| bytes as u64)
+        };
+        let figures = |of: fn(&Round) -> Figures| Figures {
+            orig: bytes(&|round| of(round).orig),
+            compressed: bytes(&|round| of(round).compressed),
+            pool: bytes(&|round| of(round).pool),
+            metadata: bytes(&|round| of(round).metadata),
+        };
+        let codec = Codec { compress_ns: ns(|r| r.compress), decompress_ns: ns(|r| r.decompress) };
+        let (overwrite, reload) = (speed(|r| r.overwrite), speed(|r| r.reload));
+        let after_first_store = figures(|r| r.first_figures);
+        let figures = figures(|r| r.figures);
+        let growth = bytes(&|round| round.growth);
+        let ratio = |part: Option<u64>, whole: Option<u64>| {
+            Some(part? as f64 / whole.filter(|&whole| whole > 0)? as f64)
+        };
+        let held = figures.pool.zip(figures.metadata).map(|(pool, metadata)| pool + metadata);
+        Outcome {
+            target: contestant.kind.name(),
+            algorithm: contestant.algorithm.clone(),
+            level,
+            threads,
+            rounds: rounds.len(),
+            pages,
+            verified_pages: rounds.iter().map(|round| round.verified).min().unwrap_or(0),
+            store: speed(|r| r.store),
+            overwrite,
+            load: speed(|r| r.load),
+            reload,
+            store_over_codec: codec.compress_ns.map(|codec| overwrite.ns_per_page / codec),
+            load_over_codec: codec.decompress_ns.map(|codec| reload.ns_per_page / codec),
+            codec,
+            figures,
+            rss_growth_bytes: growth,
+            codec_bytes: contestant.codec_bytes,
+            pool_over_compressed: ratio(figures.pool, figures.compressed),
+            rss_over_pool_and_metadata: ratio(growth, held),
+            orig_over_compressed: ratio(figures.orig, figures.compressed),
+            after_first_store,
+            cpu: Cpu::new(rounds),
+        }
+    }
+
+    /// The passes and how long each took, in nanoseconds a page.
+    fn passes(&self) -> [(&'static str, f64); 4] {
+        [
+            ("store", self.store.ns_per_page),
+            ("overwrite", self.overwrite.ns_per_page),
+            ("load", self.load.ns_per_page),
+            ("reload", self.reload.ns_per_page),
+        ]
+    }
+}
+
+/// The first outcome as one object, with the others in `compare`, each with how it relates.
+pub fn json(outcomes: &[Outcome]) -> serde_json::Result<Value> {
+    let Some((main, others)) = outcomes.split_first() else { return Ok(Value::Null) };
+    let mut object = serde_json::to_value(main)?;
+    if !others.is_empty() {
+        let compare = others.iter().map(|other| {
+            let mut value = serde_json::to_value(other)?;
+            insert(&mut value, "ns_over_main", ratios(other, main));
+            Ok(value)
+        });
+        let compare: serde_json::Result<Vec<Value>> = compare.collect();
+        insert(&mut object, "compare", json!(compare?));
+    }
+    Ok(object)
+}
+
+fn insert(object: &mut Value, key: &str, value: Value) {
+    if let Value::Object(map) = object {
+        map.insert(key.to_owned(), value);
+    }
+}
+
+/// How many times as long `other` took, for each pass.
+fn ratios(other: &Outcome, main: &Outcome) -> Value {
+    let both = other.passes().into_iter().zip(main.passes());
+    let map: Map<String, Value> =
+        both.map(|((name, other), (_, main))| (name.to_owned(), json!(other / main))).collect();
+    Value::Object(map)
+}
+
+/// For people to read.
+pub fn table(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    let Some(main) = outcomes.first() else { return text };
+    let _ = writeln!(
+        text,
+        "{} pages of 4 KiB, {} thread(s), medians of {} round(s), ns per page per thread\n",
+        main.pages, main.threads, main.rounds
+    );
+    let _ = writeln!(
+        text,
+        "{:24} {:9} {:>8} {:>9} {:>8} {:>8} {:>9} {:>11} {:>11} {:>10}",
+        "target",
+        "algorithm",
+        "store",
+        "overwrite",
+        "load",
+        "reload",
+        "compress",
+        "decompress",
+        "store/codec",
+        "load/codec"
+    );
+    for outcome in outcomes {
+        let _ = write!(text, "{:24} {:9}", outcome.target, outcome.algorithm);
+        for ((_, ns), width) in outcome.passes().into_iter().zip([8, 9, 8, 8]) {
+            let _ = write!(text, " {ns:width$.0}");
+        }
+        let whole = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.0}"));
+        let fine = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.3}"));
+        let _ = writeln!(
+            text,
+            " {:>9} {:>11} {:>11} {:>10}",
+            whole(outcome.codec.compress_ns),
+            whole(outcome.codec.decompress_ns),
+            fine(outcome.store_over_codec),
+            fine(outcome.load_over_codec)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{:24} {:>10} {:>10} {:>10} {:>12} {:>12} {:>11} {:>11} {:>11}",
+        "target",
+        "MB/s in",
+        "MB/s out",
+        "verified",
+        "compressed",
+        "pool",
+        "pool/compr",
+        "metadata",
+        "RSS growth"
+    );
+    for outcome in outcomes {
+        let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+        let _ = writeln!(
+            text,
+            "{:24} {:10.0} {:10.0} {:>10} {:>12} {:>12} {:>11} {:>11} {:>11}",
+            outcome.target,
+            outcome.overwrite.mb_per_s,
+            outcome.reload.mb_per_s,
+            outcome.verified_pages,
+            bytes(outcome.figures.compressed),
+            bytes(outcome.figures.pool),
+            outcome.pool_over_compressed.map_or("-".to_owned(), |ratio| format!("{ratio:.4}")),
+            bytes(outcome.figures.metadata),
+            bytes(outcome.rss_growth_bytes)
+        );
+    }
+    for outcome in outcomes {
+        let (store, load) = (outcome.cpu.store_over_codec, outcome.cpu.load_over_codec);
+        if let Some((store, load)) = store.zip(load) {
+            let _ = writeln!(
+                text,
+                "\nby time on the CPU, {}: store/codec {store:.3}, load/codec {load:.3}",
+                outcome.target
+            );
+        }
+    }
+    for other in &outcomes[1..] {
+        let _ = write!(text, "\n{} takes, times as long as {}:", other.target, main.target);
+        for ((name, theirs), (_, ours)) in other.passes().into_iter().zip(main.passes()) {
+            let _ = write!(text, " {name} {:.2}", theirs / ours);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The passes of each target, and the bare codec, side by side.
+pub fn bars(outcomes: &[Outcome]) -> Bars {
+    let groups = ["overwrite", "reload"].map(str::to_owned).to_vec();
+    let mut series: Vec<(String, Vec<f64>)> = Vec::new();
+    for outcome in outcomes {
+        let values = vec![outcome.overwrite.ns_per_page, outcome.reload.ns_per_page];
+        series.push((format!("{} {}", outcome.target, outcome.algorithm), values));
+        let (compress, decompress) = (outcome.codec.compress_ns, outcome.codec.decompress_ns);
+        if let Some(values) = compress.zip(decompress) {
+            let name = format!("{} alone, beside {}", outcome.algorithm, outcome.target);
+            series.push((name, vec![values.0, values.1]));
+        }
+    }
+    let threads = outcomes.first().map_or(0, |outcome| outcome.threads);
+    let megabytes = outcomes.first().map_or(0, |outcome| outcome.pages * PAGE_SIZE / 1_000_000);
+    Bars {
+        title: format!("4 KiB pages of {megabytes} MB, {threads} thread(s)"),
+        unit: "ns per page per thread".to_owned(),
+        groups,
+        series,
+    }
+}

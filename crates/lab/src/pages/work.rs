@@ -1,0 +1,266 @@
+//! The work: every page stored, stored over, loaded, and loaded again, by threads that each stay on
+//! a CPU.
+//!
+//! Pages are taken in one shuffled order, the same for everyone. Each thread has an equal share of
+//! it and times its own. With churn, the first store writes to each place the page that is half the
+//! order away: then the second changes the size of every object, and the pages found at the end can
+//! only be those of the second.
+//!
+//! The first load is the one that is verified: 64 pages are loaded, the clock stands while they are
+//! compared with what was stored, and goes on. The second load has no such interruptions, which
+//! would push its data out of the caches.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use serde::Serialize;
+use sync::atomic::{AtomicU64, Ordering};
+use units::PAGE_SIZE;
+
+use super::target::Target;
+use crate::page::{page, page_mut};
+use crate::random::Random;
+use crate::sys::{self, Memory};
+
+/// Pages loaded before the clock stands still for comparing.
+pub const CHUNK: usize = 64;
+/// The seed of the order of pages.
+const SEED: u64 = 0x7261_6d70_6163_6b00;
+
+/// Pages, an order and threads.
+pub struct Work<'a> {
+    corpus: &'a [u8],
+    order: Vec<u32>,
+    /// The same, beginning in the middle.
+    others: Vec<u32>,
+    churn: bool,
+    cpus: Vec<usize>,
+}
+
+/// How long a pass took.
+#[derive(Clone, Copy, PartialEq, Default, Serialize, Debug)]
+pub struct Speed {
+    /// Nanoseconds a page, per thread: the time of a thread by its pages, mean of the threads.
+    pub ns_per_page: f64,
+    /// Millions of bytes a second, of all threads together until the last one ended.
+    pub mb_per_s: f64,
+    /// As `ns_per_page`, but only the time the CPU spent on the threads; where it was measured.
+    #[serde(skip)]
+    pub cpu_ns_per_page: Option<f64>,
+}
+
+/// How long a thread took.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Taken {
+    wall: Duration,
+    cpu: Option<Duration>,
+}
+
+/// Runs `job`, and tells how long it took.
+///
+/// # Errors
+/// Those of `job`.
+pub fn clock(job: impl FnOnce() -> Result<()>) -> Result<Taken> {
+    let (cpu, begun) = (sys::thread_time(), Instant::now());
+    job()?;
+    let wall = begun.elapsed();
+    Ok(Taken { wall, cpu: Some(sys::thread_time().saturating_sub(cpu)) })
+}
+
+/// One thread's part of a pass.
+pub struct Share<'a> {
+    /// Which thread it is, from 0.
+    pub thread: usize,
+    /// Where in the order its pages begin.
+    pub first: usize,
+    /// Its pages, in order.
+    pub indexes: &'a [u32],
+}
+
+impl<'a> Work<'a> {
+    /// The pages of `corpus`, for `threads` threads on the CPUs of this process, in turn.
+    ///
+    /// # Errors
+    /// There are fewer pages than threads, or no memory.
+    pub fn new(corpus: &'a [u8], threads: usize) -> Result<Work<'a>> {
+        let pages = corpus.len() / PAGE_SIZE;
+        if threads == 0 || pages < threads {
+            bail!("{threads} threads for {pages} pages: each needs one at least");
+        }
+        let mut order: Vec<u32> = (0..u32::try_from(pages)?).collect();
+        Random::new(SEED).shuffle(&mut order);
+        let allowed = host::allowed_cpus();
+        if allowed.is_empty() {
+            bail!("the system does not tell which CPUs there are");
+        }
+        let cpus = (0..threads).map(|thread| allowed[thread % allowed.len()]).collect();
+        let (front, back) = order.split_at(pages / 2);
+        let others = [back, front].concat();
+        let work = Work { corpus, order, others, churn: false, cpus };
+        // Threads' stacks and the like are in place after this, and not counted for anybody.
+        work.on_each_thread(|share| Ok(share.indexes.len()))?;
+        Ok(work)
+    }
+
+    /// The same work, with or without churn.
+    #[must_use]
+    pub fn churning(self, churn: bool) -> Work<'a> {
+        Work { churn, ..self }
+    }
+
+    /// How many pages.
+    pub fn pages(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The pages themselves.
+    pub fn corpus(&self) -> &'a [u8] {
+        self.corpus
+    }
+
+    /// How many pages thread `thread` has at most.
+    pub fn largest_share(&self) -> usize {
+        self.order.len().div_ceil(self.cpus.len())
+    }
+
+    /// How many threads.
+    pub fn threads(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Runs `job` on all threads at once, each pinned, each with its share.
+    ///
+    /// # Errors
+    /// The first thread's that failed.
+    pub fn on_each_thread<T: Send>(
+        &self,
+        job: impl Fn(Share<'_>) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let (job, barrier, threads) = (&job, &Barrier::new(self.threads()), self.threads());
+        let run = |thread: usize, cpu: usize| {
+            let share = |thread| self.order.len() * thread / threads;
+            let first = share(thread);
+            let indexes = &self.order[first..share(thread + 1)];
+            let pinned = host::pin_to_cpu(cpu);
+            barrier.wait();
+            pinned?;
+            job(Share { thread, first, indexes })
+        };
+        thread::scope(|scope| {
+            let run = &run;
+            let cpus = self.cpus.iter().enumerate();
+            let running: Vec<_> =
+                cpus.map(|(thread, &cpu)| scope.spawn(move || run(thread, cpu))).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Result<T>>| {
+                thread.join().map_err(|_| anyhow!("a thread panicked"))?
+            };
+            // All are joined before the first error counts: a scope must not end with a panic.
+            running.into_iter().map(join).collect::<Vec<_>>().into_iter().collect()
+        })
+    }
+
+    /// Runs `job`, which says how long its share took, on all threads.
+    ///
+    /// # Errors
+    /// The first thread's that failed.
+    pub fn timed(&self, job: impl Fn(Share<'_>) -> Result<Taken> + Sync) -> Result<Speed> {
+        let times = self.on_each_thread(|share| {
+            let pages = share.indexes.len();
+            Ok((job(share)?, pages))
+        })?;
+        let threads = times.len() as f64;
+        let slowest = times.iter().map(|(taken, _)| taken.wall.as_secs_f64()).fold(1e-9, f64::max);
+        let wall = times.iter().map(|(taken, pages)| per_page(taken.wall, *pages));
+        let cpu = times.iter().map(|(taken, pages)| Some(per_page(taken.cpu?, *pages)));
+        Ok(Speed {
+            ns_per_page: wall.sum::<f64>() / threads,
+            mb_per_s: (self.order.len() * PAGE_SIZE) as f64 / 1e6 / slowest,
+            cpu_ns_per_page: cpu.sum::<Option<f64>>().map(|sum| sum / threads),
+        })
+    }
+
+    /// The first store: every page in its own place or, with churn, in that of another.
+    ///
+    /// # Errors
+    /// The target's.
+    pub fn store_first(&self, target: &dyn Target) -> Result<Speed> {
+        let sources = if self.churn { &self.others } else { &self.order };
+        self.timed(|share| self.store_from(target, &share, &sources[share.first..]))
+    }
+
+    /// Stores every page in its own place.
+    ///
+    /// # Errors
+    /// The target's.
+    pub fn store(&self, target: &dyn Target) -> Result<Speed> {
+        self.timed(|share| self.store_from(target, &share, share.indexes))
+    }
+
+    /// Stores to the places of `share` the pages `sources`.
+    fn store_from(&self, target: &dyn Target, share: &Share<'_>, sources: &[u32]) -> Result<Taken> {
+        clock(|| {
+            for (&index, &source) in share.indexes.iter().zip(sources) {
+                target.store(u64::from(index), page(self.corpus, source as usize))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Loads every page and compares it with what was stored, while the clock stands still.
+    ///
+    /// # Errors
+    /// The target's, or a page that is not what was stored.
+    pub fn load_verified(&self, target: &dyn Target) -> Result<(Speed, u64)> {
+        // Relaxed throughout: a count, read after the threads have been joined.
+        let verified = AtomicU64::new(0);
+        let speed = self.timed(|share| {
+            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            let mut wall = Duration::ZERO;
+            for chunk in share.indexes.chunks(CHUNK) {
+                let begun = Instant::now();
+                load_chunk(target, chunk, &mut buffer)?;
+                wall += begun.elapsed();
+                for (place, &index) in chunk.iter().enumerate() {
+                    if page(&buffer, place) != page(self.corpus, index as usize) {
+                        bail!("page {index} is not what was stored");
+                    }
+                }
+                verified.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            }
+            // Asking for the CPU's time this often would cost more than it tells.
+            Ok(Taken { wall, cpu: None })
+        })?;
+        Ok((speed, verified.load(Ordering::Relaxed)))
+    }
+
+    /// Loads every page, and looks at none.
+    ///
+    /// # Errors
+    /// The target's.
+    pub fn load(&self, target: &dyn Target) -> Result<Speed> {
+        self.timed(|share| {
+            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            clock(|| {
+                let mut chunks = share.indexes.chunks(CHUNK);
+                chunks.try_for_each(|chunk| load_chunk(target, chunk, &mut buffer))
+            })
+        })
+    }
+}
+
+/// Loads pages into a buffer, one after the other.
+fn load_chunk(target: &dyn Target, indexes: &[u32], buffer: &mut [u8]) -> Result<()> {
+    for (place, &index) in indexes.iter().enumerate() {
+        target.load(u64::from(index), page_mut(buffer, place))?;
+    }
+    Ok(())
+}
+
+fn per_page(time: Duration, pages: usize) -> f64 {
+    time.as_nanos() as f64 / pages as f64
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Bars beside bars, as an SVG.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use plotters::prelude::*;
+
+const SIZE: (u32, u32) = (960, 540);
+
+/// A picture: in each group one bar of each series.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bars {
+    /// What it shows.
+    pub title: String,
+    /// What the bars are counted in.
+    pub unit: String,
+    /// The groups, from left to right.
+    pub groups: Vec<String>,
+    /// Names, with one value for each group.
+    pub series: Vec<(String, Vec<f64>)>,
+}
+
+impl Bars {
+    /// Writes the picture to `path`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut text = String::new();
+        self.draw(&mut text).map_err(|error| anyhow!("cannot draw: {error}"))?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
+        let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let values = self.series.iter().flat_map(|(_, values)| values.iter().copied());
+        // The names stand above the bars.
+        let above = 1.12 + 0.06 * self.series.len() as f64;
+        let top = values.fold(0.0, f64::max) * above + 1e-9;
+        let groups = self.groups.len().max(1) as f64;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(&self.title, ("sans-serif", 22))
+            .margin(16)
+            .x_label_area_size(32)
+            .y_label_area_size(72)
+            .build_cartesian_2d(0.0..groups, 0.0..top)?;
+        let label = |place: &f64| {
+            // Labels stand in the middle of a group, where half numbers are.
+            let group = *place as usize;
+            let middle = (place.fract() - 0.5).abs() < 1e-6;
+            self.groups.get(group).filter(|_| middle).cloned().unwrap_or_default()
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(self.groups.len() * 2 + 1)
+            .x_label_formatter(&label)
+            .y_desc(&self.unit)
+            .draw()?;
+        let width = 0.8 / self.series.len().max(1) as f64;
+        for (number, (name, values)) in self.series.iter().enumerate() {
+            let style = Palette99::pick(number).filled();
+            let from = |group: usize| group as f64 + 0.1 + width * number as f64;
+            let bars = values.iter().enumerate().map(|(group, &value)| {
+                Rectangle::new([(from(group), 0.0), (from(group) + width * 0.94, value)], style)
+            });
+            chart
+                .draw_series(bars)?
+                .label(name)
+                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], style));
+            chart.draw_series(values.iter().enumerate().map(|(group, &value)| {
+                let place = (from(group), value + top * 0.04);
+                Text::new(format!("{value:.0}"), place, ("sans-serif", 14))
+            }))?;
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
+            .background_style(WHITE.mix(0.8))
+            .border_style(BLACK.mix(0.4))
+            .label_font(("sans-serif", 14))
+            .draw()?;
+        area.present()?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_every_series() {
+        let bars = Bars {
+            title: "a title".to_owned(),
+            unit: "apples".to_owned(),
+            groups: vec!["one".to_owned(), "two".to_owned()],
+            series: vec![
+                ("ours".to_owned(), vec![1.0, 2.0]),
+                ("theirs".to_owned(), vec![3.0, 44.0]),
+            ],
+        };
+        let mut text = String::new();
+        bars.draw(&mut text).expect("a picture");
+        for word in ["a title", "apples", "one", "two", "ours", "theirs", "44", "</svg>"] {
+            assert!(text.contains(word), "{word:?} is missing in {text}");
+        }
+    }
+}

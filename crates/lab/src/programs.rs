@@ -1,0 +1,114 @@
+//! Programs of others: finding them, running them, ending them.
+
+use std::env;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::sys::{self, Signal};
+
+/// The path of the program `name`, looked for as a shell does.
+#[must_use]
+pub fn find(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| {
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// What a program prints, standard output and error together, without the last newline.
+///
+/// # Errors
+/// It cannot be run, or fails.
+pub fn said(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    if !output.status.success() {
+        bail!("{} {}: {}: {text}", program.display(), arguments.join(" "), output.status);
+    }
+    Ok(text)
+}
+
+/// The first line of what a program says of its version, or an empty text.
+#[must_use]
+pub fn version(program: &Path, option: &str) -> String {
+    said(program, &[option]).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
+}
+
+/// A program that runs until this is dropped.
+pub struct Running {
+    child: Child,
+    name: String,
+}
+
+impl Running {
+    /// Starts `command`, which dies with us; `fixed` as in [`sys::bind`].
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn start(command: &mut Command, fixed: bool) -> Result<Running> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child =
+            sys::bind(command, fixed).spawn().with_context(|| format!("cannot run {name}"))?;
+        Ok(Running { child, name })
+    }
+
+    /// The process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Nothing, while it runs.
+    ///
+    /// # Errors
+    /// It has ended; says how.
+    pub fn check(&mut self) -> Result<()> {
+        match self.child.try_wait().with_context(|| self.name.clone())? {
+            None => Ok(()),
+            Some(status) => bail!("{} has ended: {status}", self.name),
+        }
+    }
+}
+
+impl Running {
+    /// Ends it at once, without asking: right for a process that stands still.
+    pub fn kill(mut self) {
+        self.kill_and_wait();
+    }
+
+    fn kill_and_wait(&mut self) {
+        // Fails when it has ended, which is what is wanted. SIGKILL reaches a stopped process too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A server may have files to remove, so it is asked first.
+        if sys::signal(&mut self.child, Signal::Terminate).is_ok() {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(500) {
+                if !matches!(self.child.try_wait(), Ok(None)) {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.kill_and_wait();
+    }
+}

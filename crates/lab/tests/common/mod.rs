@@ -1,0 +1,92 @@
+//! Running the program, in a place of its own.
+
+#![allow(dead_code, reason = "not every test file uses all of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use testkit::{Output, Rng, TempDir};
+
+/// A directory for files, and one that the program takes for temporary ones.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        let directory = TempDir::new();
+        fs::create_dir(directory.join("t")).expect("a directory");
+        Place { directory }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The program with these arguments, to be run here.
+    pub fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampack-lab"));
+        command.args(arguments).current_dir(self.directory.path());
+        command.env("TMPDIR", self.directory.join("t"));
+        command
+    }
+
+    /// Runs it, expects success, and returns the JSON it prints.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = testkit::run(&mut self.lab(arguments));
+        serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", output.stdout))
+    }
+
+    /// Runs it, expects failure, and returns what it says of it.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = testkit::try_run(&mut self.lab(arguments));
+        assert!(!status.success(), "{arguments:?} succeeded: {stdout}");
+        assert!(stderr.lines().count() > 0 && !stderr.contains("panicked"), "{stderr}");
+        stderr
+    }
+
+    /// Panics if the program left anything among its temporary files.
+    pub fn assert_nothing_left(&self) {
+        let left: Vec<_> = fs::read_dir(self.path("t"))
+            .expect("the directory")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+}
+
+/// A file of pages that look like memory: pointers into a few regions, small numbers, text, zeroes;
+/// and some that are the same all over, equal to another, or noise.
+pub fn write_corpus(path: &Path, pages: usize) {
+    let mut rng = Rng::new(testkit::seed("corpus"));
+    let mut bytes: Vec<u8> = Vec::new();
+    for number in 0..pages {
+        let mut page = Vec::with_capacity(4096);
+        match number % 16 {
+            0 => page.resize(4096, 0),
+            1 => page.resize(4096, rng.next_u64() as u8),
+            2 => {
+                page.resize(4096, 0);
+                rng.fill(&mut page);
+            }
+            3 if number > 16 => page.extend_from_slice(&bytes[4096 * 5..4096 * 6]),
+            _ => {
+                while page.len() < 4096 {
+                    match rng.below(4) {
+                        0 => {
+                            page.extend((0x7f00_0000_0000 + rng.below(1 << 20) * 16).to_le_bytes())
+                        }
+                        1 => page.extend(rng.below(500).to_le_bytes()),
+                        2 => page.extend(*b"some text in a heap, "),
+                        _ => page.extend([0; 24]),
+                    }
+                }
+                page.truncate(4096);
+            }
+        }
+        bytes.append(&mut page);
+    }
+    fs::write(path, bytes).expect("a corpus");
+}

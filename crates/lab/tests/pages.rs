@@ -1,0 +1,213 @@
+//! `rampack-lab pages`, at a small size: what it promises of its results, never how fast it was.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::{Place, write_corpus};
+use serde_json::Value;
+use testkit::Need;
+
+const PAGES: u64 = 1000;
+
+/// What every result has, by the specification.
+fn assert_whole(result: &Value) {
+    for key in ["target", "algorithm"] {
+        assert!(result[key].is_string(), "{key} of {result}");
+    }
+    for key in ["threads", "pages", "verified_pages"] {
+        assert!(result[key].is_u64(), "{key} of {result}");
+    }
+    for pass in ["store", "overwrite", "load", "reload"] {
+        for key in ["ns_per_page", "mb_per_s"] {
+            assert!(
+                result[pass][key].as_f64().is_some_and(|n| n > 0.0),
+                "{pass} {key} of {result}"
+            );
+        }
+    }
+    for key in ["compress_ns", "decompress_ns"] {
+        assert!(result["codec"][key].as_f64().is_some_and(|ns| ns > 0.0), "{key} of {result}");
+    }
+    let ns = |pass: &str| result[pass]["ns_per_page"].as_f64().expect("a number");
+    let codec = |key: &str| result["codec"][key].as_f64().expect("a number");
+    for (ratio, wanted) in [
+        ("store_over_codec", ns("overwrite") / codec("compress_ns")),
+        ("load_over_codec", ns("reload") / codec("decompress_ns")),
+    ] {
+        let ratio = result[ratio].as_f64().expect("a ratio");
+        assert!((ratio / wanted - 1.0).abs() < 1e-6, "{ratio} is not {wanted}");
+    }
+    for key in
+        ["orig_bytes", "compressed_bytes", "pool_bytes", "metadata_bytes", "rss_growth_bytes"]
+    {
+        assert!(result.get(key).is_some_and(|v| v.is_u64() || v.is_null()), "{key} of {result}");
+    }
+    assert_eq!(result["pages"], PAGES);
+    assert_eq!(result["verified_pages"], PAGES);
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    write_corpus(&place.path("c"), PAGES as usize);
+    place
+}
+
+#[test]
+fn the_engine_keeps_every_page() {
+    let place = place();
+    for (algorithm, threads) in [("lz4", 1), ("zstd", 2), ("deflate", 3)] {
+        let threads_text = threads.to_string();
+        let result = place.json(&[
+            "pages",
+            "--churn",
+            "--corpus",
+            "c",
+            "--algorithm",
+            algorithm,
+            "--threads",
+            &threads_text,
+            "--json",
+            "--repeat",
+            "2",
+        ]);
+        assert_whole(&result);
+        assert_eq!(result["target"], "engine");
+        assert_eq!(result["algorithm"], algorithm);
+        assert_eq!(result["threads"], threads);
+        assert_eq!(result["rounds"], 2);
+        let bytes = |key: &str| result[key].as_u64().unwrap_or_else(|| panic!("{key}: {result}"));
+        assert_eq!(bytes("orig_bytes"), PAGES * 4096);
+        let compressed = bytes("compressed_bytes");
+        assert!(compressed > 0 && compressed < PAGES * 4096);
+        assert!(bytes("pool_bytes") >= compressed);
+        assert!(bytes("metadata_bytes") >= PAGES * 8);
+        assert!(bytes("rss_growth_bytes") > 0);
+    }
+}
+
+#[test]
+fn levels_reach_the_codec() {
+    let place = place();
+    let compressed = |level: &str| {
+        let result = place.json(&[
+            "pages",
+            "--corpus",
+            "c",
+            "--algorithm",
+            "zstd",
+            "--level",
+            level,
+            "--json",
+            "--repeat",
+            "1",
+        ]);
+        result["codec_bytes"].as_u64().expect("bytes")
+    };
+    assert!(compressed("9") < compressed("-7"));
+    let message = place.refused(&["pages", "--corpus", "c", "--level", "1000000"]);
+    assert!(message.contains("1000000") && message.contains("allowed"), "{message}");
+}
+
+#[test]
+fn a_table_and_a_picture() {
+    let place = place();
+    let arguments = ["pages", "--corpus", "c", "--repeat", "1", "--plot", "p.svg"];
+    let output = testkit::run(&mut place.lab(&arguments));
+    for word in ["engine", "lz4", "store/codec", "RSS growth", &PAGES.to_string()] {
+        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
+    }
+    let picture = fs::read_to_string(place.path("p.svg")).expect("a picture");
+    assert!(picture.contains("</svg>") && picture.contains("engine"));
+}
+
+/// A loop device on a file, detached in the end.
+struct Loop {
+    path: String,
+}
+
+impl Loop {
+    fn new(place: &Place, bytes: u64) -> Loop {
+        let file = fs::File::create(place.path("disk")).expect("a file");
+        file.set_len(bytes).expect("its size");
+        let mut command = Command::new("losetup");
+        command.args(["--find", "--show"]).arg(place.path("disk"));
+        Loop { path: testkit::run(&mut command).stdout.trim().to_owned() }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        testkit::try_run(Command::new("losetup").args(["--detach", &self.path]));
+    }
+}
+
+#[test]
+fn a_block_device_beside_the_engine() {
+    if !testkit::met("a_block_device_beside_the_engine", &[Need::Root, Need::Loop]) {
+        return;
+    }
+    let place = place();
+    let device = Loop::new(&place, PAGES * 4096);
+    let result = place.json(&[
+        "pages",
+        "--corpus",
+        "c",
+        "--device",
+        &device.path,
+        "--compare",
+        "engine",
+        "--threads",
+        "2",
+        "--json",
+        "--repeat",
+        "2",
+    ]);
+    assert_whole(&result);
+    assert_eq!(result["target"], device.path.as_str());
+    for key in ["orig_bytes", "pool_bytes", "metadata_bytes", "rss_growth_bytes"] {
+        assert!(result[key].is_null(), "{key} of {result}");
+    }
+    let other = &result["compare"][0];
+    assert_whole(other);
+    assert_eq!(other["target"], "engine");
+    for pass in ["store", "overwrite", "load", "reload"] {
+        let ratio = other["ns_over_main"][pass].as_f64().expect("a ratio");
+        let ns = |result: &Value| result[pass]["ns_per_page"].as_f64().expect("a number");
+        assert!((ratio / (ns(other) / ns(&result)) - 1.0).abs() < 1e-6);
+    }
+}
+
+#[test]
+fn devices_that_will_not_do_are_refused() {
+    let place = place();
+    let file = fs::File::create(place.path("small")).expect("a file");
+    file.set_len(PAGES * 4096 - 1).expect("its size");
+    let refused = |device: &str| place.refused(&["pages", "--corpus", "c", "--device", device]);
+    let message = refused("small");
+    assert!(message.contains(&(PAGES * 4096).to_string()), "{message}");
+    assert!(refused("/dev/null").contains("/dev/null"));
+    assert!(refused("missing").contains("missing"));
+    assert_eq!(fs::metadata(place.path("small")).expect("the file").len(), PAGES * 4096 - 1);
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = place();
+    fs::write(place.path("tiny"), [1; 4095]).expect("a file");
+    for (arguments, word) in [
+        (&["--corpus", "missing"][..], "missing"),
+        (&["--corpus", "tiny"], "4096"),
+        (&["--corpus", "c", "--algorithm", "zip"], "zip"),
+        (&["--corpus", "c", "--threads", "0"], "--threads"),
+        (&["--corpus", "c", "--threads", "1001"], "1001 threads"),
+        (&["--corpus", "c", "--repeat", "0"], "--repeat"),
+        (&["--corpus", "c", "--compare", "engine"], "engine"),
+        (&["--corpus", "c", "--setup-kernel-zram", "lz4"], "/dev/zram"),
+        (&["--corpus", "c", "--plot", "no/such/place.svg", "--repeat", "1"], "no/such/place.svg"),
+    ] {
+        let message = place.refused(&[&["pages"], arguments].concat());
+        assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
+    }
+}
