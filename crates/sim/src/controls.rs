@@ -1,0 +1,201 @@
+//! Devices that are wrong on purpose, each in one way. A suite that passes one of them proves
+//! nothing.
+
+mod budget;
+
+use std::sync::Mutex;
+use std::thread;
+
+use block::{
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Plain, Visit,
+    ZeroMode,
+};
+use sync::atomic::{AtomicU32, Ordering};
+use units::{Lane, PAGE_SIZE, Page};
+
+pub use budget::{Budget, WhenFull};
+
+/// What is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// A part of a page is written in three steps: read the page, change it, write it back.
+    LosesNeighbours,
+    /// A page is written in two halves.
+    TearsPages,
+    /// Two pages of one write may end up in each other's place for a moment.
+    ShufflesPages,
+    /// A discard is forgotten, but said to be done.
+    StaleAfterDiscard,
+    /// A discard takes the rest of the pages at its ends along.
+    DiscardsTooMuch,
+    /// The last block of a write is left out where it is not a whole one.
+    DropsLastBlock,
+    /// The last block of a device cannot be read.
+    HidesLastBlock,
+    /// Zeroes that must stay allocated become holes.
+    AlwaysPunches,
+    /// Zeroes that may become holes never do.
+    NeverPunches,
+    /// A page is taken for filled with a pattern after a look at its first half.
+    TrustsFirstHalf,
+    /// Data is called zeroes.
+    CallsDataZero,
+    /// Extents leave out the end of what was asked for.
+    ShortExtents,
+    /// Each lane reads what it has read before.
+    ReadsOldPages,
+}
+
+impl Flaw {
+    /// All of them.
+    pub const ALL: [Flaw; 13] = [
+        Flaw::LosesNeighbours,
+        Flaw::TearsPages,
+        Flaw::ShufflesPages,
+        Flaw::StaleAfterDiscard,
+        Flaw::DiscardsTooMuch,
+        Flaw::DropsLastBlock,
+        Flaw::HidesLastBlock,
+        Flaw::AlwaysPunches,
+        Flaw::NeverPunches,
+        Flaw::TrustsFirstHalf,
+        Flaw::CallsDataZero,
+        Flaw::ShortExtents,
+        Flaw::ReadsOldPages,
+    ];
+}
+
+/// A plain device with a flaw.
+pub struct Broken {
+    plain: Plain,
+    flaw: Flaw,
+    /// What lane 0 once read of page 0.
+    old: Mutex<Option<Page>>,
+    reads: AtomicU32,
+}
+
+const P: u64 = PAGE_SIZE as u64;
+
+impl Broken {
+    /// A device of `bytes` bytes with a flaw.
+    #[must_use]
+    pub fn new(bytes: u64, flaw: Flaw) -> Broken {
+        Broken {
+            plain: Plain::new(bytes as usize),
+            flaw,
+            old: Mutex::new(None),
+            reads: AtomicU32::new(0),
+        }
+    }
+
+    fn write(&self, lane: Lane, offset: u64, from: &[u8]) -> Result<(), IoError> {
+        let put = |offset, from: &[u8]| self.plain.submit(lane, Operation::Write { offset, from });
+        let end = offset + from.len() as u64;
+        match self.flaw {
+            Flaw::LosesNeighbours if from.len() < PAGE_SIZE && !from.is_empty() => {
+                let (start, end) = (offset / P * P, end.next_multiple_of(P));
+                let mut pages = vec![0; (end - start) as usize];
+                self.plain.submit(lane, Operation::Read { offset: start, into: &mut pages })?;
+                thread::yield_now();
+                let within = (offset - start) as usize;
+                pages[within..within + from.len()].copy_from_slice(from);
+                put(start, &pages)
+            }
+            Flaw::TearsPages => {
+                let (front, back) = from.split_at(from.len() / 2 + from.len() / 8);
+                put(offset, front)?;
+                thread::yield_now();
+                put(offset + front.len() as u64, back)
+            }
+            Flaw::ShufflesPages if from.len() == 2 * PAGE_SIZE && offset.is_multiple_of(P) => {
+                let (front, back) = from.split_at(PAGE_SIZE);
+                put(offset, back)?;
+                put(offset + P, front)?;
+                thread::yield_now();
+                put(offset, from)
+            }
+            Flaw::DropsLastBlock if from.len() > 512 => {
+                put(offset, &from[..from.len() - (end % 512) as usize])
+            }
+            Flaw::TrustsFirstHalf if from.len() == PAGE_SIZE => {
+                let (words, _) = from.as_chunks::<8>();
+                if words[..words.len() / 2].iter().all(|word| *word == words[0]) {
+                    return put(offset, &words[0].repeat(PAGE_SIZE / 8));
+                }
+                put(offset, from)
+            }
+            _ => put(offset, from),
+        }
+    }
+
+    fn read(&self, lane: Lane, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.plain.submit(lane, Operation::Read { offset, into: &mut *into })?;
+        match self.flaw {
+            Flaw::HidesLastBlock if offset + into.len() as u64 == self.plain.geometry().bytes => {
+                let visible = into.len() - into.len().min(512);
+                into[visible..].fill(0);
+            }
+            Flaw::ReadsOldPages if lane.0 == 0 && offset == 0 => {
+                if let Some(page) = into.first_chunk_mut::<PAGE_SIZE>() {
+                    let mut old = self.old.lock().expect("nobody panics under this lock");
+                    let now = *page;
+                    let again = self.reads.fetch_add(1, Ordering::Relaxed);
+                    if let (true, Some(old)) = (again % 4 == 3, *old) {
+                        *page = old;
+                    }
+                    if again.is_multiple_of(8) {
+                        *old = Some(now);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for Broken {
+    fn geometry(&self) -> Geometry {
+        self.plain.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.plain.abilities()
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        match (self.flaw, operation) {
+            (_, Operation::Write { offset, from }) => self.write(lane, offset, from),
+            (_, Operation::Read { offset, into }) => self.read(lane, offset, into),
+            (Flaw::StaleAfterDiscard, Operation::Discard { .. }) => Ok(()),
+            (Flaw::DiscardsTooMuch, Operation::Discard { offset, length }) if length > 0 => {
+                let end = (offset + length).next_multiple_of(P);
+                let offset = offset / P * P;
+                self.plain.submit(lane, Operation::Discard { offset, length: end - offset })
+            }
+            (Flaw::AlwaysPunches, Operation::WriteZeroes { offset, length, .. }) => {
+                let mode = ZeroMode::MayPunch;
+                self.plain.submit(lane, Operation::WriteZeroes { offset, length, mode })
+            }
+            (Flaw::NeverPunches, Operation::WriteZeroes { offset, length, .. }) => {
+                let mode = ZeroMode::KeepAllocated;
+                self.plain.submit(lane, Operation::WriteZeroes { offset, length, mode })
+            }
+            (_, operation) => self.plain.submit(lane, operation),
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let length = match self.flaw {
+            Flaw::ShortExtents => length - length % 512,
+            _ => length,
+        };
+        self.plain.extents(offset, length, &mut |extent| {
+            let kind = match (self.flaw, extent.kind) {
+                (Flaw::CallsDataZero, ExtentKind::Data) => ExtentKind::Zero,
+                (_, kind) => kind,
+            };
+            visit(Extent { kind, ..extent })
+        })
+    }
+}

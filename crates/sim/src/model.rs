@@ -1,0 +1,313 @@
+//! A device that is too simple to be wrong, and the comparison with it.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use block::{BlockDevice, ExtentKind, IoError, Operation, ZeroMode};
+use units::{Lane, PAGE_SIZE};
+
+use crate::events::{Event, Events, Span, Weights};
+
+/// Is there anything in a page?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// It was never written, or given up.
+    No,
+    /// It was written.
+    Yes,
+    /// The device may see it one way or the other: a part of a hole was zeroed, or a change to it
+    /// failed.
+    Either,
+}
+
+/// The contents a device must have.
+pub struct Model {
+    bytes: Vec<u8>,
+    pages: Vec<Held>,
+    may_fill_up: bool,
+    gives_back: bool,
+    refused: u64,
+    steps: u32,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Changes the device refused for want of space.
+    pub refused: u64,
+    /// Pages with contents at the end, those in doubt not counted.
+    pub held: u64,
+}
+
+impl Model {
+    /// The model of a device that was just made. `may_fill_up` says whether it may refuse changes
+    /// for want of space or memory; any other error is a mismatch.
+    #[must_use]
+    pub fn new(device: &dyn BlockDevice, may_fill_up: bool) -> Model {
+        let bytes = device.geometry().bytes as usize;
+        Model {
+            bytes: vec![0; bytes],
+            pages: vec![Held::No; bytes.div_ceil(PAGE_SIZE)],
+            may_fill_up,
+            gives_back: device.abilities().discard,
+            refused: 0,
+            steps: 0,
+        }
+    }
+
+    /// What it came to so far.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let held = self.pages.iter().filter(|held| **held == Held::Yes).count() as u64;
+        Outcome { refused: self.refused, held }
+    }
+
+    /// Applies an event to the device and to the model, and compares.
+    ///
+    /// # Errors
+    /// What differs, in words.
+    pub fn step(&mut self, device: &dyn BlockDevice, event: &Event) -> Result<(), String> {
+        // Any number will do for a lane.
+        self.steps = self.steps.wrapping_add(1);
+        let lane = Lane(self.steps % 5);
+        match *event {
+            Event::Read(span) => self.compare(device, lane, span),
+            Event::Write(span, fill) => {
+                let mut from = vec![0; span.length as usize];
+                fill.render(&mut from);
+                let operation = Operation::Write { offset: span.offset, from: &from };
+                match device.submit(lane, operation) {
+                    Ok(()) => {
+                        self.bytes[span.indices()].copy_from_slice(&from);
+                        self.pages[span.pages()].fill(Held::Yes);
+                        Ok(())
+                    }
+                    Err(error) => self.settle(device, lane, span, &from, error),
+                }
+            }
+            Event::Discard(Span { offset, length }) => {
+                let discarded = device.submit(lane, Operation::Discard { offset, length });
+                discarded.map_err(|error| format!("a discard failed: {error}"))?;
+                self.give_up(Span { offset, length });
+                Ok(())
+            }
+            Event::WriteZeroes(span, mode) => {
+                let Span { offset, length } = span;
+                match device.submit(lane, Operation::WriteZeroes { offset, length, mode }) {
+                    Ok(()) => {
+                        self.zero(span, mode);
+                        Ok(())
+                    }
+                    Err(error) => self.settle(device, lane, span, &vec![0; length as usize], error),
+                }
+            }
+            Event::Flush => device
+                .submit(lane, Operation::Flush)
+                .map_err(|error| format!("a flush failed: {error}")),
+            Event::Extents(span) => self.judge_extents(device, span),
+        }
+    }
+
+    /// Compares everything.
+    ///
+    /// # Errors
+    /// What differs, in words.
+    pub fn compare_all(&self, device: &dyn BlockDevice) -> Result<(), String> {
+        let all = Span { offset: 0, length: self.bytes.len() as u64 };
+        self.compare(device, Lane(0), all)?;
+        self.judge_extents(device, all)
+    }
+
+    fn compare(&self, device: &dyn BlockDevice, lane: Lane, span: Span) -> Result<(), String> {
+        // Not zeroes, so that a read that leaves something out is seen.
+        let mut into = vec![0xa5; span.length as usize];
+        device
+            .submit(lane, Operation::Read { offset: span.offset, into: &mut into })
+            .map_err(|error| format!("a read of {span:?} failed: {error}"))?;
+        let expected = &self.bytes[span.indices()];
+        match into.iter().zip(expected).position(|(is, was)| is != was) {
+            None => Ok(()),
+            Some(n) => {
+                let at = span.offset as usize + n;
+                let (page, byte) = (at / PAGE_SIZE, at % PAGE_SIZE);
+                Err(format!(
+                    "byte {byte} of page {page} reads as {:#04x}; {:#04x} was stored",
+                    into[n], expected[n]
+                ))
+            }
+        }
+    }
+
+    fn give_up(&mut self, span: Span) {
+        for page in span.whole_pages() {
+            let start = page * PAGE_SIZE;
+            self.bytes[start..start + PAGE_SIZE].fill(0);
+            self.pages[page] = if self.gives_back { Held::No } else { Held::Either };
+        }
+    }
+
+    fn zero(&mut self, span: Span, mode: ZeroMode) {
+        self.bytes[span.indices()].fill(0);
+        match mode {
+            ZeroMode::KeepAllocated => self.pages[span.pages()].fill(Held::Yes),
+            ZeroMode::MayPunch => {
+                for page in span.pages() {
+                    if self.pages[page] == Held::No {
+                        self.pages[page] = Held::Either;
+                    }
+                }
+                self.give_up(span);
+            }
+        }
+    }
+
+    /// A change failed: each page must be as it was or as it should have become.
+    fn settle(
+        &mut self,
+        device: &dyn BlockDevice,
+        lane: Lane,
+        span: Span,
+        from: &[u8],
+        error: IoError,
+    ) -> Result<(), String> {
+        if !self.may_fill_up || !matches!(error, IoError::NoSpace | IoError::NoMemory) {
+            return Err(format!("a change of {span:?} failed: {error}"));
+        }
+        if span.length == 0 {
+            return Err(format!("a change of nothing was refused: {error}"));
+        }
+        self.refused += 1;
+        for page in span.pages() {
+            let start = page * PAGE_SIZE;
+            let end = (start + PAGE_SIZE).min(self.bytes.len());
+            let mut into = vec![0xa5; end - start];
+            device
+                .submit(lane, Operation::Read { offset: start as u64, into: &mut into })
+                .map_err(|error| format!("page {page} cannot be read: {error}"))?;
+            let old = &mut self.bytes[start..end];
+            let mut new = old.to_vec();
+            let part = span.indices();
+            let (first, last) = (part.start.max(start), part.end.min(end));
+            new[first - start..last - start]
+                .copy_from_slice(&from[first - part.start..last - part.start]);
+            if into != *old && into != new {
+                return Err(format!(
+                    "page {page} is neither the old nor the new one after a refused change: {error}"
+                ));
+            }
+            if into == new {
+                let zeroes = new.iter().all(|byte| *byte == 0);
+                self.pages[page] = if zeroes { Held::Either } else { Held::Yes };
+                old.copy_from_slice(&into);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_extents(&self, device: &dyn BlockDevice, span: Span) -> Result<(), String> {
+        let (mut at, end) = (span.offset, span.offset + span.length);
+        let mut wrong = None;
+        let told = device.extents(span.offset, span.length, &mut |extent| {
+            if extent.length == 0 || extent.length > end - at {
+                wrong = Some(format!("extent {extent:?} at {at} does not fit to {end}"));
+            } else {
+                wrong = self.judge(Span { offset: at, length: extent.length }, extent.kind);
+                at += extent.length;
+            }
+            if wrong.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        told.map_err(|error| format!("extents of {span:?} are refused: {error}"))?;
+        match wrong {
+            Some(wrong) => Err(wrong),
+            None if at != end => Err(format!("the extents of {span:?} end at {at}")),
+            None => Ok(()),
+        }
+    }
+
+    fn judge(&self, span: Span, kind: ExtentKind) -> Option<String> {
+        if kind != ExtentKind::Data {
+            let data = self.bytes[span.indices()].iter().position(|byte| *byte != 0);
+            if let Some(n) = data {
+                let page = (span.offset as usize + n) / PAGE_SIZE;
+                return Some(format!("page {page} has data and is called {kind:?}"));
+            }
+        }
+        let contradiction = if kind == ExtentKind::Hole { Held::Yes } else { Held::No };
+        let page = span.pages().find(|page| self.pages[*page] == contradiction)?;
+        Some(match contradiction {
+            Held::Yes => format!("page {page} was written, and is called a hole"),
+            _ => format!("page {page} was given up or never written, and is called {kind:?}"),
+        })
+    }
+}
+
+/// A run of random events on a device and its model.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// Where the events come from.
+    pub seed: u64,
+    /// How many.
+    pub events: usize,
+    /// Of which kinds.
+    pub weights: Weights,
+    /// Whether the device may refuse changes for want of space.
+    pub may_fill_up: bool,
+}
+
+/// How many events are told about when something differs.
+const TOLD: usize = 12;
+
+impl Drive {
+    /// `events` events of the usual kinds on a device that has space.
+    #[must_use]
+    pub fn new(seed: u64, events: usize) -> Drive {
+        Drive { seed, events, weights: Weights::default(), may_fill_up: false }
+    }
+
+    /// The events for a device.
+    pub fn events(&self, device: &dyn BlockDevice) -> impl Iterator<Item = Event> {
+        let geometry = device.geometry();
+        let unit = u64::from(geometry.minimum_block.max(1));
+        Events::new(self.seed, geometry.bytes, unit, self.weights).take(self.events)
+    }
+
+    /// Runs on a device that was just made.
+    ///
+    /// # Panics
+    /// When device and model differ, with the seed and the last events.
+    pub fn run(&self, device: &dyn BlockDevice) -> Outcome {
+        let mut model = Model::new(device, self.may_fill_up);
+        let mut last = VecDeque::new();
+        for (number, event) in self.events(device).enumerate() {
+            if last.len() == TOLD {
+                last.pop_front();
+            }
+            last.push_back(event);
+            if let Err(wrong) = model.step(device, &event) {
+                self.report(&wrong, &format!("at event {number}, after\n{}", listed(&last)));
+            }
+        }
+        if let Err(wrong) = model.compare_all(device) {
+            self.report(&wrong, &format!("at the end, after\n{}", listed(&last)));
+        }
+        model.outcome()
+    }
+
+    fn report(&self, wrong: &str, when: &str) -> ! {
+        panic!("{wrong}\n{when}RAMPACK_SEED={:#x} gives the same events", self.seed);
+    }
+}
+
+/// Events, one a line.
+#[must_use]
+pub fn listed<'a>(events: impl IntoIterator<Item = &'a Event>) -> String {
+    events.into_iter().map(|event| format!("  {event:?}\n")).collect()
+}
+
+/// Drives a fresh device with `events` random events from `seed`, and compares it with the model.
+///
+/// # Panics
+/// When they differ.
+pub fn drive(device: &dyn BlockDevice, seed: u64, events: usize) -> Outcome {
+    Drive::new(seed, events).run(device)
+}

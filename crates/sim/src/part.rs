@@ -1,0 +1,52 @@
+//! A part of a device that looks like a device.
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use units::Lane;
+
+/// Part of a device, so that several models can be kept of one device, each of its own part.
+pub struct Part<'a> {
+    whole: &'a dyn BlockDevice,
+    start: u64,
+    bytes: u64,
+}
+
+impl Part<'_> {
+    /// `bytes` bytes of `whole` from `start` on, both multiples of the page size.
+    #[must_use]
+    pub fn new(whole: &dyn BlockDevice, start: u64, bytes: u64) -> Part<'_> {
+        Part { whole, start, bytes }
+    }
+}
+
+impl BlockDevice for Part<'_> {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.bytes, ..self.whole.geometry() }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.whole.abilities()
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let moved = match operation {
+            Operation::Read { offset, into } => {
+                Operation::Read { offset: self.start + offset, into }
+            }
+            Operation::Write { offset, from } => {
+                Operation::Write { offset: self.start + offset, from }
+            }
+            Operation::Discard { offset, length } => {
+                Operation::Discard { offset: self.start + offset, length }
+            }
+            Operation::WriteZeroes { offset, length, mode } => {
+                Operation::WriteZeroes { offset: self.start + offset, length, mode }
+            }
+            Operation::Flush => Operation::Flush,
+        };
+        self.whole.submit(lane, moved)
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.whole.extents(self.start + offset, length, visit)
+    }
+}

@@ -1,0 +1,144 @@
+//! Threads that write, discard and read the same few pages.
+
+use block::{BlockDevice, Operation, ZeroMode};
+use sync::atomic::{AtomicU32, Ordering};
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE, Page};
+
+use super::{Crowd, P, together};
+use crate::content::Stamp;
+
+const WRITERS: usize = 3;
+const READERS: usize = 2;
+const PAGES: u64 = 4;
+const ROUNDS: usize = 1500;
+
+/// Pages are written whole, each with a stamp of its writer, and every page read must be one that
+/// was written: whole, of that place, and never older than what the reader saw of that writer
+/// before. Then the same with discards and zeroes beside, when a page may also be all zeroes.
+/// `beside` is called over and over meanwhile.
+///
+/// # Panics
+/// When a reader finds anything else.
+pub fn hot_pages(device: &dyn BlockDevice, crowd: Crowd<'_>) {
+    let mut rng = Rng::new(crowd.seed);
+    let issued = std::array::from_fn(|_| AtomicU32::new(0));
+    let stage = Stage { device, crowd, issued };
+    for page in 0..PAGES {
+        stage.write(&mut rng, 0, page, 1);
+    }
+    for discards in [false, true] {
+        let mut tasks: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
+        for writer in 0..WRITERS {
+            let (mut rng, stage) = (rng.fork(), &stage);
+            tasks.push(Box::new(move || {
+                for _ in 0..ROUNDS {
+                    let count = if rng.one_in(4) { 1 + rng.below(PAGES) } else { 1 };
+                    let page = rng.below(PAGES - count + 1);
+                    stage.write(&mut rng, writer, page, count);
+                }
+            }));
+        }
+        for reader in 0..READERS {
+            let (mut rng, stage) = (rng.fork(), &stage);
+            tasks.push(Box::new(move || stage.read(&mut rng, reader, discards)));
+        }
+        if discards {
+            let (mut rng, stage) = (rng.fork(), &stage);
+            tasks.push(Box::new(move || (0..ROUNDS).for_each(|_| stage.empty(&mut rng))));
+        }
+        together(tasks, crowd.beside);
+    }
+    stage.discarded_pages_are_zeroes();
+}
+
+struct Stage<'a> {
+    device: &'a dyn BlockDevice,
+    crowd: Crowd<'a>,
+    /// How many pages each writer has begun to write.
+    issued: [AtomicU32; WRITERS],
+}
+
+impl Stage<'_> {
+    fn write(&self, rng: &mut Rng, writer: usize, page: u64, count: u64) {
+        let mut from = vec![0; (count * P) as usize];
+        let (pages, _) = from.as_chunks_mut::<PAGE_SIZE>();
+        for (n, contents) in pages.iter_mut().enumerate() {
+            let number = self.issued[writer].fetch_add(1, Ordering::Relaxed);
+            let stamp = Stamp { page: page as u8 + n as u8, writer: writer as u8, number };
+            stamp.render(contents);
+        }
+        let lane = Lane(rng.below(4) as u32);
+        let written = self.device.submit(lane, Operation::Write { offset: page * P, from: &from });
+        self.crowd.made("a write", written);
+    }
+
+    fn empty(&self, rng: &mut Rng) {
+        let count = 1 + rng.below(2);
+        let (offset, length) = (rng.below(PAGES - count + 1) * P, count * P);
+        let operation = match rng.below(4) {
+            0 => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
+            1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
+            _ => Operation::Discard { offset, length },
+        };
+        let emptied = self.device.submit(Lane(9), operation);
+        self.crowd.made("a discard", emptied);
+    }
+
+    fn read(&self, rng: &mut Rng, reader: usize, discards: bool) {
+        let mut newest = [[0; WRITERS]; PAGES as usize];
+        for _ in 0..ROUNDS * WRITERS {
+            let count = 1 + rng.below(2);
+            let page = rng.below(PAGES - count + 1);
+            let mut into = vec![0xa5; (count * P) as usize];
+            let lane = Lane(reader as u32);
+            let read =
+                self.device.submit(lane, Operation::Read { offset: page * P, into: &mut into });
+            assert_eq!(read, Ok(()), "a read of {count} pages failed");
+            let (contents, _) = into.as_chunks::<PAGE_SIZE>();
+            for (n, contents) in contents.iter().enumerate() {
+                let page = page as usize + n;
+                if let Err(wrong) = self.judge(page, contents, discards, &mut newest[page]) {
+                    panic!("page {page}: {wrong} (RAMPACK_SEED={:#x})", self.crowd.seed);
+                }
+            }
+        }
+    }
+
+    fn judge(
+        &self,
+        page: usize,
+        contents: &Page,
+        discards: bool,
+        newest: &mut [u32; WRITERS],
+    ) -> Result<(), String> {
+        if *contents == [0; PAGE_SIZE] {
+            // Where changes may be refused, the page may never have been written.
+            let may_be = discards || self.crowd.may_refuse;
+            return if may_be { Ok(()) } else { Err("reads as zeroes, undiscarded".into()) };
+        }
+        let stamp = Stamp::read(contents)?;
+        if usize::from(stamp.page) != page {
+            return Err(format!("it is {stamp:?} of another place"));
+        }
+        let writer = usize::from(stamp.writer);
+        let issued = self.issued.get(writer).map_or(0, |issued| issued.load(Ordering::Relaxed));
+        if stamp.number >= issued {
+            return Err(format!("{stamp:?} has not been written yet"));
+        }
+        if stamp.number < newest[writer] {
+            return Err(format!("{stamp:?} came back after number {}", newest[writer]));
+        }
+        newest[writer] = stamp.number;
+        Ok(())
+    }
+
+    fn discarded_pages_are_zeroes(&self) {
+        let whole = Operation::Discard { offset: 0, length: PAGES * P };
+        assert_eq!(self.device.submit(Lane(0), whole), Ok(()), "a discard failed");
+        let mut into = vec![0xa5; (PAGES * P) as usize];
+        let read = self.device.submit(Lane(0), Operation::Read { offset: 0, into: &mut into });
+        assert_eq!(read, Ok(()), "a read failed");
+        assert!(into.iter().all(|byte| *byte == 0), "a page survived its discard");
+    }
+}

@@ -1,0 +1,110 @@
+//! The suite passes what is right and rejects what is wrong.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use block::{BlockDevice, Checked, Plain};
+use sim::controls::{Broken, Budget, Flaw, WhenFull};
+use sim::suite;
+use testkit::seed;
+
+/// What the suite says to a device, if it says anything.
+fn complaint(suite: impl FnOnce()) -> Option<String> {
+    let payload = catch_unwind(AssertUnwindSafe(suite)).err()?;
+    let text = payload.downcast_ref::<String>().cloned();
+    Some(text.or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default())
+}
+
+#[test]
+fn a_plain_device_passes() {
+    let seed = seed("a_plain_device_passes");
+    suite::block_device(seed, |bytes| Arc::new(Plain::new(bytes as usize)));
+    suite::block_device(seed, |bytes| Arc::new(Checked::new(Plain::new(bytes as usize))));
+}
+
+/// What must be said of each flaw, in part: a device is not to be rejected for another reason.
+fn expected(flaw: Flaw) -> &'static [&'static str] {
+    match flaw {
+        Flaw::LosesNeighbours => &["somebody who wrote beside it"],
+        Flaw::TearsPages => &["is another from byte"],
+        Flaw::ShufflesPages => &["of another place"],
+        Flaw::StaleAfterDiscard => &["0x00 was stored", "given up or never written"],
+        Flaw::DiscardsTooMuch => &["reads as 0x00"],
+        Flaw::DropsLastBlock => &["was stored"],
+        Flaw::HidesLastBlock => &["reads as 0x00"],
+        Flaw::AlwaysPunches => &["is called a hole"],
+        Flaw::NeverPunches => &["given up or never written"],
+        Flaw::TrustsFirstHalf => &["was stored"],
+        Flaw::CallsDataZero => &["has data and is called Zero"],
+        Flaw::ShortExtents => &["end at"],
+        Flaw::ReadsOldPages => &["was stored", "came back after"],
+    }
+}
+
+#[test]
+fn every_flaw_is_found() {
+    let seed = seed("every_flaw_is_found");
+    for flaw in Flaw::ALL {
+        let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Broken::new(bytes, flaw)) };
+        let said = complaint(|| suite::block_device(seed, make));
+        let said = said.unwrap_or_else(|| panic!("{flaw:?} passes the suite"));
+        let right = expected(flaw).iter().any(|part| said.contains(part));
+        assert!(right, "{flaw:?} is rejected for another reason: {said}");
+    }
+}
+
+/// Random events alone find what one thread can see, and say it with few events.
+#[test]
+fn the_model_finds_flaws_and_shrinks_them() {
+    let seed = seed("the_model_finds_flaws_and_shrinks_them");
+    let seen_by_one = [
+        Flaw::StaleAfterDiscard,
+        Flaw::DiscardsTooMuch,
+        Flaw::DropsLastBlock,
+        Flaw::HidesLastBlock,
+        Flaw::AlwaysPunches,
+        Flaw::NeverPunches,
+        Flaw::TrustsFirstHalf,
+        Flaw::CallsDataZero,
+        Flaw::ShortExtents,
+    ];
+    for flaw in seen_by_one {
+        let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Broken::new(bytes, flaw)) };
+        let drive = sim::model::Drive::new(seed, 3000);
+        let said = complaint(|| suite::against_model(&make, 30 * 4096, drive));
+        let said = said.unwrap_or_else(|| panic!("{flaw:?} passes the model"));
+        let told = said.lines().filter(|line| line.starts_with("  ")).count();
+        assert!((1..=4).contains(&told), "{flaw:?} took {told} events to show: {said}");
+    }
+}
+
+#[test]
+fn full_devices_must_keep_what_they_have() {
+    let seed = seed("full_devices_must_keep_what_they_have");
+    let run = |when_full| {
+        let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Budget::new(bytes, when_full)) };
+        complaint(|| suite::filling_up(seed, make))
+    };
+    assert_eq!(run(WhenFull::KeepsOld), None);
+    for wrong in [WhenFull::LosesOld, WhenFull::WritesHalf] {
+        let said = run(wrong).unwrap_or_else(|| panic!("{wrong:?} passes"));
+        // A page of zeroes that is lost reads as before, but is a hole.
+        let lost = ["neither the old nor the new one", "is called a hole"];
+        assert!(lost.iter().any(|part| said.contains(part)), "{wrong:?}: {said}");
+    }
+    let said = run(WhenFull::StaysFull).expect("a device that stays full passes");
+    assert!(said.contains("space again"), "{said}");
+    let plain = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Plain::new(bytes as usize)) };
+    let said = complaint(|| suite::filling_up(seed, plain)).expect("no limit is no test");
+    assert!(said.contains("nothing was refused"), "{said}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    let events = |seed| -> Vec<_> {
+        let device = Plain::new(30 * 4096);
+        sim::model::Drive::new(seed, 500).events(&device).collect()
+    };
+    assert_eq!(events(7), events(7));
+    assert_ne!(events(7), events(8));
+}

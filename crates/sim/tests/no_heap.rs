@@ -1,0 +1,137 @@
+//! After start-up the data path allocates nothing from the heap. Alone in its file, because it
+//! replaces the allocator of the process. Only this thread's calls are counted: the test harness
+//! has threads of its own.
+//!
+//! The allocator counted is Rust's; what the codecs' C code asks of malloc by itself is not seen.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use block::{BlockDevice, Operation, ZeroMode};
+use common::{Plan, Watched};
+use sim::content::Fill;
+use units::{Lane, PAGE_SIZE};
+
+const P: u64 = PAGE_SIZE as u64;
+const PAGES: u64 = 512;
+
+/// The system's allocator, counting while it is armed.
+struct Counting;
+
+thread_local! {
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    if ARMED.get() {
+        CALLS.set(CALLS.get() + 1);
+    }
+}
+
+// SAFETY: everything is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(old, layout, bytes) }
+    }
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(old, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often the heap was called by `work`.
+fn calls(work: impl FnOnce()) -> u64 {
+    CALLS.set(0);
+    ARMED.set(true);
+    work();
+    ARMED.set(false);
+    CALLS.get()
+}
+
+/// Every kind of page, made beforehand.
+fn contents() -> Vec<[u8; PAGE_SIZE]> {
+    let fills = [
+        Fill::Zeroes,
+        Fill::Words(0x0123_4567_89ab_cdef),
+        Fill::Words(0x7777_7777_7777_7777),
+        Fill::Text(1),
+        Fill::Text(2),
+        Fill::Noise(3),
+        Fill::Partly { noise: 4, parts: 20 },
+        Fill::Partly { noise: 5, parts: 50 },
+    ];
+    fills
+        .map(|fill| {
+            let mut page = [0; PAGE_SIZE];
+            fill.render(&mut page);
+            page
+        })
+        .into()
+}
+
+/// Everything a door may ask of a disk, on every page. The lanes vary, so that each has a stream.
+fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
+    let mut into = [0; PAGE_SIZE];
+    for page in 0..PAGES {
+        let (lane, offset) = (Lane(page as u32 % 3), page * P);
+        let from = &contents[((page * 7 + round) % contents.len() as u64) as usize];
+        let submit = |operation: Operation<'_>| {
+            disk.disk.submit(lane, operation).expect("there is space");
+        };
+        submit(Operation::Write { offset, from });
+        submit(Operation::Read { offset, into: &mut into });
+        assert!(into == *from, "page {page} is not what was stored");
+        submit(Operation::Write { offset: offset + 100, from: &from[..50] });
+        submit(Operation::Read { offset: offset + 3, into: &mut into[..99] });
+        let length = P;
+        match page % 4 {
+            0 => submit(Operation::Discard { offset, length }),
+            1 => submit(Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch }),
+            2 => submit(Operation::WriteZeroes {
+                offset: offset + 9,
+                length: 77,
+                mode: ZeroMode::KeepAllocated,
+            }),
+            _ => {}
+        }
+        submit(Operation::Flush);
+    }
+    disk.disk.compact().expect("the disk has a size");
+    let told = disk.disk.extents(0, PAGES * P, &mut |_| std::ops::ControlFlow::Continue(()));
+    told.expect("the range lies within the disk");
+    assert!(disk.disk.stats().pages_stored > 0);
+}
+
+#[test]
+fn the_data_path_allocates_nothing() {
+    let contents = contents();
+    let trips = calls(|| drop(std::hint::black_box(vec![1u8; 100])));
+    assert!(trips >= 2, "the counter does not count");
+    for algorithm in [zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE] {
+        let disk = Plan::new(PAGES * P, algorithm).build();
+        // Nothing needs to warm up: the first page is to be like every other.
+        for round in 0..4 {
+            let calls = calls(|| work(&disk, &contents, round));
+            assert_eq!(calls, 0, "{algorithm}: round {round} called the heap");
+        }
+    }
+}
