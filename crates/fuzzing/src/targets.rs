@@ -1,0 +1,233 @@
+//! The targets. Each says what must hold of any input besides that nothing panics.
+
+use std::sync::Arc;
+
+use block::{BlockDevice, Checked, Plain};
+use cli::protocol::{self, DaemonReport};
+use nbd::wire;
+use units::{PAGE_SIZE, Page};
+use zcomp::{Compressor, Context, Deflate, Lz4, Params, Zstd};
+
+use crate::nbd_client::{self, Conversation};
+
+/// A function to feed, its name, and inputs worth starting from.
+pub struct Target {
+    /// The name of the function, and of the program under `fuzz/`.
+    pub name: &'static str,
+    /// The function. It panics when the input finds a fault.
+    pub run: fn(&[u8]),
+    /// Well-formed inputs, to be mutated.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
+    Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
+    Target { name: "parse_size", run: parse_size, seeds: size_seeds },
+    Target { name: "control_message", run: control_message, seeds: message_seeds },
+    Target { name: "decompress", run: decompress, seeds: compressed_seeds },
+];
+
+/// The device behind the NBD targets: large enough for holes and data, small enough to be fast.
+fn device() -> Arc<dyn BlockDevice> {
+    Arc::new(Checked::new(Plain::new(nbd_client::DEVICE_BYTES)))
+}
+
+/// What an NBD client sends from its first byte on.
+///
+/// The server greets, and every reply to an option is whole.
+pub fn nbd_negotiation(input: &[u8]) {
+    let output = nbd::drive(input, device());
+    nbd_client::check_negotiation(&output);
+
+    let _ = wire::parse_option_header(input);
+    let _ = wire::parse_request(input);
+    let _ = wire::parse_client_flags(input);
+    let _ = wire::parse_name(input);
+    let _ = wire::parse_info_query(input);
+    if let Ok(query) = wire::parse_meta_query(input) {
+        assert!(query.name.len() <= input.len());
+        let bytes: usize = query.queries().map(<[u8]>::len).sum();
+        assert!(bytes <= input.len(), "more bytes in the queries than were sent");
+    }
+}
+
+/// What an NBD client sends after a good negotiation.
+///
+/// When the first bit of the input is clear the rest goes out raw; else it is read as a list of
+/// requests, well framed whatever their flags and ranges, and then each of them must be answered
+/// exactly once.
+pub fn nbd_requests(input: &[u8]) {
+    let conversation = Conversation::from_fuzz(input);
+    let output = nbd::drive(&conversation.bytes, device());
+    if let Err(fault) = conversation.check(&output) {
+        panic!("{fault}; requests: {:?}", conversation.requests);
+    }
+}
+
+/// A size as an administrator types it.
+///
+/// What is accepted is the same number when printed, and no longer accepted with junk behind it.
+pub fn parse_size(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match units::parse_size(text) {
+        Ok(bytes) => {
+            assert_eq!(units::parse_size(&bytes.to_string()), Ok(bytes), "{text:?}");
+            let junk = format!("{}z", text.trim_end());
+            assert!(units::parse_size(&junk).is_err(), "{junk:?} is accepted");
+            assert!(!units::human(bytes).to_string().is_empty());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// A line on the control socket, and an answer to the client.
+///
+/// A request that is accepted is the same request when written and read again; a refusal makes an
+/// answer of one line.
+pub fn control_message(input: &[u8]) {
+    match protocol::parse_message(input) {
+        Ok(request) => {
+            let line = protocol::request_line(&request);
+            let again = protocol::parse_message(line.as_bytes());
+            assert_eq!(again.as_ref().ok(), Some(&request), "{line}: {again:?}");
+        }
+        Err(fault) => {
+            assert!(!fault.message.is_empty());
+            let line = protocol::reply_line(&Err(fault));
+            assert_eq!(line.matches('\n').count(), 1, "{line:?}");
+            assert!(line.ends_with('\n') && line.len() <= protocol::LINE_MAX, "{line:?}");
+            assert!(protocol::parse_reply::<DaemonReport>(line.as_bytes()).is_err());
+        }
+    }
+    let _ = protocol::parse_reply::<DaemonReport>(input);
+}
+
+/// A codec with a context of this thread.
+struct Codec {
+    compressor: Box<dyn Compressor>,
+    context: Box<dyn Context>,
+}
+
+thread_local! {
+    static CODECS: std::cell::RefCell<Vec<Codec>> = std::cell::RefCell::new(codecs());
+}
+
+fn codecs() -> Vec<Codec> {
+    let params = Params::default();
+    let fast = Params { level: Some(-5) };
+    let compressors: [Box<dyn Compressor>; 4] = [
+        Box::new(Lz4::new(&params).expect("the default parameters")),
+        Box::new(Zstd::new(&params).expect("the default parameters")),
+        Box::new(Zstd::new(&fast).expect("a negative level")),
+        Box::new(Deflate::new(&params).expect("the default parameters")),
+    ];
+    let ready = |compressor: Box<dyn Compressor>| {
+        let context = compressor.context().expect("memory for a context");
+        Codec { compressor, context }
+    };
+    compressors.into_iter().map(ready).collect()
+}
+
+/// Bytes given to each codec as if it had made them, and as a page to compress.
+///
+/// Garbage is an error and not a fault; a page comes back as it was, however little room its
+/// compressed form was given.
+pub fn decompress(input: &[u8]) {
+    CODECS.with_borrow_mut(|codecs| {
+        for Codec { compressor, context } in codecs {
+            let name = compressor.name();
+            let mut page = [0; PAGE_SIZE];
+            let mut bare_page = [0; PAGE_SIZE];
+            let result = context.decompress(input, &mut page);
+            if let Some(bare) = compressor.decompress_bare(input, &mut bare_page) {
+                assert_eq!(bare, result, "{name}: with and without a context");
+                assert!(result.is_err() || page == bare_page, "{name}: two different pages");
+            }
+
+            let original = page_of(input);
+            let mut room = [0; PAGE_SIZE + 512];
+            // A short room must be refused or kept to; what lies behind it is not touched.
+            let short = input.len() % PAGE_SIZE;
+            for length in [room.len(), short] {
+                room.fill(0xa5);
+                if let Some(written) = context.compress(&original, &mut room[..length]) {
+                    assert!(written <= length, "{name}: {written} bytes in {length}");
+                    let result = context.decompress(&room[..written], &mut page);
+                    assert!(result.is_ok() && page == original, "{name}: a different page");
+                }
+                assert!(room[length..].iter().all(|byte| *byte == 0xa5), "{name}: past the room");
+            }
+        }
+    });
+}
+
+/// The input over and over, to the end of a page.
+fn page_of(input: &[u8]) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    if !input.is_empty() {
+        for (byte, from) in page.iter_mut().zip(input.iter().cycle()) {
+            *byte = *from;
+        }
+    }
+    page
+}
+
+fn size_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "0",
+        "1",
+        "4096",
+        "512M",
+        "1g",
+        "0x1000",
+        "0x1E",
+        "0755",
+        "16E",
+        "17E",
+        " 1T\n",
+        "1GiB",
+        "-1",
+        "1.5G",
+        "18446744073709551615",
+        "18446744073709551616",
+        "K",
+        "0x",
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn message_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"version":1,"command":"status"}"#,
+        r#"{"version":1,"command":"add","size":"1G","algorithm":"zstd","level":3,"mem_limit":"0"}"#,
+        r#"{"version":1,"command":"remove","device":"zram0","force":true}"#,
+        r#"{"version":1,"command":"reset","device":"zram0"}"#,
+        r#"{"version":1,"command":"get","device":"zram0","attributes":["mm_stat","disksize"]}"#,
+        r#"{"version":1,"command":"set","device":"zram0","attribute":"mem_limit","value":"8M"}"#,
+        r#"{"version":1,"command":"describe","device":"zram0"}"#,
+        r#"{"version":1,"command":"stop","force":false}"#,
+        r#"{"version":1,"error":{"errno":16,"symbol":"EBUSY","message":"in use"}}"#,
+        r#"{"version":1,"ok":{"rampack":"0.1.0","pid":1,"root":"/run","nbd":[],"devices":[]}}"#,
+    ];
+    texts.iter().map(|text| format!("{text}\n").into_bytes()).collect()
+}
+
+fn compressed_seeds() -> Vec<Vec<u8>> {
+    let text = page_of(b"static const struct block_device_operations zram_devops = {\n\t.owner");
+    let mut counts = [0; PAGE_SIZE];
+    for (index, byte) in counts.iter_mut().enumerate() {
+        *byte = (index * index / 7) as u8;
+    }
+    let mut seeds = Vec::new();
+    for page in [text, counts] {
+        for mut codec in codecs() {
+            let mut room = [0; PAGE_SIZE + 512];
+            if let Some(length) = codec.context.compress(&page, &mut room) {
+                seeds.push(room[..length].to_vec());
+            }
+        }
+    }
+    seeds
+}

@@ -1,0 +1,63 @@
+//! Each fuzz target over random and mutated inputs, with every test run and on a stable compiler.
+//! `fuzz/` has the same targets for a real fuzzer.
+
+#[path = "smoke/mutate.rs"]
+mod mutate;
+
+use std::panic;
+
+use fuzzing::{TARGETS, Target};
+use testkit::Rng;
+
+const INPUTS: usize = 20_000;
+
+fn smoke(name: &str) {
+    let target: &Target =
+        TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+    let mut rng = Rng::new(testkit::seed(name));
+    let seeds = (target.seeds)();
+    for round in 0..INPUTS {
+        let input = mutate::input(&mut rng, &seeds);
+        if let Err(fault) = panic::catch_unwind(|| (target.run)(&input)) {
+            println!("{name}: round {round}, input of {} bytes: {input:?}", input.len());
+            panic::resume_unwind(fault);
+        }
+    }
+}
+
+#[test]
+fn nbd_negotiation() {
+    smoke("nbd_negotiation");
+}
+
+#[test]
+fn nbd_requests() {
+    smoke("nbd_requests");
+}
+
+#[test]
+fn parse_size() {
+    smoke("parse_size");
+}
+
+#[test]
+fn control_message() {
+    smoke("control_message");
+}
+
+#[test]
+fn decompress() {
+    smoke("decompress");
+}
+
+#[test]
+fn every_target_is_smoked() {
+    let source = include_str!("smoke.rs");
+    for target in TARGETS {
+        let call = format!("smoke(\"{}\")", target.name);
+        assert!(source.contains(&call), "{} has no test here", target.name);
+        let program = format!("{}.rs", target.name);
+        let programs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+        assert!(programs.join("fuzz_targets").join(&program).is_file(), "no {program} in fuzz/");
+    }
+}
