@@ -1,0 +1,254 @@
+//! Who may depend on whom: the storeys of the house, and which foreign crate is let in where.
+
+use toml::{Table, Value};
+
+use super::Finding;
+use crate::tree::{File, Tree};
+
+/// Every crate of the workspace and the crates of the workspace it may depend on, bottom up.
+/// Names are directory names. ARCHITECTURE.md says why.
+const HOUSE: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("sync", &["units"]),
+    ("control", &["units"]),
+    ("block", &["units", "sync"]),
+    ("pagealloc", &["units", "sync"]),
+    ("zsmalloc", &["units", "sync", "pagealloc"]),
+    ("zcomp", &["units", "sync"]),
+    ("zram", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp"]),
+    ("stack", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram"]),
+    ("host", &["units", "sync", "pagealloc"]),
+    ("nbd", &["units", "sync", "block"]),
+    ("fuse", &["units", "sync", "block"]),
+    (
+        "rampack",
+        &[
+            "units",
+            "sync",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "zram",
+            "stack",
+            "host",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "units",
+            "sync",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "zram",
+            "stack",
+            "host",
+            "nbd",
+            "fuse",
+            "rampack",
+        ],
+    ),
+    (
+        "lab",
+        &[
+            "units",
+            "sync",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "zram",
+            "stack",
+            "host",
+            "nbd",
+            "rampack",
+        ],
+    ),
+    (
+        "sim",
+        &["units", "sync", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "stack", "testkit"],
+    ),
+    ("testkit", &[]),
+    (
+        "fuzzing",
+        &[
+            "units",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "zram",
+            "stack",
+            "nbd",
+            "cli",
+            "host",
+            "sim",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// What tests may use besides.
+const IN_TESTS: &[&str] = &["testkit", "sim", "host"];
+
+/// Foreign crates, the crates whose product code may use them, and those whose tests may too.
+/// `*` stands for every crate.
+const FOREIGN: &[(&str, &[&str], &[&str])] = &[
+    ("anyhow", &["lab", "xtask"], &[]),
+    ("atomic-wait", &["sync"], &[]),
+    ("clap", &["cli", "lab", "xtask"], &[]),
+    ("crossbeam-utils", &["sync"], &[]),
+    ("fuser", &["fuse"], &[]),
+    ("indicatif", &["cli", "lab"], &[]),
+    ("libc", &["host", "nbd", "fuse", "cli", "lab"], &["*"]),
+    ("libdeflate-sys", &["zcomp"], &[]),
+    ("loom", &["sync"], &["zram", "zsmalloc", "zcomp", "pagealloc", "stack"]),
+    ("lz4-sys", &["zcomp"], &[]),
+    ("lz4_flex", &[], &["zcomp", "fuzzing"]),
+    ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
+    ("plotters", &["lab"], &[]),
+    ("proptest", &[], &["*"]),
+    ("ruzstd", &[], &["zcomp", "fuzzing"]),
+    ("serde", &["cli", "lab", "xtask"], &[]),
+    ("serde_json", &["cli", "lab", "xtask"], &["*"]),
+    ("sha2", &["lab"], &["*"]),
+    ("signal-hook", &["cli", "lab"], &[]),
+    ("tempfile", &["lab"], &["*"]),
+    ("toml", &["cli", "xtask"], &[]),
+    ("tracing", &["host", "nbd", "fuse", "cli", "lab"], &[]),
+    ("tracing-subscriber", &["cli", "lab"], &[]),
+    ("zstd-safe", &["zcomp"], &[]),
+];
+
+const RULE: &str = "house";
+
+/// Compares the manifest of each crate with the tables.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &tree.files {
+        let name = match file.path.split('/').collect::<Vec<_>>()[..] {
+            ["crates", name, "Cargo.toml"] => name,
+            ["xtask", "Cargo.toml"] => "xtask",
+            _ => continue,
+        };
+        check_manifest(name, file, &mut findings);
+    }
+    findings
+}
+
+fn check_manifest(name: &str, file: &File, findings: &mut Vec<Finding>) {
+    let mut find = |line, message| {
+        findings.push(Finding { path: file.path.clone(), line, rule: RULE, message });
+    };
+    let text = file.text().unwrap_or_default();
+    let manifest: Table = match toml::from_str(text) {
+        Ok(manifest) => manifest,
+        Err(error) => return find(0, format!("not a manifest: {error}")),
+    };
+    let Some((_, may)) = HOUSE.iter().find(|(room, _)| *room == name) else {
+        let message = format!("{name} has no place in the house: add it to HOUSE in {}", file!());
+        return find(0, message);
+    };
+    let lints = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+    if lints != Some(&Value::Boolean(true)) {
+        find(0, "takes no part in the workspace's lints: add `[lints] workspace = true`".into());
+    }
+    for (section, tests, dependency, value) in dependencies(&manifest) {
+        let line = line_of(text, &section, &dependency);
+        if value.get("workspace") != Some(&Value::Boolean(true)) {
+            let message = format!(
+                "{dependency} is not taken from the workspace: list it in the root Cargo.toml \
+                 and write `{dependency}.workspace = true`"
+            );
+            find(line, message);
+        }
+        let has = |list: &[&str], name: &str| list.contains(&name) || list.contains(&"*");
+        let internal = HOUSE.iter().any(|(room, _)| *room == dependency);
+        if internal {
+            if may.contains(&dependency.as_str()) || (tests && has(IN_TESTS, &dependency)) {
+                continue;
+            }
+            let allowed = if may.is_empty() { "nothing".to_string() } else { may.join(", ") };
+            let message = format!(
+                "{name} may not depend on {dependency}; it may depend on {allowed}. Move the code \
+                 to the crate that may, or pass the value in from above"
+            );
+            find(line, message);
+            continue;
+        }
+        match FOREIGN.iter().find(|(foreign, ..)| *foreign == dependency) {
+            None => {
+                let message = format!(
+                    "the foreign crate {dependency} is new here: say who may use it in FOREIGN \
+                     in {}",
+                    file!()
+                );
+                find(line, message);
+            }
+            Some((_, product, test)) => {
+                if has(product, name) || (tests && has(test, name)) {
+                    continue;
+                }
+                let message = format!(
+                    "{name} may not use {dependency}; it is let into: {}; into tests of: {}",
+                    list(product),
+                    list(test)
+                );
+                find(line, message);
+            }
+        }
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => "none".to_string(),
+        ["*"] => "every crate".to_string(),
+        names => names.join(", "),
+    }
+}
+
+/// Section, whether only tests see it, name and value of each dependency, of every target.
+fn dependencies(manifest: &Table) -> Vec<(String, bool, String, Value)> {
+    let mut found = Vec::new();
+    let mut take = |prefix: &str, table: &Table| {
+        for (kind, tests) in
+            [("dependencies", false), ("dev-dependencies", true), ("build-dependencies", false)]
+        {
+            let entries = table.get(kind).and_then(Value::as_table).into_iter().flatten();
+            for (name, value) in entries {
+                found.push((format!("{prefix}{kind}"), tests, name.clone(), value.clone()));
+            }
+        }
+    };
+    take("", manifest);
+    for (target, table) in manifest.get("target").and_then(Value::as_table).into_iter().flatten() {
+        if let Some(table) = table.as_table() {
+            take(&format!("target.'{target}'."), table);
+        }
+    }
+    found
+}
+
+/// The line of `name` in `[section]`; of the section, or zero, when it is written in another way.
+fn line_of(text: &str, section: &str, name: &str) -> usize {
+    let mut inside = 0;
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.starts_with('[') {
+            inside = if line.contains(section) { number } else { 0 };
+        } else if inside != 0
+            && line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+        {
+            return number;
+        }
+    }
+    inside
+}

@@ -1,0 +1,123 @@
+//! What each crate must be unable to do: name an atomic, reach for std, know a variant.
+
+use super::Finding;
+use crate::source::{Source, has_word, word_at};
+use crate::tree::Tree;
+
+/// Crates in which nothing can do I/O, ask the time or start a thread.
+const NO_STD: &[&str] =
+    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "stack"];
+
+/// The one file that names variants.
+const SWITCHBOARD: &str = "crates/stack/src/switchboard.rs";
+
+/// Variants behind a seam, and the crate they are made in.
+const VARIANTS: &[(&str, &str)] = &[
+    ("zcomp", "Lz4"),
+    ("zcomp", "Zstd"),
+    ("zcomp", "Deflate"),
+    ("zcomp", "LaneStreams"),
+    ("zram", "BitLock"),
+    ("pagealloc", "Zone"),
+];
+
+/// Crates that take variants apart or put them side by side: the laboratory, models, test inputs.
+const WORKSHOP: &[&str] = &["lab", "sim", "testkit", "fuzzing", "xtask"];
+
+/// Runs the rules of this file.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in &tree.sources {
+        let Some(name) = source.crate_name() else { continue };
+        atomics(source, name, &mut findings);
+        variants(source, name, &mut findings);
+        if NO_STD.contains(&name) {
+            no_std(source, name, &mut findings);
+        }
+    }
+    findings
+}
+
+fn atomics(source: &Source, name: &str, findings: &mut Vec<Finding>) {
+    if name == "sync" || name == "testkit" {
+        return;
+    }
+    for (number, code) in statements(source) {
+        // Also in groups: `use std::sync::{Arc, atomic::AtomicBool}`.
+        let direct = ["core::sync::atomic", "std::sync::atomic"];
+        let grouped = ["core::sync::{", "std::sync::{", "core::{", "std::{"];
+        let names = direct.iter().any(|path| has_word(&code, path))
+            || (grouped.iter().any(|path| code.contains(path)) && has_word(&code, "atomic"));
+        if names {
+            findings.push(Finding {
+                path: source.path.clone(),
+                line: number,
+                rule: "atomics",
+                message: "only crates/sync names the atomics of std: use `sync::atomic`, which \
+                          loom can replace"
+                    .into(),
+            });
+        }
+    }
+}
+
+fn no_std(source: &Source, name: &str, findings: &mut Vec<Finding>) {
+    let mut find = |line, message: String| {
+        findings.push(Finding { path: source.path.clone(), line, rule: "no-std", message });
+    };
+    let is_top = source.path == format!("crates/{name}/src/lib.rs");
+    if is_top && !source.lines.iter().any(|line| line.code.trim() == "#![no_std]") {
+        find(0, format!("{name} stands below the line without I/O: add `#![no_std]`"));
+    }
+    for (number, line) in source.product_lines() {
+        if has_word(&line.code, "std::") || line.code.contains("extern crate std") {
+            find(
+                number,
+                format!(
+                    "{name} has no std, so that it can do no I/O: use core or alloc, or take the \
+                     value from above"
+                ),
+            );
+        }
+    }
+}
+
+fn variants(source: &Source, name: &str, findings: &mut Vec<Finding>) {
+    if source.path == SWITCHBOARD || WORKSHOP.contains(&name) {
+        return;
+    }
+    for (number, code) in statements(source) {
+        for (home, variant) in VARIANTS {
+            // `io::Zone` or a local type of that name elsewhere is none of ours, so only paths
+            // through the crate count: `zcomp::Lz4`, `use zcomp::{Lz4, Zstd}`.
+            let Some(at) = word_at(&code, &format!("{home}::")) else { continue };
+            if *home != name && has_word(&code[at..], variant) {
+                findings.push(Finding {
+                    path: source.path.clone(),
+                    line: number,
+                    rule: "variants",
+                    message: format!(
+                        "{variant} is one of several: only {SWITCHBOARD} chooses; use the trait"
+                    ),
+                });
+            }
+        }
+    }
+}
+
+/// The lines of product code, a `use` of several lines being one, each with its first number.
+fn statements(source: &Source) -> Vec<(usize, String)> {
+    let mut statements: Vec<(usize, String)> = Vec::new();
+    let mut importing = false;
+    for (number, line) in source.product_lines() {
+        match statements.last_mut() {
+            Some((_, statement)) if importing => statement.push_str(line.code.trim()),
+            _ => {
+                importing = line.code.trim_start().trim_start_matches("pub ").starts_with("use ");
+                statements.push((number, line.code.clone()));
+            }
+        }
+        importing &= !line.code.contains(';');
+    }
+    statements
+}

@@ -1,0 +1,133 @@
+//! Where `unsafe` may stand and what must be written beside it, and beside each memory ordering.
+
+use super::Finding;
+use crate::source::{Source, has_word};
+use crate::tree::Tree;
+
+/// The modules with `unsafe` in them. Each says under `# Why unsafe` what safe Rust cannot do for
+/// it. A new entry needs the same.
+const UNSAFE_MODULES: &[&str] = &[
+    "crates/cli/src/sys.rs",
+    "crates/fuse/src/sys.rs",
+    "crates/host/src/cpu.rs",
+    "crates/host/src/memory.rs",
+    "crates/host/src/mmap.rs",
+    "crates/lab/src/sys.rs",
+    "crates/nbd/src/sys.rs",
+    "crates/pagealloc/src/frames.rs",
+    "crates/pagealloc/src/table.rs",
+    "crates/pagealloc/src/world.rs",
+    "crates/pagealloc/src/zone.rs",
+    "crates/sync/src/mutex.rs",
+    "crates/sync/src/prefetch.rs",
+    "crates/sync/src/published.rs",
+    "crates/zcomp/src/codec/deflate.rs",
+    "crates/zcomp/src/codec/lz4.rs",
+    "crates/zsmalloc/src/compact.rs",
+    "crates/zsmalloc/src/pool.rs",
+    "crates/zsmalloc/src/zspage.rs",
+];
+
+/// How far above a line its comment may begin.
+const REACH: usize = 6;
+/// The same for `SAFETY:`, whose comments are longer and may stand above a statement of some lines.
+const SAFETY_REACH: usize = 14;
+
+/// Runs the rules of this file.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.sources.iter().filter(|source| source.crate_name().is_some()) {
+        unsafety(source, UNSAFE_MODULES.contains(&source.path.as_str()), &mut findings);
+        orderings(source, &mut findings);
+    }
+    findings
+}
+
+/// Finds entries of the list that are no longer true.
+pub fn list_is_current(tree: &Tree) -> Vec<Finding> {
+    let stale = |path: &&&str| {
+        let source = tree.sources.iter().find(|source| source.path == ***path);
+        !source.is_some_and(|source| source.product_lines().any(|(_, line)| has_unsafe(&line.code)))
+    };
+    let message = |path: &&str| Finding {
+        path: file!().to_string(),
+        line: 0,
+        rule: "unsafe",
+        message: format!("{path} has no unsafe code: take it off UNSAFE_MODULES"),
+    };
+    UNSAFE_MODULES.iter().filter(stale).map(message).collect()
+}
+
+fn has_unsafe(code: &str) -> bool {
+    has_word(code, "unsafe")
+}
+
+/// Judges one file; `listed` says that it may have unsafe code.
+pub(super) fn unsafety(source: &Source, listed: bool, findings: &mut Vec<Finding>) {
+    let mut find = |line, message: &str| {
+        let (path, message) = (source.path.clone(), message.to_string());
+        findings.push(Finding { path, line, rule: "unsafe", message });
+    };
+    let mut first = true;
+    for (number, line) in source.product_lines() {
+        if !has_unsafe(&line.code) {
+            continue;
+        }
+        if first {
+            first = false;
+            if !listed {
+                find(
+                    number,
+                    "this module is not on the list of those with unsafe code: do it in safe Rust \
+                     or in one of them, or add it to UNSAFE_MODULES in xtask/src/rules/safety.rs",
+                );
+            }
+            let says_why = source.lines.iter().any(|line| line.comment.trim() == "# Why unsafe");
+            if !says_why {
+                find(number, "the module does not say why: add `//! # Why unsafe` and the reason");
+            }
+        }
+        let declares = ["unsafe fn", "unsafe trait"].iter().any(|form| has_word(&line.code, form))
+            && !line.code.contains("unsafe fn(");
+        if declares {
+            if !source.comment_near(number, 40, "# safety") {
+                find(number, "say what the caller must keep to: add a `# Safety` section");
+            }
+        } else if line.code.contains("unsafe fn(") {
+            // A function pointer type promises nothing by itself.
+        } else if !source.comment_near(number, SAFETY_REACH, "safety:") {
+            find(number, "say why this is sound: put `// SAFETY: …` right above");
+        }
+    }
+}
+
+fn is_use(code: &str, of: &str) -> bool {
+    code.trim_start().trim_start_matches("pub ").starts_with("use ") && code.contains(of)
+}
+
+/// Each ordering that synchronises must say with what.
+pub(super) fn orderings(source: &Source, findings: &mut Vec<Finding>) {
+    let strong = ["Acquire", "Release", "AcqRel", "SeqCst"];
+    // A file that imports the names may use them bare; elsewhere `Release` may be anything.
+    let bare = source.product_lines().any(|(_, line)| is_use(&line.code, "Ordering::"));
+    for (number, line) in source.product_lines() {
+        let code = line.code.trim_start();
+        let named = |ordering: &&&str| {
+            has_word(code, &format!("Ordering::{ordering}")) || (bare && has_word(code, ordering))
+        };
+        let Some(ordering) = strong.iter().find(named).filter(|_| !is_use(code, "")) else {
+            continue;
+        };
+        if !source.comment_near(number, REACH, "pairs with") {
+            findings.push(Finding {
+                path: source.path.clone(),
+                line: number,
+                rule: "ordering",
+                message: format!(
+                    "{ordering} needs a partner: say in a comment within {REACH} lines above \
+                     what it \"pairs with\", or make it Relaxed"
+                ),
+            });
+        }
+    }
+}

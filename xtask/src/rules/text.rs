@@ -1,0 +1,176 @@
+//! Sizes, widths, words and paths that have no place in the tree.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::source::{Source, has_word};
+use crate::tree::{File, Tree};
+
+/// Lines a source file may have, tests aside.
+const FILE_LINES: usize = 600;
+/// Characters a line may have.
+const LINE_CHARS: usize = 100;
+/// Bytes a file may have: what is larger was made by a program and belongs elsewhere.
+const FILE_BYTES: usize = 256 * 1024;
+/// Where every foreign crate comes from.
+const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+/// Runs the rules of this file.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &tree.files {
+        blobs(file, &mut findings);
+        if let Some(text) = file.text() {
+            machines(file, text, &mut findings);
+            if file.path.ends_with(".md") {
+                widths(file, text, &mut findings);
+            }
+            if file.path.ends_with("Cargo.lock") {
+                sources_of_crates(file, text, &mut findings);
+            }
+        }
+    }
+    for source in &tree.sources {
+        lengths(source, &mut findings);
+        words(source, &mut findings);
+        opening(source, &mut findings);
+    }
+    findings
+}
+
+fn find(findings: &mut Vec<Finding>, path: &str, line: usize, rule: &'static str, message: String) {
+    findings.push(Finding { path: path.to_string(), line, rule, message });
+}
+
+fn blobs(file: &File, findings: &mut Vec<Finding>) {
+    let message = if file.bytes.len() > FILE_BYTES {
+        format!("{} bytes; {FILE_BYTES} are allowed: let a test make it", file.bytes.len())
+    } else if file.bytes.contains(&0) || file.text().is_none() {
+        "not text: let a test make it, or write it as numbers".to_string()
+    } else {
+        return;
+    };
+    find(findings, &file.path, 0, "blob", message);
+}
+
+fn widths(file: &File, text: &str, findings: &mut Vec<Finding>) {
+    for (number, line) in (1..).zip(text.lines()) {
+        let table = line.trim_start().starts_with('|');
+        if !table {
+            width(&file.path, number, line, findings);
+        }
+    }
+}
+
+fn width(path: &str, number: usize, line: &str, findings: &mut Vec<Finding>) {
+    let chars = line.chars().count();
+    if chars > LINE_CHARS && !line.contains("://") {
+        let message = format!("{chars} characters; break the line at {LINE_CHARS}");
+        find(findings, path, number, "width", message);
+    }
+}
+
+fn lengths(source: &Source, findings: &mut Vec<Finding>) {
+    // Tests hold what programs print, line for line.
+    for (number, line) in source.product_lines() {
+        width(&source.path, number, &line.text, findings);
+    }
+    let lines = source.product_lines().count();
+    if lines > FILE_LINES {
+        let message = format!("{lines} lines; {FILE_LINES} are allowed: split it by what it holds");
+        find(findings, &source.path, 0, "length", message);
+    }
+}
+
+fn words(source: &Source, findings: &mut Vec<Finding>) {
+    for (number, line) in (1..).zip(&source.lines) {
+        let mut say = |message: String| {
+            find(findings, &source.path, number, "words", message);
+        };
+        for name in ["todo!", "unimplemented!", "dbg!"] {
+            if has_word(&line.code, name) {
+                say(format!("{name} is for a draft: write the code, or return an error"));
+            }
+        }
+        for name in ["FIXME", "XXX", "TODO", "HACK"] {
+            if has_word(&line.comment, name) {
+                say(format!("{name}: do it now, or open an issue"));
+            }
+        }
+        if line.code.contains("#[ignore]") {
+            say("an ignored test proves nothing: run it, or give it a `testkit::Need`".into());
+        }
+    }
+}
+
+/// Each file of a crate says first what it holds.
+fn opening(source: &Source, findings: &mut Vec<Finding>) {
+    let inside = source.path.contains("/src/") && source.crate_name().is_some();
+    if !inside || source.test {
+        return;
+    }
+    let first = source.lines.iter().find(|line| !line.text.trim().is_empty());
+    if !first.is_some_and(|line| line.text.starts_with("//!")) {
+        let message = "begins without a word: open it with `//!` and what it holds".to_string();
+        find(findings, &source.path, 0, "opening", message);
+    }
+}
+
+/// Absolute paths and host names that exist on one machine only.
+fn machines(file: &File, text: &str, findings: &mut Vec<Finding>) {
+    // Split, so that this file does not find itself.
+    let paths = [concat!("/wo", "rk/"), concat!("/tmp/", "target"), concat!("/ho", "me/")];
+    let hosts = [concat!(".inte", "rnal"), concat!(".lo", "cal"), concat!(".co", "rp")];
+    for (number, line) in (1..).zip(text.lines()) {
+        for path in paths {
+            if starts_a_path(line, path) {
+                let message = format!("{path} is a path of one machine: make it relative");
+                find(findings, &file.path, number, "machine", message);
+            }
+        }
+        for address in line.split("://").skip(1) {
+            let host = address.split(['/', ':', ' ', '"', '\'', ')', '>']).next().unwrap_or("");
+            if hosts.iter().any(|end| host.ends_with(end)) {
+                let message = format!("{host} is a host of one network: use the public one");
+                find(findings, &file.path, number, "machine", message);
+            }
+        }
+    }
+}
+
+/// Whether `path` begins an absolute path in `line`, and is not the middle of another.
+fn starts_a_path(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '}' | '/'))
+    })
+}
+
+/// The path of this checkout must not be in it.
+pub fn own_paths(tree: &Tree, root: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let root = root.display().to_string();
+    // A checkout in `/src` or the like has a name too short to mean anything.
+    if root.matches('/').count() < 2 {
+        return findings;
+    }
+    for file in &tree.files {
+        for (number, line) in (1..).zip(file.text().unwrap_or_default().lines()) {
+            if line.contains(&root) {
+                let message = format!("{root} is where this checkout is: make it relative");
+                find(&mut findings, &file.path, number, "machine", message);
+            }
+        }
+    }
+    findings
+}
+
+fn sources_of_crates(file: &File, text: &str, findings: &mut Vec<Finding>) {
+    for (number, line) in (1..).zip(text.lines()) {
+        let source = line.strip_prefix("source = \"").and_then(|rest| rest.strip_suffix('"'));
+        if source.is_some_and(|source| source != INDEX) {
+            let message = format!("a crate from elsewhere than {INDEX}");
+            find(findings, &file.path, number, "machine", message);
+        }
+    }
+}

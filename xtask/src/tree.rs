@@ -1,0 +1,92 @@
+//! The files of the checkout, as the rules see them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::source::Source;
+
+/// One file: its path from the top of the checkout, with `/`, and its bytes.
+pub struct File {
+    pub path: String,
+    pub bytes: Vec<u8>,
+}
+
+impl File {
+    /// The text, or `None` for a file that is not UTF-8.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok()
+    }
+}
+
+/// Every file that belongs to the project, and the Rust sources among them taken apart.
+pub struct Tree {
+    pub files: Vec<File>,
+    pub sources: Vec<Source>,
+}
+
+/// Directories that hold what was built or found, never what was written.
+const NOT_OURS: &[&str] =
+    &[".git", "target", "corpus", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
+
+impl Tree {
+    /// Reads the checkout at `root`.
+    pub fn read(root: &Path) -> Result<Tree> {
+        let mut files = Vec::new();
+        read_directory(root, "", &mut files)?;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(Tree::new(files))
+    }
+
+    /// A tree of these files. Rust sources that only a `#[cfg(test)] mod` line reaches are marked
+    /// as tests.
+    pub fn new(files: Vec<File>) -> Tree {
+        let mut sources: Vec<Source> = files
+            .iter()
+            .filter(|file| file.path.ends_with(".rs"))
+            .filter_map(|file| Some(Source::new(&file.path, file.text()?)))
+            .collect();
+        let mut test_modules = BTreeSet::new();
+        for source in &sources {
+            test_modules.extend(source.test_modules());
+        }
+        for source in &mut sources {
+            let stem = source.path.trim_end_matches(".rs");
+            let inside = |module: &String| {
+                stem.strip_prefix(module.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            if test_modules.iter().any(inside) {
+                source.mark_as_test();
+            }
+        }
+        Tree { files, sources }
+    }
+}
+
+fn read_directory(root: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
+    let directory = root.join(prefix);
+    let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if prefix.is_empty() { name } else { format!("{prefix}/{name}") };
+        let kind = entry.file_type()?;
+        if NOT_OURS.contains(&path.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
+            read_directory(root, &path, files)?;
+        } else if kind.is_file() {
+            // An editor's or a compiler's temporary file may be gone again by now.
+            match fs::read(entry.path()) {
+                Ok(bytes) => files.push(File { path, bytes }),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error).with_context(|| path),
+            }
+        }
+    }
+    Ok(())
+}
