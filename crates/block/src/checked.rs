@@ -52,6 +52,10 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
         self.next.submit(lane, operation)
     }
 
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        self.next.may_wait(offset, length)
+    }
+
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         check(Geometry { minimum_block: 1, ..self.next.geometry() }, offset, length)?;
         self.next.extents(offset, length, visit)

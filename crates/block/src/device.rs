@@ -67,10 +67,43 @@ impl Operation<'_> {
         }
     }
 
+    /// The same operation, for a while.
+    #[must_use]
+    pub fn reborrow(&mut self) -> Operation<'_> {
+        match self {
+            Operation::Read { offset, into } => Operation::Read { offset: *offset, into },
+            Operation::Write { offset, from } => Operation::Write { offset: *offset, from },
+            Operation::Discard { offset, length } => {
+                Operation::Discard { offset: *offset, length: *length }
+            }
+            Operation::WriteZeroes { offset, length, mode } => {
+                Operation::WriteZeroes { offset: *offset, length: *length, mode: *mode }
+            }
+            Operation::Flush => Operation::Flush,
+        }
+    }
+
     /// Does it change the device?
     #[must_use]
     pub const fn changes(&self) -> bool {
         !matches!(self, Operation::Read { .. } | Operation::Flush)
+    }
+}
+
+/// One of several operations that are carried out together.
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// What is asked for.
+    pub operation: Operation<'a>,
+    /// How it went, afterwards.
+    pub result: Result<(), IoError>,
+}
+
+impl<'a> Job<'a> {
+    /// An operation that has not been carried out.
+    #[must_use]
+    pub const fn new(operation: Operation<'a>) -> Job<'a> {
+        Job { operation, result: Ok(()) }
     }
 }
 
@@ -137,6 +170,21 @@ pub trait BlockDevice: Send + Sync {
     /// See [`IoError`]; contents outside the range are never touched.
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError>;
 
+    /// Carries out operations that do not depend on each other, in any order and as many at once
+    /// as the device can, before it returns; each job tells its own result.
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        for job in jobs {
+            job.result = self.submit(lane, job.operation.reborrow());
+        }
+    }
+
+    /// Whether an operation on the range may have to wait for a slower device below. A hint, of the
+    /// moment: doors carry such a request out on a thread that holds up nobody else.
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        let _ = (offset, length);
+        false
+    }
+
     /// Tells what the range holds, in order and without gaps; neighbouring extents may be of one
     /// kind. The answer is of the moment; others may be writing.
     ///
@@ -154,6 +202,12 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
         (**self).submit(lane, operation)
+    }
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        (**self).submit_all(lane, jobs);
+    }
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        (**self).may_wait(offset, length)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         (**self).extents(offset, length, visit)

@@ -16,7 +16,7 @@ mod plain;
 
 pub use checked::Checked;
 pub use device::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, Job, Operation, Visit, ZeroMode,
 };
 pub use error::IoError;
 pub use plain::Plain;

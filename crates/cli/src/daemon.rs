@@ -72,7 +72,12 @@ pub fn machine() -> Result<Arc<Machine>, Fault> {
         0 => 1 << 40,
         memory => memory,
     };
-    let options = MachineOptions { lanes: host::lanes(), memory, variants: Variants::default() };
+    let options = MachineOptions {
+        lanes: host::lanes(),
+        memory,
+        variants: Variants::default(),
+        outside: Arc::new(stack::Nowhere),
+    };
     Ok(Arc::new(Machine::new(Arc::new(host::Mmap), options)?))
 }
 

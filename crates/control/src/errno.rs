@@ -33,12 +33,21 @@ errnos! {
     EAGAIN = 11, "try again";
     ENOMEM = 12, "out of memory";
     EACCES = 13, "permission denied";
+    EFAULT = 14, "bad address";
+    ENOTBLK = 15, "block device required";
     EBUSY = 16, "device or resource busy";
     EEXIST = 17, "file exists";
     ENODEV = 19, "no such device";
+    ENOTDIR = 20, "not a directory";
+    EISDIR = 21, "is a directory";
     EINVAL = 22, "invalid argument";
+    ENOTTY = 25, "inappropriate ioctl for device";
     ENOSPC = 28, "no space left on device";
+    EROFS = 30, "read-only file system";
     ERANGE = 34, "numerical result out of range";
+    ENAMETOOLONG = 36, "file name too long";
+    ENOSYS = 38, "function not implemented";
+    EPROTO = 71, "protocol error";
     ENOTSUP = 95, "operation not supported";
 }
 

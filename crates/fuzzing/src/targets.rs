@@ -116,7 +116,7 @@ thread_local! {
 
 fn codecs() -> Vec<Codec> {
     let params = Params::default();
-    let fast = Params { level: Some(-5) };
+    let fast = Params::at_level(-5);
     let compressors: [Box<dyn Compressor>; 4] = [
         Box::new(Lz4::new(&params).expect("the default parameters")),
         Box::new(Zstd::new(&params).expect("the default parameters")),

@@ -50,7 +50,7 @@ impl Disk {
     pub(crate) fn create(machine: &Arc<Machine>, options: DiskOptions) -> Result<Disk, Fault> {
         let disk = Removed { disk: machine.add()?, machine: machine.clone() };
         disk.disk.set_algorithm(&options.algorithm)?;
-        disk.disk.set_params(zcomp::Params { level: options.level })?;
+        disk.disk.set_params(zcomp::Params::at_level(options.level))?;
         disk.disk.set_mem_limit(options.mem_limit);
         disk.disk.set_disksize(options.size)?;
         Ok(Disk { disk: Arc::new(disk) })

@@ -14,6 +14,7 @@ mod workshop;
 
 pub use machine::{Machine, MachineOptions};
 pub use switchboard::{ALGORITHMS, Variants};
+pub use zram::{Nowhere, Outside};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use control::{Errno, Fault};
 use pagealloc::{Frames, World, ZoneOptions};
 use sync::Mutex;
 use units::pages_for;
-use zram::{Disk, DiskOptions};
+use zram::{Disk, DiskOptions, Outside};
 
 use crate::switchboard::{self, Variants};
 use crate::workshop::Workshop;
@@ -19,6 +19,8 @@ pub struct MachineOptions {
     pub memory: u64,
     /// Which variant of each seam.
     pub variants: Variants,
+    /// The system round it: files to write pages back to, and dictionaries.
+    pub outside: Arc<dyn Outside>,
 }
 
 /// A zone and the devices that share it. All methods may be called by any number of threads.
@@ -37,8 +39,8 @@ impl Machine {
         let max_frames = pages_for(options.memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
         let zone = ZoneOptions { settle: true, ..ZoneOptions::new(options.lanes, max_frames) };
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let (lanes, variants) = (options.lanes, options.variants);
-        let workshop = Arc::new(Workshop { world, frames, lanes, variants });
+        let MachineOptions { lanes, variants, outside, .. } = options;
+        let workshop = Arc::new(Workshop { world, frames, lanes, variants, outside });
         Ok(Machine { workshop, disks: Mutex::new(BTreeMap::new()) })
     }
 

@@ -16,7 +16,7 @@ fn unknown_names_are_told_the_known_ones() {
 
 #[test]
 fn levels_are_judged() {
-    let level = |level| Params { level: Some(level) };
+    let level = |level: i32| Params::at_level(level);
     assert!(codec("zstd", &level(-5)).is_ok());
     assert!(codec("zstd", &level(1000)).is_err());
     assert!(codec("lz4", &level(0)).is_err());

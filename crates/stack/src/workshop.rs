@@ -4,7 +4,7 @@ use alloc::{sync::Arc, vec::Vec};
 
 use control::Fault;
 use pagealloc::{Frames, World};
-use zram::{PageStore, Plan};
+use zram::{Outside, PageStore, Plan};
 
 use crate::switchboard::{self, ALGORITHMS, Site, Variants};
 
@@ -14,6 +14,7 @@ pub(crate) struct Workshop {
     pub(crate) frames: Arc<dyn Frames>,
     pub(crate) lanes: usize,
     pub(crate) variants: Variants,
+    pub(crate) outside: Arc<dyn Outside>,
 }
 
 impl zram::Workshop for Workshop {
@@ -23,6 +24,10 @@ impl zram::Workshop for Workshop {
 
     fn default_algorithm(&self) -> &'static str {
         ALGORITHMS[0]
+    }
+
+    fn outside(&self) -> &dyn Outside {
+        &*self.outside
     }
 
     fn lanes(&self) -> usize {

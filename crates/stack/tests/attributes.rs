@@ -11,7 +11,12 @@ use zram::{Disk, attributes};
 const LANE: Lane = Lane(0);
 
 fn machine() -> Machine {
-    let options = MachineOptions { lanes: 2, memory: 1 << 30, variants: Variants::default() };
+    let options = MachineOptions {
+        lanes: 2,
+        memory: 1 << 30,
+        variants: Variants::default(),
+        outside: Arc::new(stack::Nowhere),
+    };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }
 

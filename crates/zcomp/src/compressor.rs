@@ -1,6 +1,6 @@
 //! The seam between the engine and the codecs.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, string::String, sync::Arc};
 use core::fmt;
 
 use units::Page;
@@ -10,6 +10,19 @@ use units::Page;
 pub struct Params {
     /// The codec's own level; `None` is its default. For lz4 it is the acceleration.
     pub level: Option<i32>,
+    /// The base-two logarithm of the window, for deflate; `None` is the codec's default.
+    pub window_bits: Option<i32>,
+    /// What pages are likely to contain, for codecs that can begin with it. Prepared once, when
+    /// the codec is made ready.
+    pub dictionary: Option<Arc<[u8]>>,
+}
+
+impl Params {
+    /// With a level and nothing else.
+    #[must_use]
+    pub fn at_level(level: impl Into<Option<i32>>) -> Params {
+        Params { level: level.into(), ..Params::default() }
+    }
 }
 
 /// A codec could not be made ready: a parameter out of range, or no memory. The text names what

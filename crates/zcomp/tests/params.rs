@@ -22,10 +22,10 @@ fn codecs_bear_the_kernels_names() {
 fn levels_out_of_range_are_refused_by_name() {
     for (name, lowest, highest, open) in CODECS {
         for level in [lowest, highest] {
-            assert!(open(&Params { level: Some(level) }).is_ok(), "{name} {level}");
+            assert!(open(&Params::at_level(level)).is_ok(), "{name} {level}");
         }
         for level in [lowest - 1, highest + 1, i32::MIN, i32::MAX] {
-            let Err(error) = open(&Params { level: Some(level) }) else {
+            let Err(error) = open(&Params::at_level(level)) else {
                 panic!("{name} took {level}");
             };
             let text = error.to_string();
@@ -48,7 +48,7 @@ fn defaults_are_the_documented_ones() {
     for ((name, _, _, open), default) in CODECS.into_iter().zip([1, 3, 6]) {
         let compress = |level| {
             let mut into = [0; 8192];
-            let codec = open(&Params { level }).unwrap();
+            let codec = open(&Params::at_level(level)).unwrap();
             let length = codec.context().unwrap().compress(&page, &mut into).unwrap();
             into[..length].to_vec()
         };

@@ -23,7 +23,7 @@ mod stats;
 pub use attributes::{ROWS, attributes};
 pub use disk::{Disk, DiskOptions, Opener};
 pub use engine::{Engine, EngineParts, PageStore};
-pub use life::{Plan, Workshop};
+pub use life::{Nowhere, Outside, Plan, Workshop};
 pub use slot::{Kind, Slot};
 pub use stats::Stats;
 

@@ -1,8 +1,9 @@
 //! How a device comes by an engine.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{format, sync::Arc, vec::Vec};
 
-use control::Fault;
+use block::BlockDevice;
+use control::{Errno, Fault};
 use sync::Pins;
 use zcomp::Params;
 
@@ -36,6 +37,40 @@ impl Plan<'_> {
     }
 }
 
+/// What a device asks of the system it runs on, on the thread of the administrator who asked for
+/// it. May be called by any number of threads at once.
+pub trait Outside: Send + Sync {
+    /// Opens a block device or an ordinary file to write pages back to, for this user alone. Its
+    /// size is a whole number of pages, at least one.
+    ///
+    /// # Errors
+    /// What the system says (`ENOENT`, `EACCES`, `EBUSY` if somebody else has it), `ENOTBLK` if it
+    /// is neither, `EINVAL` if it is shorter than a page; with a sentence that names `path`.
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault>;
+
+    /// The contents of a file.
+    ///
+    /// # Errors
+    /// What the system says, with a sentence that names `path`.
+    fn read(&self, path: &str) -> Result<Vec<u8>, Fault>;
+}
+
+/// No system at all: there are no files.
+pub struct Nowhere;
+
+impl Outside for Nowhere {
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+        Err(no_files(path))
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+        Err(no_files(path))
+    }
+}
+
+fn no_files(path: &str) -> Fault {
+    Fault::new(Errno::ENOTSUP, format!("{path} cannot be opened: this engine has no files"))
+}
+
 /// Where engines are built: the only place that knows variants by name. May be called by any
 /// number of threads at once.
 pub trait Workshop: Send + Sync {
@@ -44,6 +79,9 @@ pub trait Workshop: Send + Sync {
 
     /// The codec a device has when nobody chose one.
     fn default_algorithm(&self) -> &'static str;
+
+    /// The system round it.
+    fn outside(&self) -> &dyn Outside;
 
     /// Lanes there are.
     fn lanes(&self) -> usize;

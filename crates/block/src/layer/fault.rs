@@ -63,6 +63,10 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
         self.next.submit(lane, operation)
     }
 
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        self.next.may_wait(offset, length)
+    }
+
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.next.extents(offset, length, visit)
     }

@@ -20,7 +20,7 @@ use crate::sys::Memory;
 /// # Errors
 /// The level is out of range.
 pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compressor>>> {
-    let params = Params { level };
+    let params = Params::at_level(level);
     Ok(Some(match name {
         zcomp::LZ4 => Box::new(Lz4::new(&params)?),
         zcomp::ZSTD => Box::new(Zstd::new(&params)?),

@@ -42,7 +42,12 @@ impl Plan {
 
     pub fn build(self) -> Watched {
         let Plan { memory, lanes, .. } = self;
-        let options = MachineOptions { lanes, memory, variants: Variants::default() };
+        let options = MachineOptions {
+            lanes,
+            memory,
+            variants: Variants::default(),
+            outside: Arc::new(stack::Nowhere),
+        };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
         let watched =
@@ -69,7 +74,7 @@ impl Watched {
     /// Gives a disk without a size its settings and size.
     pub fn set_up(&self, plan: Plan) {
         self.disk.set_algorithm(plan.algorithm).expect("the algorithm is known");
-        self.disk.set_params(Params { level: plan.level }).expect("the level is right");
+        self.disk.set_params(Params::at_level(plan.level)).expect("the level is right");
         self.disk.set_mem_limit(plan.mem_limit);
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
     }

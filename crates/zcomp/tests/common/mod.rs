@@ -9,7 +9,7 @@ use zcomp::{Compressor, Deflate, Lz4, Params, Zstd};
 
 /// Every codec at several levels, the outermost among them, each with a name for messages.
 pub fn codecs() -> Vec<(String, Box<dyn Compressor>)> {
-    let at = |level| Params { level };
+    let at = |level: Option<i32>| Params::at_level(level);
     let mut codecs: Vec<(String, Box<dyn Compressor>)> = Vec::new();
     for level in [None, Some(1), Some(8), Some(65_537)] {
         codecs.push((format!("lz4 {level:?}"), Box::new(Lz4::new(&at(level)).unwrap())));
