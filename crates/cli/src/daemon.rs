@@ -77,6 +77,7 @@ pub fn machine() -> Result<Arc<Machine>, Fault> {
         memory,
         variants: Variants::default(),
         outside: Arc::new(stack::Nowhere),
+        track_access: true,
     };
     Ok(Arc::new(Machine::new(Arc::new(host::Mmap), options)?))
 }

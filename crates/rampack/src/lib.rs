@@ -52,7 +52,13 @@ impl Rampack {
     /// `EINVAL` for an unknown variant, `ENOMEM` when the process may not have the addresses.
     pub fn with_variants(variants: Variants) -> Result<Rampack, Fault> {
         let (lanes, memory) = (host::lanes(), host::total_memory());
-        let options = MachineOptions { lanes, memory, variants, outside: Arc::new(stack::Nowhere) };
+        let options = MachineOptions {
+            lanes,
+            memory,
+            variants,
+            outside: Arc::new(stack::Nowhere),
+            track_access: false,
+        };
         let machine = Machine::new(Arc::new(host::Mmap), options)?;
         Ok(Rampack { machine: Arc::new(machine) })
     }

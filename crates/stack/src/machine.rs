@@ -6,7 +6,7 @@ use control::{Errno, Fault};
 use pagealloc::{Frames, World, ZoneOptions};
 use sync::Mutex;
 use units::pages_for;
-use zram::{Disk, DiskOptions, Outside};
+use zram::{Clock, Disk, DiskOptions, Outside};
 
 use crate::switchboard::{self, Variants};
 use crate::workshop::Workshop;
@@ -21,11 +21,16 @@ pub struct MachineOptions {
     pub variants: Variants,
     /// The system round it: files to write pages back to, and dictionaries.
     pub outside: Arc<dyn Outside>,
+    /// Whether its devices keep the time of last use for each page, in four bytes, when nobody
+    /// chooses otherwise. The times are those of [`Machine::set_clock`].
+    pub track_access: bool,
 }
 
 /// A zone and the devices that share it. All methods may be called by any number of threads.
 pub struct Machine {
     workshop: Arc<Workshop>,
+    clock: Arc<Clock>,
+    track_access: bool,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
 }
 
@@ -39,9 +44,10 @@ impl Machine {
         let max_frames = pages_for(options.memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
         let zone = ZoneOptions { settle: true, ..ZoneOptions::new(options.lanes, max_frames) };
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let MachineOptions { lanes, variants, outside, .. } = options;
+        let MachineOptions { lanes, variants, outside, track_access, .. } = options;
         let workshop = Arc::new(Workshop { world, frames, lanes, variants, outside });
-        Ok(Machine { workshop, disks: Mutex::new(BTreeMap::new()) })
+        let (clock, disks) = (Arc::default(), Mutex::new(BTreeMap::new()));
+        Ok(Machine { workshop, clock, track_access, disks })
     }
 
     /// Adds a device without a size, with the lowest number that is free.
@@ -53,9 +59,20 @@ impl Machine {
         let id = (0..=u32::MAX)
             .find(|id| !disks.contains_key(id))
             .ok_or_else(|| Fault::new(Errno::ENOSPC, "every device number is taken"))?;
-        let disk = Disk::new(DiskOptions { id, workshop: self.workshop.clone() });
+        let disk = Disk::new(DiskOptions {
+            id,
+            workshop: self.workshop.clone(),
+            clock: self.clock.clone(),
+            track_access: self.track_access,
+        });
         disks.insert(id, disk.clone());
         Ok(disk)
+    }
+
+    /// It is `seconds` now, by the clock that pages are dated by; counted from when the machine
+    /// started, as Linux does.
+    pub fn set_clock(&self, seconds: u32) {
+        self.clock.set(seconds);
     }
 
     /// Resets a device and removes it.

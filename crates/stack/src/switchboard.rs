@@ -1,6 +1,6 @@
 //! The only list of variants. To add one, implement its seam and name it here.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use control::{Errno, Fault};
 use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
@@ -91,24 +91,25 @@ pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, 
 
 fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     let plan = site.plan;
-    let compressor = codec(plan.algorithm, plan.params)?;
-    let streams = LaneStreams::new(&*compressor, site.lanes)
-        .map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
+    let lanes = site.lanes;
+    let make_streams = Box::new(move |codec: &dyn Compressor| LaneStreams::new(codec, lanes));
     let pool = PoolOptions {
         frames: site.frames.clone(),
         pins: plan.pins.clone(),
         limit_frames: plan.limit_frames,
     };
     let pool = Pool::new(site.world, pool).map_err(no_memory)?;
-    let slots = T::new(site.world, plan.pages).map_err(|_| {
+    // Where addresses are short, the device must do without room to grow.
+    let slots = T::new(site.world, plan.room).or_else(|_| T::new(site.world, plan.pages));
+    let slots = slots.map_err(|_| {
         let bytes = plan.pages as u128 * PAGE_SIZE as u128;
         let message = format!("there are no addresses for the slots of a disk of {bytes} bytes");
         Fault::new(Errno::ENOMEM, message)
     })?;
-    Ok(plan.assemble(EngineParts { slots, pool, compressor, streams }))
+    plan.assemble(site.world, EngineParts { slots, pool, make_streams })
 }
 
-fn no_memory(error: NoMemory) -> Fault {
+pub(crate) fn no_memory(error: NoMemory) -> Fault {
     Fault::new(Errno::ENOMEM, format!("{error}"))
 }
 

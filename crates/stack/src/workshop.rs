@@ -2,9 +2,11 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
+use block::BlockDevice;
 use control::Fault;
 use pagealloc::{Frames, World};
-use zram::{Outside, PageStore, Plan};
+use zcomp::{Compressor, Params};
+use zram::{Backing, Outside, PageStore, Plan};
 
 use crate::switchboard::{self, ALGORITHMS, Site, Variants};
 
@@ -28,6 +30,15 @@ impl zram::Workshop for Workshop {
 
     fn outside(&self) -> &dyn Outside {
         &*self.outside
+    }
+
+    fn codec(&self, name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
+        switchboard::codec(name, params)
+    }
+
+    fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
+        let backing = Backing::new(&*self.world, device, path, self.lanes);
+        backing.map(Arc::new).map_err(switchboard::no_memory)
     }
 
     fn lanes(&self) -> usize {

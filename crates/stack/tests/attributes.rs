@@ -16,6 +16,7 @@ fn machine() -> Machine {
         memory: 1 << 30,
         variants: Variants::default(),
         outside: Arc::new(stack::Nowhere),
+        track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }
@@ -51,9 +52,12 @@ fn the_attributes_are_these() {
     let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
     assert_eq!(
         names.join(" "),
-        "disksize initstate reset comp_algorithm algorithm_params max_comp_streams mem_limit \
-         mem_used_max compact num_reads num_writes failed_reads failed_writes invalid_io \
-         notify_free zero_pages orig_data_size compr_data_size mem_used_total mm_stat io_stat"
+        "disksize initstate reset resize comp_algorithm recomp_algorithm algorithm_params \
+         switch_algorithm recompress max_comp_streams mem_limit mem_used_max compact track_access \
+         idle backing_dev writeback writeback_limit writeback_limit_enable writeback_batch_size \
+         compressed_writeback num_reads num_writes failed_reads failed_writes invalid_io \
+         notify_free zero_pages orig_data_size compr_data_size mem_used_total mm_stat io_stat \
+         bd_stat debug_stat stat"
     );
     for row in rows {
         assert!(!row.help.is_empty() && !row.unit.is_empty());
@@ -233,12 +237,18 @@ fn compact_needs_a_size() {
 
 #[test]
 fn streams_are_checked() {
-    let (_, attributes) = disk();
+    let (disk, attributes) = disk();
     assert_eq!(attributes.show("max_comp_streams").unwrap(), "2\n");
     for bad in ["0", "-1", "x", ""] {
         assert_eq!(refused(&attributes, "max_comp_streams", bad), Errno::EINVAL, "{bad:?}");
     }
     attributes.store("max_comp_streams", "4").unwrap();
+    assert_eq!(attributes.show("max_comp_streams").unwrap(), "4\n");
+    attributes.store("disksize", "1M").unwrap();
+    attributes.store("max_comp_streams", "1\n").unwrap();
+    assert_eq!(disk.stats().streams, 1);
+    attributes.store("max_comp_streams", "100").unwrap();
+    assert_eq!(disk.stats().streams, 2, "never more than CPUs");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, format, vec::Vec};
 use core::ops::{Deref, DerefMut};
 
+use sync::atomic::{AtomicUsize, Ordering};
 use sync::{CachePadded, Mutex, MutexGuard};
 use units::{Lane, PAGE_SIZE, Page};
 
@@ -94,8 +95,11 @@ pub trait Streams: Send + Sync {
     /// ask for another.
     fn get(&self, lane: Lane) -> Self::Guard<'_>;
 
-    /// Streams there are now.
+    /// Streams there are now, or may be used at once if that is less.
     fn count(&self) -> usize;
+
+    /// Lets at most `count` of them (at least one) be used at once from now on.
+    fn limit(&self, count: usize);
 }
 
 /// One stream per lane, each behind a lock of its own.
@@ -104,6 +108,8 @@ pub trait Streams: Send + Sync {
 /// it, any stream that is free will do; only when none is does the thread wait for its own.
 pub struct LaneStreams {
     lanes: Box<[CachePadded<Mutex<Stream>>]>,
+    /// Only so many of them are used.
+    limit: AtomicUsize,
 }
 
 impl LaneStreams {
@@ -113,12 +119,13 @@ impl LaneStreams {
     /// [`CodecError`] when memory is out.
     pub fn new(compressor: &dyn Compressor, lanes: usize) -> Result<LaneStreams, CodecError> {
         let lane = |_| Ok(CachePadded::new(Mutex::new(Stream::new(compressor)?)));
-        Ok(LaneStreams { lanes: (0..lanes.max(1)).map(lane).collect::<Result<_, CodecError>>()? })
+        let lanes: Box<[_]> = (0..lanes.max(1)).map(lane).collect::<Result<_, CodecError>>()?;
+        Ok(LaneStreams { limit: AtomicUsize::new(lanes.len()), lanes })
     }
 
     #[cold]
-    fn get_elsewhere(&self, own: usize) -> MutexGuard<'_, Stream> {
-        let (before, from) = self.lanes.split_at(own);
+    fn get_elsewhere(&self, lanes: usize, own: usize) -> MutexGuard<'_, Stream> {
+        let (before, from) = self.lanes[..lanes].split_at(own);
         from[1..]
             .iter()
             .chain(before)
@@ -132,16 +139,20 @@ impl Streams for LaneStreams {
 
     #[inline]
     fn get(&self, lane: Lane) -> MutexGuard<'_, Stream> {
-        let (n, lanes) = (lane.0 as usize, self.lanes.len());
+        let (n, lanes) = (lane.0 as usize, self.limit.load(Ordering::Relaxed));
         // A division takes as long as a lock, and is hardly ever needed.
         let own = if n < lanes { n } else { n % lanes };
         match self.lanes[own].try_lock() {
             Some(stream) => stream,
-            None => self.get_elsewhere(own),
+            None => self.get_elsewhere(lanes, own),
         }
     }
 
     fn count(&self) -> usize {
-        self.lanes.len()
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    fn limit(&self, count: usize) {
+        self.limit.store(count.clamp(1, self.lanes.len()), Ordering::Relaxed);
     }
 }

@@ -31,9 +31,15 @@ pub(crate) enum Count {
     HugePagesSince,
     /// Gauge: bytes of all objects.
     ComprBytes,
+    /// Gauge: pages on the backing device.
+    BackedPages,
+    /// Blocks read from the backing device.
+    BackedReads,
+    /// Blocks written to the backing device.
+    BackedWrites,
 }
 
-const COUNTS: usize = Count::ComprBytes as usize + 1;
+const COUNTS: usize = Count::BackedWrites as usize + 1;
 
 /// The counters of a device.
 pub(crate) struct Counts(LaneCounters<COUNTS>);

@@ -8,11 +8,12 @@ use control::{Errno, Fault};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Pins, Published};
 use units::{Lane, PAGE_SIZE, Page, pages_for};
-use zcomp::Params;
 
+use crate::access::Clock;
 use crate::counts::{Count, Counts};
-use crate::engine::PageStore;
 use crate::life::{Plan, Workshop};
+use crate::settings::Settings;
+use crate::store::{Loaded, PageStore};
 use crate::{Stats, ranges};
 
 /// What a device is made with.
@@ -21,41 +22,50 @@ pub struct DiskOptions {
     pub id: u32,
     /// Where its engines are built.
     pub workshop: Arc<dyn Workshop>,
+    /// What its pages are dated by.
+    pub clock: Arc<Clock>,
+    /// Whether the time of last use is kept for each page, when nobody chooses otherwise.
+    pub track_access: bool,
 }
 
 /// A compressed RAM disk. It has a size, and so contents, between a write to `disksize` and one
 /// to `reset`. All methods may be called by any number of threads at once.
 pub struct Disk {
     id: u32,
-    workshop: Arc<dyn Workshop>,
-    pins: Arc<Pins>,
-    engine: Published<Arc<dyn PageStore>>,
+    pub(crate) workshop: Arc<dyn Workshop>,
+    clock: Arc<Clock>,
+    track_access: bool,
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) engine: Published<Arc<dyn PageStore>>,
     bytes: AtomicU64,
-    settings: Mutex<Settings>,
+    pub(crate) settings: Mutex<Settings>,
     pub(crate) counts: Arc<Counts>,
+    /// Held by whoever goes through all pages, or changes what that is done by. Taken before
+    /// `settings`.
+    pub(crate) post: Mutex<()>,
 }
 
-struct Settings {
-    algorithm: &'static str,
-    params: Params,
-    mem_limit: u64,
-    openers: u32,
-}
+/// Pages that every device has addresses for, whatever its size, so that it can grow: 16 TiB.
+const ROOM: u64 = 1 << 32;
 
 impl Disk {
     /// A device without a size.
     #[must_use]
     pub fn new(options: DiskOptions) -> Arc<Disk> {
-        let lanes = options.workshop.lanes();
-        let settings = Settings::new(&*options.workshop);
+        let DiskOptions { id, workshop, clock, track_access } = options;
+        let lanes = workshop.lanes();
+        let settings = Settings::new(&*workshop, track_access);
         Arc::new(Disk {
-            id: options.id,
-            workshop: options.workshop,
+            id,
+            workshop,
+            clock,
+            track_access,
             pins: Arc::new(Pins::new(lanes)),
             engine: Published::default(),
             bytes: AtomicU64::new(0),
             settings: Mutex::new(settings),
             counts: Arc::new(Counts::new(lanes)),
+            post: Mutex::new(()),
         })
     }
 
@@ -75,6 +85,18 @@ impl Disk {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Its size in pages.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        (self.bytes() / PAGE_SIZE as u64) as usize
+    }
+
+    /// Seconds by which its pages are dated.
+    #[must_use]
+    pub fn now(&self) -> u32 {
+        self.clock.now()
     }
 
     /// Becomes a user of the device: it cannot be reset or removed while there are users.
@@ -105,25 +127,78 @@ impl Disk {
             let message = format!("{} has a size already; reset it first", self.name());
             return Err(Fault::new(Errno::EBUSY, message));
         }
-        let pages = pages_for(bytes);
-        let too_large = || {
-            let message = format!("there is no memory for the tables of a disk of {bytes} bytes");
-            Fault::new(Errno::ENOMEM, message)
-        };
-        let rounded = pages.checked_mul(PAGE_SIZE as u64).ok_or_else(too_large)?;
+        let rounded = rounded(bytes)?;
+        let pages = rounded / PAGE_SIZE as u64;
+        let room = pages.max(ROOM).max(pages.saturating_mul(2));
+        let codecs = settings.codecs(&*self.workshop)?;
         let plan = Plan {
-            pages: usize::try_from(pages).map_err(|_| too_large())?,
-            algorithm: settings.algorithm,
-            params: &settings.params,
+            pages: usize::try_from(pages).map_err(|_| too_large(bytes))?,
+            room: usize::try_from(room).unwrap_or(usize::MAX),
+            codecs: &codecs,
             limit_frames: pages_for(settings.mem_limit),
             pins: self.pins.clone(),
+            clock: settings.track_access.then(|| self.clock.clone()),
             counts: self.counts.clone(),
+            backing: settings.backing.clone(),
         };
         let engine = self.workshop.build(&plan)?;
+        if let Some(streams) = settings.max_streams {
+            engine.limit_streams(&self.pins.pin(Lane(0)), streams as usize);
+        }
         if self.engine.publish(Box::new(engine)).is_err() {
             return Err(Fault::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
         self.bytes.store(rounded, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Changes the size of a device that has one, rounded up to whole pages. It can always grow; it
+    /// can shrink when no page beyond the new end holds anything.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0 or a device without one, `ENOMEM` when addresses for its tables are
+    /// out, `EBUSY` when a page beyond the new end holds something. Nothing has changed then.
+    pub fn resize(&self, bytes: u64) -> Result<(), Fault> {
+        if bytes == 0 {
+            return Err(Fault::invalid("a size of 0 is not a size; give at least one byte"));
+        }
+        let _post = self.post.lock();
+        let engine = self.ready_engine()?;
+        let _settings = self.settings.lock();
+        let (rounded, was) = (rounded(bytes)?, self.bytes());
+        let pages = rounded / PAGE_SIZE as u64;
+        if pages > engine.capacity() as u64 {
+            return Err(too_large(bytes));
+        }
+        let tail = pages as usize..(was / PAGE_SIZE as u64) as usize;
+        self.refuse_if_held(&*engine, tail.clone())?;
+        self.bytes.store(rounded, Ordering::Relaxed);
+        if rounded < was {
+            // Who saw the old size has done what it wanted after this.
+            self.pins.wait_for_readers();
+            self.refuse_if_held(&*engine, tail).inspect_err(|_| {
+                self.bytes.store(was, Ordering::Relaxed);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn refuse_if_held(
+        &self,
+        engine: &dyn PageStore,
+        pages: core::ops::Range<usize>,
+    ) -> Result<(), Fault> {
+        let mut index = engine.next_touched(pages.start, pages.end);
+        while index < pages.end {
+            if !engine.peek(index).is_empty() {
+                let message = format!(
+                    "page {index} of {} holds data beyond the new end; discard it first",
+                    self.name()
+                );
+                return Err(Fault::new(Errno::EBUSY, message));
+            }
+            index = engine.next_touched(index + 1, pages.end);
+        }
         Ok(())
     }
 
@@ -132,6 +207,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` while there are users; nothing has changed then.
     pub fn reset(&self) -> Result<(), Fault> {
+        let _post = self.post.lock();
         let mut settings = self.settings.lock();
         if settings.openers != 0 {
             let users = settings.openers;
@@ -141,62 +217,8 @@ impl Disk {
         self.bytes.store(0, Ordering::Relaxed);
         drop(self.engine.withdraw(&self.pins));
         self.counts.clear();
-        *settings = Settings::new(&*self.workshop);
+        *settings = Settings::new(&*self.workshop, self.track_access);
         Ok(())
-    }
-
-    /// The names of the codecs there are, and which is chosen.
-    pub(crate) fn algorithms(&self) -> (alloc::vec::Vec<&'static str>, &'static str) {
-        (self.workshop.algorithms(), self.settings.lock().algorithm)
-    }
-
-    /// Chooses the codec, and gives its parameters back their defaults.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec's (the message
-    /// lists them). Nothing has changed then.
-    pub fn set_algorithm(&self, name: &str) -> Result<(), Fault> {
-        let known = self.workshop.algorithms();
-        let Some(algorithm) = known.iter().find(|known| **known == name) else {
-            let message = format!("no algorithm {name:?}; there are: {}", known.join(" "));
-            return Err(Fault::invalid(message));
-        };
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("the algorithm")?;
-        settings.algorithm = algorithm;
-        settings.params = Params::default();
-        Ok(())
-    }
-
-    /// Sets the parameters of the chosen codec. They are judged when the device gets its size.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size.
-    pub fn set_params(&self, params: Params) -> Result<(), Fault> {
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("algorithm parameters")?;
-        settings.params = params;
-        Ok(())
-    }
-
-    fn refuse_if_ready(&self, what: &str) -> Result<(), Fault> {
-        if self.bytes() == 0 {
-            return Ok(());
-        }
-        let message = format!(
-            "{what} of {} cannot change now that it has a size; reset it first",
-            self.name()
-        );
-        Err(Fault::new(Errno::EBUSY, message))
-    }
-
-    /// Limits the memory of the pool to `bytes`, rounded up to pages; 0 lifts the limit. Pages that
-    /// are there stay, also above a new limit.
-    pub fn set_mem_limit(&self, bytes: u64) {
-        let frames = pages_for(bytes);
-        let mut settings = self.settings.lock();
-        settings.mem_limit = frames.saturating_mul(PAGE_SIZE as u64);
-        self.with_engine(|engine| engine.pool().set_limit(frames));
     }
 
     /// Lets the peak of memory used be what is used now.
@@ -210,17 +232,23 @@ impl Disk {
     /// # Errors
     /// `EINVAL` while the device is not initialised.
     pub fn compact(&self) -> Result<u64, Fault> {
-        // A share of the engine instead of a pin, because compaction waits for pins.
-        let engine = {
-            let pin = self.pins.pin(Lane(0));
-            self.engine.get(&pin).cloned()
-        };
-        engine.map(|engine| engine.pool().compact(Lane(0))).ok_or_else(|| {
+        Ok(self.ready_engine()?.pool().compact(Lane(0)))
+    }
+
+    /// A share of the engine instead of a pin, for what waits for pins.
+    pub(crate) fn engine(&self) -> Option<Arc<dyn PageStore>> {
+        let pin = self.pins.pin(Lane(0));
+        self.engine.get(&pin).cloned()
+    }
+
+    /// The same, of a device that must be initialised.
+    pub(crate) fn ready_engine(&self) -> Result<Arc<dyn PageStore>, Fault> {
+        self.engine().ok_or_else(|| {
             Fault::invalid(format!("{} is not initialised; set its disksize first", self.name()))
         })
     }
 
-    fn with_engine<R>(&self, f: impl FnOnce(&dyn PageStore) -> R) -> Option<R> {
+    pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&dyn PageStore) -> R) -> Option<R> {
         let pin = self.pins.pin(Lane(0));
         self.engine.get(&pin).map(|engine| f(&**engine))
     }
@@ -230,7 +258,7 @@ impl Disk {
     pub fn stats(&self) -> Stats {
         let (algorithm, mem_limit) = {
             let settings = self.settings.lock();
-            (settings.algorithm, settings.mem_limit)
+            (settings.algorithms[0].unwrap_or_default(), settings.mem_limit)
         };
         let sum = |which| self.counts.sum(which);
         let mut stats = Stats {
@@ -251,17 +279,21 @@ impl Disk {
             failed_writes: sum(Count::FailedWrites),
             invalid_io: sum(Count::InvalidIo),
             notify_free: sum(Count::NotifyFree),
+            backed_pages: sum(Count::BackedPages),
+            backed_reads: sum(Count::BackedReads),
+            backed_writes: sum(Count::BackedWrites),
             ..Stats::default()
         };
-        self.with_engine(|engine| {
+        let pin = self.pins.pin(Lane(0));
+        if let Some(engine) = self.engine.get(&pin) {
             let pool = engine.pool().stats();
-            stats.streams = engine.streams() as u64;
+            stats.streams = engine.streams(&pin) as u64;
             stats.pool_bytes = pool.frames * PAGE_SIZE as u64;
             stats.pool_bytes_peak = pool.frames_peak * PAGE_SIZE as u64;
             stats.overhead_bytes = pool.overhead_bytes;
             stats.pages_compacted = pool.frames_compacted;
-            stats.metadata_bytes = engine.table_bytes();
-        });
+            stats.metadata_bytes = engine.table_bytes(self.pages());
+        }
         stats
     }
 
@@ -299,7 +331,10 @@ impl Disk {
     pub fn load_page(&self, lane: Lane, index: u64, page: &mut Page) -> Result<(), IoError> {
         let pin = self.pins.pin(lane);
         let engine = self.engine_for(&pin, lane, index, 1)?;
-        let loaded = engine.load(&pin, lane, index as usize, page);
+        let loaded = match engine.load(&pin, lane, index as usize, page) {
+            Ok(Loaded::Backed(_)) => self.fetch(engine, &pin, lane, index as usize, page),
+            loaded => loaded.map(|_| ()),
+        };
         self.count_pages(lane, Count::Reads, Count::FailedReads, loaded)
     }
 
@@ -350,15 +385,14 @@ impl Disk {
     }
 }
 
-impl Settings {
-    fn new(workshop: &dyn Workshop) -> Settings {
-        Settings {
-            algorithm: workshop.default_algorithm(),
-            params: Params::default(),
-            mem_limit: 0,
-            openers: 0,
-        }
-    }
+fn too_large(bytes: u64) -> Fault {
+    let message = format!("there is no memory for the tables of a disk of {bytes} bytes");
+    Fault::new(Errno::ENOMEM, message)
+}
+
+/// A size in whole pages.
+fn rounded(bytes: u64) -> Result<u64, Fault> {
+    pages_for(bytes).checked_mul(PAGE_SIZE as u64).ok_or_else(|| too_large(bytes))
 }
 
 impl BlockDevice for Disk {
@@ -379,6 +413,17 @@ impl BlockDevice for Disk {
         let (first, count) = ranges::touched_pages(offset, length);
         let engine = self.engine_for(&pin, lane, first, count)?;
         ranges::carry_out(self, engine, &pin, lane, operation)
+    }
+
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        let pin = self.pins.pin(Lane(0));
+        let Some(engine) = self.engine.get(&pin) else { return false };
+        if engine.backing().is_none() || self.counts.sum(Count::BackedPages) == 0 {
+            return false;
+        }
+        let (first, count) = ranges::touched_pages(offset, length);
+        let end = first.saturating_add(count).min(self.pages() as u64);
+        (first..end).any(|index| engine.peek(index as usize).is_backed())
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
@@ -420,6 +465,9 @@ impl BlockDevice for Opener {
     }
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
         self.disk.submit(lane, operation)
+    }
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        self.disk.may_wait(offset, length)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.disk.extents(offset, length, visit)

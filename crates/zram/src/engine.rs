@@ -3,71 +3,31 @@
 //! A stored object is never modified. A store makes a new object and swaps one word; all that can
 //! fail comes before that, all that frees comes after.
 
+mod again;
+mod codecs;
+
 use alloc::{boxed::Box, sync::Arc};
 use core::ops::ControlFlow;
 
 use block::{Extent, ExtentKind, IoError, Visit};
+use control::Fault;
 use sync::{CachePadded, Mutex, Pin};
 use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{Compressor, Corrupt, Streams};
+use zcomp::{Corrupt, Streams};
 use zsmalloc::{Handle, Pool, StoreError};
 
+pub(crate) use codecs::PRIORITIES;
+pub use codecs::{Chosen, MakeStreams};
+
+use crate::access::{Accesses, TIME_BYTES};
+use crate::blocks::Backing;
 use crate::counts::{Count, Counts};
 use crate::filled::{fill, same_filled};
+use crate::slot::Backed;
 use crate::slots::SlotTable;
+use crate::store::{Export, Loaded, PageStore, Recompressed, Recompression};
 use crate::{Kind, Slot};
-
-/// A store of pages, whatever its variants. Indices must be below the number of pages.
-/// Every method may be called by any number of threads at once; the pin is one of the pins the
-/// store's pool was made with.
-pub trait PageStore: Send + Sync {
-    /// Replaces a page.
-    ///
-    /// # Errors
-    /// `NoSpace` or `NoMemory`; the page is as it was.
-    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError>;
-
-    /// Reads a page.
-    ///
-    /// # Errors
-    /// `Corrupt`; what `page` holds then is undefined.
-    fn load(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &mut Page)
-    -> Result<(), IoError>;
-
-    /// Replaces a page by what `edit` makes of it, as one step: no other change to the page comes
-    /// between. `edit` may be run more than once, each time on the contents of the moment.
-    ///
-    /// # Errors
-    /// As of `store` and `load`; the page is as it was.
-    fn modify(
-        &self,
-        pin: &Pin<'_>,
-        lane: Lane,
-        index: usize,
-        edit: &mut dyn FnMut(&mut Page),
-    ) -> Result<(), IoError>;
-
-    /// Empties `count` pages from `first` on.
-    fn discard(&self, pin: &Pin<'_>, lane: Lane, first: usize, count: usize);
-
-    /// Makes a page one of zeroes that is allocated.
-    fn store_zeroes(&self, lane: Lane, index: usize);
-
-    /// Tells what `count` pages from `first` on are, in runs of one kind.
-    fn extents(&self, first: usize, count: usize, visit: Visit<'_>);
-
-    /// The pool of objects.
-    fn pool(&self) -> &Pool;
-
-    /// Bytes of memory the slot table takes by now.
-    fn table_bytes(&self) -> u64;
-
-    /// The name of the slot scheme.
-    fn scheme(&self) -> &'static str;
-
-    /// How many streams there are.
-    fn streams(&self) -> usize;
-}
+use codecs::Codecs;
 
 /// What an engine is made of.
 pub struct EngineParts<T, S> {
@@ -75,16 +35,25 @@ pub struct EngineParts<T, S> {
     pub slots: T,
     /// Its objects.
     pub pool: Pool,
-    /// The codec of new objects.
-    pub compressor: Arc<dyn Compressor>,
-    /// That codec's streams.
-    pub streams: S,
+    /// How streams of a codec are made.
+    pub make_streams: MakeStreams<S>,
+}
+
+/// What a device gives its engine.
+pub(crate) struct Belongings {
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) accesses: Option<Accesses>,
+    pub(crate) backing: Option<Arc<Backing>>,
 }
 
 /// The engine under a slot scheme and a policy of streams.
 pub struct Engine<T, S> {
-    parts: EngineParts<T, S>,
+    slots: T,
+    pool: Pool,
+    codecs: Codecs<S>,
     counts: Arc<Counts>,
+    accesses: Option<Accesses>,
+    backing: Option<Arc<Backing>>,
     /// Whoever prepares a replacement from present contents holds the turn of the page, so that a
     /// claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
@@ -94,9 +63,16 @@ const TURNS: usize = 64;
 
 impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Joins the parts.
-    pub(crate) fn with_counts(parts: EngineParts<T, S>, counts: Arc<Counts>) -> Engine<T, S> {
+    pub(crate) fn new(
+        parts: EngineParts<T, S>,
+        belongings: Belongings,
+        pins: Arc<sync::Pins>,
+    ) -> Engine<T, S> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
-        Engine { parts, counts, turns }
+        let EngineParts { slots, pool, make_streams } = parts;
+        let Belongings { counts, accesses, backing } = belongings;
+        let codecs = Codecs::new(make_streams, pins);
+        Engine { slots, pool, codecs, counts, accesses, backing, turns }
     }
 
     /// Makes an object of a page, and the slot that names it. `replacing` tells the slot the page
@@ -109,7 +85,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
-        let pool = &self.parts.pool;
+        let pool = &self.pool;
         let pattern = same_filled(page);
         let replacing = handle_of(replacing());
         if let Some(handle) = replacing {
@@ -124,13 +100,14 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
                     .map_err(refused),
             };
         }
-        let mut stream = self.parts.streams.get(lane);
+        let (number, codec) = self.codecs.current(pin, 0).ok_or(IoError::NotReady)?;
+        let mut stream = codec.streams.get(lane);
         let stream = &mut *stream;
         let compressed = stream.context.compress(page, &mut stream.output[..]);
         match compressed {
             Some(length) if length <= pool.raw_threshold() => pool
                 .store(pin, lane, &stream.output[..length], replacing)
-                .map(|handle| Slot::compressed(handle, length, 0)),
+                .map(|handle| Slot::compressed(handle, length, number)),
             _ => pool.store(pin, lane, page, replacing).map(Slot::raw),
         }
         .map_err(refused)
@@ -139,16 +116,28 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Frees what a displaced slot named.
     #[inline]
     fn release(&self, lane: Lane, slot: Slot) {
-        if let Some(handle) = handle_of(slot) {
-            self.parts.pool.free(lane, handle);
+        match slot.kind() {
+            Kind::Backed(place) => self.release_block(place),
+            _ => {
+                if let Some(handle) = handle_of(slot) {
+                    self.pool.free(lane, handle);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn release_block(&self, place: Backed) {
+        if let Some(backing) = &self.backing {
+            backing.retire(place.block);
         }
     }
 
     /// Makes `new` the slot of a page, whatever it was.
     #[inline]
     fn commit(&self, lane: Lane, index: usize, new: Slot) {
-        if let Ok(old) = self.parts.slots.update(index, |_| Some(new)) {
-            self.parts.slots.retire(old, |slot| self.release(lane, slot));
+        if let Ok(old) = self.slots.update(index, |_| Some(new)) {
+            self.slots.retire(old, |slot| self.release(lane, slot));
             self.account(lane, old, new);
         }
     }
@@ -168,9 +157,11 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         add(Count::ZeroPages, is.zero - was.zero);
         add(Count::HugePages, is.huge - was.huge);
         add(Count::HugePagesSince, is.huge);
+        add(Count::BackedPages, is.backed - was.backed);
     }
 
-    /// Fills `page` with what a slot stands for. The slot's object must be live.
+    /// Fills `page` with what a slot stands for, or tells where that is. The slot's object must be
+    /// live.
     #[inline]
     fn expand(
         &self,
@@ -178,8 +169,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         lane: Lane,
         slot: Slot,
         page: &mut Page,
-    ) -> Result<(), IoError> {
-        let pool = &self.parts.pool;
+    ) -> Result<Loaded, IoError> {
+        let pool = &self.pool;
         match slot.kind() {
             Kind::Empty => page.fill(0),
             Kind::Filled(pattern) => fill(page, pattern),
@@ -193,20 +184,29 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             Kind::Raw(handle) => pool.read(pin, handle, PAGE_SIZE, |object| {
                 object.copy_to(page);
             }),
-            Kind::Compressed { handle, length, .. } => pool
+            Kind::Compressed { handle, length, codec } => pool
                 .read(pin, handle, length, |object| {
-                    object.joined(|bytes| self.decompress(lane, bytes, page))
+                    object.joined(|bytes| self.decompress(pin, lane, codec, bytes, page))
                 })
                 .map_err(|Corrupt| IoError::Corrupt)?,
+            Kind::Backed(place) => return Ok(Loaded::Backed(place)),
         }
-        Ok(())
+        Ok(Loaded::Page)
     }
 
     #[inline]
-    fn decompress(&self, lane: Lane, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
-        match self.parts.compressor.decompress_bare(bytes, page) {
+    fn decompress(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        codec: u8,
+        bytes: &[u8],
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let codec = self.codecs.get(pin, codec).ok_or(Corrupt)?;
+        match codec.chosen.compressor.decompress_bare(bytes, page) {
             Some(result) => result,
-            None => self.parts.streams.get(lane).context.decompress(bytes, page),
+            None => codec.streams.get(lane).context.decompress(bytes, page),
         }
     }
 
@@ -217,8 +217,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         lane: Lane,
         index: usize,
         page: &mut Page,
-    ) -> Option<(Slot, Result<(), IoError>)> {
-        let slots = &self.parts.slots;
+    ) -> Option<(Slot, Result<Loaded, IoError>)> {
+        let slots = &self.slots;
         let held = match slots.update(index, |slot| Some(slot.claimed())) {
             Ok(was) | Err(was) => was.claimed(),
         };
@@ -227,35 +227,52 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         });
         read.map(|result| (held, result))
     }
+
+    /// Gives a claim back.
+    fn unclaim(&self, index: usize, held: Slot) {
+        // Displaced meanwhile: then the claim is gone already.
+        let _ = self.slots.update(index, |now| (now == held).then_some(now.unclaimed()));
+    }
+
+    /// The page is used now.
+    #[inline]
+    fn note(&self, index: usize) {
+        if let Some(accesses) = &self.accesses {
+            accesses.note(index);
+        }
+    }
 }
 
 /// What a slot adds to the gauges.
+#[derive(Default)]
 struct Shape {
     bytes: i64,
     stored: i64,
     same: i64,
     zero: i64,
     huge: i64,
+    backed: i64,
 }
 
 impl Shape {
     #[inline]
     fn of(slot: Slot) -> Shape {
-        let (bytes, same, zero, huge) = match slot.kind() {
-            Kind::Empty => return Shape { bytes: 0, stored: 0, same: 0, zero: 0, huge: 0 },
-            Kind::Filled(pattern) => (0, 1, i64::from(pattern == 0), 0),
-            Kind::FilledObject(_) => (8, 1, 0, 0),
-            Kind::Compressed { length, .. } => (length as i64, 0, 0, 0),
-            Kind::Raw(_) => (PAGE_SIZE as i64, 0, 0, 1),
+        let (bytes, same, zero, huge, backed) = match slot.kind() {
+            Kind::Empty => return Shape::default(),
+            Kind::Filled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
+            Kind::FilledObject(_) => (8, 1, 0, 0, 0),
+            Kind::Compressed { length, .. } => (length as i64, 0, 0, 0, 0),
+            Kind::Raw(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
+            Kind::Backed(_) => (0, 0, 0, 0, 1),
         };
-        Shape { bytes, stored: 1, same, zero, huge }
+        Shape { bytes, stored: 1, same, zero, huge, backed }
     }
 }
 
 #[inline]
 fn handle_of(slot: Slot) -> Option<Handle> {
     match slot.kind() {
-        Kind::Empty | Kind::Filled(_) => None,
+        Kind::Empty | Kind::Filled(_) | Kind::Backed(_) => None,
         Kind::FilledObject(handle) | Kind::Raw(handle) | Kind::Compressed { handle, .. } => {
             Some(handle)
         }
@@ -279,9 +296,10 @@ fn extent_kind(slot: Slot) -> ExtentKind {
 
 impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
     fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
-        self.parts.slots.prefetch(index);
-        let new = self.make(pin, lane, page, || self.parts.slots.peek(index))?;
+        self.slots.prefetch(index);
+        let new = self.make(pin, lane, page, || self.slots.peek(index))?;
         self.commit(lane, index, new);
+        self.note(index);
         Ok(())
     }
 
@@ -291,8 +309,32 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         lane: Lane,
         index: usize,
         page: &mut Page,
+    ) -> Result<Loaded, IoError> {
+        let (loaded, noticed) = self
+            .slots
+            .load(index, |slot| (self.expand(pin, lane, slot, page), slot.notices_readers()));
+        if noticed {
+            self.alter(index, &mut |now| now.notices_readers().then(|| now.touched()));
+        }
+        self.note(index);
+        loaded
+    }
+
+    fn unpack(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        place: Backed,
+        bytes: &Page,
+        page: &mut Page,
     ) -> Result<(), IoError> {
-        self.parts.slots.load(index, |slot| self.expand(pin, lane, slot, page))
+        match usize::from(place.length) {
+            PAGE_SIZE => page.copy_from_slice(bytes),
+            length => self
+                .decompress(pin, lane, place.codec, &bytes[..length], page)
+                .map_err(|Corrupt| IoError::Corrupt)?,
+        }
+        Ok(())
     }
 
     fn modify(
@@ -300,24 +342,35 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         pin: &Pin<'_>,
         lane: Lane,
         index: usize,
+        known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
-    ) -> Result<(), IoError> {
+    ) -> Result<Loaded, IoError> {
         let _turn = self.turns[index % TURNS].lock();
         let mut page = [0; PAGE_SIZE];
         loop {
             let Some((held, read)) = self.claim(pin, lane, index, &mut page) else { continue };
-            let made = read.and_then(|()| {
+            if let Ok(Loaded::Backed(place)) = read {
+                match known {
+                    Some((known, contents)) if known == place => page = *contents,
+                    _ => {
+                        self.unclaim(index, held);
+                        return Ok(Loaded::Backed(place));
+                    }
+                }
+            }
+            let made = read.and_then(|_| {
                 edit(&mut page);
                 self.make(pin, lane, &page, || held)
             });
             let new = made.unwrap_or(held.unclaimed());
-            let swapped = self.parts.slots.update(index, |now| (now == held).then_some(new));
+            let swapped = self.slots.update(index, |now| (now == held).then_some(new));
             match (made, swapped) {
                 (Err(error), _) => return Err(error),
                 (Ok(new), Ok(old)) => {
-                    self.parts.slots.retire(old, |slot| self.release(lane, slot));
+                    self.slots.retire(old, |slot| self.release(lane, slot));
                     self.account(lane, old, new);
-                    return Ok(());
+                    self.note(index);
+                    return Ok(Loaded::Page);
                 }
                 // Somebody stored meanwhile: what was made is of contents that are gone.
                 (Ok(new), Err(_)) => self.release(lane, new),
@@ -327,18 +380,19 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn discard(&self, _pin: &Pin<'_>, lane: Lane, first: usize, count: usize) {
         let end = first + count;
-        let mut index = self.parts.slots.next_touched(first);
+        let mut index = self.slots.next_touched(first, end);
         while index < end {
-            if self.parts.slots.peek(index) != Slot::EMPTY {
+            if self.slots.peek(index) != Slot::EMPTY {
                 self.commit(lane, index, Slot::EMPTY);
             }
-            index = self.parts.slots.next_touched(index + 1);
+            index = self.slots.next_touched(index + 1, end);
         }
     }
 
     fn store_zeroes(&self, lane: Lane, index: usize) {
         if let Some(zeroes) = Slot::filled(0) {
             self.commit(lane, index, zeroes);
+            self.note(index);
         }
     }
 
@@ -347,13 +401,13 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         while at < end {
             let start = at;
             // What was never touched is one hole, found without looking at its slots.
-            at = self.parts.slots.next_touched(start).min(end);
+            at = self.slots.next_touched(start, end);
             let kind = if at > start {
                 ExtentKind::Hole
             } else {
-                let kind = extent_kind(self.parts.slots.peek(start));
+                let kind = extent_kind(self.slots.peek(start));
                 at += 1;
-                while at < end && extent_kind(self.parts.slots.peek(at)) == kind {
+                while at < end && extent_kind(self.slots.peek(at)) == kind {
                     at += 1;
                 }
                 kind
@@ -365,19 +419,80 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         }
     }
 
-    fn pool(&self) -> &Pool {
-        &self.parts.pool
+    fn peek(&self, index: usize) -> Slot {
+        self.slots.peek(index)
     }
 
-    fn table_bytes(&self) -> u64 {
-        self.parts.slots.resident_bytes()
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.slots.next_touched(from, end)
+    }
+
+    fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
+        self.slots.update(index, |now| next(now).filter(|new| new.same_contents(now))).is_ok()
+    }
+
+    fn export(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        to: Export<'_>,
+    ) -> Result<Option<Backed>, IoError> {
+        self.export_marked(pin, lane, index, to)
+    }
+
+    fn settle(&self, _pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
+        self.settle_marked(lane, index, place)
+    }
+
+    fn recompress(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        how: Recompression,
+    ) -> Result<Recompressed, IoError> {
+        self.compress_again(pin, lane, index, how)
+    }
+
+    fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
+        self.codecs.install(priority, chosen, || self.codecs_in_use(pages))
+    }
+
+    fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
+        self.codecs.get(pin, codec).map_or(0, |codec| codec.priority)
+    }
+
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) {
+        self.codecs.all(pin).for_each(|codec| codec.streams.limit(count));
+    }
+
+    fn last_access(&self, index: usize) -> Option<u32> {
+        self.accesses.as_ref().map(|accesses| accesses.last(index))
+    }
+
+    fn backing(&self) -> Option<&Arc<Backing>> {
+        self.backing.as_ref()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn capacity(&self) -> usize {
+        self.slots.count()
+    }
+
+    fn table_bytes(&self, pages: usize) -> u64 {
+        let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
+        self.slots.touched(pages) * (T::BYTES as u64 + times)
     }
 
     fn scheme(&self) -> &'static str {
         T::NAME
     }
 
-    fn streams(&self) -> usize {
-        self.parts.streams.count()
+    fn streams(&self, pin: &Pin<'_>) -> usize {
+        self.codecs.current(pin, 0).map_or(0, |(_, codec)| codec.streams.count())
     }
 }

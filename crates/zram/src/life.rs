@@ -4,37 +4,64 @@ use alloc::{format, sync::Arc, vec::Vec};
 
 use block::BlockDevice;
 use control::{Errno, Fault};
+use pagealloc::{NoMemory, World};
 use sync::Pins;
-use zcomp::Params;
+use zcomp::{Compressor, Params, Streams};
 
+use crate::access::{Accesses, Clock};
+use crate::blocks::Backing;
 use crate::counts::Counts;
-use crate::engine::{Engine, EngineParts, PageStore};
+use crate::engine::{Belongings, Chosen, Engine, EngineParts};
 use crate::slots::SlotTable;
-use zcomp::Streams;
+use crate::store::PageStore;
 
 /// What an engine is to be. The rest of it (slot scheme, streams, zone) is the workshop's choice.
 pub struct Plan<'a> {
     /// Pages it must hold.
     pub pages: usize,
-    /// The codec of new objects, by name.
-    pub algorithm: &'a str,
-    /// Parameters of that codec.
-    pub params: &'a Params,
+    /// Pages it should have addresses for, so that the device can grow.
+    pub room: usize,
+    /// The codec of each priority.
+    pub codecs: &'a [Option<Chosen>],
     /// The most frames its pool may have; 0 for any number.
     pub limit_frames: u64,
     /// The pins its readers will hold.
     pub pins: Arc<Pins>,
+    /// The clock its pages are dated by; none if nobody wants to know.
+    pub clock: Option<Arc<Clock>>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) backing: Option<Arc<Backing>>,
 }
 
 impl Plan<'_> {
     /// Joins what a workshop made to an engine that counts for the device.
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out.
     pub fn assemble<T: SlotTable + 'static, S: Streams + 'static>(
         &self,
+        world: &dyn World,
         parts: EngineParts<T, S>,
-    ) -> Arc<dyn PageStore> {
-        Arc::new(Engine::with_counts(parts, self.counts.clone()))
+    ) -> Result<Arc<dyn PageStore>, Fault> {
+        let room = parts.slots.count();
+        let accesses = match &self.clock {
+            Some(clock) => Some(Accesses::new(world, clock.clone(), room).map_err(no_memory)?),
+            None => None,
+        };
+        let belongings =
+            Belongings { counts: self.counts.clone(), accesses, backing: self.backing.clone() };
+        let engine = Engine::new(parts, belongings, self.pins.clone());
+        for (priority, codec) in self.codecs.iter().enumerate() {
+            if let Some(codec) = codec {
+                engine.install(priority as u8, codec.clone(), 0)?;
+            }
+        }
+        Ok(Arc::new(engine))
     }
+}
+
+fn no_memory(error: NoMemory) -> Fault {
+    Fault::new(Errno::ENOMEM, format!("{error}"))
 }
 
 /// What a device asks of the system it runs on, on the thread of the administrator who asked for
@@ -80,6 +107,18 @@ pub trait Workshop: Send + Sync {
     /// The codec a device has when nobody chose one.
     fn default_algorithm(&self) -> &'static str;
 
+    /// Makes a codec ready.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown name or a parameter the codec refuses.
+    fn codec(&self, name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault>;
+
+    /// Makes the table of a backing device's blocks.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there are no addresses.
+    fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault>;
+
     /// The system round it.
     fn outside(&self) -> &dyn Outside;
 
@@ -89,6 +128,6 @@ pub trait Workshop: Send + Sync {
     /// Builds an engine.
     ///
     /// # Errors
-    /// `ENOMEM` when memory or addresses are out, `EINVAL` for a parameter the codec refuses.
+    /// `ENOMEM` when memory or addresses are out.
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 }

@@ -8,7 +8,8 @@ use units::{Lane, PAGE_SIZE, Page};
 
 use crate::Disk;
 use crate::counts::Count;
-use crate::engine::PageStore;
+use crate::fetch::Fetches;
+use crate::store::{Loaded, PageStore};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -64,17 +65,11 @@ pub(crate) fn carry_out(
     let (offset, length) = operation.range();
     let wrote = |result| disk.count_pages(lane, Count::Writes, Count::FailedWrites, result);
     match operation {
-        Operation::Read { into, .. } => {
-            for part in parts(offset, length) {
-                let piece = &mut into[part.of_range.clone()];
-                let read = read_part(engine, pin, lane, &part, piece);
-                disk.count_pages(lane, Count::Reads, Count::FailedReads, read)?;
-            }
-        }
+        Operation::Read { into, .. } => read(disk, engine, pin, lane, offset, into)?,
         Operation::Write { from, .. } => {
             for part in parts(offset, length) {
                 let piece = &from[part.of_range.clone()];
-                wrote(write_part(engine, pin, lane, &part, piece))?;
+                wrote(write_part(disk, engine, pin, lane, &part, piece))?;
             }
         }
         Operation::Discard { .. } => give_up(disk, engine, pin, lane, offset, length),
@@ -88,7 +83,7 @@ pub(crate) fn carry_out(
                     wrote(Ok(()))?;
                 } else {
                     let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
-                    wrote(engine.modify(pin, lane, part.page as usize, &mut zero))?;
+                    wrote(modify(disk, engine, pin, lane, part.page as usize, &mut zero))?;
                 }
             }
         }
@@ -125,23 +120,54 @@ fn give_up(
     }
 }
 
-fn read_part(
+fn read(
+    disk: &Disk,
     engine: &dyn PageStore,
     pin: &Pin<'_>,
     lane: Lane,
-    part: &Part,
+    offset: u64,
     into: &mut [u8],
 ) -> Result<(), IoError> {
-    if let Ok(page) = <&mut Page>::try_from(&mut *into) {
-        return engine.load(pin, lane, part.page as usize, page);
+    let count = |result| disk.count_pages(lane, Count::Reads, Count::FailedReads, result);
+    let mut fetches: Option<Fetches<'_, '_>> = None;
+    let (length, mut rest) = (into.len() as u64, into);
+    for part in parts(offset, length) {
+        let (piece, after) = rest.split_at_mut(part.of_range.len());
+        rest = after;
+        let index = part.page as usize;
+        let Ok(page) = <&mut Page>::try_from(&mut *piece) else {
+            let mut page = [0; PAGE_SIZE];
+            let loaded = match engine.load(pin, lane, index, &mut page) {
+                Ok(Loaded::Backed(_)) => disk.fetch(engine, pin, lane, index, &mut page),
+                loaded => loaded.map(|_| ()),
+            };
+            count(loaded)?;
+            piece.copy_from_slice(&page[part.within.clone()]);
+            continue;
+        };
+        let mut loaded = engine.load(pin, lane, index, page);
+        if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
+            // Looked at again now that its block cannot become another page's.
+            fetches = Some(Fetches::new(engine, lane)?);
+            loaded = engine.load(pin, lane, index, page);
+        }
+        match (loaded, &mut fetches) {
+            (Ok(Loaded::Backed(place)), Some(fetches)) => {
+                if let Ok(page) = <&mut Page>::try_from(piece) {
+                    fetches.add(place, page);
+                }
+                if fetches.is_full() {
+                    fetches.carry_out(disk, pin, lane)?;
+                }
+            }
+            (loaded, _) => count(loaded.map(|_| ()))?,
+        }
     }
-    let mut page = [0; PAGE_SIZE];
-    engine.load(pin, lane, part.page as usize, &mut page)?;
-    into.copy_from_slice(&page[part.within.clone()]);
-    Ok(())
+    fetches.map_or(Ok(()), |mut fetches| fetches.carry_out(disk, pin, lane))
 }
 
 fn write_part(
+    disk: &Disk,
     engine: &dyn PageStore,
     pin: &Pin<'_>,
     lane: Lane,
@@ -152,7 +178,21 @@ fn write_part(
         return engine.store(pin, lane, part.page as usize, page);
     }
     let mut put = |page: &mut Page| page[part.within.clone()].copy_from_slice(from);
-    engine.modify(pin, lane, part.page as usize, &mut put)
+    modify(disk, engine, pin, lane, part.page as usize, &mut put)
+}
+
+fn modify(
+    disk: &Disk,
+    engine: &dyn PageStore,
+    pin: &Pin<'_>,
+    lane: Lane,
+    index: usize,
+    edit: &mut dyn FnMut(&mut Page),
+) -> Result<(), IoError> {
+    match engine.modify(pin, lane, index, None, edit)? {
+        Loaded::Page => Ok(()),
+        Loaded::Backed(_) => disk.fetch_and_modify(engine, pin, lane, index, edit),
+    }
 }
 
 /// Calls `visit` with the extents of whole pages that `extents` tells, cut to the range.

@@ -2,15 +2,19 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 0–31 | the object's handle, or the fill pattern |
-//! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is a page stored as it is |
-//! | 45–46 | kind: 0 empty, 1 filled, 2 stored (3 is kept for written-back pages) |
-//! | 47–49 | the codec: a priority 0–3, or 7 for an object that is an 8-byte fill pattern |
-//! | 50 | claimed: somebody prepares a replacement from the present contents |
-//! | 51–61 | free |
+//! | 0–31 | the object's handle, the fill pattern, or the block of the backing device |
+//! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is a page as it is |
+//! | 45–46 | kind: 0 empty, 1 filled, 2 stored, 3 backed (written back) |
+//! | 47–51 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
+//! | 52 | claimed: somebody prepares a replacement from the present contents |
+//! | 53 | marked: chosen to be written back |
+//! | 54 | idle: not used since it was marked so |
+//! | 55 | incompressible: no codec of the device makes it smaller |
+//! | 56 | huge: a backed page that would not shrink |
+//! | 57–61 | free |
 //! | 62–63 | the slot table's own: the lock and its waiters |
 //!
-//! Transitions are functions on the word; the table only swaps words.
+//! A store clears 52 to 55. Transitions are functions on the word; the table only swaps words.
 
 use units::PAGE_SIZE;
 use zsmalloc::Handle;
@@ -20,11 +24,18 @@ const LENGTH_MASK: u64 = 0x1fff;
 const KIND_SHIFT: u32 = 45;
 const KIND_MASK: u64 = 3;
 const CODEC_SHIFT: u32 = 47;
-const CODEC_MASK: u64 = 7;
-const CLAIMED: u64 = 1 << 50;
+const CODEC_MASK: u64 = 31;
+const CLAIMED: u64 = 1 << 52;
+const MARKED: u64 = 1 << 53;
+const IDLE: u64 = 1 << 54;
+const INCOMPRESSIBLE: u64 = 1 << 55;
+const HUGE: u64 = 1 << 56;
 const FILLED: u64 = 1;
 const STORED: u64 = 2;
-const FILL_CODEC: u8 = 7;
+const BACKED: u64 = 3;
+const FILL_CODEC: u8 = 31;
+/// Codecs that slots can tell apart.
+pub(crate) const CODECS: usize = 31;
 /// Bits a slot has for itself.
 pub(crate) const SLOT_BITS: u32 = 62;
 
@@ -47,11 +58,26 @@ pub enum Kind {
         handle: Handle,
         /// Its length in bytes.
         length: usize,
-        /// Which of the disk's codecs.
+        /// Which of the disk's codecs, by number.
         codec: u8,
     },
     /// As it is, because it would not shrink.
     Raw(Handle),
+    /// Not in memory: written back.
+    Backed(Backed),
+}
+
+/// Where a page that was written back is, and as what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Backed {
+    /// The block of the backing device, in pages.
+    pub block: u32,
+    /// How many bytes of the block are the compressed page; 4096 for a page as it is.
+    pub length: u16,
+    /// The codec of a compressed page, by number.
+    pub codec: u8,
+    /// It would not shrink when it was stored.
+    pub huge: bool,
 }
 
 impl Slot {
@@ -81,7 +107,7 @@ impl Slot {
     #[inline]
     #[must_use]
     pub const fn compressed(handle: Handle, length: usize, codec: u8) -> Slot {
-        debug_assert!(length > 0 && length <= PAGE_SIZE && codec < 4);
+        debug_assert!(length > 0 && length <= PAGE_SIZE && (codec as usize) < CODECS);
         Slot::stored(handle, length, codec)
     }
 
@@ -90,6 +116,17 @@ impl Slot {
     #[must_use]
     pub const fn raw(handle: Handle) -> Slot {
         Slot::stored(handle, PAGE_SIZE, 0)
+    }
+
+    /// A slot for a page that was written back.
+    #[must_use]
+    pub const fn backed(place: Backed) -> Slot {
+        debug_assert!(place.length > 0 && place.length as usize <= PAGE_SIZE);
+        let word = place.block as u64
+            | (place.length as u64) << LENGTH_SHIFT
+            | BACKED << KIND_SHIFT
+            | (place.codec as u64) << CODEC_SHIFT;
+        Slot(if place.huge { word | HUGE } else { word })
     }
 
     const fn stored(handle: Handle, length: usize, codec: u8) -> Slot {
@@ -121,6 +158,12 @@ impl Slot {
                 let half = self.0 as u32 as u64;
                 Kind::Filled(half << 32 | half)
             }
+            BACKED => Kind::Backed(Backed {
+                block: self.0 as u32,
+                length: (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as u16,
+                codec: (self.0 >> CODEC_SHIFT & CODEC_MASK) as u8,
+                huge: self.0 & HUGE != 0,
+            }),
             _ => Kind::Empty,
         }
     }
@@ -152,6 +195,72 @@ impl Slot {
     #[must_use]
     pub const fn unclaimed(self) -> Slot {
         Slot(self.0 & !CLAIMED)
+    }
+
+    /// Is the page on the backing device?
+    #[must_use]
+    pub const fn is_backed(self) -> bool {
+        self.0 >> KIND_SHIFT & KIND_MASK == BACKED
+    }
+
+    /// Is it chosen to be written back, and untouched since?
+    #[must_use]
+    pub const fn is_marked(self) -> bool {
+        self.0 & MARKED != 0
+    }
+
+    /// The same slot, marked or not.
+    #[must_use]
+    pub const fn with_mark(self, on: bool) -> Slot {
+        self.with(MARKED, on)
+    }
+
+    /// Has nobody used the page since it was marked idle?
+    #[must_use]
+    pub const fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
+    }
+
+    /// The same slot, idle or not.
+    #[must_use]
+    pub const fn with_idle(self, on: bool) -> Slot {
+        self.with(IDLE, on)
+    }
+
+    /// Has every codec of the device been tried in vain?
+    #[must_use]
+    pub const fn is_incompressible(self) -> bool {
+        self.0 & INCOMPRESSIBLE != 0
+    }
+
+    /// The same slot, known to be incompressible.
+    #[must_use]
+    pub const fn incompressible(self) -> Slot {
+        self.with(INCOMPRESSIBLE, true)
+    }
+
+    /// Does reading the page change its slot: is it idle, or marked?
+    #[inline]
+    #[must_use]
+    pub const fn notices_readers(self) -> bool {
+        self.0 & (IDLE | MARKED) != 0
+    }
+
+    /// The same slot after somebody read the page.
+    #[must_use]
+    pub const fn touched(self) -> Slot {
+        Slot(self.0 & !(IDLE | MARKED))
+    }
+
+    /// Do both name the same contents, whatever else is known of them?
+    #[must_use]
+    pub const fn same_contents(self, other: Slot) -> bool {
+        const PASSING: u64 = CLAIMED | MARKED | IDLE | INCOMPRESSIBLE;
+        self.0 & !PASSING == other.0 & !PASSING
+    }
+
+    const fn with(self, bit: u64, on: bool) -> Slot {
+        if on { Slot(self.0 | bit) } else { Slot(self.0 & !bit) }
     }
 
     /// The word, for a table.

@@ -48,12 +48,12 @@ pub trait SlotTable: Send + Sync + Sized {
     /// The slot as it was a moment ago; nothing it names may be touched.
     fn peek(&self, index: usize) -> Slot;
 
-    /// The first index from `from` on whose slot may be other than empty; `count` if there is none.
-    /// Skips what was never written without looking at it.
-    fn next_touched(&self, from: usize) -> usize;
+    /// The first index from `from` on whose slot may be other than empty; `end` if there is none
+    /// before it. Skips what was never written without looking at it.
+    fn next_touched(&self, from: usize, end: usize) -> usize;
 
-    /// Bytes of memory the table takes by now.
-    fn resident_bytes(&self) -> u64;
+    /// How many of the first `end` slots lie in parts of the table that were ever written.
+    fn touched(&self, end: usize) -> u64;
 
     /// Asks the processor for what `peek` will look at.
     fn prefetch(&self, index: usize);

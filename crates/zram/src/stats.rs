@@ -48,4 +48,10 @@ pub struct Stats {
     pub invalid_io: u64,
     /// Pages given up by discards.
     pub notify_free: u64,
+    /// Pages that are on the backing device now.
+    pub backed_pages: u64,
+    /// Pages read from the backing device.
+    pub backed_reads: u64,
+    /// Pages written to the backing device.
+    pub backed_writes: u64,
 }

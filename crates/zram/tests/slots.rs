@@ -102,11 +102,11 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
     }
     let mut at = 0;
     for (index, slot) in &model {
-        while table.next_touched(at) < *index {
+        while table.next_touched(at, slots) < *index {
             at += 1;
         }
         check(*slot == table.peek(*index), "the table at the end", *index as u64)?;
-        check(table.next_touched(*index) == *index, "next_touched", *index as u64)?;
+        check(table.next_touched(*index, slots) == *index, "next_touched", *index as u64)?;
     }
     check(table.count() == slots, "count", 0)
 }
@@ -194,10 +194,10 @@ macro_rules! broken {
             fn peek(&self, index: usize) -> Slot {
                 Slot::from_word(self.0[index].load(SeqCst))
             }
-            fn next_touched(&self, from: usize) -> usize {
+            fn next_touched(&self, from: usize, _: usize) -> usize {
                 from
             }
-            fn resident_bytes(&self) -> u64 {
+            fn touched(&self, _: usize) -> u64 {
                 0
             }
             fn prefetch(&self, _: usize) {}

@@ -279,6 +279,13 @@ impl Pool {
         sync::prefetch(self.zspages.address_of(handle.zspage() as usize));
     }
 
+    /// The number of the size class of objects of `length` bytes, at most a page: of two objects,
+    /// the one in the lower class takes less memory.
+    #[must_use]
+    pub fn size_class(&self, length: usize) -> usize {
+        self.sizes.index_of(length)
+    }
+
     /// Allows the pool at most `frames` frames from now on; 0 for any number. Objects that are
     /// there stay, also above a new limit.
     pub fn set_limit(&self, frames: u64) {

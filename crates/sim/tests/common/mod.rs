@@ -47,6 +47,7 @@ impl Plan {
             memory,
             variants: Variants::default(),
             outside: Arc::new(stack::Nowhere),
+            track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");

@@ -27,7 +27,7 @@ impl SlotTable for BitLock {
     fn new(world: &dyn World, slots: usize) -> Result<BitLock, NoMemory> {
         Ok(BitLock {
             words: LazyTable::new(world, slots)?,
-            touched: Touched::new(slots),
+            touched: Touched::new(world, slots)?,
             rooms: Rooms::default(),
         })
     }
@@ -79,12 +79,12 @@ impl SlotTable for BitLock {
         Slot::from_word(word & !(LOCKED | WAITED))
     }
 
-    fn next_touched(&self, from: usize) -> usize {
-        self.touched.next(from, self.words.len())
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.touched.next(from, end.min(self.words.len()))
     }
 
-    fn resident_bytes(&self) -> u64 {
-        self.touched.slots() * Self::BYTES as u64
+    fn touched(&self, end: usize) -> u64 {
+        self.touched.slots(end.min(self.words.len()))
     }
 
     #[inline]

@@ -1,31 +1,31 @@
 //! Which parts of a slot table were ever written.
 
-use alloc::boxed::Box;
-
+use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
 
 /// Slots that one bit stands for: as many as a page of memory holds.
 const GROUP: usize = 512;
 
-/// A bit for each 512 slots. A terabyte disk has 64 KiB of them.
+/// A bit for each 512 slots, in lazily backed memory. A terabyte disk has 64 KiB of them.
 pub struct Touched {
-    words: Box<[AtomicU64]>,
+    words: LazyTable<AtomicU64>,
 }
 
 impl Touched {
     /// Nothing written, for `slots` slots.
-    #[must_use]
-    pub fn new(slots: usize) -> Touched {
-        let words = slots.div_ceil(GROUP * 64);
-        Touched { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for it.
+    pub fn new(world: &dyn World, slots: usize) -> Result<Touched, NoMemory> {
+        Ok(Touched { words: LazyTable::new(world, slots.div_ceil(GROUP * 64))? })
     }
 
     /// A slot is about to be written.
     #[inline]
     pub fn mark(&self, index: usize) {
         let (word, bit) = Self::place(index);
-        if self.words[word].load(Ordering::Relaxed) & bit == 0 {
-            self.words[word].fetch_or(bit, Ordering::Relaxed);
+        if self.words.get(word).load(Ordering::Relaxed) & bit == 0 {
+            self.words.get(word).fetch_or(bit, Ordering::Relaxed);
         }
     }
 
@@ -34,7 +34,7 @@ impl Touched {
     #[must_use]
     pub fn is_marked(&self, index: usize) -> bool {
         let (word, bit) = Self::place(index);
-        self.words[word].load(Ordering::Relaxed) & bit != 0
+        self.words.get(word).load(Ordering::Relaxed) & bit != 0
     }
 
     /// The first index from `from` on that may have been written; `len` if there is none.
@@ -43,7 +43,7 @@ impl Touched {
         let mut group = from / GROUP;
         let groups = len.div_ceil(GROUP);
         while group < groups {
-            let word = self.words[group / 64].load(Ordering::Relaxed) >> (group % 64);
+            let word = self.words.get(group / 64).load(Ordering::Relaxed) >> (group % 64);
             if word & 1 != 0 {
                 return (group * GROUP).max(from).min(len);
             }
@@ -55,10 +55,11 @@ impl Touched {
         len
     }
 
-    /// How many slots lie in marked groups.
+    /// How many of the first `len` slots lie in marked groups; all of the last group count.
     #[must_use]
-    pub fn slots(&self) -> u64 {
-        let ones = self.words.iter().map(|w| u64::from(w.load(Ordering::Relaxed).count_ones()));
+    pub fn slots(&self, len: usize) -> u64 {
+        let words = (0..len.div_ceil(GROUP * 64)).map(|word| self.words.get(word));
+        let ones = words.map(|word| u64::from(word.load(Ordering::Relaxed).count_ones()));
         ones.sum::<u64>() * GROUP as u64
     }
 

@@ -1,0 +1,69 @@
+//! Words of attributes: numbers, switches, and `key=value`.
+
+use alloc::{format, string::String};
+use core::fmt::{Arguments, Display, Write};
+use core::str::FromStr;
+
+use control::{Errno, Fault};
+use units::parse_size;
+
+pub(super) fn put(out: &mut dyn Write, text: Arguments<'_>) -> Result<(), Fault> {
+    out.write_fmt(text).map_err(|_| Fault::new(Errno::EIO, "the value could not be printed"))
+}
+
+pub(super) fn size(text: &str) -> Result<u64, Fault> {
+    parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))
+}
+
+/// A whole number, decimal or with 0x. Too large a one is `ERANGE`, as the kernel's kstrtoint has
+/// it.
+pub(super) fn integer<T>(what: &str, text: &str) -> Result<T, Fault>
+where
+    T: FromStr + Display + TryFrom<i128>,
+{
+    let text = text.trim();
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let number = match hexadecimal {
+        Some(digits) => i128::from_str_radix(digits, 16).ok(),
+        None if plain => Some(text.parse().unwrap_or(i128::MAX)),
+        None => None,
+    };
+    let Some(number) = number else {
+        return Err(Fault::invalid(format!("{what} takes a whole number, not {text:?}")));
+    };
+    T::try_from(number).map_err(|_| {
+        if text.starts_with('-') {
+            Fault::invalid(format!("{what} takes no number as small as {text}"))
+        } else {
+            Fault::new(Errno::ERANGE, format!("{what} takes no number as large as {text}"))
+        }
+    })
+}
+
+/// A switch, in any of the ways the kernel's kstrtobool knows.
+pub(super) fn boolean(what: &str, text: &str) -> Result<bool, Fault> {
+    match text.trim() {
+        "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" | "oN" => Ok(true),
+        "0" | "n" | "N" | "f" | "F" | "off" | "Off" | "OFF" => Ok(false),
+        other => Err(Fault::invalid(format!("{what} takes 0 or 1, not {other:?}"))),
+    }
+}
+
+/// The words of a text: keys with values, and words that are no keys.
+pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split_whitespace().map(|word| match word.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (word, None),
+    })
+}
+
+/// The refusal of a key.
+pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> Fault {
+    let word = match value {
+        Some(value) => format!("{key}={value}"),
+        None => String::from(key),
+    };
+    Fault::invalid(format!("{what} knows no {word:?}; it takes {allowed}"))
+}

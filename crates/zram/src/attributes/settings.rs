@@ -1,0 +1,112 @@
+//! Rows that are settings.
+
+use alloc::format;
+
+use control::{Access, Fault, Row};
+
+use super::keys::{boolean, integer, put, size};
+use crate::Disk;
+
+pub(super) const DISKSIZE: Row<Disk> = Row {
+    name: "disksize",
+    access: Access::ReadWrite,
+    unit: "bytes",
+    help: "size of the disk; writing it (K M G T P E suffixes) makes the disk ready, once",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.bytes()))),
+    store: Some(|disk, text| disk.set_disksize(size(text)?)),
+};
+
+pub(super) const INITSTATE: Row<Disk> = Row {
+    name: "initstate",
+    access: Access::Read,
+    unit: "flag",
+    help: "1 once the disk has a size, else 0",
+    show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.bytes() != 0)))),
+    store: None,
+};
+
+pub(super) const RESET: Row<Disk> = Row {
+    name: "reset",
+    access: Access::ActOnWrite,
+    unit: "flag",
+    help: "a positive number gives up contents, size, settings and statistics",
+    show: None,
+    store: Some(|disk, text| match text.trim().parse::<u16>() {
+        Ok(1..) => disk.reset(),
+        _ => Err(Fault::invalid(format!(
+            "reset takes a number from 1 to 65535, not {:?}",
+            text.trim()
+        ))),
+    }),
+};
+
+pub(super) const RESIZE: Row<Disk> = Row {
+    name: "resize",
+    access: Access::ActOnWrite,
+    unit: "bytes",
+    help: "a new size for a disk in use: larger always, smaller if nothing is stored beyond it",
+    show: None,
+    store: Some(|disk, text| disk.resize(size(text)?)),
+};
+
+pub(super) const MAX_COMP_STREAMS: Row<Disk> = Row {
+    name: "max_comp_streams",
+    access: Access::ReadWrite,
+    unit: "count",
+    help: "threads that may compress at once, at any time; there is a stream for each CPU",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.max_streams()))),
+    store: Some(|disk, text| match integer::<i32>("max_comp_streams", text)? {
+        count @ 1.. => {
+            disk.set_max_streams(count as u32);
+            Ok(())
+        }
+        count => {
+            Err(Fault::invalid(format!("max_comp_streams takes a number from 1 on, not {count}")))
+        }
+    }),
+};
+
+pub(super) const MEM_LIMIT: Row<Disk> = Row {
+    name: "mem_limit",
+    access: Access::Write,
+    unit: "bytes",
+    help: "most memory the disk may take (K M G T P E suffixes), at any time; 0 lifts it",
+    show: None,
+    store: Some(|disk, text| {
+        disk.set_mem_limit(size(text)?);
+        Ok(())
+    }),
+};
+
+pub(super) const MEM_USED_MAX: Row<Disk> = Row {
+    name: "mem_used_max",
+    access: Access::ActOnWrite,
+    unit: "bytes",
+    help: "0 lets the peak of memory used be what is used now",
+    show: None,
+    store: Some(|disk, text| match text.trim() {
+        "0" => {
+            disk.reset_peak();
+            Ok(())
+        }
+        other => Err(Fault::invalid(format!("mem_used_max takes only 0, not {other:?}"))),
+    }),
+};
+
+pub(super) const COMPACT: Row<Disk> = Row {
+    name: "compact",
+    access: Access::ActOnWrite,
+    unit: "flag",
+    help: "anything moves objects together and gives memory back",
+    show: None,
+    store: Some(|disk, _| disk.compact().map(|_| ())),
+};
+
+pub(super) const TRACK_ACCESS: Row<Disk> = Row {
+    name: "track_access",
+    access: Access::ReadWrite,
+    unit: "flag",
+    help: "1 keeps the time of last use of each page, in 4 bytes; set before the size",
+    show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.tracks_access())))),
+    store: Some(|disk, text| disk.set_track_access(boolean("track_access", text)?)),
+};

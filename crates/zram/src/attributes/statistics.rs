@@ -1,0 +1,183 @@
+//! Rows that are statistics.
+
+use core::fmt::Write;
+
+use control::{Access, Fault, Row};
+use units::PAGE_SIZE;
+
+use super::keys::put;
+use crate::post::each;
+use crate::{Disk, Kind, Slot, Stats};
+
+macro_rules! statistic {
+    ($id:ident, $name:literal, $unit:literal, $help:literal, $value:expr) => {
+        pub(super) const $id: Row<Disk> = Row {
+            name: $name,
+            access: Access::Read,
+            unit: $unit,
+            help: $help,
+            show: Some(|disk: &Disk, out| {
+                let value: fn(&Stats) -> u64 = $value;
+                put(out, format_args!("{}\n", value(&disk.stats())))
+            }),
+            store: None,
+        };
+    };
+}
+
+statistic!(NUM_READS, "num_reads", "pages", "pages read", |s| s.num_reads);
+statistic!(NUM_WRITES, "num_writes", "pages", "pages written", |s| s.num_writes);
+statistic!(FAILED_READS, "failed_reads", "pages", "page reads that failed", |s| s.failed_reads);
+statistic!(FAILED_WRITES, "failed_writes", "pages", "page writes that failed", |s| s.failed_writes);
+statistic!(INVALID_IO, "invalid_io", "count", "requests past the end of the disk", |s| s
+    .invalid_io);
+statistic!(NOTIFY_FREE, "notify_free", "pages", "pages given up by discards", |s| s.notify_free);
+statistic!(ZERO_PAGES, "zero_pages", "pages", "pages stored that are all zeroes", |s| s.zero_pages);
+statistic!(ORIG_DATA_SIZE, "orig_data_size", "bytes", "uncompressed size of what is stored", |s| {
+    s.orig_bytes
+});
+statistic!(COMPR_DATA_SIZE, "compr_data_size", "bytes", "compressed size of what is stored", |s| {
+    s.compressed_bytes
+});
+statistic!(MEM_USED_TOTAL, "mem_used_total", "bytes", "memory taken by what is stored", |s| {
+    s.pool_bytes
+});
+
+pub(super) const MM_STAT: Row<Disk> = Row {
+    name: "mm_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "orig_data_size compr_data_size mem_used_total mem_limit mem_used_max (bytes) \
+           same_pages pages_compacted huge_pages huge_pages_since (pages)",
+    show: Some(|disk, out| {
+        let s = disk.stats();
+        put(
+            out,
+            format_args!(
+                "{:8} {:8} {:8} {:8} {:8} {:8} {:8} {:8} {:8}\n",
+                s.orig_bytes,
+                s.compressed_bytes,
+                s.pool_bytes,
+                s.mem_limit,
+                s.pool_bytes_peak,
+                s.same_filled_pages,
+                s.pages_compacted,
+                s.huge_pages,
+                s.huge_pages_since
+            ),
+        )
+    }),
+    store: None,
+};
+
+pub(super) const IO_STAT: Row<Disk> = Row {
+    name: "io_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "failed_reads failed_writes invalid_io notify_free",
+    show: Some(|disk, out| {
+        let s = disk.stats();
+        put(
+            out,
+            format_args!(
+                "{:8} {:8} {:8} {:8}\n",
+                s.failed_reads, s.failed_writes, s.invalid_io, s.notify_free
+            ),
+        )
+    }),
+    store: None,
+};
+
+pub(super) const BD_STAT: Row<Disk> = Row {
+    name: "bd_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "pages that are on the backing device, pages read from it, pages written to it",
+    show: Some(|disk, out| {
+        let s = disk.stats();
+        put(out, format_args!("{:8} {:8} {:8}\n", s.backed_pages, s.backed_reads, s.backed_writes))
+    }),
+    store: None,
+};
+
+pub(super) const DEBUG_STAT: Row<Disk> = Row {
+    name: "debug_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "version of this format; 0, and frees that were missed (here none ever is)",
+    show: Some(|_, out| put(out, format_args!("version: 1\n{:8} {:8}\n", 0, 0))),
+    store: None,
+};
+
+/// As the block layer's (Linux `Documentation/block/stat.rst`); no times are kept, and a request is
+/// counted for each of its pages.
+pub(super) const STAT: Row<Disk> = Row {
+    name: "stat",
+    access: Access::Read,
+    unit: "text",
+    help: "reads, merges, sectors, ms; the same for writes; in flight, ms, ms; the same four for \
+           discards; flushes, ms; in pages, without times",
+    show: Some(|disk, out| {
+        let s = disk.stats();
+        let sectors = PAGE_SIZE as u64 / 512;
+        for [count, sectors] in
+            [[s.num_reads, s.num_reads * sectors], [s.num_writes, s.num_writes * sectors]]
+        {
+            put(out, format_args!("{count:8} {:8} {sectors:8} {:8} ", 0, 0))?;
+        }
+        put(out, format_args!("{:8} {:8} {:8} ", 0, 0, 0))?;
+        let discards = s.notify_free;
+        put(out, format_args!("{discards:8} {:8} {:8} {:8} ", 0, discards * sectors, 0))?;
+        put(out, format_args!("{:8} {:8}\n", 0, 0))
+    }),
+    store: None,
+};
+
+/// Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, "memory tracking".
+pub(super) const BLOCK_STATE: Row<Disk> = Row {
+    name: "block_state",
+    access: Access::ActOnRead,
+    unit: "text",
+    help: "for each page with contents: number, seconds when last used, and s same-filled, w \
+           written back, h huge, i idle, r compressed again, n incompressible",
+    show: Some(|disk, out| block_state(disk, out)),
+    store: None,
+};
+
+fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), Fault> {
+    let engine = disk.ready_engine()?;
+    let mut result = Ok(());
+    each(&*engine, 0..disk.pages(), |index, slot| {
+        if result.is_err() {
+            return;
+        }
+        let pin = disk.pins.pin(units::Lane(0));
+        let again = match slot.kind() {
+            Kind::Compressed { codec, .. } => engine.priority_of(&pin, codec) > 0,
+            _ => false,
+        };
+        let flags = flags(slot, again);
+        let flags = core::str::from_utf8(&flags).unwrap_or_default();
+        let seconds = engine.last_access(index).unwrap_or(0);
+        result = put(out, format_args!("{index:12} {seconds:12}.000000 {flags}\n"));
+    });
+    result
+}
+
+fn flags(slot: Slot, again: bool) -> [u8; 6] {
+    let kind = slot.kind();
+    let huge = match kind {
+        Kind::Raw(_) => true,
+        Kind::Backed(place) => place.huge,
+        _ => false,
+    };
+    let all = [
+        (matches!(kind, Kind::Filled(_) | Kind::FilledObject(_)), b's'),
+        (slot.is_backed(), b'w'),
+        (huge, b'h'),
+        (slot.is_idle(), b'i'),
+        (again, b'r'),
+        (slot.is_incompressible(), b'n'),
+    ];
+    all.map(|(is, letter)| if is { letter } else { b'.' })
+}

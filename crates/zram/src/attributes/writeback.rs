@@ -1,0 +1,126 @@
+//! Rows of idle pages and of writeback.
+
+use alloc::format;
+
+use control::{Access, Fault, Row};
+
+use super::keys::{boolean, integer, put, unknown, words};
+use crate::{Disk, Select, Writeback};
+
+pub(super) const IDLE: Row<Disk> = Row {
+    name: "idle",
+    access: Access::ActOnWrite,
+    unit: "text",
+    help: "all marks every page idle; a number of seconds those not used in that time",
+    show: None,
+    store: Some(|disk, text| match text.trim() {
+        "all" => disk.mark_idle(None),
+        seconds => {
+            let seconds = integer("idle", seconds).map_err(|fault| Fault {
+                message: format!("idle takes \"all\" or seconds: {}", fault.message),
+                errno: control::Errno::EINVAL,
+            })?;
+            disk.mark_idle(Some(seconds))
+        }
+    }),
+};
+
+pub(super) const BACKING_DEV: Row<Disk> = Row {
+    name: "backing_dev",
+    access: Access::ReadWrite,
+    unit: "path",
+    help: "block device or file that pages are written back to; set before the size",
+    show: Some(|disk, out| match disk.backing_path() {
+        Some(path) => put(out, format_args!("{path}\n")),
+        None => put(out, format_args!("none\n")),
+    }),
+    store: Some(|disk, text| match text.strip_suffix('\n').unwrap_or(text) {
+        "" => Err(Fault::invalid("backing_dev takes the path of a block device or a file")),
+        path => disk.set_backing(path),
+    }),
+};
+
+pub(super) const WRITEBACK: Row<Disk> = Row {
+    name: "writeback",
+    access: Access::ActOnWrite,
+    unit: "text",
+    help: "writes pages back, the largest first: type=idle|huge|huge_idle|incompressible, \
+           page_index=NUMBER, page_indexes=FIRST-LAST",
+    show: None,
+    store: Some(|disk, text| {
+        const ALLOWED: &str = "type=idle|huge|huge_idle|incompressible, page_index=NUMBER, \
+                               page_indexes=FIRST-LAST";
+        let mut what = Writeback::default();
+        for word in words(text) {
+            match word {
+                ("type", Some(kind)) | (kind, None) => {
+                    what.select = Some(match kind {
+                        "idle" => Select::Idle,
+                        "huge" => Select::Huge,
+                        "huge_idle" => Select::HugeIdle,
+                        "incompressible" => Select::Incompressible,
+                        _ => return Err(unknown("writeback", word.0, word.1, ALLOWED)),
+                    });
+                }
+                ("page_index", Some(value)) => {
+                    let index = integer("page_index", value)?;
+                    what.pages.push((index, index));
+                }
+                ("page_indexes", Some(value)) => {
+                    let Some((first, last)) = value.split_once('-') else {
+                        return Err(unknown("writeback", word.0, word.1, ALLOWED));
+                    };
+                    let first = integer("page_indexes", first)?;
+                    what.pages.push((first, integer("page_indexes", last)?));
+                }
+                (key, value) => return Err(unknown("writeback", key, value, ALLOWED)),
+            }
+        }
+        if what == Writeback::default() {
+            return Err(Fault::invalid(format!("writeback takes {ALLOWED}")));
+        }
+        disk.writeback(&what)
+    }),
+};
+
+pub(super) const WRITEBACK_LIMIT: Row<Disk> = Row {
+    name: "writeback_limit",
+    access: Access::ReadWrite,
+    unit: "pages",
+    help: "pages that may still be written back, where writeback_limit_enable is 1",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.writeback_limit().0))),
+    store: Some(|disk, text| {
+        disk.set_writeback_limit(integer("writeback_limit", text)?);
+        Ok(())
+    }),
+};
+
+pub(super) const WRITEBACK_LIMIT_ENABLE: Row<Disk> = Row {
+    name: "writeback_limit_enable",
+    access: Access::ReadWrite,
+    unit: "flag",
+    help: "1 lets writeback_limit hold",
+    show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.writeback_limit().1)))),
+    store: Some(|disk, text| {
+        disk.limit_writeback(boolean("writeback_limit_enable", text)?);
+        Ok(())
+    }),
+};
+
+pub(super) const WRITEBACK_BATCH_SIZE: Row<Disk> = Row {
+    name: "writeback_batch_size",
+    access: Access::ReadWrite,
+    unit: "pages",
+    help: "pages under way to the backing device at a time, 1 to 4096",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.writeback_batch()))),
+    store: Some(|disk, text| disk.set_writeback_batch(integer("writeback_batch_size", text)?)),
+};
+
+pub(super) const COMPRESSED_WRITEBACK: Row<Disk> = Row {
+    name: "compressed_writeback",
+    access: Access::ReadWrite,
+    unit: "flag",
+    help: "1 writes pages back as they are in memory, one to a block; set before the size",
+    show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.compressed_writeback())))),
+    store: Some(|disk, text| disk.set_compressed_writeback(boolean("compressed_writeback", text)?)),
+};

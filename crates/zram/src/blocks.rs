@@ -1,0 +1,162 @@
+//! The blocks of a backing device: which are free, and which may still be read.
+//!
+//! A block that a page gave up may be under way to a reader who looked at the slot before. It is
+//! therefore not free but *in limbo*, until everybody has left who was reading then. Who reads
+//! holds a pin from before he looks at a slot until the block has arrived.
+
+use alloc::{string::String, sync::Arc};
+
+use block::{BlockDevice, Geometry};
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{Mutex, Pin, Pins};
+use units::{Lane, PAGE_SIZE};
+
+/// A backing device and the state of its blocks. Every method may be called by any number of
+/// threads at once, but for [`Backing::take`] and [`Backing::recycle`], which one thread at a time
+/// calls.
+pub struct Backing {
+    device: Arc<dyn BlockDevice>,
+    path: String,
+    readers: Pins,
+    /// A bit for each block that is not free.
+    used: LazyTable<AtomicU64>,
+    /// A bit for each block that nobody needs, but somebody may be reading.
+    limbo: LazyTable<AtomicU64>,
+    blocks: u64,
+    /// No block before this one is free.
+    lowest: Mutex<u64>,
+    /// Blocks went into limbo since it was last emptied.
+    stale: AtomicU64,
+}
+
+impl Backing {
+    /// `device`, opened as `path`, with all blocks free. Slots number blocks with 32 bits: of a
+    /// device beyond 16 TiB the rest is not used.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for its tables.
+    pub fn new(
+        world: &dyn World,
+        device: Arc<dyn BlockDevice>,
+        path: &str,
+        lanes: usize,
+    ) -> Result<Backing, NoMemory> {
+        let Geometry { bytes, .. } = device.geometry();
+        let blocks = (bytes / PAGE_SIZE as u64).min(1 << 32);
+        let words = (blocks as usize).div_ceil(64);
+        Ok(Backing {
+            device,
+            path: path.into(),
+            readers: Pins::new(lanes),
+            used: LazyTable::new(world, words)?,
+            limbo: LazyTable::new(world, words)?,
+            blocks,
+            lowest: Mutex::new(0),
+            stale: AtomicU64::new(0),
+        })
+    }
+
+    /// The device itself.
+    #[must_use]
+    pub fn device(&self) -> &dyn BlockDevice {
+        &*self.device
+    }
+
+    /// What it was opened as.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How many blocks there are.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Begins to read: no block that a slot names from now on is used for anything else while the
+    /// pin lives.
+    #[must_use]
+    pub fn reading(&self, lane: Lane) -> Pin<'_> {
+        self.readers.pin(lane)
+    }
+
+    /// Takes the first free block; none if there is none. The calling thread must hold no pin.
+    pub(crate) fn take(&self) -> Option<u32> {
+        if let Some(block) = self.take_free() {
+            return Some(block);
+        }
+        self.recycle().then(|| self.take_free()).flatten()
+    }
+
+    fn take_free(&self) -> Option<u32> {
+        let mut lowest = self.lowest.lock();
+        let words = self.used.len() as u64;
+        for word in *lowest / 64..words {
+            let used = self.used.get(word as usize);
+            let free = (!used.load(Ordering::Relaxed)).trailing_zeros();
+            if free == 64 {
+                continue;
+            }
+            let block = word * 64 + u64::from(free);
+            if block >= self.blocks {
+                break;
+            }
+            used.fetch_or(1 << free, Ordering::Relaxed);
+            *lowest = block + 1;
+            return u32::try_from(block).ok();
+        }
+        *lowest = self.blocks;
+        None
+    }
+
+    /// Gives back a block that no slot ever named.
+    pub(crate) fn give_back(&self, block: u32) {
+        let mut lowest = self.lowest.lock();
+        self.used.get(block as usize / 64).fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
+        *lowest = (*lowest).min(u64::from(block));
+    }
+
+    /// No slot names the block any more. Whoever looked at the slot before may still read it.
+    pub(crate) fn retire(&self, block: u32) {
+        // Release pairs with the Acquire in `recycle`: the slot was changed before.
+        self.limbo.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits for everybody who reads now, and makes the blocks free that were given up before.
+    /// Tells whether there were any. The calling thread must hold no pin.
+    pub(crate) fn recycle(&self) -> bool {
+        if self.stale.swap(0, Ordering::Relaxed) == 0 {
+            return false;
+        }
+        const AT_ONCE: usize = 64;
+        let mut found = false;
+        for first in (0..self.limbo.len()).step_by(AT_ONCE) {
+            let mut given_up = [0; AT_ONCE];
+            let end = (first + AT_ONCE).min(self.limbo.len());
+            for word in first..end {
+                let limbo = self.limbo.get(word);
+                if limbo.load(Ordering::Relaxed) != 0 {
+                    // Acquire pairs with the Release in `retire`.
+                    given_up[word - first] = limbo.swap(0, Ordering::Acquire);
+                }
+            }
+            if given_up == [0; AT_ONCE] {
+                continue;
+            }
+            self.readers.wait_for_readers();
+            let mut lowest = self.lowest.lock();
+            for (word, bits) in (first..end).zip(given_up) {
+                if bits != 0 {
+                    self.used.get(word).fetch_and(!bits, Ordering::Relaxed);
+                    let freed = word as u64 * 64 + u64::from(bits.trailing_zeros());
+                    *lowest = (*lowest).min(freed);
+                    found = true;
+                }
+            }
+        }
+        found
+    }
+}

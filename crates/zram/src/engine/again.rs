@@ -1,0 +1,160 @@
+//! What is done to pages that are there: compressing them again, and moving them to the backing
+//! device.
+
+use block::IoError;
+use sync::Pin;
+use units::{Lane, PAGE_SIZE};
+use zcomp::Streams;
+
+use super::{Engine, TURNS, refused};
+use crate::slot::Backed;
+use crate::slots::SlotTable;
+use crate::store::{Export, Loaded, Recompressed, Recompression};
+use crate::{Kind, Slot};
+
+impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
+    pub(super) fn export_marked(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        to: Export<'_>,
+    ) -> Result<Option<Backed>, IoError> {
+        let Export { bytes, block, compressed } = to;
+        self.slots.load(index, |slot| {
+            if !slot.is_marked() {
+                return Ok(None);
+            }
+            let place = |length, codec, huge| Some(Backed { block, length, codec, huge });
+            match slot.kind() {
+                Kind::Compressed { handle, length, codec } if compressed => {
+                    self.pool.read(pin, handle, length, |object| {
+                        object.copy_to(&mut bytes[..length]);
+                    });
+                    bytes[length..].fill(0);
+                    Ok(place(length as u16, codec, false))
+                }
+                kind @ (Kind::Compressed { .. } | Kind::Raw(_)) => {
+                    self.expand(pin, lane, slot, bytes)?;
+                    Ok(place(PAGE_SIZE as u16, 0, matches!(kind, Kind::Raw(_))))
+                }
+                _ => Ok(None),
+            }
+        })
+    }
+
+    pub(super) fn settle_marked(&self, lane: Lane, index: usize, place: Backed) -> bool {
+        // Who stores clears the mark, and so does who reads; both mean that the page is wanted.
+        // Only one at a time marks and settles, so the mark is the one that was exported.
+        let new = Slot::backed(place);
+        let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
+        let Ok(old) = swapped else { return false };
+        self.slots.retire(old, |slot| self.release(lane, slot));
+        self.account(lane, old, new);
+        true
+    }
+
+    pub(super) fn compress_again(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        how: Recompression,
+    ) -> Result<Recompressed, IoError> {
+        let _turn = self.turns[index % TURNS].lock();
+        if !self.wants(pin, self.slots.peek(index), how) {
+            return Ok(Recompressed::Skipped);
+        }
+        let mut page = [0; PAGE_SIZE];
+        let Some((held, read)) = self.claim(pin, lane, index, &mut page) else {
+            return Ok(Recompressed::Skipped);
+        };
+        if !self.wants(pin, held, how) || !matches!(read, Ok(Loaded::Page)) {
+            self.unclaim(index, held);
+            return read.map(|_| Recompressed::Skipped);
+        }
+        let made = self.make_smaller(pin, lane, held, &page, how);
+        let new = match made {
+            Ok(Some(new)) => new,
+            Ok(None) if how.last => held.unclaimed().with_idle(false).incompressible(),
+            Ok(None) => held.unclaimed().with_idle(false),
+            Err(_) => held.unclaimed(),
+        };
+        let swapped = self.slots.update(index, |now| (now == held).then_some(new));
+        match (made?, swapped) {
+            (None, Ok(_)) => Ok(Recompressed::InVain),
+            (Some(new), Ok(old)) => {
+                self.slots.retire(old, |slot| self.release(lane, slot));
+                self.account(lane, old, new);
+                Ok(Recompressed::Smaller)
+            }
+            // Used meanwhile: what was made is of contents that may be gone.
+            (made, Err(_)) => {
+                if let Some(new) = made {
+                    self.release(lane, new);
+                }
+                Ok(Recompressed::Skipped)
+            }
+        }
+    }
+
+    /// Is this a page to compress again?
+    fn wants(&self, pin: &Pin<'_>, slot: Slot, how: Recompression) -> bool {
+        let (length, priority) = match slot.kind() {
+            Kind::Raw(_) => (PAGE_SIZE, 0),
+            Kind::Compressed { length, codec, .. } => {
+                (length, self.codecs.get(pin, codec).map_or(0, |codec| codec.priority))
+            }
+            _ => return false,
+        };
+        let worth_it = priority < how.priority && length >= how.threshold;
+        worth_it && how.select.admits(slot) && !slot.is_incompressible()
+    }
+
+    /// An object of the page that is in a smaller size class than the one it has, if the codec can
+    /// make one.
+    fn make_smaller(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        held: Slot,
+        page: &units::Page,
+        how: Recompression,
+    ) -> Result<Option<Slot>, IoError> {
+        let pool = &self.pool;
+        let (number, codec) = self.codecs.current(pin, how.priority).ok_or(IoError::Unsupported)?;
+        let length = match held.kind() {
+            Kind::Compressed { length, .. } => length,
+            _ => PAGE_SIZE,
+        };
+        let mut stream = codec.streams.get(lane);
+        let stream = &mut *stream;
+        let Some(smaller) = stream.context.compress(page, &mut stream.output[..]) else {
+            return Ok(None);
+        };
+        let keeps = smaller <= pool.raw_threshold()
+            && pool.size_class(smaller) < pool.size_class(length)
+            && (how.threshold == 0 || smaller < how.threshold);
+        if !keeps {
+            return Ok(None);
+        }
+        let handle = pool.store(pin, lane, &stream.output[..smaller], None).map_err(refused)?;
+        Ok(Some(Slot::compressed(handle, smaller, number)))
+    }
+
+    /// The codecs that objects of the first `pages` pages need, a bit for each.
+    pub(super) fn codecs_in_use(&self, pages: usize) -> u32 {
+        let (mut all, mut index) = (0u32, self.slots.next_touched(0, pages));
+        while index < pages {
+            match self.slots.peek(index).kind() {
+                Kind::Compressed { codec, .. } => all |= 1 << codec,
+                Kind::Backed(place) if usize::from(place.length) < PAGE_SIZE => {
+                    all |= 1 << place.codec;
+                }
+                _ => {}
+            }
+            index = self.slots.next_touched(index + 1, pages);
+        }
+        all
+    }
+}

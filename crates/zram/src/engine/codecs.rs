@@ -1,0 +1,145 @@
+//! The codecs of a device: one for each priority, and those that older objects were made by.
+
+use alloc::{boxed::Box, format, sync::Arc};
+
+use control::{Errno, Fault};
+use sync::atomic::{AtomicU8, Ordering};
+use sync::{Mutex, Pin, Pins, Published};
+use zcomp::{CodecError, Compressor, Params};
+
+use crate::slot::CODECS;
+
+/// Codecs a device has at a time: the primary one, and three to recompress with (as Linux).
+pub const PRIORITIES: usize = 4;
+
+/// Makes the streams of a codec.
+pub type MakeStreams<S> = Box<dyn Fn(&dyn Compressor) -> Result<S, CodecError> + Send + Sync>;
+
+/// A codec that was chosen, ready to be used.
+#[derive(Clone)]
+pub struct Chosen {
+    /// The codec.
+    pub compressor: Arc<dyn Compressor>,
+    /// What it was made with.
+    pub params: Params,
+}
+
+impl Chosen {
+    fn is(&self, other: &Chosen) -> bool {
+        self.compressor.name() == other.compressor.name() && self.params == other.params
+    }
+}
+
+/// A codec with its streams.
+pub(crate) struct Codec<S> {
+    pub(crate) chosen: Chosen,
+    pub(crate) streams: S,
+    pub(crate) priority: u8,
+}
+
+/// Codecs by number, and which of them is the one of each priority. A codec stays while an object
+/// needs it.
+pub(crate) struct Codecs<S> {
+    table: [Published<Codec<S>>; CODECS],
+    current: [AtomicU8; PRIORITIES],
+    changing: Mutex<()>,
+    make_streams: MakeStreams<S>,
+    pins: Arc<Pins>,
+}
+
+const NONE: u8 = u8::MAX;
+
+impl<S: 'static> Codecs<S> {
+    pub(crate) fn new(make_streams: MakeStreams<S>, pins: Arc<Pins>) -> Codecs<S> {
+        Codecs {
+            table: core::array::from_fn(|_| Published::default()),
+            current: core::array::from_fn(|_| AtomicU8::new(NONE)),
+            changing: Mutex::new(()),
+            make_streams,
+            pins,
+        }
+    }
+
+    /// A codec by its number.
+    #[inline]
+    pub(crate) fn get<'p>(&self, pin: &'p Pin<'_>, number: u8) -> Option<&'p Codec<S>> {
+        self.table.get(usize::from(number))?.get(pin)
+    }
+
+    /// The codec of a priority, and its number.
+    #[inline]
+    pub(crate) fn current<'p>(&self, pin: &'p Pin<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
+        // Acquire pairs with the Release in `install`: who sees the number finds the codec.
+        let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
+        Some((number, self.get(pin, number)?))
+    }
+
+    /// Every codec there is.
+    pub(crate) fn all<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Codec<S>> {
+        self.table.iter().filter_map(|place| place.get(pin))
+    }
+
+    /// Makes `chosen` the codec of a priority. `in_use` tells which codecs objects need, a bit
+    /// for each; it is asked when nobody can make objects by a codec that is not current.
+    pub(crate) fn install(
+        &self,
+        priority: u8,
+        chosen: Chosen,
+        in_use: impl FnOnce() -> u32,
+    ) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        if let Some(number) = self.find(priority, &chosen) {
+            self.make_current(priority, number);
+            return Ok(());
+        }
+        let streams = (self.make_streams)(&*chosen.compressor)
+            .map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
+        self.forget_unused(in_use);
+        let mut codec = Box::new(Codec { chosen, streams, priority });
+        for (number, place) in self.table.iter().enumerate() {
+            match place.publish(codec) {
+                Ok(()) => {
+                    self.make_current(priority, number);
+                    return Ok(());
+                }
+                Err(back) => codec = back,
+            }
+        }
+        let message = format!(
+            "pages compressed in {CODECS} other ways are stored here; write them anew, or wait \
+             until they are discarded"
+        );
+        Err(Fault::new(Errno::EBUSY, message))
+    }
+
+    /// A codec that objects were made by before, and that is the same in all respects.
+    fn find(&self, priority: u8, chosen: &Chosen) -> Option<usize> {
+        let pin = self.pins.pin(units::Lane(0));
+        let same = |codec: &Codec<S>| codec.priority == priority && codec.chosen.is(chosen);
+        self.table.iter().position(|place| place.get(&pin).is_some_and(same))
+    }
+
+    fn make_current(&self, priority: u8, number: usize) {
+        // Release pairs with the Acquire in `current`.
+        self.current[usize::from(priority)].store(number as u8, Ordering::Release);
+    }
+
+    fn forget_unused(&self, in_use: impl FnOnce() -> u32) {
+        let current = self.current.iter().map(|number| number.load(Ordering::Relaxed));
+        let current = current.filter(|number| *number != NONE).fold(0u32, |all, n| all | 1 << n);
+        let others = {
+            let pin = self.pins.pin(units::Lane(0));
+            let there = (0..CODECS).filter(|n| self.table[*n].get(&pin).is_some());
+            there.fold(0u32, |all, n| all | 1 << n) & !current
+        };
+        if others == 0 {
+            return;
+        }
+        // Stores that chose one of these codecs have committed after this.
+        self.pins.wait_for_readers();
+        let unused = others & !in_use();
+        for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
+            drop(self.table[number].withdraw(&self.pins));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Reading pages that are on the backing device.
+//!
+//! A pin of the backing device is taken before the slot is looked at and dropped after the block
+//! has arrived, so that the block holds this page's bytes all the while, whatever becomes of the
+//! slot. No lock is held meanwhile. The pages of one request are fetched together.
+
+use block::{IoError, Job, Operation};
+use sync::Pin;
+use units::{Lane, PAGE_SIZE, Page};
+
+use crate::blocks::Backing;
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::slot::Backed;
+use crate::store::{Loaded, PageStore};
+
+/// Pages of a request that are fetched together.
+const AT_ONCE: usize = 32;
+
+const ELSEWHERE: Backed = Backed { block: 0, length: 0, codec: 0, huge: false };
+
+fn offset(place: Backed) -> u64 {
+    u64::from(place.block) * PAGE_SIZE as u64
+}
+
+impl Disk {
+    /// Reads one page that is on the backing device, or was a moment ago.
+    #[cold]
+    pub(crate) fn fetch(
+        &self,
+        engine: &dyn PageStore,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        page: &mut Page,
+    ) -> Result<(), IoError> {
+        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+        let _reading = backing.reading(lane);
+        match engine.load(pin, lane, index, page)? {
+            Loaded::Page => Ok(()),
+            Loaded::Backed(place) => self.fetch_block(engine, pin, lane, place, page),
+        }
+    }
+
+    /// Changes a part of a page that is on the backing device, or was a moment ago.
+    #[cold]
+    pub(crate) fn fetch_and_modify(
+        &self,
+        engine: &dyn PageStore,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<(), IoError> {
+        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+        let _reading = backing.reading(lane);
+        let mut page = [0; PAGE_SIZE];
+        let mut known = None;
+        loop {
+            match engine.modify(pin, lane, index, known.map(|place| (place, &page)), edit)? {
+                Loaded::Page => return Ok(()),
+                // The block cannot be anybody else's as long as it is pinned: if the slot still
+                // names it the next time, the page still is what was read from it.
+                Loaded::Backed(place) => {
+                    self.fetch_block(engine, pin, lane, place, &mut page)?;
+                    known = Some(place);
+                }
+            }
+        }
+    }
+
+    fn fetch_block(
+        &self,
+        engine: &dyn PageStore,
+        pin: &Pin<'_>,
+        lane: Lane,
+        place: Backed,
+        page: &mut Page,
+    ) -> Result<(), IoError> {
+        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+        let read = Operation::Read { offset: offset(place), into: page };
+        backing.device().submit(lane, read)?;
+        self.counts.add(lane, Count::BackedReads, 1);
+        unpack(engine, pin, lane, place, page)
+    }
+}
+
+/// Makes a block that was read to `page` the page itself.
+fn unpack(
+    engine: &dyn PageStore,
+    pin: &Pin<'_>,
+    lane: Lane,
+    place: Backed,
+    page: &mut Page,
+) -> Result<(), IoError> {
+    if usize::from(place.length) == PAGE_SIZE {
+        return Ok(());
+    }
+    let block = *page;
+    engine.unpack(pin, lane, place, &block, page)
+}
+
+/// Pages of one read that wait to be fetched.
+pub(crate) struct Fetches<'a, 'e> {
+    engine: &'e dyn PageStore,
+    backing: &'e Backing,
+    _reading: Pin<'e>,
+    jobs: [Job<'a>; AT_ONCE],
+    places: [Backed; AT_ONCE],
+    count: usize,
+}
+
+impl<'a, 'e> Fetches<'a, 'e> {
+    #[cold]
+    pub(crate) fn new(engine: &'e dyn PageStore, lane: Lane) -> Result<Fetches<'a, 'e>, IoError> {
+        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+        Ok(Fetches {
+            engine,
+            backing,
+            _reading: backing.reading(lane),
+            jobs: core::array::from_fn(|_| Job::new(Operation::Flush)),
+            places: [ELSEWHERE; AT_ONCE],
+            count: 0,
+        })
+    }
+
+    /// Another page, which must have been found at `place` after this was made.
+    pub(crate) fn add(&mut self, place: Backed, into: &'a mut Page) {
+        self.jobs[self.count] = Job::new(Operation::Read { offset: offset(place), into });
+        self.places[self.count] = place;
+        self.count += 1;
+    }
+
+    /// Must they be fetched before another one is added?
+    pub(crate) fn is_full(&self) -> bool {
+        self.count == AT_ONCE
+    }
+
+    /// Fetches them all; the first that failed tells how.
+    pub(crate) fn carry_out(
+        &mut self,
+        disk: &Disk,
+        pin: &Pin<'_>,
+        lane: Lane,
+    ) -> Result<(), IoError> {
+        let jobs = &mut self.jobs[..self.count];
+        self.count = 0;
+        self.backing.device().submit_all(lane, jobs);
+        let mut all = Ok(());
+        for (job, place) in jobs.iter_mut().zip(self.places) {
+            let job = core::mem::replace(job, Job::new(Operation::Flush));
+            let fetched = job.result.and_then(|()| {
+                disk.counts.add(lane, Count::BackedReads, 1);
+                match job.operation {
+                    Operation::Read { into, .. } => {
+                        let page = into.try_into().map_err(|_| IoError::Unaligned)?;
+                        unpack(self.engine, pin, lane, place, page)
+                    }
+                    _ => Ok(()),
+                }
+            });
+            all = all.and(disk.count_pages(lane, Count::Reads, Count::FailedReads, fetched));
+        }
+        all
+    }
+}

@@ -1,0 +1,353 @@
+//! What an administrator has done to pages that are there: marking them idle, compressing them
+//! again, writing them back. One at a time per device; readers and writers go on meanwhile, and a
+//! page they use is left alone.
+//!
+//! Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, "writeback" and "recompression".
+
+use alloc::{format, vec::Vec};
+use core::ops::Range;
+
+use block::{IoError, Job, Operation};
+use control::{Errno, Fault};
+use units::{Lane, PAGE_SIZE, Page};
+
+use crate::blocks::Backing;
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::settings::Which;
+use crate::slot::{Backed, Kind, Slot};
+use crate::store::{Export, PageStore, Recompressed, Recompression, Select};
+
+/// The lane of whoever goes through all pages: any will do.
+const LANE: Lane = Lane(0);
+
+/// Which pages to write back.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Writeback {
+    /// Those of this kind, or none if pages are named.
+    pub select: Option<Select>,
+    /// Those with these numbers, both ends included.
+    pub pages: Vec<(u64, u64)>,
+}
+
+/// Which pages to compress again, and how.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Recompress {
+    /// These pages.
+    pub select: Select,
+    /// Of at least so many bytes compressed, and only to fewer; 0 for any.
+    pub threshold: usize,
+    /// At most so many tries; none for any number.
+    pub max_pages: Option<u64>,
+    /// By this codec; the one of priority 1 if nothing is said.
+    pub which: Which,
+}
+
+/// The memory of one page, where O_DIRECT wants it.
+#[repr(C, align(4096))]
+struct Buffer(Page);
+
+impl Disk {
+    /// Marks pages idle: all of them, or those that were not used in the last `seconds` (those that
+    /// were are idle no more). Same-filled pages and those on the backing device are passed over.
+    ///
+    /// # Errors
+    /// `EINVAL` when the device is not initialised, or `seconds` are given and the times of last
+    /// use are not kept.
+    pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), Fault> {
+        let engine = self.ready_engine()?;
+        if seconds.is_some() && !self.tracks_access() {
+            let message = format!(
+                "{} keeps no times of last use; write 1 to track_access before its size is set, \
+                 or mark all",
+                self.name()
+            );
+            return Err(Fault::invalid(message));
+        }
+        let now = self.now();
+        each(&*engine, 0..self.pages(), |index, _| {
+            let idle = match seconds {
+                None => true,
+                Some(seconds) => {
+                    let last = engine.last_access(index).unwrap_or(now);
+                    now.saturating_sub(last) >= seconds
+                }
+            };
+            engine.alter(index, &mut |slot| {
+                let new = slot.with_idle(idle);
+                (Select::Any.admits(slot) && new != slot).then_some(new)
+            });
+        });
+        Ok(())
+    }
+
+    /// Compresses pages again with a stronger codec, the largest first, and keeps what takes less
+    /// memory then. Runs on the calling thread.
+    ///
+    /// # Errors
+    /// `EINVAL` for a device that is not initialised, a threshold that no object reaches or a codec
+    /// that it does not have; `ENOMEM` or `EIO` when it ended early.
+    pub fn recompress(&self, what: &Recompress) -> Result<(), Fault> {
+        let _post = self.post.lock();
+        let engine = self.ready_engine()?;
+        let huge = engine.pool().raw_threshold();
+        if what.threshold >= huge {
+            let message = format!("a threshold is below {huge} bytes, not {}", what.threshold);
+            return Err(Fault::invalid(message));
+        }
+        let priority = self.priority_of(&what.which, 1)?;
+        if priority == 0 {
+            return Err(Fault::invalid("pages are compressed again by priorities 1 to 3, not 0"));
+        }
+        let chosen = self.chosen_algorithms();
+        let how = Recompression {
+            priority,
+            select: what.select,
+            threshold: what.threshold,
+            last: chosen.iter().skip(usize::from(priority) + 1).all(Option::is_none),
+        };
+        let mut left = what.max_pages.unwrap_or(u64::MAX);
+        for index in self.candidates(&*engine, &[0..self.pages()], what.select)? {
+            if left == 0 {
+                break;
+            }
+            let pin = self.pins.pin(LANE);
+            match engine.recompress(&pin, LANE, index, how) {
+                Ok(Recompressed::Skipped) => {}
+                Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
+                // It was nobody's but this page's misfortune, and its readers will be told.
+                Err(IoError::Corrupt) => {}
+                Err(error) => {
+                    return Err(io_fault(error, "pages were compressed again only in part"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes pages back, the largest first, as many at a time as the batch allows. Runs on the
+    /// calling thread. A page whose write fails stays in memory.
+    ///
+    /// # Errors
+    /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device, `ERANGE` for
+    /// pages it does not have, `ENOSPC` when the backing device is full, `EIO` when the limit is
+    /// used up or writes failed; the last error is told, and the rest has been done.
+    pub fn writeback(&self, what: &Writeback) -> Result<(), Fault> {
+        let _post = self.post.lock();
+        let engine = self.ready_engine()?;
+        let backing = engine.backing().ok_or_else(|| {
+            Fault::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
+        })?;
+        let select = what.select.unwrap_or_default();
+        let mut ranges = Vec::new();
+        for (first, last) in &what.pages {
+            if first > last || *last >= self.pages() as u64 {
+                let message = format!(
+                    "pages {first} to {last} are none of the {} of {}",
+                    self.pages(),
+                    self.name()
+                );
+                return Err(Fault::new(Errno::ERANGE, message));
+            }
+            ranges.push(*first as usize..*last as usize + 1);
+        }
+        if what.select.is_some() {
+            ranges.push(0..self.pages());
+        }
+        let candidates = self.candidates(&*engine, &ranges, select)?;
+        Batch::new(self, &*engine, backing)?.write_all(&candidates, select)
+    }
+
+    /// The pages of a kind, those with the largest objects first: in steps of 64 bytes, by number
+    /// within a step.
+    fn candidates(
+        &self,
+        engine: &dyn PageStore,
+        ranges: &[Range<usize>],
+        select: Select,
+    ) -> Result<Vec<usize>, Fault> {
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        let mut full = Ok(());
+        for range in ranges {
+            each(engine, range.clone(), |index, slot| {
+                if !select.admits(slot) || full.is_err() {
+                    return;
+                }
+                let length = match slot.kind() {
+                    Kind::Compressed { length, .. } => length,
+                    _ => PAGE_SIZE,
+                };
+                full = found.try_reserve(1);
+                if full.is_ok() {
+                    found.push((PAGE_SIZE - length / 64, index));
+                }
+            });
+        }
+        full.map_err(|_| no_memory())?;
+        found.sort_unstable();
+        found.dedup();
+        Ok(found.into_iter().map(|(_, index)| index).collect())
+    }
+
+    /// Takes `wanted` pages from what may be written back; fewer if there is less.
+    fn spend(&self, wanted: u64) -> u64 {
+        let mut settings = self.settings.lock();
+        if !settings.writeback_limited {
+            return wanted;
+        }
+        let got = wanted.min(settings.writeback_limit);
+        settings.writeback_limit -= got;
+        got
+    }
+
+    fn refund(&self, pages: u64) {
+        let mut settings = self.settings.lock();
+        if settings.writeback_limited {
+            settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
+        }
+    }
+}
+
+/// Calls `look` with every page of a range that has contents, and its slot.
+pub(crate) fn each(engine: &dyn PageStore, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
+    let mut index = engine.next_touched(range.start, range.end);
+    while index < range.end {
+        let slot = engine.peek(index);
+        if !slot.is_empty() {
+            look(index, slot);
+        }
+        index = engine.next_touched(index + 1, range.end);
+    }
+}
+
+/// Pages on their way to the backing device.
+struct Batch<'a> {
+    disk: &'a Disk,
+    engine: &'a dyn PageStore,
+    backing: &'a Backing,
+    buffers: Vec<Buffer>,
+    /// What is in the buffers: whose page, and where it goes.
+    pages: Vec<(usize, Backed)>,
+    compressed: bool,
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        disk: &'a Disk,
+        engine: &'a dyn PageStore,
+        backing: &'a Backing,
+    ) -> Result<Batch<'a>, Fault> {
+        let size = disk.writeback_batch() as usize;
+        let (mut buffers, mut pages) = (Vec::new(), Vec::new());
+        buffers.try_reserve_exact(size).map_err(|_| no_memory())?;
+        pages.try_reserve_exact(size).map_err(|_| no_memory())?;
+        buffers.resize_with(size, || Buffer([0; PAGE_SIZE]));
+        let compressed = disk.compressed_writeback();
+        Ok(Batch { disk, engine, backing, buffers, pages, compressed })
+    }
+
+    fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), Fault> {
+        let mut outcome = Ok(());
+        for chunk in candidates.chunks(self.buffers.len()) {
+            let granted = self.disk.spend(chunk.len() as u64);
+            let filled = self.fill(&chunk[..granted as usize], select);
+            self.disk.refund(granted - self.pages.len() as u64);
+            outcome = self.write().and(outcome);
+            filled?;
+            if granted < chunk.len() as u64 {
+                let message = format!("the writeback_limit of {} is used up", self.disk.name());
+                return Err(Fault::new(Errno::EIO, message));
+            }
+        }
+        outcome
+    }
+
+    /// Puts pages into buffers. An error ends the whole; what is in the buffers is still written.
+    fn fill(&mut self, chunk: &[usize], select: Select) -> Result<(), Fault> {
+        for index in chunk {
+            let mark = &mut |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
+            if !self.engine.alter(*index, mark) {
+                continue;
+            }
+            let Some(block) = self.backing.take() else {
+                self.unmark(*index);
+                let message = format!("{} is full", self.backing.path());
+                return Err(Fault::new(Errno::ENOSPC, message));
+            };
+            let bytes = &mut self.buffers[self.pages.len()].0;
+            let to = Export { bytes, block, compressed: self.compressed };
+            let pin = self.disk.pins.pin(LANE);
+            match self.engine.export(&pin, LANE, *index, to) {
+                Ok(Some(place)) => self.pages.push((*index, place)),
+                // Used meanwhile, or unreadable, which its readers will be told.
+                Ok(None) | Err(_) => {
+                    self.unmark(*index);
+                    self.backing.give_back(block);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is in the buffers.
+    fn write(&mut self) -> Result<(), Fault> {
+        let mut jobs = Vec::new();
+        let (pages, buffers) = (core::mem::take(&mut self.pages), &self.buffers);
+        let mut outcome = jobs.try_reserve_exact(pages.len()).map_err(|_| no_memory());
+        if outcome.is_ok() {
+            jobs.extend(pages.iter().zip(buffers).map(|((_, place), buffer)| {
+                let offset = u64::from(place.block) * PAGE_SIZE as u64;
+                Job::new(Operation::Write { offset, from: &buffer.0 })
+            }));
+            self.backing.device().submit_all(LANE, &mut jobs);
+        }
+        for (n, (index, place)) in pages.iter().enumerate() {
+            let written = match jobs.get(n) {
+                Some(job) => job.result,
+                None => Err(IoError::NoMemory),
+            };
+            if let Err(error) = written {
+                self.unmark(*index);
+                self.backing.give_back(place.block);
+                self.disk.refund(1);
+                outcome = Err(write_fault(error, self.backing.path()));
+                continue;
+            }
+            self.disk.counts.add(LANE, Count::BackedWrites, 1);
+            let pin = self.disk.pins.pin(LANE);
+            if !self.engine.settle(&pin, LANE, *index, *place) {
+                // Used meanwhile: it stays in memory, and the block was nobody's.
+                self.backing.give_back(place.block);
+            }
+        }
+        drop(jobs);
+        self.pages = pages;
+        self.pages.clear();
+        outcome
+    }
+
+    fn unmark(&self, index: usize) {
+        self.engine.alter(index, &mut |slot| slot.is_marked().then(|| slot.with_mark(false)));
+    }
+}
+
+fn no_memory() -> Fault {
+    Fault::new(Errno::ENOMEM, "no memory is left for the list of pages")
+}
+
+fn io_fault(error: IoError, what: &str) -> Fault {
+    Fault::new(Errno(error.errno()), format!("{what}: {error}"))
+}
+
+fn write_fault(error: IoError, path: &str) -> Fault {
+    let errno = match error {
+        IoError::NoSpace => Errno::ENOSPC,
+        IoError::NoMemory => Errno::ENOMEM,
+        _ => Errno::EIO,
+    };
+    let what = match error {
+        IoError::NoSpace => "there is no space left for its file".into(),
+        error => format!("{error}"),
+    };
+    Fault::new(errno, format!("some pages could not be written to {path}: {what}"))
+}
