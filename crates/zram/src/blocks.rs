@@ -83,7 +83,7 @@ impl Backing {
     }
 
     /// Takes the first free block; none if there is none. The calling thread must hold no pin.
-    pub(crate) fn take(&self) -> Option<u32> {
+    pub fn take(&self) -> Option<u32> {
         if let Some(block) = self.take_free() {
             return Some(block);
         }
@@ -112,14 +112,14 @@ impl Backing {
     }
 
     /// Gives back a block that no slot ever named.
-    pub(crate) fn give_back(&self, block: u32) {
+    pub fn give_back(&self, block: u32) {
         let mut lowest = self.lowest.lock();
         self.used.get(block as usize / 64).fetch_and(!(1 << (block % 64)), Ordering::Relaxed);
         *lowest = (*lowest).min(u64::from(block));
     }
 
     /// No slot names the block any more. Whoever looked at the slot before may still read it.
-    pub(crate) fn retire(&self, block: u32) {
+    pub fn retire(&self, block: u32) {
         // Release pairs with the Acquire in `recycle`: the slot was changed before.
         self.limbo.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
         self.stale.fetch_add(1, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Backing {
 
     /// Waits for everybody who reads now, and makes the blocks free that were given up before.
     /// Tells whether there were any. The calling thread must hold no pin.
-    pub(crate) fn recycle(&self) -> bool {
+    pub fn recycle(&self) -> bool {
         if self.stale.swap(0, Ordering::Relaxed) == 0 {
             return false;
         }

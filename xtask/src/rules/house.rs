@@ -72,7 +72,18 @@ const HOUSE: &[(&str, &[&str])] = &[
     ),
     (
         "sim",
-        &["units", "sync", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "stack", "testkit"],
+        &[
+            "units",
+            "sync",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "zram",
+            "stack",
+            "testkit",
+        ],
     ),
     ("testkit", &[]),
     (

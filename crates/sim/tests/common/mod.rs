@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
-use stack::{Machine, MachineOptions, Variants};
-use units::Lane;
+use block::layer::{Fault, FaultPlan};
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use stack::{Machine, MachineOptions, Outside, Variants};
+use units::{Lane, PAGE_SIZE};
 use zcomp::Params;
-use zram::Disk;
+use zram::{Disk, Recompress, Select, Writeback};
 
 /// What a disk is to be.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,14 @@ pub struct Plan {
     pub lanes: usize,
     /// Compact after so many operations; 0 for never.
     pub compact_every: u32,
+    /// Pages of a device to write back to; 0 for none.
+    pub backing_pages: u64,
+    /// Of a million writes to it, so many fail.
+    pub backing_faults: u32,
+    /// Write back as pages are in memory.
+    pub compressed_writeback: bool,
+    /// After so many operations do something to the pages that are there; 0 for never.
+    pub meddle_every: u32,
 }
 
 impl Plan {
@@ -37,22 +46,32 @@ impl Plan {
             memory: 1 << 30,
             lanes: 3,
             compact_every: 0,
+            backing_pages: 0,
+            backing_faults: 0,
+            compressed_writeback: false,
+            meddle_every: 0,
         }
     }
 
     pub fn build(self) -> Watched {
-        let Plan { memory, lanes, .. } = self;
+        let Plan { memory, lanes, backing_pages, .. } = self;
+        let plan = FaultPlan {
+            seed: 7,
+            reads_per_million: 0,
+            changes_per_million: self.backing_faults,
+            flushes_per_million: 0,
+        };
+        let shelf = Arc::new(Fault::new(Plain::new(backing_pages as usize * PAGE_SIZE), plan));
         let options = MachineOptions {
             lanes,
             memory,
             variants: Variants::default(),
-            outside: Arc::new(stack::Nowhere),
+            outside: Arc::new(Shelf(shelf)),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
-        let watched =
-            Watched { machine, disk, compact_every: self.compact_every, submits: 0.into() };
+        let watched = Watched { machine, disk, plan: self, submits: 0.into() };
         watched.set_up(self);
         watched
     }
@@ -67,8 +86,20 @@ impl Plan {
 pub struct Watched {
     pub machine: Machine,
     pub disk: Arc<Disk>,
-    compact_every: u32,
+    plan: Plan,
     submits: AtomicU32,
+}
+
+/// A system with one file, whatever its name.
+struct Shelf(Arc<dyn BlockDevice>);
+
+impl Outside for Shelf {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
+        Ok(self.0.clone())
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, control::Fault> {
+        Err(control::Fault::invalid(path))
+    }
 }
 
 impl Watched {
@@ -77,7 +108,49 @@ impl Watched {
         self.disk.set_algorithm(plan.algorithm).expect("the algorithm is known");
         self.disk.set_params(Params::at_level(plan.level)).expect("the level is right");
         self.disk.set_mem_limit(plan.mem_limit);
+        self.disk.set_algorithm_at(1, zcomp::ZSTD).expect("the algorithm is known");
+        if plan.backing_pages > 0 {
+            self.disk.set_backing("shelf").expect("there is one");
+            self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
+        }
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
+    }
+
+    /// Does one of the things an administrator may do to a device in use.
+    pub fn meddle(&self, number: u32) {
+        let disk = &self.disk;
+        let pages = disk.bytes() / PAGE_SIZE as u64;
+        let of_kind = |select| Writeback { select: Some(select), pages: Vec::new() };
+        let done = match number % 11 {
+            0 => disk.mark_idle(None),
+            1 | 4 => disk.writeback(&of_kind(Select::Idle)),
+            2 => disk.recompress(&Recompress::default()),
+            3 => disk.writeback(&of_kind(Select::Huge)),
+            5 => {
+                let first = u64::from(number) % pages;
+                let last = (first + 5).min(pages - 1);
+                disk.writeback(&Writeback { select: None, pages: vec![(first, last)] })
+            }
+            6 => {
+                let name = [zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE][number as usize / 11 % 3];
+                disk.switch_algorithm(0, name, Params::default())
+            }
+            7 => disk.compact().map(drop),
+            8 => {
+                disk.set_max_streams(1 + number % 3);
+                Ok(())
+            }
+            9 => disk.resize(disk.bytes() + PAGE_SIZE as u64).and_then(|()| {
+                // Nobody uses what is beyond the first size.
+                disk.resize(disk.bytes() - PAGE_SIZE as u64)
+            }),
+            _ => disk.recompress(&Recompress { select: Select::Idle, ..Recompress::default() }),
+        };
+        match done {
+            // No space left to write back to, an injected fault, or the limit of the device.
+            Err(fault) if [28, 5, 12, 19].contains(&fault.errno.0) => {}
+            done => done.expect("nothing else goes wrong"),
+        }
     }
 
     /// Checks the structures, discards everything and checks that all memory came back.
@@ -99,6 +172,7 @@ impl Watched {
             [0; 3],
             "everything was discarded: {stats:?}"
         );
+        assert_eq!(stats.backed_pages, 0, "blocks are still in use: {stats:?}");
         assert_eq!(self.machine.frames().stats().lent, 0, "frames were not given back");
         self.disk.validate();
         self.machine.frames().validate();
@@ -122,8 +196,12 @@ impl BlockDevice for Watched {
     }
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
         let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.compact_every > 0 && submits.is_multiple_of(self.compact_every) {
+        let Plan { compact_every, meddle_every, .. } = self.plan;
+        if compact_every > 0 && submits.is_multiple_of(compact_every) {
             self.disk.compact().expect("the disk has a size");
+        }
+        if meddle_every > 0 && submits.is_multiple_of(meddle_every) {
+            self.meddle(submits / meddle_every);
         }
         self.disk.submit(lane, operation)
     }

@@ -1,0 +1,219 @@
+//! What an administrator does to pages that are there, beside those who use them: marking idle,
+//! compressing again, writing back, compacting, resizing, changing codecs and limits. Every byte
+//! must stay what was written, whatever fails on the backing device.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use common::{Plan, Watched};
+use sim::content::Fill;
+use sim::events::Weights;
+use sim::model::Drive;
+use sim::suite::{self, Crowd};
+use stack::{Machine, MachineOptions, Outside, Variants};
+use testkit::{Rng, seed};
+use units::{Lane, PAGE_SIZE};
+use zram::{Disk, Recompress, Select, Writeback};
+
+const P: u64 = PAGE_SIZE as u64;
+
+fn plan(bytes: u64, algorithm: &'static str) -> Plan {
+    Plan { backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, algorithm) }
+}
+
+#[test]
+fn a_meddled_disk_passes_the_suite() {
+    let seed = seed("a_meddled_disk_passes_the_suite");
+    for compressed_writeback in [false, true] {
+        for (algorithm, meddle_every) in [(zcomp::LZ4, 3), (zcomp::DEFLATE, 5)] {
+            suite::block_device(seed, |bytes| {
+                let plan = plan(bytes, algorithm);
+                Plan { meddle_every, compressed_writeback, ..plan }.device()
+            });
+        }
+    }
+}
+
+#[test]
+fn failing_writeback_loses_nothing() {
+    let mut rng = Rng::new(seed("failing_writeback_loses_nothing"));
+    for backing_faults in [10_000, 500_000, 1_000_000] {
+        let plan = plan(300 * P, zcomp::LZ4);
+        let disk = Plan { backing_faults, meddle_every: 7, ..plan }.build();
+        Drive::new(rng.next_u64(), 4000).run(&disk);
+        let writes = disk.disk.stats().backed_writes;
+        assert_eq!(writes == 0, backing_faults == 1_000_000, "{writes} writes were made");
+    }
+}
+
+/// Many threads, each with pages of its own that it knows every byte of, and one that meddles.
+/// `RAMPACK_EVENTS` makes it longer than the rest of the tests want.
+#[test]
+fn every_byte_stays_while_everything_changes() {
+    let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));
+    let events = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
+    let events: usize = events.unwrap_or(48_000);
+    const THREADS: u64 = 4;
+    const PAGES: u64 = 200;
+    let plan = plan(THREADS * PAGES * P, zcomp::LZ4);
+    let disk = Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+    let limits = [0, 100 * P, 400 * P, 0];
+    let round = AtomicU32::new(0);
+    let meddle = || {
+        let number = round.fetch_add(1, Ordering::Relaxed);
+        disk.meddle(number);
+        disk.disk.set_mem_limit(limits[number as usize % limits.len()]);
+    };
+    let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+    let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+    let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+        let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
+        let events = events / THREADS as usize;
+        let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
+        Box::new(move || {
+            drive.run(&part);
+        })
+    });
+    suite::together(tasks.collect(), &meddle);
+    disk.disk.set_mem_limit(0);
+    let stats = disk.disk.stats();
+    assert!(stats.backed_writes > 0 && stats.backed_reads > 0, "{stats:?}");
+}
+
+#[test]
+fn crowds_on_the_same_pages_and_writeback_get_along() {
+    let mut rng = Rng::new(seed("crowds_on_the_same_pages_and_writeback_get_along"));
+    for compressed_writeback in [false, true] {
+        let disk = Plan { compressed_writeback, ..plan(16 * P, zcomp::LZ4) }.build();
+        let disk: &Watched = &disk;
+        let back = || {
+            let pages = vec![(0, disk.disk.bytes() / P - 1)];
+            disk.disk.writeback(&Writeback { select: None, pages }).expect("there is space");
+            disk.meddle(disk.disk.stats().backed_writes as u32);
+        };
+        let crowd = Crowd { beside: &back, ..Crowd::new(rng.next_u64()) };
+        suite::hot_pages(disk, crowd);
+        suite::neighbours(disk, Crowd { seed: rng.next_u64(), ..crowd });
+        assert!(disk.disk.stats().backed_writes > 0);
+    }
+}
+
+/// A device whose operation number `at` fails, and that lets others run before each read is done.
+struct FailsAt {
+    next: Plain,
+    count: AtomicU64,
+    at: u64,
+}
+
+impl BlockDevice for FailsAt {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        if self.count.fetch_add(1, Ordering::Relaxed) == self.at {
+            return Err(IoError::Failed);
+        }
+        self.next.submit(lane, operation)
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(offset, length, visit)
+    }
+}
+
+struct One(Arc<FailsAt>);
+
+impl Outside for One {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
+        Ok(self.0.clone())
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, control::Fault> {
+        Err(control::Fault::invalid(path))
+    }
+}
+
+fn on(backing: Arc<FailsAt>) -> (Machine, Arc<Disk>) {
+    let options = MachineOptions {
+        lanes: 1,
+        memory: 1 << 28,
+        variants: Variants::default(),
+        outside: Arc::new(One(backing)),
+        track_access: false,
+    };
+    let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();
+    let disk = machine.add().unwrap();
+    disk.set_algorithm_at(1, zcomp::ZSTD).unwrap();
+    disk.set_backing("one").unwrap();
+    disk.set_disksize(32 * P).unwrap();
+    (machine, disk)
+}
+
+fn text(stamp: u64) -> [u8; PAGE_SIZE] {
+    let mut page = [0; PAGE_SIZE];
+    Fill::Text(stamp).render(&mut page);
+    page
+}
+
+/// Stores, writes back, reads in every way, changes and compresses again; errors of single
+/// requests are allowed, wrong bytes never. Returns how many requests failed.
+fn script(disk: &Disk) -> u32 {
+    let mut failed = 0;
+    let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
+    (0..20).for_each(|index| disk.store_page(Lane(0), index, &text(index)).unwrap());
+    failed += u32::from(disk.writeback(&all).is_err());
+    let mut whole = vec![0; 20 * PAGE_SIZE];
+    match disk.submit(Lane(0), Operation::Read { offset: 0, into: &mut whole }) {
+        Ok(()) => (0..20).for_each(|index| {
+            assert_eq!(whole[index * PAGE_SIZE..][..PAGE_SIZE], text(index as u64), "page {index}");
+        }),
+        Err(_) => failed += 1,
+    }
+    let mut expected: Vec<[u8; PAGE_SIZE]> = (0..20).map(text).collect();
+    for (index, page) in expected.iter_mut().enumerate().take(8) {
+        let write = Operation::Write { offset: index as u64 * P + 10, from: &[0xee; 20] };
+        match disk.submit(Lane(0), write) {
+            Ok(()) => page[10..30].fill(0xee),
+            Err(_) => failed += 1,
+        }
+    }
+    disk.recompress(&Recompress::default()).unwrap();
+    failed += u32::from(disk.writeback(&all).is_err());
+    for (index, page) in expected.iter().enumerate() {
+        let mut back = [0; PAGE_SIZE];
+        let mut load = || disk.load_page(Lane(0), index as u64, &mut back);
+        // A read that failed may be tried again.
+        let loaded = load().or_else(|_| {
+            failed += 1;
+            load()
+        });
+        loaded.unwrap();
+        assert!(back == *page, "page {index} is not what was stored");
+    }
+    failed
+}
+
+#[test]
+fn a_fault_at_every_operation_of_the_backing_device() {
+    let fails_at = |at| {
+        let next = Plain::new(64 * PAGE_SIZE);
+        Arc::new(FailsAt { next, count: AtomicU64::new(0), at })
+    };
+    let sound = fails_at(u64::MAX);
+    let (_machine, disk) = on(sound.clone());
+    assert_eq!(script(&disk), 0);
+    let operations = sound.count.load(Ordering::Relaxed);
+    assert!(operations > 60, "only {operations} operations");
+    for at in 0..operations {
+        let (machine, disk) = on(fails_at(at));
+        assert_eq!(script(&disk), 1, "operation {at} failed, and one request with it");
+        disk.validate();
+        disk.discard_pages(Lane(0), 0, 32).unwrap();
+        assert_eq!(disk.stats().backed_pages, 0);
+        assert_eq!(machine.frames().stats().lent, 0);
+    }
+}
