@@ -9,6 +9,7 @@ use std::thread;
 use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use stack::{Machine, MachineOptions, Outside, Variants};
+use sync::Mutex;
 use units::{Lane, PAGE_SIZE};
 use zcomp::Params;
 use zram::{Disk, Recompress, Select, Writeback};
@@ -61,7 +62,8 @@ impl Plan {
             changes_per_million: self.backing_faults,
             flushes_per_million: 0,
         };
-        let shelf = Arc::new(Fault::new(Plain::new(backing_pages as usize * PAGE_SIZE), plan));
+        let shelf = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
+        let shelf = Arc::new(Fault::new(shelf, plan));
         let options = MachineOptions {
             lanes,
             memory,
@@ -71,7 +73,8 @@ impl Plan {
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
-        let watched = Watched { machine, disk, plan: self, submits: 0.into() };
+        let watched =
+            Watched { machine, disk, plan: self, submits: 0.into(), meddling: Mutex::new(()) };
         watched.set_up(self);
         watched
     }
@@ -88,6 +91,29 @@ pub struct Watched {
     pub disk: Arc<Disk>,
     plan: Plan,
     submits: AtomicU32,
+    /// Held by whoever meddles: one step of it may be several of the disk's.
+    meddling: Mutex<()>,
+}
+
+/// A device that takes its time to read, so that much may happen meanwhile.
+struct Tardy(Plain);
+
+impl BlockDevice for Tardy {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        if let Operation::Read { .. } = operation {
+            (0..3).for_each(|_| thread::yield_now());
+        }
+        self.0.submit(lane, operation)
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(offset, length, visit)
+    }
 }
 
 /// A system with one file, whatever its name.
@@ -118,6 +144,7 @@ impl Watched {
 
     /// Does one of the things an administrator may do to a device in use.
     pub fn meddle(&self, number: u32) {
+        let _meddling = self.meddling.lock();
         let disk = &self.disk;
         let pages = disk.bytes() / PAGE_SIZE as u64;
         let of_kind = |select| Writeback { select: Some(select), pages: Vec::new() };
