@@ -9,8 +9,9 @@
 //! to the operating system. The bits cost a 16 384th of the memory they describe.
 //!
 //! Each 2 MiB block also has a word here: how many of its frames are taken, whether it is
-//! *resident* (was taken from since it was last given back to the system), and whether it's been
-//! settled. A block that is resident and wholly free is *idle*.
+//! *resident* (was taken from since it was last given back to the system), whether it's been
+//! settled, and whether it's been *trimmed*: what is free of it has been given back to the system.
+//! A block that is resident and wholly free is *idle*.
 
 use sync::atomic::{AtomicU32, Ordering};
 use units::{FRAMES_PER_BLOCK, MAX_ORDER};
@@ -19,6 +20,8 @@ use crate::bits::Bits;
 use crate::{LazyTable, NoMemory, World};
 
 pub(crate) const ORDERS: usize = MAX_ORDER as usize + 1;
+/// How many free blocks a 2 MiB block can be in that is not free as a whole: every other frame.
+pub(crate) const PIECES: usize = FRAMES_PER_BLOCK as usize / 2;
 /// The order of a 2 MiB block.
 const BLOCK_ORDER: u8 = FRAMES_PER_BLOCK.trailing_zeros() as u8;
 /// The set of idle blocks follows the sets of free blocks.
@@ -35,6 +38,7 @@ mod word {
     pub const RESIDENT: u32 = 1 << 16;
     pub const SETTLED: u32 = 1 << 17;
     pub const LEAVING: u32 = 1 << 18;
+    pub const TRIMMED: u32 = 1 << 19;
 }
 
 /// Something that takes a system call and is therefore done without the zone's lock.
@@ -153,7 +157,7 @@ impl Buddy {
         self.taken -= 1 << order;
         for (block, frames) in parts(frame, order) {
             let entry = self.blocks.get(block as usize);
-            let value = entry.load(Ordering::Relaxed) - frames;
+            let value = (entry.load(Ordering::Relaxed) - frames) & !word::TRIMMED;
             entry.store(value, Ordering::Relaxed);
             if value & word::TAKEN == 0 && self.is_whole(block) {
                 self.bits.insert(IDLE, block as usize);
@@ -206,6 +210,50 @@ impl Buddy {
         self.leaving -= 1;
         self.returned += 1;
         self.put_in(block * FRAMES_PER_BLOCK, BLOCK_ORDER);
+    }
+
+    /// Takes all that is free of a 2 MiB block out, if that has memory and some of it is taken, and
+    /// tells how many blocks went into `into`. They are to be released, and then given back to
+    /// [`Buddy::trimmed`].
+    pub fn trim(&mut self, block: u32, into: &mut [(u32, u8); PIECES]) -> usize {
+        let mut value = self.blocks.get(block as usize).load(Ordering::Relaxed);
+        let taken = value & word::TAKEN;
+        let wants = value & word::RESIDENT != 0 && value & (word::LEAVING | word::TRIMMED) == 0;
+        if !wants || taken == 0 || taken == FRAMES_PER_BLOCK {
+            return 0;
+        }
+        let (mut frame, mut count) = (block * FRAMES_PER_BLOCK, 0);
+        let end = (frame + FRAMES_PER_BLOCK).min(self.managed);
+        while frame < end {
+            let free = (0..BLOCK_ORDER)
+                .take_while(|order| frame.is_multiple_of(1 << order))
+                .find(|order| self.bits.contains(*order as usize, frame as usize >> order));
+            if let Some(order) = free {
+                self.remove(frame, order);
+                self.taken += 1 << order;
+                value += 1 << order;
+                into[count] = (frame, order);
+                count += 1;
+            }
+            frame += 1 << free.unwrap_or(0);
+        }
+        // Should it fill up again, it is to be settled again.
+        let value = value & !word::SETTLED;
+        self.blocks.get(block as usize).store(value, Ordering::Relaxed);
+        count
+    }
+
+    /// These pieces of a 2 MiB block have been given back to the system: they are free again.
+    pub fn trimmed(&mut self, block: u32, pieces: &[(u32, u8)]) {
+        for (frame, order) in pieces {
+            self.give(*frame, *order);
+        }
+        let entry = self.blocks.get(block as usize);
+        let value = entry.load(Ordering::Relaxed);
+        // Others may have given the rest of it back meanwhile.
+        if value & word::TAKEN != 0 {
+            entry.store(value | word::TRIMMED, Ordering::Relaxed);
+        }
     }
 
     /// The lowest free block of `order` or more, and its own order.

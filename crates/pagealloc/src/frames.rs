@@ -26,8 +26,8 @@ pub unsafe trait Frames: Send + Sync {
     /// Takes a block back. It must have been lent with this order and not been given back since.
     fn free(&self, lane: Lane, frame: Frame, order: Order);
 
-    /// Gives every cached frame back to the zone and every free 2 MiB block back to the operating
-    /// system. Slow; for `compact` and for tests.
+    /// Gives every cached frame back to the zone, and the memory of all that is free back to the
+    /// operating system, down to single frames. Slow; for `compact` and for tests.
     fn drain(&self);
 
     /// Counts, of the moment.

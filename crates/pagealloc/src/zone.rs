@@ -23,7 +23,7 @@ use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, PerLane};
 use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
 
-use crate::buddy::{Buddy, Chore};
+use crate::buddy::{Buddy, Chore, PIECES};
 use crate::lane_pages::{self, LanePages};
 use crate::{Frames, LazyTable, NoMemory, Region, World, Zeroed, ZoneStats};
 
@@ -226,6 +226,25 @@ impl Zone {
         }
     }
 
+    /// Gives what is free of 2 MiB blocks in use back to the system, piece by piece.
+    #[cold]
+    fn trim(&self) {
+        let _housekeeping = self.housekeeping.lock();
+        let mut pieces = [(0, 0); PIECES];
+        let blocks = self.free.lock().managed().div_ceil(FRAMES_PER_BLOCK);
+        for block in 0..blocks {
+            let count = self.free.lock().trim(block, &mut pieces);
+            let pieces = &pieces[..count];
+            if pieces.is_empty() {
+                continue;
+            }
+            for (frame, order) in pieces {
+                self.region.release(*frame as usize * PAGE_SIZE, PAGE_SIZE << order);
+            }
+            self.free.lock().trimmed(block, pieces);
+        }
+    }
+
     /// Whether this was lent; from now on it isn't.
     #[inline]
     fn take_back(&self, frame: Frame, order: Order) -> bool {
@@ -311,6 +330,7 @@ unsafe impl Frames for Zone {
             self.empty(&mut stock.lock(), lane_pages::MOST);
         }
         self.tidy(0);
+        self.trim();
     }
 
     fn stats(&self) -> ZoneStats {

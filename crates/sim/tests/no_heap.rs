@@ -13,6 +13,7 @@ use block::{BlockDevice, Operation, ZeroMode};
 use common::{Plan, Watched};
 use sim::content::Fill;
 use units::{Lane, PAGE_SIZE};
+use zram::{Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 const PAGES: u64 = 512;
@@ -133,5 +134,32 @@ fn the_data_path_allocates_nothing() {
             let calls = calls(|| work(&disk, &contents, round));
             assert_eq!(calls, 0, "{algorithm}: round {round} called the heap");
         }
+    }
+}
+
+#[test]
+fn reading_what_was_written_back_allocates_nothing() {
+    let contents = contents();
+    for compressed_writeback in [false, true] {
+        let plan = Plan { backing_pages: PAGES, ..Plan::new(PAGES * P, zcomp::ZSTD) };
+        let disk = Plan { compressed_writeback, ..plan }.build();
+        for page in 0..PAGES {
+            let from = &contents[page as usize % contents.len()];
+            disk.disk.store_page(Lane(0), page, from).expect("there is space");
+        }
+        let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
+        disk.disk.writeback(&all).expect("there are blocks for all");
+        let mut into = vec![0; (PAGES * P) as usize];
+        let calls = calls(|| {
+            let read = Operation::Read { offset: 0, into: &mut into };
+            disk.disk.submit(Lane(1), read).expect("nothing fails");
+            for page in 0..PAGES {
+                let write = Operation::Write { offset: page * P + 9, from: &contents[0][..99] };
+                disk.disk.submit(Lane(2), write).expect("nothing fails");
+            }
+        });
+        assert_eq!(calls, 0, "the heap was called");
+        let reads = disk.disk.stats().backed_reads;
+        assert!(reads > PAGES, "only {reads} pages were fetched");
     }
 }

@@ -47,6 +47,8 @@ impl Pool {
                 }
             }
         }
+        // What came free lies here and there, and is to be the system's again.
+        self.frames.drain();
         self.account.compacted.load(Ordering::Relaxed) - before
     }
 

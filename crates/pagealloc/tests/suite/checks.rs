@@ -198,9 +198,14 @@ fn released_in_use(make: Make) {
     }
     borrower.zone.drain();
     borrower.check();
-    let mut released = borrower.record.log().released;
+    let log = borrower.record.log();
+    let mut released = log.released;
     released.sort_unstable();
     assert_eq!(released, [1, 3, 5, 7], "every second 2 MiB block is wholly free");
+    let others = 4 * (FRAMES_PER_BLOCK as usize - 1);
+    assert_eq!(log.pieces_released, others, "of the other blocks all but one frame is free");
+    borrower.zone.drain();
+    assert_eq!(borrower.record.log().pieces_released, others, "nothing came free since");
     borrower.rest(|_| 0);
 }
 

@@ -65,11 +65,18 @@ fn zone_settles_each_block_once_when_it_is_full() {
         borrower.give_back(0, last);
         borrower.zone.drain();
         assert!(borrower.borrow(0, 0));
-        assert_eq!(borrower.record.log().settled.len(), 4, "round {round}: settled once is enough");
+        let settled = borrower.record.log().settled.len();
+        assert_eq!(settled, 5 + round, "round {round}: a piece of it had been taken back");
+    }
+    for round in 0..3 {
+        let last = borrower.held.len() - 1;
+        borrower.give_back(0, last);
+        assert!(borrower.borrow(0, 0));
+        assert_eq!(borrower.record.log().settled.len(), 7, "round {round}: once is enough");
     }
     borrower.rest(|_| 0);
     assert!(borrower.borrow(0, 9));
-    assert_eq!(borrower.record.log().settled.len(), 5, "what was returned is settled again");
+    assert_eq!(borrower.record.log().settled.len(), 8, "what was returned is settled again");
 }
 
 #[test]

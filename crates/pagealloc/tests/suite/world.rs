@@ -40,6 +40,8 @@ pub struct Log {
     pub committed: Vec<bool>,
     /// Blocks released, in order; one may be there several times.
     pub released: Vec<usize>,
+    /// Frames released with less than their block.
+    pub pieces_released: usize,
     /// Blocks settled, in order.
     pub settled: Vec<usize>,
     /// The region is gone.
@@ -150,8 +152,12 @@ unsafe impl RegionKeeper for Keeper {
             self.zero(page, 8);
             self.zero(page + PAGE_SIZE - 8, 8);
         }
-        let blocks = offset / BLOCK_SIZE..(offset + bytes) / BLOCK_SIZE;
-        self.record.log.lock().unwrap().released.extend(blocks);
+        let mut log = self.record.log.lock().unwrap();
+        if bytes < BLOCK_SIZE {
+            log.pieces_released += bytes / PAGE_SIZE;
+        } else {
+            log.released.extend(offset / BLOCK_SIZE..(offset + bytes) / BLOCK_SIZE);
+        }
     }
 
     fn settle(&self, offset: usize) {
