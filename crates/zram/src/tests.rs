@@ -6,8 +6,29 @@ use units::PAGE_SIZE;
 
 use crate::filled::{fill, same_filled};
 use crate::ranges::{clip, touched_pages};
-use crate::{Kind, Slot};
+use crate::{Backed, Kind, Slot};
 use zsmalloc::Handle;
+
+const PLACE: Backed = Backed { block: u32::MAX, length: 4096, codec: 30, huge: true };
+
+#[test]
+fn what_is_known_of_a_slot_is_apart_from_its_contents() {
+    let handle = Handle::from_raw(u32::MAX);
+    for slot in [Slot::compressed(handle, 4095, 30), Slot::raw(handle), Slot::backed(PLACE)] {
+        let known = slot.claimed().with_mark(true).with_idle(true).incompressible();
+        assert!(known.is_claimed() && known.is_marked() && known.is_idle());
+        assert!(known.is_incompressible() && known.notices_readers());
+        assert_eq!(known.kind(), slot.kind());
+        assert!(known.same_contents(slot) && !known.same_contents(Slot::EMPTY));
+        let touched = known.touched();
+        assert!(!touched.is_marked() && !touched.is_idle() && touched.is_incompressible());
+        assert_eq!(known.with_mark(false).with_idle(false), slot.claimed().incompressible());
+        assert_eq!(known.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
+        assert_eq!(slot.is_backed(), matches!(slot.kind(), Kind::Backed(_)));
+    }
+    let other = Slot::backed(Backed { huge: false, ..PLACE });
+    assert!(!other.same_contents(Slot::backed(PLACE)));
+}
 
 #[test]
 fn slots_say_what_they_were_made_of() {
@@ -19,7 +40,8 @@ fn slots_say_what_they_were_made_of() {
         (Slot::filled_object(handle), Kind::FilledObject(handle)),
         (Slot::raw(handle), Kind::Raw(handle)),
         (Slot::compressed(handle, 1, 0), Kind::Compressed { handle, length: 1, codec: 0 }),
-        (Slot::compressed(handle, 3640, 3), Kind::Compressed { handle, length: 3640, codec: 3 }),
+        (Slot::compressed(handle, 3640, 30), Kind::Compressed { handle, length: 3640, codec: 30 }),
+        (Slot::backed(PLACE), Kind::Backed(PLACE)),
     ] {
         assert_eq!(slot.kind(), kind);
         assert_eq!(slot.claimed().kind(), kind);
