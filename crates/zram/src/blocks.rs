@@ -23,6 +23,8 @@ pub struct Backing {
     used: LazyTable<AtomicU64>,
     /// A bit for each block that nobody needs, but somebody may be reading.
     limbo: LazyTable<AtomicU64>,
+    /// What was in limbo when somebody began to wait for the readers.
+    leaving: LazyTable<AtomicU64>,
     blocks: u64,
     /// No block before this one is free.
     lowest: Mutex<u64>,
@@ -51,6 +53,7 @@ impl Backing {
             readers: Pins::new(lanes),
             used: LazyTable::new(world, words)?,
             limbo: LazyTable::new(world, words)?,
+            leaving: LazyTable::new(world, words)?,
             blocks,
             lowest: Mutex::new(0),
             stale: AtomicU64::new(0),
@@ -131,32 +134,28 @@ impl Backing {
         if self.stale.swap(0, Ordering::Relaxed) == 0 {
             return false;
         }
-        const AT_ONCE: usize = 64;
-        let mut found = false;
-        for first in (0..self.limbo.len()).step_by(AT_ONCE) {
-            let mut given_up = [0; AT_ONCE];
-            let end = (first + AT_ONCE).min(self.limbo.len());
-            for word in first..end {
-                let limbo = self.limbo.get(word);
-                if limbo.load(Ordering::Relaxed) != 0 {
-                    // Acquire pairs with the Release in `retire`.
-                    given_up[word - first] = limbo.swap(0, Ordering::Acquire);
-                }
-            }
-            if given_up == [0; AT_ONCE] {
-                continue;
-            }
-            self.readers.wait_for_readers();
-            let mut lowest = self.lowest.lock();
-            for (word, bits) in (first..end).zip(given_up) {
-                if bits != 0 {
-                    self.used.get(word).fetch_and(!bits, Ordering::Relaxed);
-                    let freed = word as u64 * 64 + u64::from(bits.trailing_zeros());
-                    *lowest = (*lowest).min(freed);
-                    found = true;
-                }
+        let (mut first, mut end) = (self.limbo.len(), 0);
+        for word in 0..self.limbo.len() {
+            let limbo = self.limbo.get(word);
+            if limbo.load(Ordering::Relaxed) != 0 {
+                // Acquire pairs with the Release in `retire`.
+                let given_up = limbo.swap(0, Ordering::Acquire);
+                self.leaving.get(word).store(given_up, Ordering::Relaxed);
+                (first, end) = (first.min(word), word + 1);
             }
         }
-        found
+        if first >= end {
+            return false;
+        }
+        self.readers.wait_for_readers();
+        let mut lowest = self.lowest.lock();
+        for word in first..end {
+            let bits = self.leaving.get(word).swap(0, Ordering::Relaxed);
+            if bits != 0 {
+                self.used.get(word).fetch_and(!bits, Ordering::Relaxed);
+                *lowest = (*lowest).min(word as u64 * 64 + u64::from(bits.trailing_zeros()));
+            }
+        }
+        true
     }
 }

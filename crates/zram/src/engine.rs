@@ -310,13 +310,15 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         index: usize,
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
-        let (loaded, noticed) = self
-            .slots
-            .load(index, |slot| (self.expand(pin, lane, slot, page), slot.notices_readers()));
-        if noticed {
+        let (loaded, slot) =
+            self.slots.load(index, |slot| (self.expand(pin, lane, slot, page), slot));
+        if slot.notices_readers() {
             self.alter(index, &mut |now| now.notices_readers().then(|| now.touched()));
         }
-        self.note(index);
+        // Reading what was never written must not cost memory.
+        if !slot.is_empty() {
+            self.note(index);
+        }
         loaded
     }
 
