@@ -7,3 +7,4 @@ mod commands;
 mod filesystem;
 mod killed;
 mod nbd_doors;
+mod trim;
