@@ -2,7 +2,7 @@
 
 use units::Lane;
 
-use crate::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
 
 /// The outermost link of a chain: refuses what passes the end, is unaligned, or changes a
 /// read-only device, so that no device below needs to.
@@ -19,6 +19,42 @@ impl<D: BlockDevice> Checked<D> {
     /// The device checked.
     pub const fn inner(&self) -> &D {
         &self.next
+    }
+
+    fn judge(&self, operation: &Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        check(self.next.geometry(), offset, length)?;
+        if operation.changes() && self.next.abilities().read_only {
+            return Err(IoError::ReadOnly);
+        }
+        Ok(())
+    }
+}
+
+/// Passes the jobs that `judge` lets through on to `next`, neighbours together; the others fail as
+/// it says.
+pub(crate) fn submit_allowed<D: BlockDevice>(
+    next: &D,
+    lane: Lane,
+    jobs: &mut [Job<'_>],
+    judge: impl Fn(&Operation<'_>) -> Result<(), IoError>,
+) {
+    let mut start = 0;
+    for end in 0..=jobs.len() {
+        let refused = match jobs.get(end) {
+            Some(job) => match judge(&job.operation) {
+                Ok(()) => continue,
+                refused => refused,
+            },
+            None => Ok(()),
+        };
+        if start < end {
+            next.submit_all(lane, &mut jobs[start..end]);
+        }
+        if let Some(job) = jobs.get_mut(end) {
+            job.result = refused;
+        }
+        start = end + 1;
     }
 }
 
@@ -44,12 +80,12 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
     }
 
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        let (offset, length) = operation.range();
-        check(self.next.geometry(), offset, length)?;
-        if operation.changes() && self.next.abilities().read_only {
-            return Err(IoError::ReadOnly);
-        }
+        self.judge(&operation)?;
         self.next.submit(lane, operation)
+    }
+
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        submit_allowed(&self.next, lane, jobs, |operation| self.judge(operation));
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {

@@ -63,3 +63,61 @@ fn faults_follow_the_seed() {
     assert_ne!(failures(1), failures(2));
     assert!((4..32).contains(&failures(1).iter().filter(|failed| **failed).count()));
 }
+
+/// Counts the batches that reach it, and how long they are.
+struct Batches {
+    next: Plain,
+    seen: sync::Mutex<Vec<usize>>,
+}
+
+impl BlockDevice for Batches {
+    fn geometry(&self) -> Geometry {
+        Geometry { minimum_block: 512, ..self.next.geometry() }
+    }
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        self.next.submit(lane, operation)
+    }
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        self.seen.lock().push(jobs.len());
+        self.next.submit_all(lane, jobs);
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(offset, length, visit)
+    }
+}
+
+#[test]
+fn batches_pass_layers_without_the_jobs_that_are_wrong() {
+    let next = Batches { next: Plain::new(4 * PAGE_SIZE), seen: sync::Mutex::new(vec![]) };
+    let plan = FaultPlan {
+        seed: 1,
+        reads_per_million: 0,
+        changes_per_million: 0,
+        flushes_per_million: 1_000_000,
+    };
+    let device = Checked::new(Fault::new(next, plan));
+    let write = |offset| Job::new(Operation::Write { offset, from: &[7; 512] });
+    let flush = || Job::new(Operation::Flush);
+    let mut jobs = [write(1), write(0), write(P), flush(), flush(), write(2 * P), write(4 * P)];
+    device.submit_all(LANE, &mut jobs);
+    use IoError::{Failed, OutOfRange, Unaligned};
+    let results = jobs.map(|job| job.result);
+    let failed = Err(Failed);
+    assert_eq!(results, [Err(Unaligned), Ok(()), Ok(()), failed, failed, Ok(()), Err(OutOfRange)]);
+    let mut held = [0; 3];
+    for (page, byte) in held.iter_mut().enumerate() {
+        let mut into = [0; 512];
+        let read = Operation::Read { offset: page as u64 * P, into: &mut into };
+        device.submit(LANE, read).unwrap();
+        *byte = into[0];
+    }
+    assert_eq!(held, [7, 7, 7]);
+    let seen = &device.inner().inner().seen;
+    assert_eq!(*seen.lock(), [2, 1]);
+    device.submit_all(LANE, &mut []);
+    device.submit_all(LANE, &mut [write(3)]);
+    assert_eq!(seen.lock().len(), 2, "nothing was left to do");
+}

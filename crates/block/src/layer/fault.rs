@@ -3,7 +3,8 @@
 use sync::Mutex;
 use units::Lane;
 
-use crate::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use crate::checked::submit_allowed;
+use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
 
 /// Which operations fail, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,11 @@ impl<D: BlockDevice> Fault<D> {
         Fault { next, plan, state: Mutex::new(plan.seed) }
     }
 
+    /// The device below.
+    pub const fn inner(&self) -> &D {
+        &self.next
+    }
+
     /// The next number of the sequence (Steele, Lea and Flood, "Fast splittable pseudorandom
     /// number generators", 2014).
     fn draw(&self) -> u64 {
@@ -39,6 +45,18 @@ impl<D: BlockDevice> Fault<D> {
         let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+
+    fn judge(&self, operation: &Operation<'_>) -> Result<(), IoError> {
+        let per_million = match operation {
+            Operation::Read { .. } => self.plan.reads_per_million,
+            Operation::Flush => self.plan.flushes_per_million,
+            _ => self.plan.changes_per_million,
+        };
+        if self.draw() % 1_000_000 < u64::from(per_million) {
+            return Err(IoError::Failed);
+        }
+        Ok(())
     }
 }
 
@@ -52,15 +70,12 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
     }
 
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        let per_million = match operation {
-            Operation::Read { .. } => self.plan.reads_per_million,
-            Operation::Flush => self.plan.flushes_per_million,
-            _ => self.plan.changes_per_million,
-        };
-        if self.draw() % 1_000_000 < u64::from(per_million) {
-            return Err(IoError::Failed);
-        }
+        self.judge(&operation)?;
         self.next.submit(lane, operation)
+    }
+
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        submit_allowed(&self.next, lane, jobs, |operation| self.judge(operation));
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {
