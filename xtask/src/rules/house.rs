@@ -18,8 +18,9 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("zram", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp"]),
     ("stack", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram"]),
     ("host", &["units", "sync", "pagealloc"]),
-    ("nbd", &["units", "sync", "block"]),
-    ("fuse", &["units", "sync", "block"]),
+    ("backing", &["units", "sync", "control", "block"]),
+    ("nbd", &["units", "sync", "block", "host"]),
+    ("fuse", &["units", "sync", "block", "host"]),
     (
         "rampack",
         &[
@@ -33,6 +34,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zram",
             "stack",
             "host",
+            "backing",
         ],
     ),
     (
@@ -48,6 +50,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zram",
             "stack",
             "host",
+            "backing",
             "nbd",
             "fuse",
             "rampack",
@@ -118,7 +121,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("crossbeam-utils", &["sync"], &[]),
     ("fuser", &["fuse"], &[]),
     ("indicatif", &["cli", "lab"], &[]),
-    ("libc", &["host", "nbd", "fuse", "cli", "lab"], &["*"]),
+    ("io-uring", &["backing"], &[]),
+    ("libc", &["host", "backing", "nbd", "fuse", "cli", "lab"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zsmalloc", "zcomp", "pagealloc", "stack"]),
     ("lz4-sys", &["zcomp"], &[]),
@@ -133,7 +137,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("signal-hook", &["cli", "lab"], &[]),
     ("tempfile", &["lab"], &["*"]),
     ("toml", &["cli", "xtask"], &[]),
-    ("tracing", &["host", "nbd", "fuse", "cli", "lab"], &[]),
+    ("tracing", &["host", "backing", "nbd", "fuse", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
 ];

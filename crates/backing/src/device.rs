@@ -1,0 +1,139 @@
+//! An open file or block device, as a device of ours.
+
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use block::{
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+};
+use sync::atomic::{AtomicBool, Ordering};
+use units::{Lane, PAGE_SIZE};
+
+use crate::batch::{self, Aside, io_error};
+use crate::pool::Pool;
+use crate::sys;
+
+const P: u64 = PAGE_SIZE as u64;
+
+/// Ranges that pass the end or lie between pages do not reach it: it stands behind
+/// [`block::Checked`].
+pub(crate) struct Backing {
+    pub(crate) file: Arc<File>,
+    pub(crate) bytes: u64,
+    /// A block device, not an ordinary file.
+    pub(crate) device: bool,
+    pub(crate) pool: Pool,
+    /// Ranges can be given up so that they read as zeroes; until the first time it is refused.
+    pub(crate) punches: AtomicBool,
+}
+
+impl Backing {
+    /// Gives up a range; false if this file or device cannot.
+    fn punch(&self, offset: u64, length: u64) -> Result<bool, IoError> {
+        if length == 0 {
+            return Ok(true);
+        }
+        if !self.punches.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let Err(error) = sys::punch(&self.file, offset, length) else { return Ok(true) };
+        match error.raw_os_error() {
+            // ENOTTY and EINVAL are what some drivers say.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EINVAL) => {
+                self.punches.store(false, Ordering::Relaxed);
+                Ok(false)
+            }
+            other => Err(io_error(other.unwrap_or(libc::EIO))),
+        }
+    }
+
+    /// A hint: what it cannot do is no failure.
+    fn discard(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        if !self.punch(offset, length)? && self.device {
+            let _ = sys::discard(&self.file, offset, length);
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        let synced = self.file.sync_data();
+        synced.map_err(|error| io_error(error.raw_os_error().unwrap_or(libc::EIO)))
+    }
+
+    /// The kind of what is at `at`, and where it ends, in whole pages: a page with any data in it
+    /// is data.
+    fn extent_at(&self, at: u64, end: u64) -> (ExtentKind, u64) {
+        if self.device {
+            return (ExtentKind::Data, end);
+        }
+        // Where the file system cannot tell, data is always true.
+        let Ok(data) = sys::seek(&self.file, at, false) else { return (ExtentKind::Data, end) };
+        let data = data.map_or(end, |data| data - data % P).clamp(at, end);
+        if data > at {
+            return (ExtentKind::Hole, data);
+        }
+        let hole = sys::seek(&self.file, at, true).ok().flatten();
+        let hole = hole.map_or(end, |hole| hole.next_multiple_of(P));
+        (ExtentKind::Data, hole.clamp((at + P - at % P).min(end), end))
+    }
+}
+
+impl Aside for Backing {
+    fn carry_out(&self, operation: &Operation<'_>) -> Option<Result<(), IoError>> {
+        match *operation {
+            Operation::Flush => Some(self.flush()),
+            Operation::Discard { offset, length } => Some(self.discard(offset, length)),
+            Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch } => {
+                match self.punch(offset, length) {
+                    Ok(true) => Some(Ok(())),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl BlockDevice for Backing {
+    fn geometry(&self) -> Geometry {
+        let page = PAGE_SIZE as u32;
+        Geometry { bytes: self.bytes, minimum_block: page, preferred_block: page }
+    }
+
+    fn abilities(&self) -> Abilities {
+        let discard = self.punches.load(Ordering::Relaxed);
+        Abilities { read_only: false, discard, fast_zero: false, flush: true }
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let mut job = [Job::new(operation)];
+        self.submit_all(lane, &mut job);
+        job[0].result
+    }
+
+    fn submit_all(&self, _lane: Lane, jobs: &mut [Job<'_>]) {
+        let mut lease = self.pool.lease();
+        if let Err(error) = batch::run(&mut lease, self, jobs) {
+            lease.broken = true;
+            tracing::error!("a ring for writing back failed: {error}");
+        }
+    }
+
+    fn may_wait(&self, _offset: u64, _length: u64) -> bool {
+        true
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let (kind, next) = self.extent_at(at, end);
+            if let ControlFlow::Break(()) = visit(Extent { length: next - at, kind }) {
+                break;
+            }
+            at = next;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Opening a file or block device, for us alone.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use block::{BlockDevice, Checked};
+use control::{Errno, Fault};
+use sync::atomic::AtomicBool;
+use units::PAGE_SIZE;
+
+use crate::device::Backing;
+use crate::pool::Pool;
+use crate::sys;
+
+/// How a backing store is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Rings at most: so many calls are carried out at once, further ones wait. Each has 256 KiB
+    /// of memory and is made when it is first needed.
+    pub rings: usize,
+    /// Use io_uring where it is there.
+    pub io_uring: bool,
+    /// Bypass the page cache where the file system allows.
+    pub direct: bool,
+}
+
+impl Default for Options {
+    /// 16 rings, io_uring, direct I/O.
+    fn default() -> Options {
+        Options { rings: 16, io_uring: true, direct: true }
+    }
+}
+
+/// Opens the block device or ordinary file `path` for this user alone. It is as long as the whole
+/// pages of it, now and for as long as it is open; ranges are multiples of a page.
+///
+/// A page that is read while it is written, or written by two at once, may come out mixed: whoever
+/// writes back keeps its blocks apart.
+///
+/// A discard is a hint: ranges read as zeroes afterwards where [`block::Abilities::discard`] says
+/// so, and are undefined elsewhere. That is known for sure only after the first discard.
+///
+/// # Errors
+/// `ENOENT`, `EACCES` and what else the system says; `EISDIR` for a directory and `ENOTBLK` for
+/// anything else that is neither; `EBUSY` when it is mounted or somebody else has it; `EROFS` when
+/// it takes no writes; `EINVAL` when it is shorter than a page. The sentence names `path`.
+pub fn open(path: &Path, options: Options) -> Result<Arc<dyn BlockDevice>, Fault> {
+    let backing = Backing::open(path, options)?;
+    Ok(Arc::new(Checked::new(backing)))
+}
+
+fn fault(path: &Path, errno: Errno, why: &str) -> Fault {
+    Fault::new(errno, format!("{} cannot be written back to: {why}", path.display()))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Fault {
+    let errno = Errno(error.raw_os_error().unwrap_or(libc::EIO));
+    let why = match errno {
+        Errno::EBUSY => "it is mounted, or another program or device uses it".to_string(),
+        Errno::EROFS => "it is read-only".to_string(),
+        _ => error.to_string(),
+    };
+    fault(path, errno, &why)
+}
+
+/// Is it a block device? An error for what is no ordinary file either.
+fn is_device(path: &Path, kind: FileType) -> Result<bool, Fault> {
+    if kind.is_block_device() || kind.is_file() {
+        return Ok(kind.is_block_device());
+    }
+    if kind.is_dir() {
+        let why = "it is a directory; name a block device or an ordinary file";
+        return Err(fault(path, Errno::EISDIR, why));
+    }
+    let what = match kind {
+        kind if kind.is_char_device() => "character device",
+        kind if kind.is_fifo() => "pipe",
+        kind if kind.is_socket() => "socket",
+        _ => "special file",
+    };
+    let why = format!("it is a {what}; only a block device or an ordinary file will do");
+    Err(fault(path, Errno::ENOTBLK, &why))
+}
+
+/// Opens it, past the page cache if possible.
+fn open_file(path: &Path, device: bool, direct: bool) -> io::Result<File> {
+    // Exclusive means something for block devices only (open(2)): nobody may mount it meanwhile.
+    let exclusive = if device { libc::O_EXCL } else { 0 };
+    let open = |more| {
+        let flags = libc::O_CLOEXEC | exclusive | more;
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+    };
+    if !direct {
+        return open(0);
+    }
+    match open(libc::O_DIRECT) {
+        Ok(file) if takes_pages(&file) => Ok(file),
+        Ok(file) => {
+            // A device stays ours only while it is open; nothing is lost by trying again.
+            drop(file);
+            buffered(path, "it wants blocks larger than a page for direct I/O");
+            open(0)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            buffered(path, "its file system has no direct I/O");
+            open(0)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn buffered(path: &Path, why: &str) {
+    tracing::info!("{}: {why}; what is written back goes through the page cache", path.display());
+}
+
+/// Does direct I/O take a single page? Only a read can tell for every file system.
+fn takes_pages(file: &File) -> bool {
+    let mut memory = vec![0u8; 2 * PAGE_SIZE];
+    let skip = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
+    let read = file.read_at(&mut memory[skip..skip + PAGE_SIZE], 0);
+    !read.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+}
+
+impl Backing {
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Backing, Fault> {
+        let failed = |error: io::Error| failed(path, &error);
+        // Looked at before it is opened: opening a tape or a pipe may do something.
+        let device = is_device(path, fs::metadata(path).map_err(failed)?.file_type())?;
+        let file = match open_file(path, device, options.direct) {
+            Err(error) if device && error.kind() == ErrorKind::PermissionDenied => {
+                // Some drivers say so of a device that takes no writes.
+                let read_only = File::open(path).is_ok_and(|file| is_read_only(&file));
+                let error = if read_only { libc::EROFS } else { libc::EACCES };
+                return Err(failed(io::Error::from_raw_os_error(error)));
+            }
+            opened => opened.map_err(failed)?,
+        };
+        // It may have been replaced since it was looked at.
+        let found = file.metadata().map_err(failed)?;
+        if is_device(path, found.file_type())? != device {
+            return Err(fault(path, Errno::EBUSY, "it was replaced while it was opened"));
+        }
+        let bytes = if device {
+            if is_read_only(&file) {
+                return Err(failed(io::Error::from_raw_os_error(libc::EROFS)));
+            }
+            sys::device_bytes(&file).map_err(failed)?
+        } else {
+            sys::lock(&file).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => failed(io::Error::from_raw_os_error(libc::EBUSY)),
+                _ => failed(error),
+            })?;
+            found.len()
+        };
+        if bytes < PAGE_SIZE as u64 {
+            let why = format!("it has {bytes} bytes, and at least {PAGE_SIZE} are needed");
+            return Err(fault(path, Errno::EINVAL, &why));
+        }
+        let file = Arc::new(file);
+        let pool = Pool::new(file.clone(), options.rings, options.io_uring);
+        let bytes = bytes - bytes % PAGE_SIZE as u64;
+        Ok(Backing { file, bytes, device, pool, punches: AtomicBool::new(true) })
+    }
+}
+
+fn is_read_only(device: &File) -> bool {
+    sys::device_is_read_only(device).unwrap_or(false)
+}

@@ -1,0 +1,61 @@
+//! Plain reads and writes, where there is no io_uring.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use units::PAGE_SIZE;
+
+use crate::DEPTH;
+use crate::batch::{Done, Part, Queue, Way};
+
+/// Carries parts out one by one, as they are begun.
+pub(crate) struct Plain {
+    file: Arc<File>,
+    memory: Vec<u8>,
+    /// Where the first whole page of it is.
+    aligned: usize,
+    done: [Done; DEPTH],
+    count: usize,
+}
+
+impl Plain {
+    pub(crate) fn new(file: Arc<File>) -> Plain {
+        let memory = vec![0u8; (DEPTH + 1) * PAGE_SIZE];
+        let aligned = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
+        let done = [Done { first: 0, result: 0 }; DEPTH];
+        Plain { file, memory, aligned, done, count: 0 }
+    }
+}
+
+impl Queue for Plain {
+    fn memory(&mut self, first: usize, length: usize) -> &mut [u8] {
+        let start = self.aligned + first * PAGE_SIZE;
+        &mut self.memory[start..start + length]
+    }
+
+    fn start(&mut self, part: Part) {
+        let file = self.file.clone();
+        let memory = &mut self.memory(part.first, part.skip + part.length)[part.skip..];
+        let transferred = match part.way {
+            Way::Read => file.read_at(memory, part.offset),
+            Way::Write => file.write_at(memory, part.offset),
+        };
+        let result = match transferred {
+            Ok(bytes) => bytes as i32,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        self.done[self.count] = Done { first: part.first, result };
+        self.count += 1;
+    }
+
+    fn submit(&mut self, _least: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finished(&mut self) -> Option<Done> {
+        self.count = self.count.checked_sub(1)?;
+        Some(self.done[self.count])
+    }
+}

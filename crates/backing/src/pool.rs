@@ -1,0 +1,158 @@
+//! Rings, one for each user at the same time.
+
+use std::fs::File;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use sync::atomic::{AtomicBool, Ordering};
+
+use crate::batch::{Done, Part, Queue};
+use crate::plain::Plain;
+use crate::ring::Ring;
+
+/// What a user gets.
+pub(crate) enum Rail {
+    // In boxes, for they hold tables for all that may be under way.
+    Ring(Box<Ring>),
+    Plain(Box<Plain>),
+}
+
+/// Rings of one file. They are made as they are needed, up to a number, and kept.
+pub(crate) struct Pool {
+    file: Arc<File>,
+    most: usize,
+    /// There is no io_uring, or none was wanted.
+    without: AtomicBool,
+    state: Mutex<State>,
+    /// Signalled when a ring comes back or goes.
+    freed: Condvar,
+}
+
+struct State {
+    free: Vec<Rail>,
+    made: usize,
+}
+
+impl Pool {
+    /// A pool of at most `most` rings (at least one), with the first of them made.
+    pub(crate) fn new(file: Arc<File>, most: usize, io_uring: bool) -> Pool {
+        let most = most.max(1);
+        let state = Mutex::new(State { free: Vec::with_capacity(most), made: 0 });
+        let without = AtomicBool::new(!io_uring);
+        let pool = Pool { file, most, without, state, freed: Condvar::new() };
+        drop(pool.lease());
+        pool
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A list and a counter are right even if a thread died holding them.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A ring for this thread alone, until it is dropped; waits for one if all are taken.
+    pub(crate) fn lease(&self) -> Lease<'_> {
+        let mut state = self.state();
+        loop {
+            if let Some(rail) = state.free.pop() {
+                return Lease { pool: self, rail: Some(rail), broken: false };
+            }
+            if state.made < self.most {
+                break;
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.made += 1;
+        drop(state);
+        Lease { pool: self, rail: Some(self.make()), broken: false }
+    }
+
+    fn make(&self) -> Rail {
+        if !self.without.load(Ordering::Relaxed) {
+            match Ring::new(self.file.clone()) {
+                Ok(ring) => return Rail::Ring(Box::new(ring)),
+                Err(error) => {
+                    if !self.without.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(
+                            "no io_uring ({error}): writing back by plain reads and writes"
+                        );
+                    }
+                }
+            }
+        }
+        Rail::Plain(Box::new(Plain::new(self.file.clone())))
+    }
+
+    /// A ring for good.
+    #[cfg(test)]
+    pub(crate) fn take_one(&self) -> Rail {
+        self.lease().rail.take().expect("a lease has one until it is dropped")
+    }
+
+    /// How many rings there are.
+    #[cfg(test)]
+    pub(crate) fn made(&self) -> usize {
+        self.state().made
+    }
+}
+
+/// A ring that is lent.
+pub(crate) struct Lease<'p> {
+    pool: &'p Pool,
+    /// Taken only when it is dropped.
+    rail: Option<Rail>,
+    /// It must not be lent again.
+    pub(crate) broken: bool,
+}
+
+impl Lease<'_> {
+    fn rail(&mut self) -> &mut Rail {
+        let pool = self.pool;
+        self.rail.get_or_insert_with(|| pool.make())
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        // A panic may have left operations under way: dropping the ring waits for them.
+        if self.broken || std::thread::panicking() {
+            self.rail = None;
+        }
+        let mut state = self.pool.state();
+        match self.rail.take() {
+            Some(rail) => state.free.push(rail),
+            None => state.made -= 1,
+        }
+        drop(state);
+        self.pool.freed.notify_one();
+    }
+}
+
+impl Queue for Lease<'_> {
+    fn memory(&mut self, first: usize, length: usize) -> &mut [u8] {
+        match self.rail() {
+            Rail::Ring(ring) => ring.memory(first, length),
+            Rail::Plain(plain) => plain.memory(first, length),
+        }
+    }
+
+    fn start(&mut self, part: Part) {
+        match self.rail() {
+            Rail::Ring(ring) => ring.start(part),
+            Rail::Plain(plain) => plain.start(part),
+        }
+    }
+
+    fn submit(&mut self, least: usize) -> io::Result<()> {
+        match self.rail() {
+            Rail::Ring(ring) => ring.submit(least),
+            Rail::Plain(plain) => plain.submit(least),
+        }
+    }
+
+    fn finished(&mut self) -> Option<Done> {
+        match self.rail() {
+            Rail::Ring(ring) => ring.finished(),
+            Rail::Plain(plain) => plain.finished(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! After it was opened, the data path takes nothing from the heap.
+//!
+//! # Why unsafe
+//! Only a global allocator can count what is allocated.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use backing::{Options, open};
+use block::{BlockDevice, Job, Operation};
+use common::*;
+use testkit::TempDir;
+use units::Lane;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTER: Counting = Counting;
+
+fn work(device: &dyn BlockDevice, memory: &mut [u8]) {
+    let (mut jobs, mut rest): ([_; 100], _) = ([const { None }; 100], memory);
+    for (n, job) in jobs.iter_mut().enumerate() {
+        let (page, others) = rest.split_at_mut(P as usize);
+        rest = others;
+        let offset = n as u64 * P;
+        *job = Some(Job::new(match n % 3 {
+            0 => Operation::Read { offset, into: page },
+            1 => Operation::Write { offset, from: page },
+            _ => Operation::Discard { offset, length: P },
+        }));
+    }
+    let mut jobs = jobs.map(|job| job.unwrap_or(Job::new(Operation::Flush)));
+    device.submit_all(Lane(0), &mut jobs);
+    assert!(jobs.iter().all(|job| job.result == Ok(())));
+}
+
+#[test]
+fn operations_allocate_nothing() {
+    let directory = TempDir::new();
+    for io_uring in [true, false] {
+        let path = sparse(&directory.join("f"), 100 * P);
+        let device = open(&path, Options { io_uring, ..Options::default() }).unwrap();
+        let mut memory = vec![5; 100 * P as usize];
+        let before = ALLOCATIONS.get();
+        assert!(before > 0, "the counter counts");
+        for _ in 0..5 {
+            work(&*device, &mut memory);
+            let read = Operation::Read { offset: 0, into: &mut memory };
+            device.submit(Lane(0), read).unwrap();
+        }
+        assert_eq!(ALLOCATIONS.get(), before, "io_uring: {io_uring}");
+    }
+}
