@@ -25,6 +25,7 @@ use crate::exports::DiskExports;
 use crate::failure::{failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::mounts::mounts;
+use crate::outside::System;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Claim, Root};
 use crate::server::{ControlServer, Handler};
@@ -76,7 +77,7 @@ pub fn machine() -> Result<Arc<Machine>, Fault> {
         lanes: host::lanes(),
         memory,
         variants: Variants::default(),
-        outside: Arc::new(stack::Nowhere),
+        outside: Arc::new(System),
         track_access: true,
     };
     Ok(Arc::new(Machine::new(Arc::new(host::Mmap), options)?))

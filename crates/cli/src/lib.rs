@@ -19,6 +19,7 @@ pub mod failure;
 pub mod filesystem;
 pub mod live;
 pub mod mounts;
+pub mod outside;
 pub mod protocol;
 pub mod root;
 pub mod server;

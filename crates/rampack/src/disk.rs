@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use block::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
 use control::Fault;
 use stack::Machine;
 use units::{Lane, Page};
@@ -113,6 +113,12 @@ impl BlockDevice for Disk {
     }
     fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
         self.disk.disk.submit(lane, operation)
+    }
+    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+        self.disk.disk.submit_all(lane, jobs);
+    }
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        self.disk.disk.may_wait(offset, length)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.disk.disk.extents(offset, length, visit)

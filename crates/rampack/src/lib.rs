@@ -20,12 +20,14 @@
 //! ranges of any alignment, and can be served by every door that serves one.
 
 mod disk;
+mod outside;
 
 use std::sync::Arc;
 
 pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
+use outside::System;
 pub use stack::{ALGORITHMS, Variants};
 use stack::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
@@ -56,7 +58,7 @@ impl Rampack {
             lanes,
             memory,
             variants,
-            outside: Arc::new(stack::Nowhere),
+            outside: Arc::new(System),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options)?;
