@@ -1,5 +1,5 @@
-//! The real world: memory from the operating system, the CPU one runs on, and what a process can
-//! learn about itself and its machine.
+//! The real world: memory from the operating system, the CPU one runs on, threads that may wait,
+//! and what a process can learn about itself and its machine.
 //!
 //! With the program and the doors this is the only crate that may use libc. Everything below it
 //! takes memory as a [`pagealloc::World`] and lanes as numbers, and tests pretend both.
@@ -7,10 +7,12 @@
 mod cpu;
 mod memory;
 mod mmap;
+mod waiters;
 
 pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
 pub use memory::{resident_bytes, total_memory};
 pub use mmap::Mmap;
+pub use waiters::{Task, Waiters};
 
 #[cfg(test)]
 mod tests;

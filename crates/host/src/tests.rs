@@ -1,5 +1,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use pagealloc::{NoMemory, World};
 use units::{BLOCK_SIZE, PAGE_SIZE};
@@ -188,4 +191,44 @@ fn memory_is_counted() {
     assert!(before > 0 && after > 64 * MIB as u64, "{before} {after}");
     assert_eq!(memory::parse_field_in_kib("A: 1 kB\nRss:     12 kB\n", "Rss:"), Some(12 << 10));
     assert_eq!(memory::parse_field_in_kib("Rss: junk\n", "Rss:"), None);
+}
+
+#[test]
+fn tasks_are_done_by_a_few_threads() {
+    let waiters = Waiters::new("waiter", 3);
+    assert_eq!(waiters.threads(), 0, "none before there is anything to do");
+    let (done, results) = channel();
+    let (go, gate) = channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    for number in 0..20 {
+        let (done, gate) = (done.clone(), gate.clone());
+        let task = move || {
+            // Whoever holds the gate waits for its turn.
+            gate.lock().unwrap().recv().unwrap();
+            done.send(number).unwrap();
+            assert!(number != 7, "this is part of the test");
+        };
+        assert!(waiters.take(Box::new(task)).is_ok());
+    }
+    assert_eq!(waiters.threads(), 3);
+    assert!(!waiters.close(Some(Duration::from_millis(1))), "they are waiting");
+    assert!(waiters.take(Box::new(|| ())).is_err(), "it is closed");
+    (0..20).for_each(|_| go.send(()).unwrap());
+    assert!(waiters.close(None), "what it took is done");
+    assert_eq!(waiters.threads(), 0);
+    let mut numbers: Vec<i32> = results.try_iter().collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_thread_takes_one_task_after_another() {
+    let waiters = Waiters::new("waiter", 16);
+    for number in 0..100 {
+        let (done, result) = channel();
+        assert!(waiters.take(Box::new(move || done.send(number).unwrap())).is_ok());
+        assert_eq!(result.recv().unwrap(), number);
+    }
+    assert!(waiters.threads() <= 16);
+    assert!(waiters.close(None));
 }

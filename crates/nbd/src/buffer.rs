@@ -92,6 +92,11 @@ impl Output {
         Output { bytes: vec![0; FIRST], length: 0, small_batches: 0 }
     }
 
+    /// One that grows to the reply it is for.
+    pub(crate) fn small() -> Output {
+        Output { bytes: Vec::new(), length: 0, small_batches: 0 }
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.length

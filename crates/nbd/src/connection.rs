@@ -1,9 +1,11 @@
 //! One connection on one thread.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::Exports;
 use crate::buffer::{Input, Output};
+use crate::later::Later;
 use crate::server::{Options, Stop};
 use crate::session::{Progress, Session};
 use crate::spin::Spinner;
@@ -12,29 +14,79 @@ use crate::stream::Stream;
 /// Replies of this many bytes are sent although more requests are there.
 const ENOUGH: usize = 256 << 10;
 
+/// The way out of a connection.
+struct Outlet<'s> {
+    stream: &'s Stream,
+    later: Option<Arc<Later>>,
+    /// It came to its end as it should.
+    ended: bool,
+}
+
+impl Outlet<'_> {
+    #[inline]
+    fn send(&self, output: &mut Output) -> io::Result<()> {
+        match &self.later {
+            Some(later) => later.send(output),
+            None => output.send(self.stream),
+        }
+    }
+}
+
+impl Drop for Outlet<'_> {
+    /// The connection lasts as long as any request of it: the device is in use.
+    fn drop(&mut self) {
+        let Some(later) = &self.later else { return };
+        if !self.ended {
+            later.give_up();
+        }
+        later.finish();
+    }
+}
+
 /// Serves `stream` until its client leaves, misbehaves, or `stop` is given and every request
-/// received has been answered.
+/// received has been answered. Requests that may have to wait go to `later`.
 pub(crate) fn serve(
     stream: &Stream,
     exports: &dyn Exports,
     options: &Options,
     stop: &Stop,
+    later: Option<Arc<Later>>,
 ) -> io::Result<()> {
-    let mut input = Input::new();
     let mut output = Output::new();
+    let session = Session::new(exports, &mut output, later.clone());
+    let mut outlet = Outlet { stream, later, ended: false };
+    let served = exchange(&outlet, session, output, options, stop);
+    outlet.ended = served.is_ok();
+    served
+}
+
+fn exchange(
+    outlet: &Outlet<'_>,
+    mut session: Session<'_>,
+    mut output: Output,
+    options: &Options,
+    stop: &Stop,
+) -> io::Result<()> {
+    let stream = outlet.stream;
+    let mut input = Input::new();
     let mut spinner = Spinner::new(options.spin);
-    let mut session = Session::new(exports, &mut output);
     let mut lane = (options.lane)();
     loop {
         match session.advance(input.filled(), &mut output, lane) {
             Progress::Consumed(bytes) => {
                 input.consume(bytes);
                 if output.len() >= ENOUGH {
-                    output.send(stream)?;
+                    outlet.send(&mut output)?;
+                }
+            }
+            Progress::Full(bytes) => {
+                outlet.send(&mut output)?;
+                if let Some(later) = &outlet.later {
+                    later.wait_for_room(bytes)?;
                 }
             }
             Progress::Need(bytes) => {
-                output.send(stream)?;
+                outlet.send(&mut output)?;
                 if stop.given() || stream.stopped(stop.fd())? {
                     return Ok(());
                 }
@@ -44,7 +96,7 @@ pub(crate) fn serve(
                 // The thread may have been moved while it waited.
                 lane = (options.lane)();
             }
-            Progress::Close => return output.send(stream),
+            Progress::Close => return outlet.send(&mut output),
         }
     }
 }

@@ -7,13 +7,16 @@
 //! slice.
 //!
 //! One thread serves one connection: it receives as many requests as there are, carries them out
-//! in order on itself, and sends all their replies at once. Nothing is allocated per request.
+//! in order on itself, and sends all their replies at once. Nothing is allocated per request. A
+//! request of which the device says that it may have to wait goes to one of a few other threads,
+//! and is answered out of order: it holds up nobody.
 
 mod activation;
 mod buffer;
 mod connection;
 mod errors;
 mod exports;
+mod later;
 mod listen;
 mod negotiate;
 mod server;
@@ -54,12 +57,12 @@ const DRIVE_LIMIT: usize = 2 * MAX_PAYLOAD as usize;
 pub fn drive(input: &[u8], device: Arc<dyn BlockDevice>) -> Vec<u8> {
     let exports = One::new("disk", "", device);
     let mut output = Output::new();
-    let mut session = Session::new(&exports, &mut output);
+    let mut session = Session::new(&exports, &mut output, None);
     let mut at = 0;
     while output.len() < DRIVE_LIMIT {
         match session.advance(&input[at..], &mut output, Lane(0)) {
             Progress::Consumed(bytes) => at += bytes,
-            Progress::Need(_) | Progress::Close => break,
+            Progress::Need(_) | Progress::Full(_) | Progress::Close => break,
         }
     }
     output.into_vec()

@@ -8,9 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use host::Waiters;
 use sync::atomic::{AtomicBool, Ordering};
 use units::Lane;
 
+use crate::later::Later;
 use crate::sys::{self, For};
 use crate::{Exports, Listener, Stream, connection};
 
@@ -24,17 +26,22 @@ pub struct Options {
     pub spin: Duration,
     /// Connections served at once; further ones are closed as they are made.
     pub max_connections: usize,
+    /// Threads at most for requests that may have to wait, of all connections together; 0 to have
+    /// them wait on the thread of their connection.
+    pub waiters: usize,
     /// How long [`Server::join`] waits for clients to take their last replies.
     pub grace: Duration,
 }
 
 impl Default for Options {
-    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, five seconds of grace.
+    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, 16 threads that may wait,
+    /// five seconds of grace.
     fn default() -> Options {
         Options {
             lane: || Lane(0),
             spin: Duration::from_micros(50),
             max_connections: 256,
+            waiters: 16,
             grace: Duration::from_secs(5),
         }
     }
@@ -76,6 +83,7 @@ struct Shared {
     exports: Arc<dyn Exports>,
     options: Options,
     stop: Stop,
+    waiters: Arc<Waiters>,
     live: Mutex<Live>,
     /// Signalled when a connection ends and when the stop is given.
     changed: Condvar,
@@ -119,7 +127,11 @@ struct Registered {
 impl Registered {
     fn serve(&self) -> io::Result<()> {
         let shared = &*self.shared;
-        connection::serve(&self.stream, &*shared.exports, &shared.options, &shared.stop)
+        let waiters = (shared.options.waiters > 0).then_some(&shared.waiters);
+        let later = waiters
+            .map(|waiters| Later::new(self.stream.clone(), waiters.clone(), shared.options.lane));
+        let (exports, options, stop) = (&*shared.exports, &shared.options, &shared.stop);
+        connection::serve(&self.stream, exports, options, stop, later.map(Arc::new))
     }
 }
 
@@ -143,7 +155,9 @@ impl Server {
     /// When the system has no descriptor left.
     pub fn new(exports: Arc<dyn Exports>, options: Options) -> io::Result<Server> {
         let (live, changed) = (Mutex::default(), Condvar::new());
-        let shared = Shared { exports, options, stop: Stop::new()?, live, changed };
+        let waiters = Arc::new(Waiters::new("nbd-wait", options.waiters));
+        let stop = Stop::new()?;
+        let shared = Shared { exports, options, stop, waiters, live, changed };
         Ok(Server { shared: Arc::new(shared) })
     }
 
@@ -228,6 +242,9 @@ impl Server {
                 live = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         }
+        drop(live);
+        // Each connection has waited for its own.
+        shared.waiters.close(None);
     }
 }
 

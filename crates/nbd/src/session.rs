@@ -4,11 +4,13 @@
 //! part of one that is being thrown away, and appends what is to be sent.
 
 use std::io;
+use std::sync::Arc;
 
 use units::Lane;
 
 use crate::Exports;
 use crate::buffer::Output;
+use crate::later::Later;
 use crate::negotiate::Negotiation;
 use crate::transmit::Transmission;
 use crate::wire::{
@@ -22,6 +24,9 @@ pub(crate) enum Progress {
     Consumed(usize),
     /// None were: the message is at least so many bytes long.
     Need(usize),
+    /// None were: the message has so many bytes, and there is no room for them beside the requests
+    /// under way.
+    Full(usize),
     /// The connection is over, once the output is sent.
     Close,
 }
@@ -63,19 +68,25 @@ pub(crate) enum Outcome {
 
 pub(crate) struct Session<'e> {
     exports: &'e dyn Exports,
+    /// Where requests go that may have to wait; without it they wait here.
+    later: Option<Arc<Later>>,
     phase: Phase,
     discarding: Option<Discarding>,
 }
 
 impl<'e> Session<'e> {
     /// A connection just made; puts the greeting.
-    pub(crate) fn new(exports: &'e dyn Exports, output: &mut Output) -> Session<'e> {
+    pub(crate) fn new(
+        exports: &'e dyn Exports,
+        output: &mut Output,
+        later: Option<Arc<Later>>,
+    ) -> Session<'e> {
         // The buffer is new and has room for these 18 bytes.
         let flags = FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES;
         let _ = output.put(&GREETING_MAGIC.to_be_bytes());
         let _ = output.put(&OPTION_MAGIC.to_be_bytes());
         let _ = output.put(&flags.to_be_bytes());
-        Session { exports, phase: Phase::Greeted, discarding: None }
+        Session { exports, later, phase: Phase::Greeted, discarding: None }
     }
 
     /// Uses up what it can of `input`, once. Never waits and never panics, whatever it is shown.
@@ -95,7 +106,8 @@ impl<'e> Session<'e> {
                 self.discarding = Some(discarding);
                 Progress::Consumed(used)
             }
-            Ok(Outcome::Begin(used, transmission)) => {
+            Ok(Outcome::Begin(used, mut transmission)) => {
+                transmission.put_off_to(self.later.take());
                 self.phase = Phase::Transmitting(transmission);
                 Progress::Consumed(used)
             }

@@ -4,13 +4,14 @@ use std::io;
 use std::sync::Arc;
 
 use block::{BlockDevice, Operation, ZeroMode};
-use units::Lane;
+use units::{Lane, PAGE_SIZE};
 
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
 use crate::errors::{
     EINVAL, ENOMEM, ENOSPC, ENOTSUP, EOVERFLOW, EPERM, on_the_wire, on_the_wire_for_write,
 };
+use crate::later::Later;
 use crate::session::{Answer, Discarding, Outcome, Progress};
 use crate::wire::{self, REQUEST_HEADER, Request, SIMPLE_HEADER, cmd, parse_request};
 
@@ -24,16 +25,20 @@ const MAX_DISCARDED: u32 = 4 * MAX_PAYLOAD;
 
 /// A connection after negotiation.
 pub(crate) struct Transmission {
-    device: Arc<dyn BlockDevice>,
-    structured: bool,
+    served: Arc<Served>,
     /// `base:allocation` was chosen.
     contexts: bool,
-    /// The size the client was told, in bytes.
-    bytes: u64,
-    read_only: bool,
-    fast_zero: bool,
     /// Memory for what a range holds, kept so that a request allocates nothing.
     runs: Runs,
+    later: Option<Arc<Later>>,
+}
+
+/// A device as a client has it: what requests are carried out with, on any thread.
+struct Served {
+    device: Arc<dyn BlockDevice>,
+    structured: bool,
+    read_only: bool,
+    fast_zero: bool,
 }
 
 impl Transmission {
@@ -42,16 +47,15 @@ impl Transmission {
         structured: bool,
         contexts: bool,
     ) -> Transmission {
-        let (bytes, abilities) = (device.geometry().bytes, device.abilities());
-        Transmission {
-            device,
-            structured,
-            contexts,
-            bytes,
-            read_only: abilities.read_only,
-            fast_zero: abilities.fast_zero,
-            runs: Runs::default(),
-        }
+        let abilities = device.abilities();
+        let (read_only, fast_zero) = (abilities.read_only, abilities.fast_zero);
+        let served = Arc::new(Served { device, structured, read_only, fast_zero });
+        Transmission { served, contexts, runs: Runs::default(), later: None }
+    }
+
+    /// Requests that may have to wait go there from now on.
+    pub(crate) fn put_off_to(&mut self, later: Option<Arc<Later>>) {
+        self.later = later;
     }
 
     /// Carries out the request at the start of `input`.
@@ -70,24 +74,65 @@ impl Transmission {
         match request.command {
             cmd::WRITE => return self.write(request, input, output, lane),
             cmd::DISC => return Ok(Outcome::Progress(Progress::Close)),
-            cmd::READ => self.read(request, output, lane)?,
-            cmd::BLOCK_STATUS => self.block_status(request, output)?,
-            _ => {
-                let error = self.simple(request, lane).err().unwrap_or(0);
-                output.put(&wire::simple_reply(request.cookie, error))?;
+            cmd::READ => {
+                if let Err(error) = self.served.may_read(request) {
+                    self.served.refuse_read(request, error, output)?;
+                } else if self.may_wait(request) {
+                    return self.put_off(request, &[], output);
+                } else {
+                    self.served.read(request, &mut self.runs, output, lane)?;
+                }
             }
+            cmd::BLOCK_STATUS => self.block_status(request, output)?,
+            cmd::TRIM | cmd::WRITE_ZEROES if self.edges_may_wait(request) => {
+                return self.put_off(request, &[], output);
+            }
+            _ => self.served.simple(request, output, lane)?,
         }
         Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER)))
     }
 
-    /// Does the range pass the end, and are only flags set that this command knows?
     #[inline]
-    fn check(&self, request: Request, flags: u16, beyond: u32) -> Result<(), u32> {
-        if request.flags & !(flags | cmd::FLAG_FUA) != 0 {
-            return Err(EINVAL);
+    fn may_wait(&self, request: Request) -> bool {
+        let length = u64::from(request.length);
+        self.later.is_some() && length > 0 && self.served.device.may_wait(request.offset, length)
+    }
+
+    /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
+    fn edges_may_wait(&self, request: Request) -> bool {
+        let device = &*self.served.device;
+        let (start, length) = (request.offset, u64::from(request.length));
+        let end = start.saturating_add(length);
+        if self.later.is_none() || length == 0 || end > device.geometry().bytes {
+            return false;
         }
-        let end = request.offset.checked_add(u64::from(request.length));
-        if end.is_none_or(|end| end > self.bytes) { Err(beyond) } else { Ok(()) }
+        let part = |at: u64| !at.is_multiple_of(PAGE_SIZE as u64);
+        (part(start) && device.may_wait(start, 1)) || (part(end) && device.may_wait(end - 1, 1))
+    }
+
+    /// Has a request carried out on a thread that may wait.
+    #[cold]
+    fn put_off(&self, request: Request, from: &[u8], output: &mut Output) -> io::Result<Outcome> {
+        let used = Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER + from.len())));
+        let Some(later) = &self.later else { return used };
+        let payload =
+            if request.command == cmd::READ { request.length as usize } else { from.len() };
+        if !later.has_room(payload) {
+            return Ok(Outcome::Progress(Progress::Full(payload)));
+        }
+        let mut data = Vec::new();
+        if data.try_reserve_exact(from.len()).is_err() {
+            output.put(&wire::simple_reply(request.cookie, ENOMEM))?;
+            return used;
+        }
+        data.extend_from_slice(from);
+        let served = self.served.clone();
+        later.begin(payload, move |output, lane| match request.command {
+            cmd::READ => served.read(request, &mut Runs::default(), output, lane),
+            cmd::WRITE => served.write(request, &data, output, lane),
+            _ => served.simple(request, output, lane),
+        });
+        used
     }
 
     #[inline]
@@ -98,7 +143,7 @@ impl Transmission {
         output: &mut Output,
         lane: Lane,
     ) -> io::Result<Outcome> {
-        if let Err(error) = self.may_write(request) {
+        if let Err(error) = self.served.may_write(request) {
             if request.length > MAX_DISCARDED {
                 return Ok(Outcome::Progress(Progress::Close));
             }
@@ -110,6 +155,59 @@ impl Transmission {
         let Some(from) = input.get(REQUEST_HEADER..used) else {
             return Ok(Outcome::Progress(Progress::Need(used)));
         };
+        if self.may_wait(request) {
+            return self.put_off(request, from, output);
+        }
+        self.served.write(request, from, output, lane)?;
+        Ok(Outcome::Progress(Progress::Consumed(used)))
+    }
+
+    fn block_status(&mut self, request: Request, output: &mut Output) -> io::Result<()> {
+        let refused = if !self.contexts {
+            Some("no metadata context was negotiated")
+        } else if request.length == 0 {
+            Some("the range is empty")
+        } else if self.served.check(request, cmd::FLAG_REQ_ONE, EINVAL).is_err() {
+            Some("the range passes the end of the device, or an unknown flag is set")
+        } else {
+            None
+        };
+        if let Some(why) = refused {
+            if self.served.structured {
+                return reply::error(output, request, EINVAL, format_args!("{why}"));
+            }
+            return output.put(&wire::simple_reply(request.cookie, EINVAL));
+        }
+        match self.runs.of_allocation(&*self.served.device, request) {
+            Ok(()) => reply::block_status(output, request, self.runs.iter()),
+            Err(failed) => {
+                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
+            }
+        }
+    }
+}
+
+impl Served {
+    /// Does the range pass the end, and are only flags set that this command knows?
+    #[inline]
+    fn check(&self, request: Request, flags: u16, beyond: u32) -> Result<(), u32> {
+        if request.flags & !(flags | cmd::FLAG_FUA) != 0 {
+            return Err(EINVAL);
+        }
+        let end = request.offset.checked_add(u64::from(request.length));
+        // Of this moment: the device may have been resized since the client was told its size.
+        let bytes = self.device.geometry().bytes;
+        if end.is_none_or(|end| end > bytes) { Err(beyond) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        request: Request,
+        from: &[u8],
+        output: &mut Output,
+        lane: Lane,
+    ) -> io::Result<()> {
         let mut error = 0;
         if !from.is_empty() {
             let operation = Operation::Write { offset: request.offset, from };
@@ -120,8 +218,7 @@ impl Transmission {
         if error == 0 {
             error = self.force(request, lane).err().unwrap_or(0);
         }
-        output.put(&wire::simple_reply(request.cookie, error))?;
-        Ok(Outcome::Progress(Progress::Consumed(used)))
+        output.put(&wire::simple_reply(request.cookie, error))
     }
 
     #[inline]
@@ -145,7 +242,12 @@ impl Transmission {
     }
 
     /// The commands without a payload either way.
-    fn simple(&self, request: Request, lane: Lane) -> Result<(), u32> {
+    fn simple(&self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
+        let error = self.change(request, lane).err().unwrap_or(0);
+        output.put(&wire::simple_reply(request.cookie, error))
+    }
+
+    fn change(&self, request: Request, lane: Lane) -> Result<(), u32> {
         let (offset, length) = (request.offset, u64::from(request.length));
         match request.command {
             cmd::FLUSH => {
@@ -188,25 +290,39 @@ impl Transmission {
     }
 
     #[inline]
-    fn read(&mut self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
-        let allowed = if self.structured { cmd::FLAG_DF } else { 0 };
-        let checked = if request.length > MAX_PAYLOAD {
+    fn may_read(&self, request: Request) -> Result<(), u32> {
+        if request.length > MAX_PAYLOAD {
             // Older clients know no EOVERFLOW; those that ask for structured replies do.
-            Err(if self.structured { EOVERFLOW } else { EINVAL })
-        } else {
-            self.check(request, allowed, EINVAL)
+            return Err(if self.structured { EOVERFLOW } else { EINVAL });
+        }
+        self.check(request, if self.structured { cmd::FLAG_DF } else { 0 }, EINVAL)
+    }
+
+    #[cold]
+    fn refuse_read(&self, request: Request, error: u32, output: &mut Output) -> io::Result<()> {
+        if !self.structured {
+            return output.put(&wire::simple_reply(request.cookie, error));
+        }
+        let why = match error {
+            EOVERFLOW => "a READ is at most 32 MiB long",
+            _ => "the range passes the end of the device, or an unknown flag is set",
         };
-        match (self.structured, checked) {
-            (true, Ok(())) => self.read_structured(request, output, lane),
-            (true, Err(error)) => {
-                let why = match error {
-                    EOVERFLOW => "a READ is at most 32 MiB long",
-                    _ => "the range passes the end of the device, or an unknown flag is set",
-                };
-                reply::error(output, request, error, format_args!("{why}"))
-            }
-            (false, Ok(())) => self.read_simple(request, output, lane),
-            (false, Err(error)) => output.put(&wire::simple_reply(request.cookie, error)),
+        reply::error(output, request, error, format_args!("{why}"))
+    }
+
+    /// A READ that may be.
+    #[inline]
+    fn read(
+        &self,
+        request: Request,
+        runs: &mut Runs,
+        output: &mut Output,
+        lane: Lane,
+    ) -> io::Result<()> {
+        if self.structured {
+            self.read_structured(request, runs, output, lane)
+        } else {
+            self.read_simple(request, output, lane)
         }
     }
 
@@ -228,8 +344,9 @@ impl Transmission {
     }
 
     fn read_structured(
-        &mut self,
+        &self,
         request: Request,
+        runs: &mut Runs,
         output: &mut Output,
         lane: Lane,
     ) -> io::Result<()> {
@@ -237,12 +354,12 @@ impl Transmission {
             return reply::none(output, request);
         }
         let whole = request.flags & cmd::FLAG_DF != 0;
-        if whole || self.runs.of_zeroes(&*self.device, request).is_err() {
-            self.runs.set_one(request.length);
+        if whole || runs.of_zeroes(&*self.device, request).is_err() {
+            runs.set_one(request.length);
         }
         let mut offset = request.offset;
         let mut left = request.length;
-        for run in self.runs.iter() {
+        for run in runs.iter() {
             left -= run.length;
             if run.state != 0 {
                 reply::hole(output, request, offset, run.length, left == 0)?;
@@ -254,29 +371,5 @@ impl Transmission {
             offset += u64::from(run.length);
         }
         Ok(())
-    }
-
-    fn block_status(&mut self, request: Request, output: &mut Output) -> io::Result<()> {
-        let refused = if !self.contexts {
-            Some("no metadata context was negotiated")
-        } else if request.length == 0 {
-            Some("the range is empty")
-        } else if self.check(request, cmd::FLAG_REQ_ONE, EINVAL).is_err() {
-            Some("the range passes the end of the device, or an unknown flag is set")
-        } else {
-            None
-        };
-        if let Some(why) = refused {
-            if self.structured {
-                return reply::error(output, request, EINVAL, format_args!("{why}"));
-            }
-            return output.put(&wire::simple_reply(request.cookie, EINVAL));
-        }
-        match self.runs.of_allocation(&*self.device, request) {
-            Ok(()) => reply::block_status(output, request, self.runs.iter()),
-            Err(failed) => {
-                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
-            }
-        }
     }
 }

@@ -4,9 +4,10 @@
 //! them from the server.
 #![allow(dead_code, reason = "each test program uses some of this")]
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Checked, Geometry, IoError, Operation, Plain, Visit};
@@ -408,6 +409,131 @@ impl BlockDevice for Odd {
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.log.lock().unwrap().push(format!("extents {offset}+{length}"));
+        self.inner.extents(offset, length, visit)
+    }
+}
+
+/// A device with pages that must be waited for until they are let go, and of any size up to that
+/// it was made with.
+pub struct Gated {
+    inner: Plain,
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    bytes: u64,
+    slow: BTreeSet<u64>,
+    /// Operations that wait now, and those that ever did.
+    waiting: usize,
+    begun: usize,
+    panics: bool,
+}
+
+impl Gated {
+    pub fn new(bytes: usize, slow: impl IntoIterator<Item = u64>) -> Arc<Gated> {
+        let slow = slow.into_iter().collect();
+        let state = GateState { bytes: bytes as u64, slow, ..GateState::default() };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Arc::new(Gated { inner: Plain::new(bytes), state, changed })
+    }
+
+    /// The device behind the gates.
+    pub fn plain(&self) -> &Plain {
+        &self.inner
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut GateState) -> R) -> R {
+        let result = change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+        result
+    }
+
+    pub fn hold(&self, page: u64) {
+        self.change(|state| state.slow.insert(page));
+    }
+
+    pub fn release(&self, page: u64) {
+        assert!(self.change(|state| state.slow.remove(&page)), "page {page} was not held");
+    }
+
+    pub fn release_all(&self) {
+        self.change(|state| state.slow.clear());
+    }
+
+    /// Those that wait, and come to wait, panic when they are let go.
+    pub fn panic(&self) {
+        self.change(|state| state.panics = true);
+    }
+
+    pub fn resize(&self, bytes: u64) {
+        self.change(|state| state.bytes = bytes);
+    }
+
+    /// Operations that had to wait so far.
+    pub fn begun(&self) -> usize {
+        self.change(|state| state.begun)
+    }
+
+    /// Waits until so many operations are waiting.
+    pub fn until_waiting(&self, count: usize) {
+        let state = self.state.lock().unwrap();
+        let patience = Duration::from_secs(60);
+        let waited =
+            self.changed.wait_timeout_while(state, patience, |state| state.waiting < count);
+        let (state, timed_out) = waited.unwrap();
+        if timed_out.timed_out() {
+            drop(state);
+            self.release_all();
+            panic!("{count} operations never came to wait");
+        }
+    }
+}
+
+fn pages_of(offset: u64, length: u64) -> std::ops::Range<u64> {
+    offset / PAGE..(offset + length).div_ceil(PAGE)
+}
+
+impl BlockDevice for Gated {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.change(|state| state.bytes), ..self.inner.geometry() }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        let mut state = self.state.lock().unwrap();
+        let is_slow =
+            |state: &GateState| pages_of(offset, length).any(|page| state.slow.contains(&page));
+        if is_slow(&state) {
+            state.waiting += 1;
+            state.begun += 1;
+            self.changed.notify_all();
+            // So that a test that failed comes to its end.
+            let patience = Duration::from_secs(120);
+            let waited = self.changed.wait_timeout_while(state, patience, |state| is_slow(state));
+            let timed_out;
+            (state, timed_out) = waited.unwrap();
+            assert!(!timed_out.timed_out(), "nobody let it go");
+            state.waiting -= 1;
+            let panics = state.panics;
+            drop(state);
+            assert!(!panics, "this is part of the test");
+        } else {
+            drop(state);
+        }
+        self.inner.submit(lane, operation)
+    }
+
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        self.change(|state| pages_of(offset, length).any(|page| state.slow.contains(&page)))
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.inner.extents(offset, length, visit)
     }
 }

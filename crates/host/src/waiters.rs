@@ -1,0 +1,146 @@
+//! A few threads for what may have to wait, so that it holds up nobody else.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a thread without work stays.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Something to be done.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// Threads that are started when there is something to do, up to a number, and end when there has
+/// been nothing for some seconds. Tasks begin in the order they are given. Every method may be
+/// called by any thread.
+pub struct Waiters {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: &'static str,
+    most: usize,
+    state: Mutex<State>,
+    /// Signalled when a task comes, a thread goes, and at the end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl fmt::Debug for Waiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state();
+        write!(f, "{}: {} threads, {} tasks", self.shared.name, state.threads, state.tasks.len())
+    }
+}
+
+impl Waiters {
+    /// At most `most` threads (at least one), called `name`; none yet.
+    #[must_use]
+    pub fn new(name: &'static str, most: usize) -> Waiters {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Waiters { shared: Arc::new(Shared { name, most: most.max(1), state, changed }) }
+    }
+
+    /// Has `task` done. A task that panics ends alone.
+    ///
+    /// # Errors
+    /// Gives the task back when it is closed, or the system has not a single thread for it.
+    pub fn take(&self, task: Task) -> Result<(), Task> {
+        let shared = &self.shared;
+        let mut state = shared.state();
+        if state.closed {
+            return Err(task);
+        }
+        state.tasks.push_back(task);
+        if state.tasks.len() > state.idle && state.threads < shared.most {
+            let own = shared.clone();
+            let thread = thread::Builder::new().name(shared.name.into());
+            match thread.spawn(move || own.work()) {
+                Ok(_) => state.threads += 1,
+                Err(_) if state.threads == 0 => return state.tasks.pop_back().map_or(Ok(()), Err),
+                // One of those there are will come to it.
+                Err(_) => {}
+            }
+        }
+        drop(state);
+        shared.changed.notify_one();
+        Ok(())
+    }
+
+    /// Threads there are now.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.shared.state().threads
+    }
+
+    /// Takes no more tasks, and waits for those it has; at most for `patience`, if given. False if
+    /// some are not done then.
+    pub fn close(&self, patience: Option<Duration>) -> bool {
+        let shared = &*self.shared;
+        let end = patience.map(|patience| Instant::now() + patience);
+        let mut state = shared.state();
+        state.closed = true;
+        shared.changed.notify_all();
+        while state.threads > 0 {
+            state = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    let waited = shared.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        true
+    }
+}
+
+impl Drop for Waiters {
+    fn drop(&mut self) {
+        self.close(Some(Duration::ZERO));
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No task runs while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.state();
+        loop {
+            if let Some(task) = state.tasks.pop_front() {
+                drop(state);
+                // Told by the panic hook already; what the task belongs to has its own guard.
+                let _ = catch_unwind(AssertUnwindSafe(task));
+                state = self.state();
+                continue;
+            }
+            if state.closed {
+                break;
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, IDLE);
+            let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if waited.timed_out() && state.tasks.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+        drop(state);
+        self.changed.notify_all();
+    }
+}
