@@ -19,6 +19,7 @@ use fuser::{
 };
 use units::{Lane, PAGE_SHIFT, PAGE_SIZE};
 
+use crate::patient::Patient;
 use crate::table::{Served, Table};
 use crate::worker::{LARGEST, Workers, with_buffer};
 
@@ -31,6 +32,7 @@ const BACKGROUND: u16 = 256;
 pub(crate) struct Door {
     pub(crate) table: Arc<Table>,
     pub(crate) workers: Workers,
+    pub(crate) patient: Arc<Patient>,
     pub(crate) lane: fn() -> Lane,
     pub(crate) since: SystemTime,
     pub(crate) owner: (u32, u32),
@@ -74,17 +76,6 @@ impl Door {
         }
     }
 
-    fn write_part(&self, number: INodeNo, offset: u64, data: &[u8]) -> Result<u32, Errno> {
-        let file = self.file(number)?;
-        let room = file.device.geometry().bytes.saturating_sub(offset);
-        if room == 0 && !data.is_empty() {
-            return Err(Errno::ENOSPC);
-        }
-        let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        file.device.submit((self.lane)(), Operation::Write { offset, from }).map_err(errno)?;
-        Ok(from.len() as u32)
-    }
-
     fn flush_device(&self, number: INodeNo) -> Result<(), Errno> {
         let file = self.file(number)?;
         if !file.device.abilities().flush {
@@ -97,13 +88,11 @@ impl Door {
     /// that must stay allocated into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the
     /// whole range reads as zeroes (fallocate(2)), which a discard promises for whole pages only.
     fn change_range(
-        &self,
-        number: INodeNo,
-        offset: u64,
-        length: u64,
+        file: &Served,
+        lane: Lane,
+        (offset, length): (u64, u64),
         mode: i32,
     ) -> Result<(), Errno> {
-        let file = self.file(number)?;
         let bytes = file.device.geometry().bytes;
         let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
         let kept = bytes.saturating_sub(offset).min(length);
@@ -128,7 +117,24 @@ impl Door {
         if kept == 0 {
             return Ok(());
         }
-        file.device.submit((self.lane)(), operation).map_err(errno)
+        file.device.submit(lane, operation).map_err(errno)
+    }
+
+    /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
+    fn edges_may_wait(&self, file: &Served, offset: u64, length: u64) -> bool {
+        let bytes = file.device.geometry().bytes;
+        let part = |at: u64| at.trailing_zeros() < PAGE_SHIFT && at < bytes;
+        let end = offset.saturating_add(length);
+        let (first, last) = (part(offset), end > offset && part(end));
+        self.patient.is_there()
+            && (first && file.device.may_wait(offset, 1)
+                || last && file.device.may_wait(end - 1, 1))
+    }
+
+    /// Those that may have to wait are carried out beside the workers, on any thread.
+    #[inline]
+    fn may_wait(&self, file: &Served, offset: u64, length: usize) -> bool {
+        self.patient.is_there() && length > 0 && file.device.may_wait(offset, length as u64)
     }
 
     fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
@@ -157,6 +163,23 @@ impl Door {
             None if want_hole => Ok(bytes as i64),
             None => Err(Errno::ENXIO),
         }
+    }
+}
+
+fn read(file: &Served, lane: Lane, offset: u64, length: usize, reply: ReplyData) {
+    with_buffer(length, |into| {
+        let operation = Operation::Read { offset, into: &mut *into };
+        match file.device.submit(lane, operation) {
+            Ok(()) => reply.data(into),
+            Err(error) => reply.error(errno(error)),
+        }
+    });
+}
+
+fn write(file: &Served, lane: Lane, offset: u64, from: &[u8], reply: ReplyWrite) {
+    match file.device.submit(lane, Operation::Write { offset, from }) {
+        Ok(()) => reply.written(from.len() as u32),
+        Err(error) => reply.error(errno(error)),
     }
 }
 
@@ -281,13 +304,11 @@ impl Filesystem for Door {
         if length == 0 {
             return reply.data(&[]);
         }
-        with_buffer(length, |into| {
-            let operation = Operation::Read { offset, into: &mut *into };
-            match file.device.submit((self.lane)(), operation) {
-                Ok(()) => reply.data(into),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        if self.may_wait(&file, offset, length) {
+            let lane = self.lane;
+            return self.patient.run(move || read(&file, lane(), offset, length, reply));
+        }
+        read(&file, (self.lane)(), offset, length, reply);
     }
 
     fn write(
@@ -302,10 +323,23 @@ impl Filesystem for Door {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.write_part(number, offset, data) {
-            Ok(written) => reply.written(written),
-            Err(error) => reply.error(error),
+        let file = match self.file(number) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let room = file.device.geometry().bytes.saturating_sub(offset);
+        if room == 0 && !data.is_empty() {
+            return reply.error(Errno::ENOSPC);
         }
+        let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let lane = self.lane;
+        if self.may_wait(&file, offset, from.len())
+            && let Some(payload) = self.patient.copy(from)
+        {
+            let write = move || write(&file, lane(), offset, &payload.data, reply);
+            return self.patient.run(write);
+        }
+        write(&file, lane(), offset, from, reply);
     }
 
     /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
@@ -327,7 +361,16 @@ impl Filesystem for Door {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.change_range(number, offset, length, mode));
+        let file = match self.file(number) {
+            Ok(file) => file,
+            Err(error) => return reply.error(error),
+        };
+        let lane = self.lane;
+        let change = move |file: &Served| Door::change_range(file, lane(), (offset, length), mode);
+        if self.edges_may_wait(&file, offset, length) {
+            return self.patient.run(move || empty(reply, change(&file)));
+        }
+        empty(reply, change(&file));
     }
 
     fn lseek(

@@ -16,6 +16,7 @@ pub mod leftovers;
 mod loopdev;
 mod mount;
 mod mounts;
+mod patient;
 mod sys;
 mod table;
 mod users;

@@ -140,12 +140,16 @@ impl LoopDevice {
         }
     }
 
-    /// Takes over the size that its file has now.
+    /// Takes over the size that its file has now. Must not be called by a thread that serves the
+    /// file: it is asked for its size.
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn set_capacity(&self) -> Result<(), Error> {
+    pub fn refresh_size(&self) -> Result<(), Error> {
         let doing = || Error::system(format!("resize {}", self.path.display()));
+        // The driver may take the size that the file system remembers, which for FUSE is that of
+        // the last time somebody asked.
+        fs::metadata(&self.backing).map_err(doing())?;
         let device = open_node(self.number).map_err(doing())?;
         sys::loop_set_capacity(&device).map_err(doing())
     }

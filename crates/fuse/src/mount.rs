@@ -12,6 +12,7 @@ use fuser::{BackgroundSession, Config, MountOption, Session};
 use units::Lane;
 
 use crate::door::Door;
+use crate::patient::Patient;
 use crate::sys::{self, Unmount};
 use crate::table::Table;
 use crate::worker::Workers;
@@ -34,13 +35,17 @@ pub struct Options {
     pub pin: bool,
     /// Gives each worker a queue of requests under way of its own (`FUSE_DEV_IOC_CLONE`).
     pub clone_fd: bool,
+    /// Threads at most for requests of which a device says that they may have to wait; they hold
+    /// up nobody then. 0 to have the workers wait.
+    pub waiters: usize,
     /// Tells the lane of the calling thread.
     pub lane: fn() -> Lane,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: None, pin: false, clone_fd: true, lane: sys::current_lane }
+        let lane = sys::current_lane;
+        Options { workers: None, pin: false, clone_fd: true, waiters: 16, lane }
     }
 }
 
@@ -52,6 +57,7 @@ pub struct Mount {
     /// The number of its directory under /sys/fs/fuse/connections.
     connection: Option<u32>,
     session: Option<BackgroundSession>,
+    patient: Arc<Patient>,
 }
 
 impl Mount {
@@ -67,8 +73,10 @@ impl Mount {
         let workers = options.workers.unwrap_or(cpus.len()).max(1);
         let table = Arc::new(Table::new());
         let owner = sys::owner();
+        let patient = Arc::new(Patient::new(options.waiters));
         let door = Door {
             table: table.clone(),
+            patient: patient.clone(),
             workers: Workers::new(if options.pin { cpus } else { Vec::new() }),
             lane: options.lane,
             since: SystemTime::now(),
@@ -87,7 +95,7 @@ impl Mount {
         let session = Session::new(door, &at, &config).map_err(|error| refused(&at, error))?;
         let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
         let connection = mounts::at(&at).last().map(|mounted| mounted.device.1);
-        let mount = Mount { at, table, connection, session: Some(session) };
+        let mount = Mount { at, table, connection, session: Some(session), patient };
         // The answer comes from a worker: it shows that they run.
         fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
@@ -210,6 +218,8 @@ impl Mount {
     fn join(&mut self, patience: Duration) {
         let Some(session) = self.session.take() else { return };
         let end = Instant::now() + patience;
+        // Nobody is there any more to take an answer, but the device is still in use.
+        self.patient.close(patience);
         while !session.guard.is_finished() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }

@@ -65,7 +65,8 @@ impl Table {
             let at = state.files.iter().position(|file| file.name == name)?;
             state.files.remove(at)
         };
-        // A request holds the file only while it is served, which for memory is microseconds.
+        // A request holds the file only while it is served, which for memory is microseconds, and
+        // for a slower device below it milliseconds.
         loop {
             match Arc::try_unwrap(file) {
                 Ok(served) => return Some(served.device),

@@ -124,7 +124,7 @@ fn the_size_follows_and_bad_files_are_refused() {
     let options = LoopOptions { direct_io: false, ..LoopOptions::default() };
     let device = LoopDevice::attach(&path, options).unwrap();
     file.set_len(2 << 20).unwrap();
-    device.set_capacity().unwrap();
+    device.refresh_size().unwrap();
     assert_eq!(attribute(&device, "size"), ((2 << 20) / 512).to_string());
     let missing = LoopDevice::attach(&directory.join("missing"), options).unwrap_err().to_string();
     assert!(missing.contains("missing: open the file: No such file"), "{missing}");

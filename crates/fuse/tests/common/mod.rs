@@ -42,8 +42,13 @@ pub fn start() -> Served {
 }
 
 pub fn start_in(root: TempDir) -> Served {
+    start_with(root, &[])
+}
+
+/// With options of the program.
+pub fn start_with(root: TempDir, options: &[&str]) -> Served {
     let mut command = Command::new(program());
-    command.arg(root.join("files")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.arg(root.join("files")).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the server starts");
     let stdin = child.stdin.take();
     let stdout = BufReader::new(child.stdout.take().expect("its output"));

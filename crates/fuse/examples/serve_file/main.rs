@@ -3,7 +3,10 @@
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
 //! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`,
-//! `unmount`, `force`.
+//! `unmount`, `force`, and of devices whose pages can be made to wait, or that are resized:
+//! `add-gated NAME BYTES`, `resize NAME BYTES` (up to those), `hold NAME PAGE`, `waiting NAME COUNT`
+//! (waits until so many operations wait), `release NAME`, `release-when NAME PATH` (once there is
+//! such a file).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -11,11 +14,17 @@ use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::layer::{Fault, FaultPlan};
 use block::{BlockDevice, Checked, Plain};
 use fuse::{Mount, Options};
 
+mod gated;
+
+use gated::Gated;
+
+type Gates = HashMap<String, Arc<Gated>>;
 type Disks = HashMap<String, Arc<dyn BlockDevice>>;
 
 fn main() {
@@ -41,9 +50,10 @@ fn serve() -> Result<(), Box<dyn Error>> {
     }
     let mut mount = Mount::new(Path::new(&directory), options)?;
     let mut disks = Disks::new();
+    let mut gates = Gates::new();
     println!("ok mounted at {}", mount.at().display());
     for line in io::stdin().lock().lines() {
-        match answer(&mut mount, &mut disks, &line?) {
+        match answer(&mut mount, &mut disks, &mut gates, &line?) {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -52,9 +62,34 @@ fn serve() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn answer(mount: &mut Mount, disks: &mut Disks, line: &str) -> Result<String, Box<dyn Error>> {
+fn answer(
+    mount: &mut Mount,
+    disks: &mut Disks,
+    gates: &mut Gates,
+    line: &str,
+) -> Result<String, Box<dyn Error>> {
     let words: Vec<&str> = line.split_whitespace().collect();
+    let gate = |name| gates.get(name).ok_or("no such gated disk");
     match words[..] {
+        ["add-gated", name, bytes] => {
+            let gated = Arc::new(Gated::new(bytes.parse()?));
+            gates.insert(name.to_owned(), gated.clone());
+            add(mount, disks, name, Arc::new(Checked::new(gated)))
+        }
+        ["resize", name, bytes] => Ok(gate(name)?.resize(bytes.parse()?)),
+        ["hold", name, page] => Ok(gate(name)?.hold(page.parse()?)),
+        ["waiting", name, count] => Ok(gate(name)?.until_waiting(count.parse()?)?),
+        ["release", name] => Ok(gate(name)?.release()),
+        ["release-when", name, path] => {
+            let (gate, path) = (gate(name)?.clone(), path.to_owned());
+            std::thread::spawn(move || {
+                while !Path::new(&path).exists() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                gate.release();
+            });
+            Ok(String::new())
+        }
         ["add", name, bytes] => {
             let disk = Arc::new(Checked::new(Plain::new(bytes.parse()?)));
             add(mount, disks, name, disk)

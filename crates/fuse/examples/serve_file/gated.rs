@@ -1,0 +1,101 @@
+//! A device with pages that must be waited for until they are let go.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use units::{Lane, PAGE_SIZE};
+
+/// Of any size up to that it was made with.
+pub struct Gated {
+    inner: Plain,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    bytes: u64,
+    slow: BTreeSet<u64>,
+    waiting: usize,
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn pages(offset: u64, length: u64) -> Range<u64> {
+    let page = PAGE_SIZE as u64;
+    offset / page..(offset + length).div_ceil(page)
+}
+
+impl Gated {
+    pub fn new(bytes: usize) -> Gated {
+        let state = State { bytes: bytes as u64, ..State::default() };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Gated { inner: Plain::new(bytes), state, changed }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn resize(&self, bytes: u64) -> String {
+        self.state().bytes = bytes;
+        String::new()
+    }
+
+    pub fn hold(&self, page: u64) -> String {
+        self.state().slow.insert(page);
+        String::new()
+    }
+
+    pub fn release(&self) -> String {
+        self.state().slow.clear();
+        self.changed.notify_all();
+        String::new()
+    }
+
+    pub fn until_waiting(&self, count: usize) -> Result<String, &'static str> {
+        let few = |state: &mut State| state.waiting < count;
+        let waited = self.changed.wait_timeout_while(self.state(), PATIENCE, few);
+        let timed_out = waited.unwrap_or_else(PoisonError::into_inner).1;
+        if timed_out.timed_out() { Err("they never came to wait") } else { Ok(String::new()) }
+    }
+}
+
+impl BlockDevice for Gated {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.state().bytes, ..self.inner.geometry() }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { flush: true, ..self.inner.abilities() }
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        let mut state = self.state();
+        state.waiting += 1;
+        self.changed.notify_all();
+        let is_slow =
+            |state: &mut State| pages(offset, length).any(|page| state.slow.contains(&page));
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, is_slow);
+        let (mut state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        drop(state);
+        if timed_out.timed_out() {
+            return Err(IoError::Failed);
+        }
+        self.inner.submit(lane, operation)
+    }
+
+    fn may_wait(&self, offset: u64, length: u64) -> bool {
+        let state = self.state();
+        pages(offset, length).any(|page| state.slow.contains(&page))
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(offset, length, visit)
+    }
+}

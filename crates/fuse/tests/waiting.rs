@@ -1,0 +1,263 @@
+//! Requests that have to wait hold up nobody else, and sizes that change.
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use common::{start, start_with};
+use fuse::{LoopDevice, LoopOptions};
+use testkit::{Need, Rng, TempDir};
+
+const P: u64 = 4096;
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+fn page(fill: u8) -> [u8; P as usize] {
+    [fill; P as usize]
+}
+
+#[test]
+fn others_are_answered_meanwhile() {
+    if !testkit::met("others_are_answered_meanwhile", &[Need::Fuse]) {
+        return;
+    }
+    // A single worker, so that one request that holds it up holds up all.
+    let mut served = start_with(TempDir::new(), &["--workers", "1"]);
+    let path = served.ask(&format!("add-gated zram0 {}", 64 * P)).unwrap();
+    let file = open(Path::new(&path));
+    for n in 0..64 {
+        file.write_all_at(&page(n + 1), u64::from(n) * P).unwrap();
+    }
+    served.ask("hold zram0 3").unwrap();
+    served.ask("hold zram0 5").unwrap();
+    let file = &file;
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..6)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut into = page(0);
+                    file.read_exact_at(&mut into, 3 * P).unwrap();
+                    into
+                })
+            })
+            .collect();
+        let writer = scope.spawn(|| file.write_all_at(b"part", 5 * P + 100).unwrap());
+        served.ask("waiting zram0 7").unwrap();
+        for round in 0..50u8 {
+            file.write_all_at(&page(round), 7 * P).unwrap();
+            let mut into = page(0);
+            file.read_exact_at(&mut into, 7 * P).unwrap();
+            assert_eq!(into, page(round));
+            assert_eq!(fs::metadata(&path).unwrap().len(), 64 * P);
+            drop(open(Path::new(&path)));
+        }
+        assert!(readers.iter().all(|reader| !reader.is_finished()) && !writer.is_finished());
+        served.ask("release zram0").unwrap();
+        assert!(readers.into_iter().all(|reader| reader.join().unwrap() == page(4)));
+    });
+    // Readers hold up no fsync; a writer does in Linux, which locks the file for one.
+    served.ask("hold zram0 3").unwrap();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| file.read_exact_at(&mut page(0), 3 * P).unwrap());
+        served.ask("waiting zram0 1").unwrap();
+        file.sync_all().unwrap();
+        served.ask("release zram0").unwrap();
+        reader.join().unwrap();
+    });
+    let mut into = [0; 6];
+    file.read_exact_at(&mut into, 5 * P + 99).unwrap();
+    assert_eq!(into, *b"\x06part\x06");
+    // A hole in parts of pages.
+    served.ask("hold zram0 9").unwrap();
+    thread::scope(|scope| {
+        let puncher = scope.spawn(|| {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: the call takes numbers only.
+            unsafe { libc::fallocate(file.as_raw_fd(), mode, 9 * P as i64 + 8, 16) }
+        });
+        served.ask("waiting zram0 1").unwrap();
+        let mut into = page(0);
+        file.read_exact_at(&mut into, 10 * P).unwrap();
+        assert_eq!(into, page(11));
+        served.ask("release zram0").unwrap();
+        assert_eq!(puncher.join().unwrap(), 0);
+    });
+    let mut into = [1; 18];
+    file.read_exact_at(&mut into, 9 * P + 7).unwrap();
+    assert_eq!(into, *b"\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a");
+}
+
+/// Threads with pages of their own, of which a random one is held for a while, against what they
+/// wrote.
+#[test]
+fn a_file_holds_what_was_written_whoever_waits() {
+    let name = "a_file_holds_what_was_written_whoever_waits";
+    if !testkit::met(name, &[Need::Fuse]) {
+        return;
+    }
+    let seed = testkit::seed(name);
+    let mut served = start();
+    let path = served.ask(&format!("add-gated zram0 {}", 64 * P)).unwrap();
+    let file = &open(Path::new(&path));
+    thread::scope(|scope| {
+        let users: Vec<_> = (0..8u64)
+            .map(|user| {
+                scope.spawn(move || {
+                    let mut rng = Rng::new(seed ^ user);
+                    let mut model = vec![0u8; 8 * P as usize];
+                    for _ in 0..300 {
+                        let offset = rng.below(8 * P);
+                        let length = 1 + rng.below((8 * P - offset).min(2 * P));
+                        let range = offset as usize..(offset + length) as usize;
+                        let at = user * 8 * P + offset;
+                        if rng.one_in(2) {
+                            rng.fill(&mut model[range.clone()]);
+                            file.write_all_at(&model[range], at).unwrap();
+                        } else {
+                            let mut into = vec![0; length as usize];
+                            file.read_exact_at(&mut into, at).unwrap();
+                            assert!(into == model[range], "{length} bytes at {at}");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut rng = Rng::new(seed);
+        while users.iter().any(|user| !user.is_finished()) {
+            served.ask(&format!("hold zram0 {}", rng.below(64))).unwrap();
+            served.ask("release zram0").unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_mount_is_torn_down_while_requests_wait() {
+    if !testkit::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let path = served.ask(&format!("add-gated zram0 {}", 64 * P)).unwrap();
+    let file = open(Path::new(&path));
+    served.ask("hold zram0 3").unwrap();
+    let failed = served.root.join("failed");
+    served.ask(&format!("release-when zram0 {}", failed.display())).unwrap();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let read = file.read_at(&mut page(0), 3 * P);
+            fs::write(&failed, "").unwrap();
+            read
+        });
+        served.ask("waiting zram0 1").unwrap();
+        served.ask("force").unwrap();
+        // By an abort at once, or where the kernel has none when the device has answered.
+        let _ = reader.join().unwrap();
+    });
+    assert!(file.read_at(&mut page(0), 0).is_err());
+    assert_eq!(fs::read_dir(served.files()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_file_is_as_long_as_the_device_is_now() {
+    if !testkit::met("the_file_is_as_long_as_the_device_is_now", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let path = served.ask(&format!("add-gated zram0 {}", 64 * P)).unwrap();
+    let path = Path::new(&path);
+    let mut file = open(path);
+    for pages in [8, 64, 16, 1, 0, 32] {
+        served.ask(&format!("resize zram0 {}", pages * P)).unwrap();
+        assert_eq!(fs::metadata(path).unwrap().len(), pages * P);
+        assert_eq!(file.metadata().unwrap().len(), pages * P);
+        assert_eq!(file.seek(SeekFrom::End(0)).unwrap(), pages * P);
+        let mut into = page(0);
+        assert_eq!(file.read_at(&mut into, pages * P).unwrap(), 0);
+        let full = file.write_at(&page(1), pages * P).unwrap_err();
+        assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+        if pages > 0 {
+            assert_eq!(file.write_at(&page(pages as u8), (pages - 1) * P).unwrap(), P as usize);
+            assert_eq!(file.read_at(&mut into, (pages - 1) * P).unwrap(), P as usize);
+            assert_eq!(into, page(pages as u8));
+        }
+    }
+}
+
+/// ext4 asks for CAP_SYS_RESOURCE, which root has not everywhere.
+fn may_resize_mounted() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(effective.trim(), 16).unwrap() >> CAP_SYS_RESOURCE & 1 != 0
+}
+
+#[test]
+fn a_file_system_grows_while_it_is_used() {
+    let name = "a_file_system_grows_while_it_is_used";
+    let needs = [
+        Need::Root,
+        Need::Fuse,
+        Need::Loop,
+        Need::program("mkfs.ext4", "e2fsprogs"),
+        Need::program("resize2fs", "e2fsprogs"),
+    ];
+    if !testkit::met(name, &needs) {
+        return;
+    }
+    let run = |program: &str, arguments: &[&dyn AsRef<std::ffi::OsStr>]| {
+        let mut command = Command::new(program);
+        command.args(arguments.iter().map(|argument| argument.as_ref()));
+        testkit::run(&mut command).stdout
+    };
+    let mut rng = Rng::new(testkit::seed(name));
+    let mut served = start();
+    let path = served.ask(&format!("add-gated zram0 {}", 96 << 20)).unwrap();
+    let sized = |served: &mut common::Served, device: &LoopDevice, bytes: u64| {
+        served.ask(&format!("resize zram0 {bytes}")).unwrap();
+        device.refresh_size().unwrap();
+        let size = fs::read_to_string(format!("/sys/block/loop{}/size", device.number()));
+        assert_eq!(size.unwrap().trim(), (bytes / 512).to_string());
+    };
+    served.ask(&format!("resize zram0 {}", 32 << 20)).unwrap();
+    let device = LoopDevice::attach(Path::new(&path), LoopOptions::default()).unwrap();
+    run("mkfs.ext4", &[&"-q", &device.path()]);
+    let at = served.root.join("at");
+    fs::create_dir(&at).unwrap();
+    run("mount", &[&device.path(), &at]);
+    let mut first = vec![0; 20 << 20];
+    rng.fill(&mut first);
+    fs::write(at.join("first"), &first).unwrap();
+    assert!(fs::write(at.join("second"), vec![1; 40 << 20]).is_err(), "there is no space");
+
+    sized(&mut served, &device, 96 << 20);
+    if may_resize_mounted() {
+        run("resize2fs", &[&device.path()]);
+    } else {
+        // The device has grown under its file system all the same.
+        assert!(fs::read(at.join("first")).unwrap() == first);
+        run("umount", &[&at]);
+        run("fsck.ext4", &[&"-fy", &device.path()]);
+        run("resize2fs", &[&device.path()]);
+        run("mount", &[&device.path(), &at]);
+    }
+    fs::write(at.join("second"), vec![1; 40 << 20]).unwrap();
+    assert!(fs::read(at.join("first")).unwrap() == first);
+    fs::remove_file(at.join("second")).unwrap();
+
+    // Smaller again: only when nobody uses what is cut off.
+    run("umount", &[&at]);
+    run("fsck.ext4", &[&"-fy", &device.path()]);
+    run("resize2fs", &[&device.path(), &"48M"]);
+    sized(&mut served, &device, 48 << 20);
+    run("fsck.ext4", &[&"-fn", &device.path()]);
+    run("mount", &[&device.path(), &at]);
+    assert!(fs::read(at.join("first")).unwrap() == first);
+    run("umount", &[&at]);
+}
