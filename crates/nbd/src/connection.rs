@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::Exports;
 use crate::buffer::{Input, Output};
@@ -71,6 +72,7 @@ fn exchange(
     let mut input = Input::new();
     let mut spinner = Spinner::new(options.spin);
     let mut lane = (options.lane)();
+    let handshake = Instant::now() + options.handshake;
     loop {
         match session.advance(input.filled(), &mut output, lane) {
             Progress::Consumed(bytes) => {
@@ -89,6 +91,9 @@ fn exchange(
                 outlet.send(&mut output)?;
                 if stop.given() || stream.stopped(stop.fd())? {
                     return Ok(());
+                }
+                if !session.is_transmitting() {
+                    stream.wait_until(handshake)?;
                 }
                 if !input.receive(stream, &mut spinner, bytes)? {
                     return Ok(());

@@ -83,8 +83,9 @@ impl Later {
         drop(state);
         let under_way = UnderWay { later: self.clone(), bytes, ended: false };
         let task = Box::new(move || {
-            // Nobody would be told.
+            // Nobody would be told. The device goes before the connection that has it.
             if under_way.later.state().failed {
+                drop(work);
                 return;
             }
             let mut output = Output::small();

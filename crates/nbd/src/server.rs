@@ -8,13 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use block::BlockDevice;
 use host::Waiters;
 use sync::atomic::{AtomicBool, Ordering};
 use units::Lane;
 
 use crate::later::Later;
 use crate::sys::{self, For};
-use crate::{Exports, Listener, Stream, connection};
+use crate::{ExportInfo, Exports, Listener, OpenError, Stream, connection};
 
 /// How a server behaves.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Options {
     pub spin: Duration,
     /// Connections served at once; further ones are closed as they are made.
     pub max_connections: usize,
+    /// How long a client may take to choose an export; a socket that takes longer is closed.
+    pub handshake: Duration,
     /// Threads at most for requests that may have to wait, of all connections together; 0 to have
     /// them wait on the thread of their connection.
     pub waiters: usize,
@@ -34,13 +37,14 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, 16 threads that may wait,
-    /// five seconds of grace.
+    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, half a minute for the
+    /// handshake, 16 threads that may wait, five seconds of grace.
     fn default() -> Options {
         Options {
             lane: || Lane(0),
             spin: Duration::from_micros(50),
             max_connections: 256,
+            handshake: Duration::from_secs(30),
             waiters: 16,
             grace: Duration::from_secs(5),
         }
@@ -92,8 +96,14 @@ struct Shared {
 #[derive(Default)]
 struct Live {
     next: u64,
-    streams: HashMap<u64, Arc<Stream>>,
+    clients: HashMap<u64, Client>,
     acceptors: Vec<JoinHandle<()>>,
+}
+
+struct Client {
+    stream: Arc<Stream>,
+    /// The export it has or asked for last.
+    export: Option<String>,
 }
 
 impl Shared {
@@ -106,12 +116,12 @@ impl Shared {
     fn register(self: &Arc<Self>, stream: Stream) -> Option<Registered> {
         let stream = Arc::new(stream);
         let mut live = self.live();
-        if self.stop.given() || live.streams.len() >= self.options.max_connections {
+        if self.stop.given() || live.clients.len() >= self.options.max_connections {
             return None;
         }
         let id = live.next;
         live.next += 1;
-        live.streams.insert(id, stream.clone());
+        live.clients.insert(id, Client { stream: stream.clone(), export: None });
         drop(live);
         Some(Registered { shared: self.clone(), id, stream })
     }
@@ -130,15 +140,28 @@ impl Registered {
         let waiters = (shared.options.waiters > 0).then_some(&shared.waiters);
         let later = waiters
             .map(|waiters| Later::new(self.stream.clone(), waiters.clone(), shared.options.lane));
-        let (exports, options, stop) = (&*shared.exports, &shared.options, &shared.stop);
-        connection::serve(&self.stream, exports, options, stop, later.map(Arc::new))
+        connection::serve(&self.stream, self, &shared.options, &shared.stop, later.map(Arc::new))
+    }
+}
+
+/// The server's exports; notes which one the client has, before it has it.
+impl Exports for Registered {
+    fn list(&self) -> Vec<ExportInfo> {
+        self.shared.exports.list()
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
+        if let Some(client) = self.shared.live().clients.get_mut(&self.id) {
+            client.export = Some(name.to_string());
+        }
+        self.shared.exports.open(name)
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         self.stream.cut();
-        self.shared.live().streams.remove(&self.id);
+        self.shared.live().clients.remove(&self.id);
         self.shared.changed.notify_all();
     }
 }
@@ -198,7 +221,28 @@ impl Server {
     /// Connections served now.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.shared.live().streams.len()
+        self.shared.live().clients.len()
+    }
+
+    /// Cuts off every client that has the export `name`, and waits until they have let go of it, at
+    /// most for [`Options::grace`]: what is under way is carried out, and nobody is told. Tells how
+    /// many still have it. New clients are not kept away; neither are those that come by pipes.
+    pub fn disconnect(&self, name: &str) -> usize {
+        let end = Instant::now() + self.shared.options.grace;
+        let mut live = self.shared.live();
+        loop {
+            let of_it = |client: &&Client| client.export.as_deref() == Some(name);
+            let count = live.clients.values().filter(of_it).count();
+            for client in live.clients.values().filter(of_it) {
+                client.stream.cut();
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if count == 0 || left.is_zero() {
+                return count;
+            }
+            let waited = self.shared.changed.wait_timeout(live, left);
+            live = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Stops: no client is accepted any more, requests already received are answered, then their
@@ -206,8 +250,8 @@ impl Server {
     pub fn shutdown(&self) {
         let live = self.shared.live();
         self.shared.stop.give();
-        for stream in live.streams.values() {
-            stream.stop_receiving();
+        for client in live.clients.values() {
+            client.stream.stop_receiving();
         }
         drop(live);
         self.shared.changed.notify_all();
@@ -230,11 +274,11 @@ impl Server {
         }
         let end = Instant::now() + shared.options.grace;
         let mut live = shared.live();
-        while !live.streams.is_empty() {
+        while !live.clients.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                for stream in live.streams.values() {
-                    stream.cut();
+                for client in live.clients.values() {
+                    client.stream.cut();
                 }
                 live = wait(live);
             } else {

@@ -89,6 +89,11 @@ impl<'e> Session<'e> {
         Session { exports, later, phase: Phase::Greeted, discarding: None }
     }
 
+    /// Is negotiation over?
+    pub(crate) fn is_transmitting(&self) -> bool {
+        matches!(self.phase, Phase::Transmitting(_))
+    }
+
     /// Uses up what it can of `input`, once. Never waits and never panics, whatever it is shown.
     #[inline]
     pub(crate) fn advance(&mut self, input: &[u8], output: &mut Output, lane: Lane) -> Progress {

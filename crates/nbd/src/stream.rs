@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use crate::sys::{self, For};
 
@@ -103,6 +104,21 @@ impl Stream {
             }
         }
         Ok(())
+    }
+
+    /// Waits until there is something to receive, or until `end`, which is an error.
+    pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            // Up, so that it does not come back too early over and over.
+            let milliseconds = i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1;
+            if sys::wait([self.input()], For::Reading, milliseconds)? == [true] {
+                return Ok(());
+            }
+        }
     }
 
     fn input(&self) -> BorrowedFd<'_> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use common::*;
-use nbd::{ListenError, Listener, One, Options, Server, Stream};
+use nbd::{ExportInfo, Exports, ListenError, Listener, One, OpenError, Options, Server, Stream};
 use testkit::TempDir;
 use units::Lane;
 
@@ -265,4 +265,76 @@ fn clients_that_do_not_listen_are_cut_off() {
     client.server.shutdown();
     client.server.join();
     assert_eq!(client.server.connections(), 0);
+}
+
+#[test]
+fn a_client_that_says_nothing_is_dropped() {
+    let options = Options { handshake: Duration::from_secs(2), ..Options::default() };
+    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let mut client = Client::of(Arc::new(server));
+    client.greet(3);
+    client.begin(Style::Simple);
+    let mut silent = Client::of(client.server.clone());
+    assert_eq!(silent.take(18), b"NBDMAGICIHAVEOPT\0\x03");
+    let mut undecided = Client::of(client.server.clone());
+    undecided.greet(3);
+    undecided.option(OPT_LIST, &[]);
+    assert_eq!([undecided.reply().kind, undecided.reply().kind], [REP_SERVER, ACK]);
+    silent.expect_end();
+    undecided.expect_end();
+    // It was quiet for as long, but has an export.
+    assert_eq!(client.read(0, 1).unwrap(), [0]);
+    client.server.shutdown();
+    client.server.join();
+}
+
+/// Exports of the names of their devices.
+struct Several(Vec<(&'static str, Arc<Gated>)>);
+
+impl Exports for Several {
+    fn list(&self) -> Vec<ExportInfo> {
+        let info = |name: &str| ExportInfo { name: name.into(), description: String::new() };
+        self.0.iter().map(|(name, _)| info(name)).collect()
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, device)| device.clone() as _).ok_or(OpenError::Unknown)
+    }
+}
+
+#[test]
+fn an_export_is_taken_from_its_clients() {
+    let (one, two) = (Gated::new(4096, [0]), Gated::new(4096, []));
+    let exports = Several(vec![("one", one.clone()), ("two", two)]);
+    let options = Options { grace: Duration::from_millis(100), ..Options::default() };
+    let server = Arc::new(Server::new(Arc::new(exports), options).unwrap());
+    let connect = |name: &str| {
+        let mut client = Client::of(server.clone());
+        client.greet(3);
+        assert_eq!(client.ask(OPT_GO, &info_data(name, &[])).kind, REP_INFO);
+        assert_eq!(client.reply().kind, ACK);
+        client
+    };
+    let (mut first, mut other) = (connect("one"), connect("two"));
+    // The empty name is the first export's.
+    let mut second = connect("");
+    assert_eq!(server.disconnect("three"), 0);
+    first.request(0, READ, 1, 0, 1);
+    one.until_waiting(1);
+    let left = server.disconnect("one");
+    assert!((1..=2).contains(&left), "{left} are left; one waits for the device");
+    first.expect_end();
+    second.expect_end();
+    one.release_all();
+    while server.disconnect("one") > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(other.read(0, 1).unwrap(), [0]);
+    assert_eq!(server.connections(), 1);
+    assert_eq!(Arc::strong_count(&one), 2, "nobody has it but its export");
+    assert_eq!(connect("one").read(0, 1).unwrap(), [0], "it may be had again");
+    drop(other);
+    server.shutdown();
+    server.join();
 }
