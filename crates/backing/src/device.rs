@@ -79,6 +79,14 @@ impl Backing {
     }
 }
 
+impl Drop for Backing {
+    fn drop(&mut self) {
+        if !self.device {
+            sys::unlock(&self.file);
+        }
+    }
+}
+
 impl Aside for Backing {
     fn carry_out(&self, operation: &Operation<'_>) -> Option<Result<(), IoError>> {
         match *operation {

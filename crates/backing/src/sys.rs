@@ -59,6 +59,12 @@ pub(crate) fn lock(file: &File) -> io::Result<()> {
     checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(drop)
 }
 
+/// Gives the lock back, also where a child of this process still has the file for a moment.
+pub(crate) fn unlock(file: &File) {
+    // SAFETY: takes no pointer. It cannot fail on an open file.
+    let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
 /// Where the next data (or, if `hole`, the next hole) is, from `offset` on; nothing when the rest
 /// of the file has none.
 pub(crate) fn seek(file: &File, offset: u64, hole: bool) -> io::Result<Option<u64>> {

@@ -67,8 +67,11 @@ fn a_block_device_is_one() {
         let device = Loop::new(300 * P, &[]);
         // It cannot tell what it holds: everything is data from the start.
         let backing = open(&device.path, options).unwrap();
-        against_a_vector(&*backing, seed);
+        // They begin with zeroes.
         sim::suite::neighbours(&*backing, Crowd::new(seed));
+        let zeroes = Operation::Discard { offset: 0, length: 300 * P };
+        backing.submit(Lane(0), zeroes).unwrap();
+        against_a_vector(&*backing, seed);
     }
 }
 

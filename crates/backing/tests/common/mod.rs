@@ -4,6 +4,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use testkit::{Need, TempDir};
 
@@ -16,6 +18,19 @@ pub const MOUNT: [Need; 3] =
 pub fn sparse(path: &Path, bytes: u64) -> PathBuf {
     File::create(path).unwrap().set_len(bytes).unwrap();
     path.to_path_buf()
+}
+
+/// Tries for a while: a child that another test is just starting has all files of this process
+/// open for a moment, and with them a block device that was closed here.
+pub fn eventually<R>(what: &str, mut attempt: impl FnMut() -> Option<R>) -> R {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        assert!(Instant::now() < end, "{what}: not after a minute");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A file system of its own; unmounted when dropped.
