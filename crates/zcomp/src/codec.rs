@@ -2,7 +2,11 @@
 //! nothing of the others.
 
 pub(crate) mod deflate;
+pub(crate) mod eight42;
+mod liblz4;
 pub(crate) mod lz4;
+pub(crate) mod lz4hc;
+pub(crate) mod lzo;
 pub(crate) mod zstd;
 
 use alloc::format;
@@ -26,6 +30,33 @@ fn level_within(
         allowed.start(),
         allowed.end()
     )))
+}
+
+/// Refuses every parameter, for a codec that has none.
+fn takes_nothing(name: &str, params: &Params) -> Result<(), CodecError> {
+    if let Some(level) = params.level {
+        return Err(CodecError(format!("{name}: has no levels, so level {level} is not allowed")));
+    }
+    no_window(name, params)?;
+    no_dictionary(name, params)
+}
+
+fn no_window(name: &str, params: &Params) -> Result<(), CodecError> {
+    match params.window_bits {
+        None => Ok(()),
+        Some(bits) => Err(CodecError(format!(
+            "{name}: has no window to set, so window bits {bits} are not allowed; deflate has one"
+        ))),
+    }
+}
+
+fn no_dictionary(name: &str, params: &Params) -> Result<(), CodecError> {
+    match params.dictionary {
+        None => Ok(()),
+        Some(_) => {
+            Err(CodecError(format!("{name}: takes no dictionary; lz4, lz4hc and zstd take one")))
+        }
+    }
 }
 
 fn out_of_memory(name: &str) -> CodecError {

@@ -5,12 +5,12 @@ use core::fmt;
 
 use units::Page;
 
-/// Parameters of a codec.
+/// Parameters of a codec. One that a codec does not have is refused, with a text that says so.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Params {
     /// The codec's own level; `None` is its default. For lz4 it is the acceleration.
     pub level: Option<i32>,
-    /// The base-two logarithm of the window, for deflate; `None` is the codec's default.
+    /// zlib's number for the window of deflate; `None` is the codec's default.
     pub window_bits: Option<i32>,
     /// What pages are likely to contain, for codecs that can begin with it. Prepared once, when
     /// the codec is made ready.
@@ -44,7 +44,7 @@ pub struct Corrupt;
 
 /// A codec with its parameters. Shared by all threads.
 pub trait Compressor: Send + Sync {
-    /// The kernel's name for it: `lz4`, `zstd`, `deflate`.
+    /// The kernel's name for it: `lzo-rle`, `lz4`, `zstd` and so on.
     fn name(&self) -> &'static str;
 
     /// New private state, with everything it will ever need allocated: using it touches the heap
@@ -54,8 +54,8 @@ pub trait Compressor: Send + Sync {
     /// [`CodecError`] when memory is out.
     fn context(&self) -> Result<Box<dyn Context>, CodecError>;
 
-    /// Decompresses without any private state, where the codec needs none (lz4); `None` where it
-    /// does.
+    /// Decompresses without any private state, where the codec needs none (all but zstd and
+    /// deflate); `None` where it does.
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
         let _ = (bytes, page);
         None

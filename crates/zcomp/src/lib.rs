@@ -1,8 +1,10 @@
 //! Turns a page into fewer bytes and back.
 //!
-//! The only room with C libraries in it. A [`Compressor`] is a codec with its parameters, shared
-//! by all; a [`Context`] is the private state one thread at a time needs to run it; a [`Stream`] is
-//! a context with its buffers, and [`Streams`] is how threads come by one.
+//! The only room with C libraries in it: liblz4 behind `lz4` and `lz4hc`, libzstd behind `zstd`,
+//! libdeflate behind `deflate`. `lzo`, `lzo-rle` and `842` are written here, in safe Rust. A
+//! [`Compressor`] is a codec with its parameters, shared by all; a [`Context`] is the private state
+//! one thread at a time needs to run it; a [`Stream`] is a context with its buffers, and
+//! [`Streams`] is how threads come by one.
 #![no_std]
 
 extern crate alloc;
@@ -12,7 +14,10 @@ mod compressor;
 mod stream;
 
 pub use codec::deflate::{Deflate, NAME as DEFLATE};
+pub use codec::eight42::{Eight42, NAME as EIGHT42};
 pub use codec::lz4::{Lz4, NAME as LZ4};
+pub use codec::lz4hc::{Lz4hc, NAME as LZ4HC};
+pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
 pub use stream::{Buffer, LaneStreams, Stream, Streams};

@@ -3,6 +3,7 @@
 mod common;
 
 use common::pages::{PAGE_SIZE, Page, pages};
+use common::reference;
 use common::suite::compress;
 use testkit::Rng;
 
@@ -10,17 +11,28 @@ use testkit::Rng;
 fn decode_independently(codec: &str, bytes: &[u8]) -> Vec<u8> {
     let mut page = vec![0; PAGE_SIZE];
     let length = match codec {
-        zcomp::LZ4 => lz4_flex::block::decompress_into(bytes, &mut page).unwrap(),
+        zcomp::LZ4 | zcomp::LZ4HC => lz4_flex::block::decompress_into(bytes, &mut page).unwrap(),
+        zcomp::LZO => lzokay::decompress::decompress(bytes, &mut page).unwrap(),
+        // No crate reads these two.
+        zcomp::LZO_RLE => {
+            page = reference::lzo(bytes).expect("a stream").0;
+            page.len()
+        }
+        zcomp::EIGHT42 => {
+            page = reference::eight42(bytes).expect("a stream").0;
+            page.len()
+        }
         zcomp::ZSTD => {
             // The magic number is left out of what we store.
             let frame = [&[0x28, 0xb5, 0x2f, 0xfd], bytes].concat();
             let mut decoder = ruzstd::decoding::FrameDecoder::new();
             decoder.decode_all(&frame, &mut page).unwrap()
         }
-        _ => {
+        zcomp::DEFLATE => {
             page = miniz_oxide::inflate::decompress_to_vec_with_limit(bytes, PAGE_SIZE).unwrap();
             page.len()
         }
+        other => panic!("{other}: nobody else reads it"),
     };
     page.truncate(length);
     page
@@ -69,7 +81,10 @@ fn plain_pages_shrink() {
         let mut context = codec.context().unwrap();
         for page in [[0; PAGE_SIZE], text] {
             let length = compress(&mut *context, &page).unwrap().len();
-            assert!(length < 400 || stores_only.contains(&&*name), "{name}: {length}");
+            // 842 looks back 512 bytes for two bytes and 2048 for eight, and takes 6 bytes in all
+            // for a block it has seen in parts.
+            let most = if codec.name() == zcomp::EIGHT42 { 1400 } else { 400 };
+            assert!(length < most || stores_only.contains(&&*name), "{name}: {length}");
         }
     }
 }

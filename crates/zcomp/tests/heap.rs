@@ -134,7 +134,9 @@ fn streams_leave_the_heap_alone() {
     let pages = pages(&mut rng);
     let noise = common::pages::random(&mut rng);
     let mut kept = vec![0; 8192];
-    for (name, codec) in common::codecs() {
+    let mut codecs = common::codecs();
+    codecs.extend(common::codecs_with(&common::dictionary(16_384, 1)));
+    for (name, codec) in codecs {
         let streams = LaneStreams::new(&*codec, 2).unwrap();
         // The very first use counts, and so does long use: libzstd gives a workspace back that it
         // found too large for 128 inputs in a row.
@@ -145,6 +147,8 @@ fn streams_leave_the_heap_alone() {
                 }
             }
         });
-        assert_eq!(calls, 0, "{name}");
+        // As its documentation says, liblz4's best levels borrow from the heap for each page.
+        let borrows = ["lz4hc Some(10)", "lz4hc Some(12)"].iter().any(|one| name.starts_with(one));
+        assert_eq!(calls > 0, borrows, "{name}: {calls} calls");
     }
 }

@@ -8,7 +8,9 @@ use common::suite::conforms;
 #[test]
 fn every_codec_conforms() {
     let seed = testkit::seed("every_codec_conforms");
-    let codecs = common::codecs();
+    let mut codecs = common::codecs();
+    codecs.extend(common::codecs_with(&common::dictionary(65_536, seed)));
+    codecs.extend(common::codecs_with(&common::dictionary(8, seed)));
     std::thread::scope(|scope| {
         for (name, codec) in &codecs {
             scope.spawn(move || {

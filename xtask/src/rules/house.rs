@@ -127,6 +127,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("loom", &["sync"], &["zram", "zsmalloc", "zcomp", "pagealloc", "stack"]),
     ("lz4-sys", &["zcomp"], &[]),
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
+    ("lzokay", &[], &["zcomp", "fuzzing"]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
     ("plotters", &["lab"], &[]),
     ("proptest", &[], &["*"]),

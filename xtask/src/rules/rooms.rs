@@ -13,9 +13,13 @@ const SWITCHBOARD: &str = "crates/stack/src/switchboard.rs";
 
 /// Variants behind a seam, and the crate they are made in.
 const VARIANTS: &[(&str, &str)] = &[
+    ("zcomp", "LzoRle"),
+    ("zcomp", "Lzo"),
     ("zcomp", "Lz4"),
+    ("zcomp", "Lz4hc"),
     ("zcomp", "Zstd"),
     ("zcomp", "Deflate"),
+    ("zcomp", "Eight42"),
     ("zcomp", "LaneStreams"),
     ("zram", "BitLock"),
     ("pagealloc", "Zone"),

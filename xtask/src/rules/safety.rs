@@ -24,7 +24,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/sync/src/prefetch.rs",
     "crates/sync/src/published.rs",
     "crates/zcomp/src/codec/deflate.rs",
-    "crates/zcomp/src/codec/lz4.rs",
+    "crates/zcomp/src/codec/liblz4.rs",
     "crates/zsmalloc/src/compact.rs",
     "crates/zsmalloc/src/pool.rs",
     "crates/zsmalloc/src/zspage.rs",

@@ -1,10 +1,18 @@
 //! deflate by libdeflate: raw deflate (RFC 1951), no zlib or gzip wrapping.
 //!
+//! # Window bits
+//! The kernel's zlib has a window of `deflate.winbits`, by which its matches and its memory are
+//! bounded. libdeflate has none to set, and none is needed: matches reach as far back as a page is
+//! long, and the page is in front of whoever decompresses. A smaller window would save no memory,
+//! and compress worse. So the parameter is accepted where zlib accepts it, 8 to 15 and the negative
+//! -15 to -8 that ask for raw deflate, and changes nothing; zlib's wrapping, which the positive
+//! numbers ask for, is left out like every other byte that says what both sides know.
+//!
 //! # Why unsafe
 //! Calls into C. The safe wrapper of the library aborts when memory is out and does not tell how
 //! much of its input was used, so that junk after a page's bytes would pass.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, format};
 use core::ptr::NonNull;
 
 use libdeflate_sys::{
@@ -14,7 +22,7 @@ use libdeflate_sys::{
 };
 use units::{PAGE_SIZE, Page};
 
-use super::{level_within, out_of_memory};
+use super::{level_within, no_dictionary, out_of_memory};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.
@@ -30,8 +38,16 @@ impl Deflate {
     /// The codec with `params`; without a level it is 6.
     ///
     /// # Errors
-    /// A level outside 0 to 12.
+    /// A level outside 0 to 12; window bits outside 8 to 15 and -15 to -8; a dictionary.
     pub fn new(params: &Params) -> Result<Deflate, CodecError> {
+        if let Some(bits) =
+            params.window_bits.filter(|bits| !(8..=15).contains(&bits.unsigned_abs()))
+        {
+            return Err(CodecError(format!(
+                "{NAME}: window bits {bits} are out of range: 8 to 15 and -15 to -8 are allowed"
+            )));
+        }
+        no_dictionary(NAME, params)?;
         Ok(Deflate { level: level_within(NAME, "level", params, 6, 0..=12)? })
     }
 }

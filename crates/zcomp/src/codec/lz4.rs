@@ -1,4 +1,4 @@
-//! lz4 by liblz4: the fastest of the three, and the only one that decompresses without state.
+//! lz4 by liblz4: the fastest of all, above all in decompressing, which needs no state.
 //!
 //! The output is an LZ4 block (`doc/lz4_Block_format.md` of liblz4), without a frame.
 //!
@@ -8,56 +8,38 @@
 //! `LZ4_compress_fast_extState_fastReset`, wants a test for stale positions at each probe, which
 //! the processor cannot foresee: never faster, up to a tenth slower (and the library clears anyway
 //! from 4096 bytes on). The stream calls hash by five bytes into half as many places: a sixth
-//! slower.
-//!
-//! # Why unsafe
-//! Calls into C; each passes whole slices with their lengths, and a state that outlives the call.
+//! slower. Only pages with a dictionary go that way: nothing else looks matches up in one.
 
-use alloc::{boxed::Box, vec::Vec};
-use core::ffi::{c_char, c_int, c_void};
+use alloc::{boxed::Box, sync::Arc};
 
-use units::{PAGE_SIZE, Page};
+use units::Page;
 
-use super::{level_within, out_of_memory};
+use super::liblz4::{self, Dictionary, Fast, MAX_ACCELERATION, Stream};
+use super::{level_within, no_window};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.
 pub const NAME: &str = "lz4";
 
-/// Accelerations above this are taken for this by liblz4 (`LZ4_ACCELERATION_MAX`).
-const MAX_ACCELERATION: i32 = 65_537;
-
-/// Bytes of `LZ4_stream_t` (`LZ4_STREAM_MINSIZE`), rounded up to cache lines.
-const STATE_SIZE: usize = (16_384 + 32_usize).next_multiple_of(64);
-
-// lz4-sys links these but does not declare them.
-// SAFETY: the signatures are those of lz4.h.
-unsafe extern "C" {
-    fn LZ4_sizeofState() -> c_int;
-    fn LZ4_compress_fast_extState(
-        state: *mut c_void,
-        source: *const c_char,
-        dest: *mut c_char,
-        source_size: c_int,
-        dest_capacity: c_int,
-        acceleration: c_int,
-    ) -> c_int;
-}
-
 /// The lz4 codec. Its level is liblz4's acceleration: higher is faster and compresses less.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Lz4 {
     acceleration: i32,
+    dictionary: Option<Arc<Dictionary<Fast>>>,
 }
 
 impl Lz4 {
     /// The codec with `params`; without a level the acceleration is 1.
     ///
     /// # Errors
-    /// An acceleration outside 1 to 65537.
+    /// An acceleration outside 1 to 65537; a dictionary of less than 8 bytes or more than 65536,
+    /// which liblz4 would leave parts of unused (the kernel refuses those too); window bits.
     pub fn new(params: &Params) -> Result<Lz4, CodecError> {
         let acceleration = level_within(NAME, "acceleration", params, 1, 1..=MAX_ACCELERATION)?;
-        Ok(Lz4 { acceleration })
+        no_window(NAME, params)?;
+        let prepare = |bytes| Dictionary::new(NAME, bytes, acceleration).map(Arc::new);
+        let dictionary = params.dictionary.as_ref().map(prepare).transpose()?;
+        Ok(Lz4 { acceleration, dictionary })
     }
 }
 
@@ -67,75 +49,52 @@ impl Compressor for Lz4 {
     }
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
-        // SAFETY: takes nothing.
-        let needed = unsafe { LZ4_sizeofState() };
-        if !usize::try_from(needed).is_ok_and(|needed| needed <= STATE_SIZE) {
-            return Err(CodecError(alloc::format!(
-                "{NAME}: this liblz4 wants {needed} bytes of state, {STATE_SIZE} are there"
-            )));
-        }
-        // A vector because only that can be asked for without aborting when memory is out.
-        let mut state = Vec::new();
-        state.try_reserve_exact(1).map_err(|_| out_of_memory(NAME))?;
-        state.push(State([0; STATE_SIZE]));
-        Ok(Box::new(Lz4Context {
-            state: state.into_boxed_slice(),
-            acceleration: self.acceleration,
-        }))
+        let (stream, acceleration) = (Fast::new(NAME)?, self.acceleration);
+        Ok(match &self.dictionary {
+            None => Box::new(Plain { stream, acceleration }),
+            Some(dictionary) => {
+                Box::new(WithDictionary { stream, acceleration, dictionary: dictionary.clone() })
+            }
+        })
     }
 
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
-        Some(decompress(bytes, page))
+        Some(match &self.dictionary {
+            None => liblz4::decompress(bytes, page),
+            Some(dictionary) => liblz4::decompress_with(bytes, page, dictionary.bytes()),
+        })
     }
 }
 
-/// Room for an `LZ4_stream_t`.
-#[repr(C, align(64))]
-struct State([u8; STATE_SIZE]);
-
-struct Lz4Context {
-    /// One of them.
-    state: Box<[State]>,
-    acceleration: c_int,
+struct Plain {
+    stream: Fast,
+    acceleration: i32,
 }
 
-impl Context for Lz4Context {
+impl Context for Plain {
     #[inline]
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
-        let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
-        // SAFETY: the state has liblz4's size and more than its alignment, and its content does not
-        // matter; the lengths are the slices'.
-        let length = unsafe {
-            LZ4_compress_fast_extState(
-                self.state.as_mut_ptr().cast(),
-                page.as_ptr().cast(),
-                into.as_mut_ptr().cast(),
-                PAGE_SIZE as c_int,
-                capacity,
-                self.acceleration,
-            )
-        };
-        usize::try_from(length).ok().filter(|&length| length > 0)
+        self.stream.compress(page, into, self.acceleration)
     }
 
     #[inline]
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
-        decompress(bytes, page)
+        liblz4::decompress(bytes, page)
     }
 }
 
-#[inline]
-fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
-    let length = c_int::try_from(bytes.len()).map_err(|_| Corrupt)?;
-    // SAFETY: `LZ4_decompress_safe` reads at most `length` bytes and writes at most a page,
-    // whatever the bytes are; both pointers are good for that.
-    let written = unsafe {
-        lz4_sys::LZ4_decompress_safe(
-            bytes.as_ptr().cast(),
-            page.as_mut_ptr().cast(),
-            length,
-            PAGE_SIZE as c_int,
-        )
-    };
-    if written == PAGE_SIZE as c_int { Ok(()) } else { Err(Corrupt) }
+struct WithDictionary {
+    stream: Fast,
+    acceleration: i32,
+    dictionary: Arc<Dictionary<Fast>>,
+}
+
+impl Context for WithDictionary {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        self.stream.compress_with(page, into, self.acceleration, &self.dictionary)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        liblz4::decompress_with(bytes, page, self.dictionary.bytes())
+    }
 }

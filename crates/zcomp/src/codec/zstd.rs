@@ -3,13 +3,20 @@
 //! Each page is a zstd frame (RFC 8878) with everything left out that the reader knows: no magic
 //! number, checksum, dictionary number or content size. That leaves two bytes of frame header; the
 //! size is checked by the one who decompresses.
+//!
+//! # Dictionaries
+//! libzstd digests a dictionary once for compressing and once for decompressing. All contexts
+//! refer to those two, and for inputs as small as a page libzstd attaches the digested tables
+//! rather than copying them. A dictionary is a file of `zstd --train`, or any bytes at all.
+//! Nothing in a page says with which dictionary it was compressed: the number would be written to
+//! every page, and a device knows its own.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, format, sync::Arc};
 
 use units::{PAGE_SIZE, Page};
-use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
+use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, DParameter, FrameFormat};
 
-use super::{level_within, out_of_memory};
+use super::{level_within, no_window, out_of_memory};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.
@@ -18,10 +25,42 @@ pub const NAME: &str = "zstd";
 /// Room for any page, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a page).
 const BOUND: usize = PAGE_SIZE + 64;
 
+/// libzstd takes less than this for no dictionary at all.
+const SHORTEST_DICTIONARY: usize = 8;
+
 /// The zstd codec.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Zstd {
     level: i32,
+    dictionary: Option<Arc<Dictionary>>,
+}
+
+/// A dictionary, digested.
+struct Dictionary {
+    compressing: CDict<'static>,
+    decompressing: DDict<'static>,
+}
+
+impl Dictionary {
+    fn new(bytes: &[u8], level: i32) -> Result<Dictionary, CodecError> {
+        let length = bytes.len();
+        if length < SHORTEST_DICTIONARY {
+            return Err(CodecError(format!(
+                "{NAME}: a dictionary of {length} bytes cannot be used: \
+                 {SHORTEST_DICTIONARY} at least are allowed"
+            )));
+        }
+        let unusable = || {
+            CodecError(format!(
+                "{NAME}: this dictionary of {length} bytes cannot be used: it begins like one of \
+                 zstd's own but is damaged, or there is no memory for it"
+            ))
+        };
+        Ok(Dictionary {
+            compressing: CDict::try_create(bytes, level).ok_or_else(unusable)?,
+            decompressing: DDict::try_create(bytes).ok_or_else(unusable)?,
+        })
+    }
 }
 
 impl Zstd {
@@ -29,11 +68,14 @@ impl Zstd {
     /// are faster; 0 is zstd's own word for the default.
     ///
     /// # Errors
-    /// A level that this libzstd does not have.
+    /// A level that this libzstd does not have; a dictionary that it cannot use; window bits.
     pub fn new(params: &Params) -> Result<Zstd, CodecError> {
         let allowed = zstd_safe::min_c_level()..=zstd_safe::max_c_level();
         let level = level_within(NAME, "level", params, zstd_safe::CLEVEL_DEFAULT, allowed)?;
-        Ok(Zstd { level })
+        no_window(NAME, params)?;
+        let prepare = |bytes: &Arc<[u8]>| Dictionary::new(bytes, level).map(Arc::new);
+        let dictionary = params.dictionary.as_ref().map(prepare).transpose()?;
+        Ok(Zstd { level, dictionary })
     }
 }
 
@@ -47,10 +89,11 @@ impl Compressor for Zstd {
             compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             decompressor: DCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             scratch: [0; BOUND],
+            dictionary: self.dictionary.clone(),
         };
-        context.set_up(self.level).map_err(|code| {
-            CodecError(alloc::format!("{NAME}: {}", zstd_safe::get_error_name(code)))
-        })?;
+        context
+            .set_up(self.level)
+            .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
         Ok(Box::new(context))
     }
 }
@@ -60,6 +103,8 @@ struct ZstdContext {
     decompressor: DCtx<'static>,
     /// For callers with little room, see `compress`.
     scratch: [u8; BOUND],
+    /// What both contexts refer to: it must live as long as they do.
+    dictionary: Option<Arc<Dictionary>>,
 }
 
 impl ZstdContext {
@@ -76,6 +121,10 @@ impl ZstdContext {
             self.compressor.set_parameter(parameter)?;
         }
         self.decompressor.set_parameter(DParameter::Format(FrameFormat::Magicless))?;
+        if let Some(dictionary) = &self.dictionary {
+            self.compressor.ref_cdict(&dictionary.compressing)?;
+            self.decompressor.ref_ddict(&dictionary.decompressing)?;
+        }
         let mut page = [0; PAGE_SIZE];
         let length = self.compressor.compress2(&mut self.scratch[..], &page)?;
         self.decompressor.decompress(&mut page[..], &self.scratch[..length])?;

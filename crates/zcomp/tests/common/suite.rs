@@ -1,9 +1,12 @@
 //! What every codec must do. Each check gives the reason why it failed, so that the tests can also
 //! see to it that a wrong codec is refused for the right one.
 
+use std::cell::RefCell;
+
 use testkit::Rng;
 use zcomp::{Compressor, Context, Corrupt};
 
+use super::guard::Fenced;
 use super::pages::{PAGE_SIZE, Page, pages, random};
 
 type Verdict = Result<(), String>;
@@ -73,38 +76,42 @@ impl Guarded {
     }
 }
 
+thread_local! {
+    static FENCED: RefCell<(Fenced, Fenced)> = RefCell::new((Fenced::new(), Fenced::new()));
+}
+
 /// Decompresses twice, over different contents, with and without state, and expects to see the
-/// same.
-fn decompress(
+/// same. The input ends, and the page begins or ends, where memory that can be touched does.
+pub fn decompress(
     codec: &dyn Compressor,
     context: &mut dyn Context,
     bytes: &[u8],
 ) -> Result<Result<Page, Corrupt>, String> {
-    // Exactly as long as the input: reading further would leave the allocation.
-    let bytes = bytes.to_vec().into_boxed_slice();
-    let mut seen: Option<Result<Page, Corrupt>> = None;
-    for (fill, bare) in [(0x00, false), (0xff, false), (0x00, true), (0xff, true)] {
-        let mut target = Guarded::new(PAGE_SIZE, fill);
-        let page: &mut Page = target.inside().try_into().unwrap();
-        let result = if bare {
-            match codec.decompress_bare(&bytes, page) {
-                Some(result) => result,
-                None => continue,
+    FENCED.with_borrow_mut(|(input, target)| {
+        let bytes = input.holding(bytes);
+        let mut seen: Option<Result<Page, Corrupt>> = None;
+        for (fill, bare) in [(0x00, false), (0xff, false), (0x00, true), (0xff, true)] {
+            let page = target.page(fill == 0);
+            page.fill(fill);
+            let result = if bare {
+                match codec.decompress_bare(bytes, page) {
+                    Some(result) => result,
+                    None => continue,
+                }
+            } else {
+                context.decompress(bytes, page)
+            };
+            let result = result.map(|()| *page);
+            match &seen {
+                None => seen = Some(result),
+                Some(first) => require!(
+                    *first == result,
+                    "accepted bytes that make part of a page, or not always the same page"
+                ),
             }
-        } else {
-            context.decompress(&bytes, page)
-        };
-        let result = result.map(|()| *page);
-        target.intact()?;
-        match &seen {
-            None => seen = Some(result),
-            Some(first) => require!(
-                *first == result,
-                "accepted bytes that make part of a page, or not always the same page"
-            ),
         }
-    }
-    seen.ok_or_else(|| "never decompressed".into())
+        seen.ok_or_else(|| "never decompressed".into())
+    })
 }
 
 fn round_trip(codec: &dyn Compressor, context: &mut dyn Context, page: &Page) -> Verdict {

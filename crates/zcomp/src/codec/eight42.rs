@@ -1,0 +1,155 @@
+//! 842: the format of IBM's memory compression engines, written here in safe Rust from the format's
+//! description (the comment in Linux's `lib/842/842.h`).
+//!
+//! A page is 512 blocks of 8 bytes. Each is written as a code of 5 bits and what it asks for, most
+//! significant bit first:
+//!
+//! | code | block | bits after it |
+//! |---|---|---|
+//! | 0 to 24 | two halves, each in one of five ways: `5 * first + second` | see below |
+//! | 25 | a block from before | 8 of index |
+//! | 27 | the last block again, 1 to 64 times | 6, that number less one |
+//! | 28 | zeros | none |
+//! | 30 | the end | 32 of checksum |
+//!
+//! | way | four bytes | bits |
+//! |---|---|---|
+//! | 0 | as they are | 32 |
+//! | 1 | two bytes, then two from before | 16, 8 of index |
+//! | 2 | two from before, then two bytes | 8 of index, 16 |
+//! | 3 | two from before, twice | 8 of index, twice |
+//! | 4 | four from before | 9 of index |
+//!
+//! The description lists the 25 pairs of ways one by one; written this way they are a rule. (It has
+//! names for whole blocks of the ways 0 and 0 and of 2 and 1; the bits are the same.)
+//!
+//! An index counts pieces of its size in a ring: the latest bytes, up to but not including this
+//! block, whose place divided by the piece's size is the index, modulo 256 or 512. So pairs reach
+//! 512 bytes back, fours and eights 2048.
+//!
+//! The checksum is the CRC-32 of the page (polynomial `04c11db7`, most significant bit first, from
+//! 0, not inverted). Zero bits fill the output up to a multiple of 8 bytes. Code 29, for inputs
+//! that are no whole blocks, has no place in a page and is refused.
+
+mod crc;
+mod decode;
+mod encode;
+
+use alloc::{boxed::Box, vec::Vec};
+
+use units::Page;
+
+use super::{out_of_memory, takes_nothing};
+use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use encode::{BOUND, Tables};
+
+/// The kernel's name for this codec.
+pub const NAME: &str = "842";
+
+const BLOCK: usize = 8;
+
+/// Codes other than those of two halves.
+const OLD_BLOCK: u64 = 25;
+const REPEAT: u64 = 27;
+const ZEROS: u64 = 28;
+const END: u64 = 30;
+
+/// Ways to write a half.
+const DATA: u64 = 0;
+const DATA_OLD: u64 = 1;
+const OLD_DATA: u64 = 2;
+const OLD_OLD: u64 = 3;
+const OLD: u64 = 4;
+const WAYS: u64 = 5;
+
+const CODE_BITS: u32 = 5;
+const REPEAT_BITS: u32 = 6;
+const CHECKSUM_BITS: u32 = 32;
+
+/// A size of pieces that an index can name.
+trait Piece {
+    /// Bytes of a piece.
+    const SIZE: usize;
+    /// Bits of an index.
+    const BITS: u32;
+    /// Bytes that indexes reach back.
+    const REACH: usize = Self::SIZE << Self::BITS;
+}
+
+enum Pair {}
+enum Four {}
+enum Eight {}
+
+impl Piece for Pair {
+    const SIZE: usize = 2;
+    const BITS: u32 = 8;
+}
+
+impl Piece for Four {
+    const SIZE: usize = 4;
+    const BITS: u32 = 9;
+}
+
+impl Piece for Eight {
+    const SIZE: usize = 8;
+    const BITS: u32 = 8;
+}
+
+/// The 842 codec.
+#[derive(Clone, Debug)]
+pub struct Eight42(());
+
+impl Eight42 {
+    /// The codec with `params`, which must be empty.
+    ///
+    /// # Errors
+    /// Any parameter.
+    pub fn new(params: &Params) -> Result<Eight42, CodecError> {
+        takes_nothing(NAME, params).map(Eight42)
+    }
+}
+
+impl Compressor for Eight42 {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        // A vector because only that can be asked for without aborting when memory is out.
+        let mut state = Vec::new();
+        state.try_reserve_exact(1).map_err(|_| out_of_memory(NAME))?;
+        state.push(State { tables: Tables::new(), scratch: [0; BOUND] });
+        Ok(Box::new(Eight42Context { state: state.into_boxed_slice() }))
+    }
+
+    fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
+        Some(decode::decompress(bytes, page))
+    }
+}
+
+struct State {
+    tables: Tables,
+    /// For callers with less than [`BOUND`] bytes of room.
+    scratch: [u8; BOUND],
+}
+
+struct Eight42Context {
+    /// One of them.
+    state: Box<[State]>,
+}
+
+impl Context for Eight42Context {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        let State { tables, scratch } = self.state.first_mut()?;
+        if let Some(roomy) = into.first_chunk_mut() {
+            return encode::compress(page, tables, roomy);
+        }
+        let length = encode::compress(page, tables, scratch)?;
+        into.get_mut(..length)?.copy_from_slice(scratch.get(..length)?);
+        Some(length)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        decode::decompress(bytes, page)
+    }
+}

@@ -1,0 +1,180 @@
+//! The compressor: for each block the shortest of its codes, with what three tables remember.
+
+use units::{PAGE_SIZE, Page};
+
+use super::crc::checksum;
+use super::{
+    BLOCK, CHECKSUM_BITS, CODE_BITS, DATA, DATA_OLD, END, Eight, Four, OLD, OLD_BLOCK, OLD_DATA,
+    OLD_OLD, Pair, Piece, REPEAT, REPEAT_BITS, WAYS, ZEROS,
+};
+
+/// Room for any page: every block as it is, with its code, then the end.
+pub(super) const BOUND: usize = {
+    let bits = PAGE_SIZE / BLOCK * (CODE_BITS as usize + 64) + (CODE_BITS + CHECKSUM_BITS) as usize;
+    bits.div_ceil(64) * 8
+};
+
+/// Where pieces of each size were seen last, by hash.
+pub(super) struct Tables {
+    pairs: [u16; 1 << PAIR_BITS],
+    fours: [u16; 1 << FOUR_BITS],
+    eights: [u16; 1 << EIGHT_BITS],
+}
+
+const PAIR_BITS: u32 = 10;
+const FOUR_BITS: u32 = 10;
+const EIGHT_BITS: u32 = 9;
+
+impl Tables {
+    pub(super) fn new() -> Tables {
+        Tables {
+            pairs: [0; 1 << PAIR_BITS],
+            fours: [0; 1 << FOUR_BITS],
+            eights: [0; 1 << EIGHT_BITS],
+        }
+    }
+}
+
+/// The output, bit by bit.
+struct Writer<'a> {
+    bytes: &'a mut [u8; BOUND],
+    length: usize,
+    /// Bits not yet written, at the top.
+    pending: u64,
+    /// How many more fit there; never 0.
+    free: u32,
+}
+
+impl Writer<'_> {
+    /// Writes the lowest `bits` bits of `value`, 1 to 64; the others are zero. `None` when there
+    /// is no room, which does not happen.
+    #[inline(always)]
+    fn put(&mut self, value: u64, bits: u32) -> Option<()> {
+        if bits < self.free {
+            self.free -= bits;
+            self.pending |= value << self.free;
+            return Some(());
+        }
+        let left = bits - self.free;
+        let word = self.pending | value >> left;
+        *self.bytes.get_mut(self.length..)?.first_chunk_mut()? = word.to_be_bytes();
+        self.length += 8;
+        self.free = 64 - left;
+        self.pending = if left == 0 { 0 } else { value << self.free };
+        Some(())
+    }
+
+    /// Fills up with zeros, and tells how many bytes there are.
+    fn finish(mut self) -> Option<usize> {
+        if self.free < 64 {
+            self.put(0, self.free)?;
+        }
+        Some(self.length)
+    }
+}
+
+/// The bytes of a piece as a number, in whatever order.
+#[inline(always)]
+fn piece<P: Piece>(page: &Page, at: usize) -> u64 {
+    let bytes = page.get(at..at + P::SIZE).unwrap_or_default();
+    let mut number = [0; 8];
+    number[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(number)
+}
+
+#[inline(always)]
+fn hash<const N: usize>(value: u64) -> usize {
+    (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.trailing_zeros())) as usize % N
+}
+
+/// The index of the piece at `at`, which belongs to the block at `block`, if it was seen before
+/// the block and within reach.
+#[inline(always)]
+fn seek<P: Piece, const N: usize>(
+    table: &[u16; N],
+    page: &Page,
+    block: usize,
+    at: usize,
+) -> Option<u64> {
+    let value = piece::<P>(page, at);
+    let seen = usize::from(table[hash::<N>(value)]);
+    // What stands at 0 because nothing was seen is as good as anything, if it is the same.
+    let usable = seen < block && block - seen <= P::REACH && piece::<P>(page, seen) == value;
+    usable.then(|| (seen / P::SIZE) as u64 % (1 << P::BITS))
+}
+
+/// Notes where the pieces of the block at `at` are.
+#[inline(always)]
+fn note(tables: &mut Tables, page: &Page, at: usize) {
+    tables.eights[hash::<{ 1 << EIGHT_BITS }>(piece::<Eight>(page, at))] = at as u16;
+    for at in [at, at + 4] {
+        tables.fours[hash::<{ 1 << FOUR_BITS }>(piece::<Four>(page, at))] = at as u16;
+    }
+    for at in [at, at + 2, at + 4, at + 6] {
+        tables.pairs[hash::<{ 1 << PAIR_BITS }>(piece::<Pair>(page, at))] = at as u16;
+    }
+}
+
+/// A half in its shortest way: the way, the bits that follow the code, and how many.
+#[inline(always)]
+fn half(tables: &Tables, page: &Page, block: usize, at: usize) -> (u64, u64, u32) {
+    if let Some(four) = seek::<Four, _>(&tables.fours, page, block, at) {
+        return (OLD, four, Four::BITS);
+    }
+    let first = seek::<Pair, _>(&tables.pairs, page, block, at);
+    let second = seek::<Pair, _>(&tables.pairs, page, block, at + 2);
+    let bytes = (piece::<Four>(page, at) as u32).swap_bytes();
+    let (high, low) = (u64::from(bytes >> 16), u64::from(bytes & 0xffff));
+    match (first, second) {
+        (Some(first), Some(second)) => (OLD_OLD, first << Pair::BITS | second, 2 * Pair::BITS),
+        (Some(first), None) => (OLD_DATA, first << 16 | low, Pair::BITS + 16),
+        (None, Some(second)) => (DATA_OLD, high << Pair::BITS | second, 16 + Pair::BITS),
+        (None, None) => (DATA, bytes.into(), 32),
+    }
+}
+
+/// Compresses `page` into the beginning of `into`, and tells how many bytes it took.
+pub(super) fn compress(page: &Page, tables: &mut Tables, into: &mut [u8; BOUND]) -> Option<usize> {
+    tables.pairs.fill(0);
+    tables.fours.fill(0);
+    tables.eights.fill(0);
+    let mut writer = Writer { bytes: into, length: 0, pending: 0, free: 64 };
+    let mut before = None;
+    let mut at = 0;
+    while at < PAGE_SIZE {
+        let block = piece::<Eight>(page, at);
+        if before == Some(block) {
+            // As often as the code can say; nothing new is there to be noted.
+            let most = PAGE_SIZE.min(at + (BLOCK << REPEAT_BITS));
+            let rest = page.get(at..most)?.as_chunks::<BLOCK>().0;
+            let times =
+                rest.iter().take_while(|&other| u64::from_le_bytes(*other) == block).count();
+            if block == 0 && times <= 2 {
+                // Shorter than saying how often.
+                (0..times).try_for_each(|_| writer.put(ZEROS, CODE_BITS))?;
+            } else {
+                let code = REPEAT << REPEAT_BITS | (times as u64 - 1);
+                writer.put(code, CODE_BITS + REPEAT_BITS)?;
+            }
+            at += times * BLOCK;
+            continue;
+        }
+        before = Some(block);
+        if block == 0 {
+            writer.put(ZEROS, CODE_BITS)?;
+        } else if let Some(old) = seek::<Eight, _>(&tables.eights, page, at, at) {
+            writer.put(OLD_BLOCK << Eight::BITS | old, CODE_BITS + Eight::BITS)?;
+        } else {
+            let (first, first_bits, first_count) = half(tables, page, at, at);
+            let (second, second_bits, second_count) = half(tables, page, at, at + 4);
+            let code = WAYS * first + second;
+            writer.put(code << first_count | first_bits, CODE_BITS + first_count)?;
+            writer.put(second_bits, second_count)?;
+        }
+        note(tables, page, at);
+        at += BLOCK;
+    }
+    writer.put(END, CODE_BITS)?;
+    writer.put(checksum(page).into(), CHECKSUM_BITS)?;
+    writer.finish()
+}

@@ -1,0 +1,81 @@
+//! lz4hc by liblz4: the format of lz4, from a compressor that takes its time. Decompressing is as
+//! quick as lz4's, because it is the same.
+//!
+//! # Levels 10 to 12 touch the heap
+//! Nothing else in this crate does once a context is made. From level 10 on liblz4 looks for the
+//! best row of matches in a table of 64 KiB, which it borrows from the heap for each page
+//! (`LZ4HC_HEAPMODE`, fixed when lz4-sys is built). If the heap has none, the page counts as one
+//! that does not fit, and is stored raw. Decompressing borrows nothing at any level.
+
+use alloc::{boxed::Box, sync::Arc};
+
+use units::Page;
+
+use super::liblz4::{self, Dictionary, High, Stream};
+use super::{level_within, no_window};
+use crate::{CodecError, Compressor, Context, Corrupt, Params};
+
+/// The kernel's name for this codec.
+pub const NAME: &str = "lz4hc";
+
+/// `LZ4HC_CLEVEL_DEFAULT`
+const DEFAULT_LEVEL: i32 = 9;
+/// `LZ4HC_CLEVEL_MAX`
+const MAX_LEVEL: i32 = 12;
+
+/// The lz4hc codec.
+#[derive(Clone)]
+pub struct Lz4hc {
+    level: i32,
+    dictionary: Option<Arc<Dictionary<High>>>,
+}
+
+impl Lz4hc {
+    /// The codec with `params`; without a level it is 9, as in the kernel.
+    ///
+    /// # Errors
+    /// A level outside 1 to 12; a dictionary of less than 8 bytes or more than 65536; window bits.
+    pub fn new(params: &Params) -> Result<Lz4hc, CodecError> {
+        let level = level_within(NAME, "level", params, DEFAULT_LEVEL, 1..=MAX_LEVEL)?;
+        no_window(NAME, params)?;
+        let prepare = |bytes| Dictionary::new(NAME, bytes, level).map(Arc::new);
+        let dictionary = params.dictionary.as_ref().map(prepare).transpose()?;
+        Ok(Lz4hc { level, dictionary })
+    }
+
+    fn decompress(&self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        match &self.dictionary {
+            None => liblz4::decompress(bytes, page),
+            Some(dictionary) => liblz4::decompress_with(bytes, page, dictionary.bytes()),
+        }
+    }
+}
+
+impl Compressor for Lz4hc {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        Ok(Box::new(Lz4hcContext { stream: High::new(NAME)?, codec: self.clone() }))
+    }
+
+    fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
+        Some(self.decompress(bytes, page))
+    }
+}
+
+struct Lz4hcContext {
+    stream: High,
+    codec: Lz4hc,
+}
+
+impl Context for Lz4hcContext {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        self.stream.compress(page, into, self.codec.level, self.codec.dictionary.as_deref())
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        self.codec.decompress(bytes, page)
+    }
+}

@@ -1,0 +1,122 @@
+//! lzo and lzo-rle: LZO1X, written here in safe Rust from the description of its stream in Linux's
+//! `Documentation/staging/lzo.rst`.
+//!
+//! A stream is a row of instructions. Each copies some bytes from further back in the page (or,
+//! in version 1, writes zeros) and says in two bits of its own how many literal bytes follow it,
+//! up to three; more take an instruction for themselves. `encode` and `decode` say the rest.
+//!
+//! * `lzo` writes version 0, which every LZO1X decoder reads, liblzo2's and the kernel's.
+//! * `lzo-rle` writes version 1: two bytes in the beginning, 17 and 1, then the same instructions
+//!   and one more, for runs of zeros. The header is always there, as what the kernel's codec of
+//!   this name writes has it.
+//!
+//! Both read both. Neither takes a level or a dictionary, as in the kernel.
+
+mod decode;
+mod encode;
+
+use alloc::{boxed::Box, vec::Vec};
+
+use units::Page;
+
+use super::{out_of_memory, takes_nothing};
+use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use encode::{BOUND, Table};
+
+/// The kernel's name for version 0.
+pub const NAME: &str = "lzo";
+/// The kernel's name for version 1, with runs of zeros.
+pub const NAME_RLE: &str = "lzo-rle";
+
+/// The lzo codec.
+#[derive(Clone, Debug)]
+pub struct Lzo(());
+
+/// The lzo-rle codec.
+#[derive(Clone, Debug)]
+pub struct LzoRle(());
+
+impl Lzo {
+    /// The codec with `params`, which must be empty.
+    ///
+    /// # Errors
+    /// Any parameter.
+    pub fn new(params: &Params) -> Result<Lzo, CodecError> {
+        takes_nothing(NAME, params).map(Lzo)
+    }
+}
+
+impl LzoRle {
+    /// The codec with `params`, which must be empty.
+    ///
+    /// # Errors
+    /// Any parameter.
+    pub fn new(params: &Params) -> Result<LzoRle, CodecError> {
+        takes_nothing(NAME_RLE, params).map(LzoRle)
+    }
+}
+
+impl Compressor for Lzo {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        Ok(Box::new(LzoContext::<false>::new(NAME)?))
+    }
+
+    fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
+        Some(decode::decompress(bytes, page))
+    }
+}
+
+impl Compressor for LzoRle {
+    fn name(&self) -> &'static str {
+        NAME_RLE
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        Ok(Box::new(LzoContext::<true>::new(NAME_RLE)?))
+    }
+
+    fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
+        Some(decode::decompress(bytes, page))
+    }
+}
+
+struct State {
+    table: Table,
+    /// For callers with less than [`BOUND`] bytes of room.
+    scratch: [u8; BOUND],
+}
+
+struct LzoContext<const RLE: bool> {
+    /// One of them.
+    state: Box<[State]>,
+}
+
+impl<const RLE: bool> LzoContext<RLE> {
+    fn new(name: &str) -> Result<LzoContext<RLE>, CodecError> {
+        // A vector because only that can be asked for without aborting when memory is out.
+        let mut state = Vec::new();
+        state.try_reserve_exact(1).map_err(|_| out_of_memory(name))?;
+        state.push(State { table: Table::new(), scratch: [0; BOUND] });
+        Ok(LzoContext { state: state.into_boxed_slice() })
+    }
+}
+
+impl<const RLE: bool> Context for LzoContext<RLE> {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        let State { table, scratch } = self.state.first_mut()?;
+        if let Some(roomy) = into.first_chunk_mut() {
+            return encode::compress::<RLE>(page, table, roomy);
+        }
+        let length = encode::compress::<RLE>(page, table, scratch)?;
+        into.get_mut(..length)?.copy_from_slice(scratch.get(..length)?);
+        Some(length)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        decode::decompress(bytes, page)
+    }
+}

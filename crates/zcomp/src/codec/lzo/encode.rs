@@ -1,0 +1,214 @@
+//! The compressor: one pass, a table of where each four bytes were seen last, no second thoughts.
+
+use units::{PAGE_SIZE, Page};
+
+/// Room for any page: what cannot be matched takes a byte in 255 more, and the ends a few.
+pub(super) const BOUND: usize = PAGE_SIZE + PAGE_SIZE / 16;
+
+const HASH_BITS: u32 = 12;
+/// Behind this a place is too close to the end for eight bytes to be loaded from it.
+const LAST_START: usize = PAGE_SIZE - 8;
+
+/// Where in the page each hash was seen last.
+pub(super) struct Table([u16; 1 << HASH_BITS]);
+
+impl Table {
+    pub(super) fn new() -> Table {
+        Table([0; 1 << HASH_BITS])
+    }
+}
+
+#[inline(always)]
+fn load<const N: usize>(page: &Page, at: usize) -> [u8; N] {
+    page.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+}
+
+#[inline(always)]
+fn load32(page: &Page, at: usize) -> u32 {
+    u32::from_le_bytes(load(page, at))
+}
+
+#[inline(always)]
+fn load64(page: &Page, at: usize) -> u64 {
+    u64::from_le_bytes(load(page, at))
+}
+
+/// How many bytes at `here` and `there`, which is before it, are the same.
+#[inline(always)]
+fn same(page: &Page, mut here: usize, mut there: usize) -> usize {
+    let start = here;
+    while here <= PAGE_SIZE - 8 {
+        let differing = load64(page, here) ^ load64(page, there);
+        if differing != 0 {
+            return here - start + (differing.trailing_zeros() / 8) as usize;
+        }
+        here += 8;
+        there += 8;
+    }
+    while here < PAGE_SIZE && page[here] == page[there] {
+        here += 1;
+        there += 1;
+    }
+    here - start
+}
+
+/// How many zeros there are from `here` on, but no more than `limit`.
+#[inline(always)]
+fn zeros(page: &Page, here: usize, limit: usize) -> usize {
+    let end = (here + limit).min(PAGE_SIZE);
+    let mut at = here;
+    while at + 8 <= end {
+        let word = load64(page, at);
+        if word != 0 {
+            return at - here + (word.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < end && page[at] == 0 {
+        at += 1;
+    }
+    at - here
+}
+
+/// What was written so far.
+struct Output<'a> {
+    bytes: &'a mut [u8; BOUND],
+    length: usize,
+    /// The byte whose two lowest bits say how many literals follow the last instruction; none
+    /// before the first.
+    literals_at: usize,
+}
+
+impl Output<'_> {
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
+        self.length += N;
+    }
+
+    /// A length that did not fit into its instruction: a zero for each 255, then the rest, 1 to
+    /// 255.
+    #[inline(never)]
+    fn put_length(&mut self, mut length: usize) {
+        while length > 255 {
+            self.put([0]);
+            length -= 255;
+        }
+        self.put([length as u8]);
+    }
+
+    /// The literals `page[from..to]`.
+    #[inline(always)]
+    fn literals(&mut self, page: &Page, from: usize, to: usize) {
+        let count = to - from;
+        if count == 0 {
+            return;
+        }
+        if self.literals_at == 0 {
+            if count <= 238 {
+                self.put([17 + count as u8]);
+            } else {
+                self.put([0]);
+                self.put_length(count - 18);
+            }
+        } else if count <= 3 {
+            self.bytes[self.literals_at] |= count as u8;
+        } else if count <= 18 {
+            self.put([count as u8 - 3]);
+        } else {
+            self.put([0]);
+            self.put_length(count - 18);
+        }
+        if count <= 16 && from + 16 <= PAGE_SIZE && self.length + 16 <= BOUND {
+            // More than is wanted, in one go; what comes next is written over it.
+            let chunk: [u8; 16] = load(page, from);
+            self.bytes[self.length..self.length + 16].copy_from_slice(&chunk);
+        } else {
+            self.bytes[self.length..self.length + count].copy_from_slice(&page[from..to]);
+        }
+        self.length += count;
+    }
+
+    /// A copy of `length` bytes, 4 at least, from `distance` bytes back.
+    #[inline(always)]
+    fn copy(&mut self, length: usize, distance: usize) {
+        let back = distance - 1;
+        if length <= 8 && distance <= 2048 {
+            self.put([((length - 1) << 5 | (back & 7) << 2) as u8, (back >> 3) as u8]);
+        } else {
+            if length <= 33 {
+                self.put([0x20 | (length - 2) as u8]);
+            } else {
+                self.put([0x20]);
+                self.put_length(length - 33);
+            }
+            self.put(((back << 2) as u16).to_le_bytes());
+        }
+        self.literals_at = self.length - 2;
+    }
+
+    /// A run of 4 to [`LONGEST_RUN`] zeros.
+    #[inline(always)]
+    fn zeros(&mut self, run: usize) {
+        let more = run - SHORTEST_RUN;
+        self.literals_at = self.length + 1;
+        self.put([0x18 | (more & 7) as u8, 0xfc, 0xff, (more >> 3) as u8]);
+    }
+}
+
+/// Zeros that the instruction for them can write.
+const SHORTEST_RUN: usize = 4;
+const LONGEST_RUN: usize = 2047 + SHORTEST_RUN;
+
+/// Compresses `page` into the beginning of `into`, and tells how many bytes it took.
+#[inline]
+pub(super) fn compress<const RLE: bool>(
+    page: &Page,
+    table: &mut Table,
+    into: &mut [u8; BOUND],
+) -> Option<usize> {
+    let table = &mut table.0;
+    table.fill(0);
+    let mut output = Output { bytes: into, length: 0, literals_at: 0 };
+    if RLE {
+        output.put([17, 1]);
+    }
+    // Where the literals begin that are not yet written. The first byte is one always: there is
+    // nothing before it to copy.
+    let mut pending = 0;
+    let mut here = 1;
+    'page: loop {
+        let (length, there);
+        loop {
+            if here > LAST_START {
+                break 'page;
+            }
+            let bytes = load32(page, here);
+            if RLE && bytes == 0 {
+                let run = zeros(page, here, LONGEST_RUN);
+                output.literals(page, pending, here);
+                output.zeros(run);
+                here += run;
+                pending = here;
+                continue;
+            }
+            let place = &mut table[(bytes.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize];
+            let seen = usize::from(*place);
+            *place = here as u16;
+            if load32(page, seen) == bytes {
+                length = 4 + same(page, here + 4, seen + 4);
+                there = seen;
+                break;
+            }
+            here += 1 + ((here - pending) >> 5);
+        }
+        let distance = here - there;
+        output.literals(page, pending, here);
+        output.copy(length, distance);
+        here += length;
+        pending = here;
+    }
+    output.literals(page, pending, PAGE_SIZE);
+    output.put([0x11, 0, 0]);
+    Some(output.length)
+}
