@@ -316,8 +316,8 @@ fn disk_size(text: &str) -> Result<Size, String> {
 }
 
 fn algorithm_help() -> String {
-    let known = stack::ALGORITHMS;
-    format!("How to compress: {} [default: {}]", known.join(", "), known[0])
+    let (known, default) = (stack::ALGORITHMS.join(", "), stack::DEFAULT_ALGORITHM);
+    format!("How to compress: {known} [default: {default}]")
 }
 
 fn algorithm(text: &str) -> Result<String, String> {

@@ -23,7 +23,8 @@ pub struct DiskOptions {
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
-        DiskOptions { size: 0, algorithm: crate::ALGORITHMS[0].into(), level: None, mem_limit: 0 }
+        let algorithm = crate::DEFAULT_ALGORITHM.into();
+        DiskOptions { size: 0, algorithm, level: None, mem_limit: 0 }
     }
 }
 

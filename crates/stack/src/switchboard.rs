@@ -5,13 +5,26 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use control::{Errno, Fault};
 use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
 use units::PAGE_SIZE;
-use zcomp::{CodecError, Compressor, Deflate, LaneStreams, Lz4, Params, Zstd};
+use zcomp::{
+    CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle, Params, Zstd,
+};
 use zram::slots::{BitLock, SlotTable};
 use zram::{EngineParts, PageStore, Plan};
 use zsmalloc::{Pool, PoolOptions};
 
-/// The codecs there are, in the order they are listed to the operator; the first is the default.
-pub const ALGORITHMS: &[&str] = &[zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE];
+/// The codecs there are, in the order they are listed to the operator, which is the kernel's.
+pub const ALGORITHMS: &[&str] = &[
+    zcomp::LZO_RLE,
+    zcomp::LZO,
+    zcomp::LZ4,
+    zcomp::LZ4HC,
+    zcomp::ZSTD,
+    zcomp::DEFLATE,
+    zcomp::EIGHT42,
+];
+
+/// The codec of a device for which none was chosen.
+pub const DEFAULT_ALGORITHM: &str = zcomp::LZ4;
 
 /// Which variant of each seam to use, by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,9 +72,13 @@ const STREAMS: &[&str] = &["percpu"];
 pub fn codec(name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
     known("algorithm", name, ALGORITHMS.iter().copied())?;
     let opened: Result<Arc<dyn Compressor>, CodecError> = match name {
+        zcomp::LZO_RLE => LzoRle::new(params).map(|codec| Arc::new(codec) as _),
+        zcomp::LZO => Lzo::new(params).map(|codec| Arc::new(codec) as _),
         zcomp::LZ4 => Lz4::new(params).map(|codec| Arc::new(codec) as _),
+        zcomp::LZ4HC => Lz4hc::new(params).map(|codec| Arc::new(codec) as _),
         zcomp::ZSTD => Zstd::new(params).map(|codec| Arc::new(codec) as _),
-        _ => Deflate::new(params).map(|codec| Arc::new(codec) as _),
+        zcomp::DEFLATE => Deflate::new(params).map(|codec| Arc::new(codec) as _),
+        _ => Eight42::new(params).map(|codec| Arc::new(codec) as _),
     };
     opened.map_err(|error| Fault::invalid(format!("{error}")))
 }

@@ -8,7 +8,7 @@ use pagealloc::{Frames, World};
 use zcomp::{Compressor, Params};
 use zram::{Backing, Outside, PageStore, Plan};
 
-use crate::switchboard::{self, ALGORITHMS, Site, Variants};
+use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
 
 /// A machine's workshop: its world, its zone, its variants.
 pub(crate) struct Workshop {
@@ -25,7 +25,7 @@ impl zram::Workshop for Workshop {
     }
 
     fn default_algorithm(&self) -> &'static str {
-        ALGORITHMS[0]
+        DEFAULT_ALGORITHM
     }
 
     fn outside(&self) -> &dyn Outside {

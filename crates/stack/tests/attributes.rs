@@ -89,13 +89,19 @@ fn disksize_makes_a_device_once() {
 #[test]
 fn the_algorithm_is_chosen_before_the_size() {
     let (disk, attributes) = disk();
-    assert_eq!(attributes.show("comp_algorithm").unwrap(), "[lz4] zstd deflate \n");
+    assert_eq!(
+        attributes.show("comp_algorithm").unwrap(),
+        "lzo-rle lzo [lz4] lz4hc zstd deflate 842 \n"
+    );
     let fault = attributes.store("comp_algorithm", "lzma").unwrap_err();
     assert_eq!(fault.errno, Errno::EINVAL);
-    assert!(fault.message.contains("lz4 zstd deflate"), "{fault}");
+    assert!(fault.message.contains("lzo-rle lzo lz4 lz4hc zstd deflate 842"), "{fault}");
     assert_eq!(refused(&attributes, "comp_algorithm", &"x".repeat(200)), Errno::E2BIG);
     attributes.store("comp_algorithm", "zstd\n").unwrap();
-    assert_eq!(attributes.show("comp_algorithm").unwrap(), "lz4 [zstd] deflate \n");
+    assert_eq!(
+        attributes.show("comp_algorithm").unwrap(),
+        "lzo-rle lzo lz4 lz4hc [zstd] deflate 842 \n"
+    );
     for bad in ["level", "level=x", "speed=1", "algo=lz4"] {
         assert_eq!(refused(&attributes, "algorithm_params", bad), Errno::EINVAL, "{bad:?}");
     }
@@ -123,7 +129,10 @@ fn reset_gives_everything_back() {
     assert_eq!(disk.stats().pages_stored, 1, "nothing is lost by a refused reset");
     drop(user);
     attributes.store("reset", "1\n").unwrap();
-    assert_eq!(attributes.show("comp_algorithm").unwrap(), "[lz4] zstd deflate \n");
+    assert_eq!(
+        attributes.show("comp_algorithm").unwrap(),
+        "lzo-rle lzo [lz4] lz4hc zstd deflate 842 \n"
+    );
     let zeroes =
         "       0        0        0        0        0        0        0        0        0\n";
     assert_eq!(attributes.show("mm_stat").unwrap(), zeroes);
