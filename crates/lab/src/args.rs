@@ -20,6 +20,8 @@ pub enum Command {
     Corpus(CorpusArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
+    /// Compress and decompress pages with every codec, beside liblzo2 and the kernel's
+    Codecs(CodecsArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
 }
@@ -63,7 +65,8 @@ pub struct PagesArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
 
-    /// The codec: lz4, zstd or deflate. A zram device of the kernel tells its own [default: lz4]
+    /// The codec, by the kernel's name: lz4, lzo-rle, zstd and so on. A zram device of the kernel
+    /// tells its own [default: lz4]
     #[arg(long, value_name = "A")]
     pub algorithm: Option<String>,
 
@@ -93,6 +96,44 @@ pub struct PagesArgs {
     /// when it is set up already
     #[arg(long, value_name = "ALGORITHM")]
     pub setup_kernel_zram: Option<String>,
+}
+
+/// `rampack-lab codecs`.
+#[derive(Args)]
+pub struct CodecsArgs {
+    /// The pages: any file, best one that `corpus` has made. Pages that are the same eight bytes
+    /// over and over are left out, because no store compresses them
+    #[arg(long, value_name = "FILE")]
+    pub corpus: PathBuf,
+
+    /// Only these codecs, each at its default level or at the one after a colon: zstd:9. May be
+    /// repeated
+    #[arg(long = "algorithm", value_name = "A[:L]")]
+    pub algorithms: Vec<String>,
+
+    /// Pages to take, at most; which ones depends on the corpus alone
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    pub pages: u32,
+
+    /// Store the pages in this zram device of the kernel too, with each of the algorithms it has,
+    /// and tell how long they were there. It is set up for that and reset in the end; refused when
+    /// it is set up already
+    #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/zram0")]
+    pub kernel: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Rounds; medians are printed
+    #[arg(long, value_name = "R", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab nbd`.

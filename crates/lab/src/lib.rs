@@ -1,13 +1,15 @@
 //! The laboratory: dumps memory of live programs, and measures with it.
 //!
-//! Three commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
+//! Four commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
 //! loads such a dump, page by page, against the engine in process, any block device, and the bare
-//! codec; `nbd` sets rampack's NBD server beside others. Numbers of one run are comparable with
-//! each other, because what is compared takes turns; numbers of different runs are not.
+//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `nbd` sets
+//! rampack's NBD server beside others. Numbers of one run are comparable with each other, because
+//! what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
+mod codecs;
 mod corpus;
 mod interrupt;
 mod nbd;
@@ -31,6 +33,7 @@ pub fn main() -> ExitCode {
     let result = interrupt::watch().and_then(|()| match &arguments.command {
         args::Command::Corpus(args) => corpus::run(args),
         args::Command::Pages(args) => pages::run(args),
+        args::Command::Codecs(args) => codecs::run(args),
         args::Command::Nbd(args) => nbd::run(args),
     });
     match result {

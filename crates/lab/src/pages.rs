@@ -4,7 +4,7 @@ mod codec;
 mod contest;
 mod device;
 mod engine;
-mod kernel;
+pub(crate) mod kernel;
 mod report;
 mod target;
 mod work;
@@ -22,6 +22,10 @@ use crate::sys::Memory;
 use contest::{Contest, Kind};
 use report::Outcome;
 use work::Work;
+
+pub(crate) use codec::by_name;
+pub(crate) use device::Device;
+pub(crate) use target::Target;
 
 /// Runs the command.
 ///
@@ -83,7 +87,7 @@ fn setup(args: &PagesArgs, kinds: &[Kind], pages: usize) -> Result<Option<kernel
 }
 
 /// The whole pages of a file, in memory of our own.
-fn read(path: &Path) -> Result<Memory> {
+pub(crate) fn read(path: &Path) -> Result<Memory> {
     let shown = path.display();
     let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
     let bytes = usize::try_from(file.metadata()?.len())?;

@@ -14,6 +14,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/cpu.rs",
     "crates/host/src/memory.rs",
     "crates/host/src/mmap.rs",
+    "crates/lab/src/codecs/liblzo2.rs",
     "crates/lab/src/sys.rs",
     "crates/nbd/src/sys.rs",
     "crates/pagealloc/src/frames.rs",

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use units::PAGE_SIZE;
-use zcomp::{Compressor, Context, Deflate, Lz4, Params, Zstd};
+use zcomp::{Compressor, Context, Deflate, Eight42, Lz4, Lz4hc, Lzo, LzoRle, Params, Zstd};
 
 use super::work::{CHUNK, Share, Speed, Work, clock};
 use crate::page::{page, page_mut};
@@ -22,9 +22,13 @@ use crate::sys::Memory;
 pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compressor>>> {
     let params = Params::at_level(level);
     Ok(Some(match name {
+        zcomp::LZO_RLE => Box::new(LzoRle::new(&params)?),
+        zcomp::LZO => Box::new(Lzo::new(&params)?),
         zcomp::LZ4 => Box::new(Lz4::new(&params)?),
+        zcomp::LZ4HC => Box::new(Lz4hc::new(&params)?),
         zcomp::ZSTD => Box::new(Zstd::new(&params)?),
         zcomp::DEFLATE => Box::new(Deflate::new(&params)?),
+        zcomp::EIGHT42 => Box::new(Eight42::new(&params)?),
         _ => return Ok(None),
     }))
 }

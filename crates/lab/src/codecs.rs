@@ -1,0 +1,120 @@
+//! `rampack-lab codecs`: what each codec takes to compress and decompress a page, and what comes
+//! out.
+//!
+//! All codecs get the same pages in the same shuffled order, and take turns: in each round every
+//! codec compresses all pages, then decompresses what it made, and then it is the next one's turn.
+//! Medians of the rounds leave out what disturbed some of them. liblzo2, where it is installed,
+//! takes part like any other; so its page is read by our decoder and ours by its.
+
+mod contest;
+mod kernel;
+mod liblzo2;
+mod report;
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use units::{PAGE_SIZE, Page};
+
+use crate::args::CodecsArgs;
+use crate::page::pages;
+use crate::pages::{by_name, read};
+use crate::random::Random;
+use contest::{Contest, Contestant};
+use liblzo2::Library;
+
+/// What a run without names compares: the names of the codecs, in the kernel's order.
+const ALL: &[&str] = &[
+    zcomp::LZO_RLE,
+    zcomp::LZO,
+    zcomp::LZ4,
+    zcomp::LZ4HC,
+    zcomp::ZSTD,
+    zcomp::DEFLATE,
+    zcomp::EIGHT42,
+];
+
+/// The seed of the order of pages.
+const SEED: u64 = 0x636f_6465_6373;
+
+/// Runs the command.
+///
+/// # Errors
+/// The corpus cannot be read, a codec is unknown or brings back another page, or the device is not
+/// one.
+pub fn run(args: &CodecsArgs) -> Result<()> {
+    let corpus = read(&args.corpus)?;
+    let all = corpus.len() / PAGE_SIZE;
+    let mut chosen: Vec<&Page> = pages(&corpus).filter(|page| !is_same_filled(page)).collect();
+    if chosen.is_empty() {
+        bail!("{} has only pages of one pattern each", args.corpus.display());
+    }
+    let left_out = all - chosen.len();
+    Random::new(SEED).shuffle(&mut chosen);
+    chosen.truncate(args.pages as usize);
+
+    let contest = Contest::new(&chosen, contestants(args)?)?;
+    let bar = ProgressBar::new(contest.steps(args.repeat));
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let contestants = contest.run(args.repeat, &bar);
+    bar.finish_and_clear();
+    let contestants = contestants?;
+
+    let mut report = report::Report::new(&args.corpus, chosen.len(), left_out, &contestants);
+    if let Some(device) = &args.kernel {
+        report.add_kernel(kernel::sizes(device, &chosen, ALL)?);
+    }
+    if let Some(path) = &args.plot {
+        report.bars().write(path)?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(())
+}
+
+/// Who takes part: liblzo2 if there is one and our lzo is in it, then the codecs.
+fn contestants(args: &CodecsArgs) -> Result<Vec<Contestant>> {
+    let mut named: Vec<(String, Option<i32>)> = Vec::new();
+    for text in &args.algorithms {
+        let (name, level) = match text.split_once(':') {
+            None => (text.as_str(), None),
+            Some((name, level)) => match level.parse() {
+                Ok(level) => (name, Some(level)),
+                Err(_) => bail!("--algorithm {text}: {level:?} is no level"),
+            },
+        };
+        named.push((name.to_owned(), level));
+    }
+    if named.is_empty() {
+        named = ALL.iter().map(|&name| (name.to_owned(), None)).collect();
+    }
+    let mut contestants = Vec::new();
+    if named.iter().any(|(name, _)| [zcomp::LZO, zcomp::LZO_RLE].contains(&&**name)) {
+        match Library::open() {
+            Some(library) => contestants.push(Contestant::peer(liblzo2::NAME, library.context())),
+            None => eprintln!(
+                "rampack-lab: no {}: package liblzo2-2 has it; going on without",
+                liblzo2::FILE
+            ),
+        }
+    }
+    for (name, level) in named {
+        let Some(codec) = by_name(&name, level)? else {
+            bail!("no algorithm {name:?}; there are: {}", ALL.join(" "));
+        };
+        if contestants.iter().any(|other: &Contestant| other.is(&name, level)) {
+            bail!("--algorithm {name} takes part already");
+        }
+        contestants.push(Contestant::ours(&name, level, codec.context()?));
+    }
+    Ok(contestants)
+}
+
+/// Whether it is the same eight bytes over and over.
+fn is_same_filled(page: &Page) -> bool {
+    page[8..] == page[..PAGE_SIZE - 8]
+}

@@ -1,0 +1,174 @@
+//! What a run has shown.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use units::PAGE_SIZE;
+
+use super::contest::{Contestant, Taken};
+use super::kernel::Size;
+use crate::plot::Bars;
+use crate::statistics::median;
+
+/// The results. Each time is the median of the rounds.
+#[derive(Serialize)]
+pub struct Report {
+    corpus: String,
+    pages: usize,
+    /// Pages of one pattern, which no store compresses.
+    same_filled_left_out: usize,
+    rounds: usize,
+    codecs: Vec<Row>,
+}
+
+/// One codec's.
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    level: Option<i32>,
+    /// Somebody else's.
+    peer: bool,
+    compress_ns: f64,
+    decompress_ns: f64,
+    compress_cpu_ns: f64,
+    decompress_cpu_ns: f64,
+    /// Of all pages; those that did not shrink count as they are.
+    bytes: u64,
+    ratio: f64,
+    /// By the median of what each round said, because the two stood side by side in it.
+    compress_over_liblzo2: Option<f64>,
+    decompress_over_liblzo2: Option<f64>,
+    kernel: Option<Kernel>,
+    #[serde(skip)]
+    lengths: Vec<u16>,
+}
+
+/// The kernel's codec of the same name, on the same pages.
+#[derive(Serialize)]
+struct Kernel {
+    bytes: u64,
+    huge_pages: u64,
+    /// Our bytes, with our longest pages counted as pages, as many as the kernel's.
+    ours_over_kernel: f64,
+}
+
+impl Report {
+    /// Of what the contestants have reached.
+    pub fn new(corpus: &Path, pages: usize, left_out: usize, contestants: &[Contestant]) -> Report {
+        let peer = contestants.iter().find(|contestant| contestant.is_peer);
+        let row = |contestant: &Contestant| {
+            let time = |taken: &[Taken], of: fn(&Taken) -> f64| median(taken.iter().map(of));
+            let over = |of: fn(&Contestant) -> &[Taken]| {
+                let theirs = of(peer?);
+                let both = of(contestant).iter().zip(theirs);
+                Some(median(both.map(|(ours, theirs)| ours.cpu / theirs.cpu)))
+            };
+            let bytes = contestant.bytes();
+            Row {
+                name: contestant.name.clone(),
+                level: contestant.level,
+                peer: contestant.is_peer,
+                compress_ns: time(&contestant.compress, |taken| taken.wall),
+                decompress_ns: time(&contestant.decompress, |taken| taken.wall),
+                compress_cpu_ns: time(&contestant.compress, |taken| taken.cpu),
+                decompress_cpu_ns: time(&contestant.decompress, |taken| taken.cpu),
+                bytes,
+                ratio: (pages * PAGE_SIZE) as f64 / bytes as f64,
+                compress_over_liblzo2: over(|contestant| &contestant.compress),
+                decompress_over_liblzo2: over(|contestant| &contestant.decompress),
+                kernel: None,
+                lengths: contestant.lengths.clone(),
+            }
+        };
+        Report {
+            corpus: corpus.display().to_string(),
+            pages,
+            same_filled_left_out: left_out,
+            rounds: contestants.first().map_or(0, |contestant| contestant.compress.len()),
+            codecs: contestants.iter().map(row).collect(),
+        }
+    }
+
+    /// Adds what the kernel's codecs made of the same pages.
+    pub fn add_kernel(&mut self, sizes: Vec<Size>) {
+        for size in sizes {
+            let same = |row: &&mut Row| row.name == size.name && row.level.is_none() && !row.peer;
+            let Some(row) = self.codecs.iter_mut().find(same) else { continue };
+            let mut lengths = row.lengths.clone();
+            lengths.sort_unstable_by(|a, b| b.cmp(a));
+            let huge = (size.huge_pages as usize).min(lengths.len());
+            lengths[..huge].fill(PAGE_SIZE as u16);
+            let ours: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+            row.kernel = Some(Kernel {
+                bytes: size.bytes,
+                huge_pages: size.huge_pages,
+                ours_over_kernel: ours as f64 / size.bytes as f64,
+            });
+        }
+    }
+
+    /// For people to read.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{} pages of 4 KiB of {}, {} of one pattern left out; medians of {} round(s), \
+             ns per page\n",
+            self.pages, self.corpus, self.same_filled_left_out, self.rounds
+        );
+        let _ = writeln!(
+            text,
+            "{:12} {:>9} {:>10} {:>11} {:>10} {:>7} {:>12} {:>11}",
+            "codec",
+            "compress",
+            "/liblzo2",
+            "decompress",
+            "/liblzo2",
+            "ratio",
+            "kernel's",
+            "size/kernel"
+        );
+        for row in &self.codecs {
+            let fine = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.3}"));
+            let kernel = row.kernel.as_ref();
+            let _ = writeln!(
+                text,
+                "{:12} {:9.0} {:>10} {:11.0} {:>10} {:7.3} {:>12} {:>11}",
+                row.title(),
+                row.compress_ns,
+                fine(row.compress_over_liblzo2),
+                row.decompress_ns,
+                fine(row.decompress_over_liblzo2),
+                row.ratio,
+                kernel.map_or("-".to_owned(), |kernel| kernel.bytes.to_string()),
+                fine(kernel.map(|kernel| kernel.ours_over_kernel)),
+            );
+        }
+        text
+    }
+
+    /// Both ways, side by side.
+    pub fn bars(&self) -> Bars {
+        let groups = ["compress", "decompress"].map(str::to_owned).to_vec();
+        let series = self.codecs.iter().map(|row| {
+            let name = format!("{}, ratio {:.2}", row.title(), row.ratio);
+            (name, vec![row.compress_ns, row.decompress_ns])
+        });
+        Bars {
+            title: format!("{} pages of 4 KiB of {}", self.pages, self.corpus),
+            unit: "ns per page".to_owned(),
+            groups,
+            series: series.collect(),
+        }
+    }
+}
+
+impl Row {
+    fn title(&self) -> String {
+        match self.level {
+            None => self.name.clone(),
+            Some(level) => format!("{}:{level}", self.name),
+        }
+    }
+}

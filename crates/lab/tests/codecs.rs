@@ -1,0 +1,123 @@
+//! `rampack-lab codecs`, at a small size: what it promises of its results, never how fast it was.
+
+mod common;
+
+use std::fs;
+
+use common::{Place, write_corpus};
+use serde_json::Value;
+use testkit::Need;
+
+const PAGES: usize = 320;
+const NAMES: [&str; 7] = ["lzo-rle", "lzo", "lz4", "lz4hc", "zstd", "deflate", "842"];
+
+fn place() -> Place {
+    let place = Place::new();
+    write_corpus(&place.path("c"), PAGES);
+    place
+}
+
+fn codec<'a>(result: &'a Value, name: &str) -> &'a Value {
+    let mut codecs = result["codecs"].as_array().expect("a list").iter();
+    codecs.find(|codec| codec["name"] == name).unwrap_or_else(|| panic!("no {name} in {result}"))
+}
+
+#[test]
+fn every_codec_takes_part() {
+    let place = place();
+    let result = place.json(&["codecs", "--corpus", "c", "--json", "--repeat", "2"]);
+    // Two of sixteen pages are of one pattern.
+    assert_eq!(result["pages"], PAGES - PAGES / 8);
+    assert_eq!(result["same_filled_left_out"], PAGES / 8);
+    assert_eq!(result["rounds"], 2);
+    for name in NAMES {
+        let codec = codec(&result, name);
+        for key in ["compress_ns", "decompress_ns", "compress_cpu_ns", "decompress_cpu_ns"] {
+            assert!(codec[key].as_f64().is_some_and(|ns| ns > 0.0), "{key} of {codec}");
+        }
+        let bytes = codec["bytes"].as_f64().expect("a number");
+        let ratio = codec["ratio"].as_f64().expect("a number");
+        let pages = (PAGES - PAGES / 8) as f64;
+        assert!((ratio * bytes / (pages * 4096.0) - 1.0).abs() < 1e-9, "{codec}");
+        assert!(ratio > 1.2, "{codec}");
+        assert_eq!((&codec["peer"], &codec["kernel"]), (&Value::Bool(false), &Value::Null));
+    }
+}
+
+/// liblzo2 comes with lzop. Each reads what the other writes, or the command fails.
+#[test]
+fn liblzo2_takes_part_where_it_is() {
+    if !testkit::met("liblzo2_takes_part_where_it_is", &[Need::program("lzop", "lzop")]) {
+        return;
+    }
+    let place = place();
+    let result = place.json(&["codecs", "--corpus", "c", "--json", "--repeat", "1"]);
+    let peer = codec(&result, "liblzo2");
+    assert_eq!(peer["peer"], true);
+    for key in ["compress_over_liblzo2", "decompress_over_liblzo2"] {
+        assert_eq!(peer[key], 1.0);
+        assert!(codec(&result, "lzo")[key].as_f64().is_some_and(|ratio| ratio > 0.0));
+    }
+    let bytes = |name: &str| codec(&result, name)["bytes"].as_f64().expect("a number");
+    assert!((0.9..1.1).contains(&(bytes("lzo") / bytes("liblzo2"))), "{result}");
+}
+
+#[test]
+fn only_what_was_asked_for() {
+    let place = place();
+    let result = place.json(&[
+        "codecs",
+        "--corpus",
+        "c",
+        "--json",
+        "--repeat",
+        "1",
+        "--pages",
+        "100",
+        "--algorithm",
+        "zstd:-7",
+        "--algorithm",
+        "zstd",
+        "--algorithm",
+        "zstd:9",
+    ]);
+    assert_eq!(result["pages"], 100);
+    let codecs = result["codecs"].as_array().expect("a list");
+    let levels: Vec<_> = codecs.iter().map(|codec| codec["level"].as_i64()).collect();
+    assert_eq!(levels, [Some(-7), None, Some(9)]);
+    let bytes: Vec<_> = codecs.iter().map(|codec| codec["bytes"].as_u64()).collect();
+    assert!(bytes[0] > bytes[1] && bytes[1] > bytes[2], "{bytes:?}");
+}
+
+#[test]
+fn a_table_and_a_picture() {
+    let place = place();
+    let arguments = ["codecs", "--corpus", "c", "--repeat", "1", "--plot", "p.svg"];
+    let output = testkit::run(&mut place.lab(&arguments));
+    for word in NAMES.iter().chain(&["compress", "decompress", "ratio", "280"]) {
+        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
+    }
+    let picture = fs::read_to_string(place.path("p.svg")).expect("a picture");
+    assert!(picture.contains("</svg>") && picture.contains("lzo-rle"));
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = place();
+    fs::write(place.path("zeros"), [0; 8192]).expect("a file");
+    for (arguments, words) in [
+        (&["--corpus", "missing"][..], &["missing"][..]),
+        (&["--corpus", "zeros"], &["zeros", "one pattern"]),
+        (&["--corpus", "c", "--algorithm", "zip"], &["zip", "lzo-rle lzo lz4"]),
+        (&["--corpus", "c", "--algorithm", "zstd:high"], &["zstd:high", "no level"]),
+        (&["--corpus", "c", "--algorithm", "lz4hc:13"], &["13", "1 to 12 are allowed"]),
+        (&["--corpus", "c", "--algorithm", "842", "--algorithm", "842"], &["842", "already"]),
+        (&["--corpus", "c", "--pages", "0"], &["--pages"]),
+        (&["--corpus", "c", "--repeat", "1", "--kernel", "/dev/null"], &["/dev/null", "no zram"]),
+    ] {
+        let message = place.refused(&[&["codecs"], arguments].concat());
+        for word in words {
+            assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
+        }
+    }
+}
