@@ -96,6 +96,29 @@ fn literals_of_every_number_come_back() {
     }
 }
 
+/// Literals and zeros in turns, which is what grows most: not much, and never beyond the room.
+#[test]
+fn literals_and_zeros_in_turns_hardly_grow() {
+    let mut rng = Rng::new(testkit::seed("literals_and_zeros_in_turns_hardly_grow"));
+    for codec in codecs() {
+        let mut context = codec.context().unwrap();
+        for literals in 1..24 {
+            for zeros in (1..24).chain([33, 34, 300]) {
+                let mut page = random(&mut rng).map(|byte| byte | 1);
+                for part in page.chunks_mut(literals + zeros) {
+                    let start = literals.min(part.len());
+                    part[start..].fill(0);
+                }
+                let bytes = compress(&mut *context, &page).unwrap();
+                assert!(bytes.len() < PAGE_SIZE + 40, "{literals}, {zeros}: {}", bytes.len());
+                let back = decompress(&*codec, &mut *context, &bytes).unwrap();
+                assert!(back == Ok(page), "{}: {literals} and {zeros}", codec.name());
+                assert!(reference::lzo(&bytes).is_some_and(|(back, _)| back == page));
+            }
+        }
+    }
+}
+
 #[test]
 fn only_lzo_rle_has_a_version_and_runs_of_zeros() {
     let mut rng = Rng::new(testkit::seed("only_lzo_rle_has_a_version_and_runs_of_zeros"));

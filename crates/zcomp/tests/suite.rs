@@ -10,7 +10,9 @@ fn every_codec_conforms() {
     let seed = testkit::seed("every_codec_conforms");
     let mut codecs = common::codecs();
     codecs.extend(common::codecs_with(&common::dictionary(65_536, seed)));
-    codecs.extend(common::codecs_with(&common::dictionary(8, seed)));
+    // The shortest that may be, at the default level.
+    let shortest = common::codecs_with(&common::dictionary(8, seed)).into_iter();
+    codecs.extend(shortest.filter(|(name, _)| name.contains("None")));
     std::thread::scope(|scope| {
         for (name, codec) in &codecs {
             scope.spawn(move || {

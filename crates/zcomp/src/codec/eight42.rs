@@ -74,6 +74,14 @@ trait Piece {
     const BITS: u32;
     /// Bytes that indexes reach back.
     const REACH: usize = Self::SIZE << Self::BITS;
+
+    /// The piece at `at` as a number, its first byte the lowest; 0 outside of the page.
+    fn at(page: &Page, at: usize) -> u64;
+}
+
+#[inline(always)]
+fn bytes<const N: usize>(page: &Page, at: usize) -> [u8; N] {
+    page.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
 enum Pair {}
@@ -83,16 +91,31 @@ enum Eight {}
 impl Piece for Pair {
     const SIZE: usize = 2;
     const BITS: u32 = 8;
+
+    #[inline(always)]
+    fn at(page: &Page, at: usize) -> u64 {
+        u16::from_le_bytes(bytes(page, at)).into()
+    }
 }
 
 impl Piece for Four {
     const SIZE: usize = 4;
     const BITS: u32 = 9;
+
+    #[inline(always)]
+    fn at(page: &Page, at: usize) -> u64 {
+        u32::from_le_bytes(bytes(page, at)).into()
+    }
 }
 
 impl Piece for Eight {
     const SIZE: usize = 8;
     const BITS: u32 = 8;
+
+    #[inline(always)]
+    fn at(page: &Page, at: usize) -> u64 {
+        u64::from_le_bytes(bytes(page, at))
+    }
 }
 
 /// The 842 codec.

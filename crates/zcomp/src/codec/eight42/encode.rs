@@ -73,15 +73,6 @@ impl Writer<'_> {
     }
 }
 
-/// The bytes of a piece as a number, in whatever order.
-#[inline(always)]
-fn piece<P: Piece>(page: &Page, at: usize) -> u64 {
-    let bytes = page.get(at..at + P::SIZE).unwrap_or_default();
-    let mut number = [0; 8];
-    number[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(number)
-}
-
 #[inline(always)]
 fn hash<const N: usize>(value: u64) -> usize {
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.trailing_zeros())) as usize % N
@@ -96,22 +87,22 @@ fn seek<P: Piece, const N: usize>(
     block: usize,
     at: usize,
 ) -> Option<u64> {
-    let value = piece::<P>(page, at);
+    let value = P::at(page, at);
     let seen = usize::from(table[hash::<N>(value)]);
     // What stands at 0 because nothing was seen is as good as anything, if it is the same.
-    let usable = seen < block && block - seen <= P::REACH && piece::<P>(page, seen) == value;
+    let usable = seen < block && block - seen <= P::REACH && P::at(page, seen) == value;
     usable.then(|| (seen / P::SIZE) as u64 % (1 << P::BITS))
 }
 
 /// Notes where the pieces of the block at `at` are.
 #[inline(always)]
 fn note(tables: &mut Tables, page: &Page, at: usize) {
-    tables.eights[hash::<{ 1 << EIGHT_BITS }>(piece::<Eight>(page, at))] = at as u16;
+    tables.eights[hash::<{ 1 << EIGHT_BITS }>(Eight::at(page, at))] = at as u16;
     for at in [at, at + 4] {
-        tables.fours[hash::<{ 1 << FOUR_BITS }>(piece::<Four>(page, at))] = at as u16;
+        tables.fours[hash::<{ 1 << FOUR_BITS }>(Four::at(page, at))] = at as u16;
     }
     for at in [at, at + 2, at + 4, at + 6] {
-        tables.pairs[hash::<{ 1 << PAIR_BITS }>(piece::<Pair>(page, at))] = at as u16;
+        tables.pairs[hash::<{ 1 << PAIR_BITS }>(Pair::at(page, at))] = at as u16;
     }
 }
 
@@ -123,7 +114,7 @@ fn half(tables: &Tables, page: &Page, block: usize, at: usize) -> (u64, u64, u32
     }
     let first = seek::<Pair, _>(&tables.pairs, page, block, at);
     let second = seek::<Pair, _>(&tables.pairs, page, block, at + 2);
-    let bytes = (piece::<Four>(page, at) as u32).swap_bytes();
+    let bytes = (Four::at(page, at) as u32).swap_bytes();
     let (high, low) = (u64::from(bytes >> 16), u64::from(bytes & 0xffff));
     match (first, second) {
         (Some(first), Some(second)) => (OLD_OLD, first << Pair::BITS | second, 2 * Pair::BITS),
@@ -142,7 +133,7 @@ pub(super) fn compress(page: &Page, tables: &mut Tables, into: &mut [u8; BOUND])
     let mut before = None;
     let mut at = 0;
     while at < PAGE_SIZE {
-        let block = piece::<Eight>(page, at);
+        let block = Eight::at(page, at);
         if before == Some(block) {
             // As often as the code can say; nothing new is there to be noted.
             let most = PAGE_SIZE.min(at + (BLOCK << REPEAT_BITS));

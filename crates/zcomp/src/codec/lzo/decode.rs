@@ -11,11 +11,17 @@ struct Input<'a> {
 }
 
 impl Input<'_> {
+    /// The next `N` bytes, if there are as many, left where they are.
+    #[inline(always)]
+    fn next<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.bytes.get(self.at..).and_then(<[u8]>::first_chunk)
+    }
+
     #[inline(always)]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
-        let bytes = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk());
+        let bytes = self.next().copied().ok_or(Corrupt);
         self.at += N;
-        bytes.copied().ok_or(Corrupt)
+        bytes
     }
 
     #[inline(always)]
@@ -25,16 +31,10 @@ impl Input<'_> {
         Ok(byte.into())
     }
 
-    /// A length whose bits in the instruction are `bits`; none of them set says that more bytes
-    /// follow. `most` is what the bits could say.
-    #[inline(always)]
-    fn length(&mut self, bits: usize, most: usize) -> Result<usize, Corrupt> {
-        if bits != 0 { Ok(bits) } else { self.long_length(most) }
-    }
-
+    /// What a length has beyond the bits of its instruction: 255 for each zero, and what follows.
     #[inline(never)]
-    fn long_length(&mut self, most: usize) -> Result<usize, Corrupt> {
-        let mut length = most;
+    fn length(&mut self) -> Result<usize, Corrupt> {
+        let mut length = 0;
         loop {
             match self.byte()? {
                 0 => length += 255,
@@ -75,17 +75,35 @@ impl Output<'_> {
         Ok(())
     }
 
+    /// At most three literals, which follow most instructions: none of them is as good as any.
+    #[inline(always)]
+    fn few_literals(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Corrupt> {
+        let from = input.bytes.get(input.at..).and_then(|rest| rest.first_chunk::<4>());
+        let to = self.page.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<4>());
+        if let (Some(from), Some(to)) = (from, to) {
+            *to = *from;
+            input.at += count;
+            self.at += count;
+            return Ok(());
+        }
+        self.literals(input, count)
+    }
+
+    /// Copies `length` bytes, 2 at least, from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) -> Result<(), Corrupt> {
         let from = self.at.checked_sub(distance).ok_or(Corrupt)?;
         let end = self.at + length;
-        if end + 32 <= PAGE_SIZE && distance >= 8 {
+        if end + 8 <= PAGE_SIZE && distance >= 8 {
             let (mut from, mut to) = (from, self.at);
-            while to < end {
+            loop {
                 let chunk: [u8; 8] = self.page[from..from + 8].try_into().map_err(|_| Corrupt)?;
                 self.page[to..to + 8].copy_from_slice(&chunk);
                 from += 8;
                 to += 8;
+                if to >= end {
+                    break;
+                }
             }
             self.at = end;
             return Ok(());
@@ -118,14 +136,6 @@ impl Output<'_> {
     }
 }
 
-/// How many literals the last instruction brought.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    None,
-    Few,
-    Many,
-}
-
 /// Decompresses exactly `bytes` to a page.
 pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
     let mut input = Input { bytes, at: 0 };
@@ -139,28 +149,42 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         };
         input.at = 2;
     }
-    let mut before = Before::None;
+    // How many literals the last instruction brought; 4 for more than 3.
+    let mut state = 0;
     if let Some(&first) = bytes.get(input.at)
         && first > 17
     {
         input.at += 1;
         let count = usize::from(first) - 17;
         output.literals(&mut input, count)?;
-        before = if count < 4 { Before::Few } else { Before::Many };
+        state = count.min(4);
     }
     loop {
+        // Nearly all instructions are of two forms, in no order that could be foreseen. Both are
+        // read, and one is taken. Behind them is the end at least, so that there are four bytes.
+        if let Some(&[first, second, third, _]) = input.next()
+            && first > 32
+        {
+            let (first, second) = (usize::from(first), usize::from(second));
+            // Length, distance less one, bytes of the instruction, literals that follow it.
+            let near = ((first >> 5) + 1, second << 3 | first >> 2 & 7, 2, first & 3);
+            let far = ((first & 31) + 2, usize::from(third) << 6 | second >> 2, 3, second & 3);
+            let (length, back, bytes, count) = if first >= 64 { near } else { far };
+            input.at += bytes;
+            output.copy(length, back + 1)?;
+            output.few_literals(&mut input, count)?;
+            state = count;
+            continue;
+        }
         let instruction = input.byte()?;
         let last;
-        if instruction >= 64 {
-            let high = input.byte()?;
-            let distance = (high << 3) + (instruction >> 2 & 7) + 1;
-            output.copy((instruction >> 5) + 1, distance)?;
-            last = instruction;
-        } else if instruction >= 32 {
-            let length = 2 + input.length(instruction & 31, 31)?;
+        if instruction == 32 {
+            let length = 33 + input.length()?;
             let distance = usize::from(u16::from_le_bytes(input.take()?));
             output.copy(length, (distance >> 2) + 1)?;
             last = distance;
+        } else if instruction > 32 {
+            return Err(Corrupt);
         } else if instruction >= 16 {
             if runs && instruction & 8 != 0 {
                 let [low, high, more] = input.take()?;
@@ -170,31 +194,28 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
                 output.zeros((usize::from(more) << 3) + (instruction & 7) + 4)?;
                 last = usize::from(low);
             } else {
-                // Anything else is from further back than a page is long, or the end.
+                // The end; anything else is from further back than a page is long.
                 let whole = instruction == 0x11
                     && input.take()? == [0, 0]
                     && input.at == bytes.len()
                     && output.at == PAGE_SIZE;
                 return if whole { Ok(()) } else { Err(Corrupt) };
             }
-        } else if before == Before::None {
-            let count = 3 + input.length(instruction, 15)?;
+        } else if state == 0 {
+            let count = if instruction > 0 { 3 + instruction } else { 18 + input.length()? };
             output.literals(&mut input, count)?;
-            before = Before::Many;
+            state = 4;
             continue;
         } else {
             let back = (input.byte()? << 2) + (instruction >> 2) + 1;
-            if before == Before::Few {
+            if state < 4 {
                 output.copy(2, back)?;
             } else {
                 output.copy(3, back + 2048)?;
             }
             last = instruction;
         }
-        let count = last & 3;
-        before = if count == 0 { Before::None } else { Before::Few };
-        if count > 0 {
-            output.literals(&mut input, count)?;
-        }
+        state = last & 3;
+        output.few_literals(&mut input, state)?;
     }
 }

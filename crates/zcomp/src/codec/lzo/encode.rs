@@ -1,8 +1,15 @@
 //! The compressor: one pass, a table of where each four bytes were seen last, no second thoughts.
+//!
+//! What it costs is wrong guesses of the processor: where the next match is, how long it is, how
+//! many literals there were before it. So what can be written without asking is: both forms of a
+//! copy, more literals than there are, and sixteen bytes compared at a time. The table has 4096
+//! places of two bytes (liblzo2's has 16384), because clearing it is the rest of the cost, and a
+//! page has no more places than that.
 
 use units::{PAGE_SIZE, Page};
 
-/// Room for any page: what cannot be matched takes a byte in 255 more, and the ends a few.
+/// Room for any page. No instruction writes more than it stands for, but for one byte in 255 of
+/// long literals; the rest is for the ends, and for writing more than is counted.
 pub(super) const BOUND: usize = PAGE_SIZE + PAGE_SIZE / 16;
 
 const HASH_BITS: u32 = 12;
@@ -37,13 +44,14 @@ fn load64(page: &Page, at: usize) -> u64 {
 #[inline(always)]
 fn same(page: &Page, mut here: usize, mut there: usize) -> usize {
     let start = here;
-    while here <= PAGE_SIZE - 8 {
-        let differing = load64(page, here) ^ load64(page, there);
+    while here <= PAGE_SIZE - 16 {
+        let one = u128::from_le_bytes(load(page, here));
+        let differing = one ^ u128::from_le_bytes(load(page, there));
         if differing != 0 {
             return here - start + (differing.trailing_zeros() / 8) as usize;
         }
-        here += 8;
-        there += 8;
+        here += 16;
+        there += 16;
     }
     while here < PAGE_SIZE && page[here] == page[there] {
         here += 1;
@@ -98,50 +106,69 @@ impl Output<'_> {
     }
 
     /// The literals `page[from..to]`.
+    ///
+    /// How many there are is anybody's guess, so the processor is spared guessing between none and
+    /// a few.
     #[inline(always)]
     fn literals(&mut self, page: &Page, from: usize, to: usize) {
         let count = to - from;
-        if count == 0 {
+        if count <= 3 && self.literals_at != 0 && from + 4 <= PAGE_SIZE {
+            self.bytes[self.literals_at] |= count as u8;
+            self.overwrite::<4>(load(page, from));
+            self.length += count;
             return;
         }
-        if self.literals_at == 0 {
-            if count <= 238 {
-                self.put([17 + count as u8]);
-            } else {
-                self.put([0]);
-                self.put_length(count - 18);
-            }
-        } else if count <= 3 {
+        if count <= 16 && from + 16 <= PAGE_SIZE {
+            let token = if self.literals_at == 0 { 17 + count } else { count - 3 };
+            self.put([token as u8]);
+            self.overwrite::<16>(load(page, from));
+            self.length += count;
+            return;
+        }
+        self.any_literals(page, from, to);
+    }
+
+    /// The same for many of them, and for those at the end of the page.
+    #[inline(never)]
+    fn any_literals(&mut self, page: &Page, from: usize, to: usize) {
+        let count = to - from;
+        if self.literals_at != 0 && count <= 3 {
             self.bytes[self.literals_at] |= count as u8;
+        } else if self.literals_at == 0 && count <= 238 {
+            self.put([17 + count as u8]);
         } else if count <= 18 {
             self.put([count as u8 - 3]);
         } else {
             self.put([0]);
             self.put_length(count - 18);
         }
-        if count <= 16 && from + 16 <= PAGE_SIZE && self.length + 16 <= BOUND {
-            // More than is wanted, in one go; what comes next is written over it.
-            let chunk: [u8; 16] = load(page, from);
-            self.bytes[self.length..self.length + 16].copy_from_slice(&chunk);
-        } else {
-            self.bytes[self.length..self.length + count].copy_from_slice(&page[from..to]);
-        }
+        self.bytes[self.length..self.length + count].copy_from_slice(&page[from..to]);
         self.length += count;
+    }
+
+    /// Writes without counting it: what is wanted of it is counted by the caller, and the rest
+    /// overwritten by what comes next.
+    #[inline(always)]
+    fn overwrite<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
     }
 
     /// A copy of `length` bytes, 4 at least, from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) {
-        let back = distance - 1;
-        if length <= 8 && distance <= 2048 {
-            self.put([((length - 1) << 5 | (back & 7) << 2) as u8, (back >> 3) as u8]);
+        let back = distance as u32 - 1;
+        if length <= 33 {
+            let short = length as u32;
+            // Both forms are made and one is taken, which is quicker than a wrong guess.
+            let near = (short.wrapping_sub(1) << 5 | (back & 7) << 2) & 0xff | back >> 3 << 8;
+            let far = 0x20 | (short - 2) | back << 10;
+            let is_near = length <= 8 && distance <= 2048;
+            let (form, bytes) = if is_near { (near, 2) } else { (far, 3) };
+            self.overwrite(form.to_le_bytes());
+            self.length += bytes;
         } else {
-            if length <= 33 {
-                self.put([0x20 | (length - 2) as u8]);
-            } else {
-                self.put([0x20]);
-                self.put_length(length - 33);
-            }
+            self.put([0x20]);
+            self.put_length(length - 33);
             self.put(((back << 2) as u16).to_le_bytes());
         }
         self.literals_at = self.length - 2;
@@ -159,6 +186,11 @@ impl Output<'_> {
 /// Zeros that the instruction for them can write.
 const SHORTEST_RUN: usize = 4;
 const LONGEST_RUN: usize = 2047 + SHORTEST_RUN;
+
+/// Shorter runs are left to be copies of zeros before them, which take two or three bytes rather
+/// than four: the kernel's codec takes four zeros for a run, and makes three bytes in a hundred
+/// more of a heap, for a few percent less time.
+const WORTH_A_RUN: usize = 12;
 
 /// Compresses `page` into the beginning of `into`, and tells how many bytes it took.
 #[inline]
@@ -186,11 +218,13 @@ pub(super) fn compress<const RLE: bool>(
             let bytes = load32(page, here);
             if RLE && bytes == 0 {
                 let run = zeros(page, here, LONGEST_RUN);
-                output.literals(page, pending, here);
-                output.zeros(run);
-                here += run;
-                pending = here;
-                continue;
+                if run >= WORTH_A_RUN {
+                    output.literals(page, pending, here);
+                    output.zeros(run);
+                    here += run;
+                    pending = here;
+                    continue;
+                }
             }
             let place = &mut table[(bytes.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize];
             let seen = usize::from(*place);
