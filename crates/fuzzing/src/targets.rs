@@ -5,9 +5,8 @@ use std::sync::Arc;
 use block::{BlockDevice, Checked, Plain};
 use cli::protocol::{self, DaemonReport};
 use nbd::wire;
-use units::{PAGE_SIZE, Page};
-use zcomp::{Compressor, Context, Deflate, Lz4, Params, Zstd};
 
+use crate::codecs;
 use crate::nbd_client::{self, Conversation};
 
 /// A function to feed, its name, and inputs worth starting from.
@@ -26,7 +25,16 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
     Target { name: "parse_size", run: parse_size, seeds: size_seeds },
     Target { name: "control_message", run: control_message, seeds: message_seeds },
-    Target { name: "decompress", run: decompress, seeds: compressed_seeds },
+    Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },
+    Target { name: "decompress_lzo", run: codecs::decompress_lzo, seeds: codecs::lzo_seeds },
+    Target { name: "decompress_lz4", run: codecs::decompress_lz4, seeds: codecs::lz4_seeds },
+    Target { name: "decompress_zstd", run: codecs::decompress_zstd, seeds: codecs::zstd_seeds },
+    Target {
+        name: "decompress_deflate",
+        run: codecs::decompress_deflate,
+        seeds: codecs::deflate_seeds,
+    },
+    Target { name: "decompress_842", run: codecs::decompress_842, seeds: codecs::seeds_842 },
 ];
 
 /// The device behind the NBD targets: large enough for holes and data, small enough to be fast.
@@ -104,76 +112,6 @@ pub fn control_message(input: &[u8]) {
     let _ = protocol::parse_reply::<DaemonReport>(input);
 }
 
-/// A codec with a context of this thread.
-struct Codec {
-    compressor: Box<dyn Compressor>,
-    context: Box<dyn Context>,
-}
-
-thread_local! {
-    static CODECS: std::cell::RefCell<Vec<Codec>> = std::cell::RefCell::new(codecs());
-}
-
-fn codecs() -> Vec<Codec> {
-    let params = Params::default();
-    let fast = Params::at_level(-5);
-    let compressors: [Box<dyn Compressor>; 4] = [
-        Box::new(Lz4::new(&params).expect("the default parameters")),
-        Box::new(Zstd::new(&params).expect("the default parameters")),
-        Box::new(Zstd::new(&fast).expect("a negative level")),
-        Box::new(Deflate::new(&params).expect("the default parameters")),
-    ];
-    let ready = |compressor: Box<dyn Compressor>| {
-        let context = compressor.context().expect("memory for a context");
-        Codec { compressor, context }
-    };
-    compressors.into_iter().map(ready).collect()
-}
-
-/// Bytes given to each codec as if it had made them, and as a page to compress.
-///
-/// Garbage is an error and not a fault; a page comes back as it was, however little room its
-/// compressed form was given.
-pub fn decompress(input: &[u8]) {
-    CODECS.with_borrow_mut(|codecs| {
-        for Codec { compressor, context } in codecs {
-            let name = compressor.name();
-            let mut page = [0; PAGE_SIZE];
-            let mut bare_page = [0; PAGE_SIZE];
-            let result = context.decompress(input, &mut page);
-            if let Some(bare) = compressor.decompress_bare(input, &mut bare_page) {
-                assert_eq!(bare, result, "{name}: with and without a context");
-                assert!(result.is_err() || page == bare_page, "{name}: two different pages");
-            }
-
-            let original = page_of(input);
-            let mut room = [0; PAGE_SIZE + 512];
-            // A short room must be refused or kept to; what lies behind it is not touched.
-            let short = input.len() % PAGE_SIZE;
-            for length in [room.len(), short] {
-                room.fill(0xa5);
-                if let Some(written) = context.compress(&original, &mut room[..length]) {
-                    assert!(written <= length, "{name}: {written} bytes in {length}");
-                    let result = context.decompress(&room[..written], &mut page);
-                    assert!(result.is_ok() && page == original, "{name}: a different page");
-                }
-                assert!(room[length..].iter().all(|byte| *byte == 0xa5), "{name}: past the room");
-            }
-        }
-    });
-}
-
-/// The input over and over, to the end of a page.
-fn page_of(input: &[u8]) -> Page {
-    let mut page = [0; PAGE_SIZE];
-    if !input.is_empty() {
-        for (byte, from) in page.iter_mut().zip(input.iter().cycle()) {
-            *byte = *from;
-        }
-    }
-    page
-}
-
 fn size_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "0",
@@ -212,22 +150,4 @@ fn message_seeds() -> Vec<Vec<u8>> {
         r#"{"version":1,"ok":{"rampack":"0.1.0","pid":1,"root":"/run","nbd":[],"devices":[]}}"#,
     ];
     texts.iter().map(|text| format!("{text}\n").into_bytes()).collect()
-}
-
-fn compressed_seeds() -> Vec<Vec<u8>> {
-    let text = page_of(b"static const struct block_device_operations zram_devops = {\n\t.owner");
-    let mut counts = [0; PAGE_SIZE];
-    for (index, byte) in counts.iter_mut().enumerate() {
-        *byte = (index * index / 7) as u8;
-    }
-    let mut seeds = Vec::new();
-    for page in [text, counts] {
-        for mut codec in codecs() {
-            let mut room = [0; PAGE_SIZE + 512];
-            if let Some(length) = codec.context.compress(&page, &mut room) {
-                seeds.push(room[..length].to_vec());
-            }
-        }
-    }
-    seeds
 }

@@ -51,6 +51,31 @@ fn decompress() {
 }
 
 #[test]
+fn decompress_lzo() {
+    smoke("decompress_lzo");
+}
+
+#[test]
+fn decompress_lz4() {
+    smoke("decompress_lz4");
+}
+
+#[test]
+fn decompress_zstd() {
+    smoke("decompress_zstd");
+}
+
+#[test]
+fn decompress_deflate() {
+    smoke("decompress_deflate");
+}
+
+#[test]
+fn decompress_842() {
+    smoke("decompress_842");
+}
+
+#[test]
 fn every_target_is_smoked() {
     let source = include_str!("smoke.rs");
     for target in TARGETS {

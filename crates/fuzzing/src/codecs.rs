@@ -1,0 +1,215 @@
+//! The targets that feed decoders: all codecs at once, and each family by itself, so that a fuzzer
+//! that has learnt one format is not held up by the others.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use units::{PAGE_SIZE, Page};
+use zcomp::{
+    Compressor, Context, DEFLATE, Deflate, EIGHT42, Eight42, LZ4, LZ4HC, LZO, LZO_RLE, Lz4, Lz4hc,
+    Lzo, LzoRle, Params, ZSTD, Zstd,
+};
+
+/// A codec with a context of this thread.
+struct Codec {
+    compressor: Box<dyn Compressor>,
+    context: Box<dyn Context>,
+}
+
+thread_local! {
+    static CODECS: RefCell<Vec<Codec>> = RefCell::new(codecs());
+}
+
+/// What a page of these targets is likely to contain.
+const DICTIONARY: &[u8] = b".owner = THIS_MODULE, static const struct block_device_operations";
+
+/// Every codec, with a dictionary too where it takes one.
+fn codecs() -> Vec<Codec> {
+    let plain = &Params::default();
+    let fast = &Params::at_level(-5);
+    let helped = &Params { dictionary: Some(Arc::from(DICTIONARY)), ..Params::default() };
+    const GOOD: &str = "good parameters";
+    let compressors: [Box<dyn Compressor>; 11] = [
+        Box::new(LzoRle::new(plain).expect(GOOD)),
+        Box::new(Lzo::new(plain).expect(GOOD)),
+        Box::new(Lz4::new(plain).expect(GOOD)),
+        Box::new(Lz4::new(helped).expect(GOOD)),
+        Box::new(Lz4hc::new(plain).expect(GOOD)),
+        Box::new(Lz4hc::new(helped).expect(GOOD)),
+        Box::new(Zstd::new(plain).expect(GOOD)),
+        Box::new(Zstd::new(fast).expect(GOOD)),
+        Box::new(Zstd::new(helped).expect(GOOD)),
+        Box::new(Deflate::new(plain).expect(GOOD)),
+        Box::new(Eight42::new(plain).expect(GOOD)),
+    ];
+    let ready = |compressor: Box<dyn Compressor>| {
+        let context = compressor.context().expect("memory for a context");
+        Codec { compressor, context }
+    };
+    compressors.into_iter().map(ready).collect()
+}
+
+/// Runs `work` on each codec with one of these names.
+fn each(names: &[&str], mut work: impl FnMut(&mut Codec)) {
+    CODECS.with_borrow_mut(|codecs| {
+        let named = |codec: &&mut Codec| names.contains(&codec.compressor.name());
+        codecs.iter_mut().filter(named).for_each(&mut work);
+    });
+}
+
+const ALL: &[&str] = &[LZO_RLE, LZO, LZ4, LZ4HC, ZSTD, DEFLATE, EIGHT42];
+const LZO_FAMILY: &[&str] = &[LZO_RLE, LZO];
+const LZ4_FAMILY: &[&str] = &[LZ4, LZ4HC];
+
+/// Bytes given to each codec as if it had made them, and to one of them as a page to compress.
+///
+/// Garbage is an error and not a fault; a page comes back as it was, however little room its
+/// compressed form was given.
+pub fn decompress(input: &[u8]) {
+    each(ALL, |codec| decode(codec, input));
+    // The sum of the bytes says which: compressing takes much longer than refusing garbage.
+    let sum = input.iter().map(|byte| usize::from(*byte)).sum::<usize>();
+    CODECS.with_borrow_mut(|codecs| {
+        let chosen = sum % codecs.len().max(1);
+        if let Some(codec) = codecs.get_mut(chosen) {
+            there_and_back(codec, input);
+        }
+    });
+}
+
+/// Bytes given to lzo and lzo-rle, which read the same.
+pub fn decompress_lzo(input: &[u8]) {
+    each(LZO_FAMILY, |codec| decode(codec, input));
+}
+
+/// Bytes given to lz4 and lz4hc, with a dictionary and without.
+pub fn decompress_lz4(input: &[u8]) {
+    each(LZ4_FAMILY, |codec| decode(codec, input));
+}
+
+/// Bytes given to zstd, with a dictionary and without.
+pub fn decompress_zstd(input: &[u8]) {
+    each(&[ZSTD], |codec| decode(codec, input));
+}
+
+/// Bytes given to deflate.
+pub fn decompress_deflate(input: &[u8]) {
+    each(&[DEFLATE], |codec| decode(codec, input));
+}
+
+/// Bytes given to 842.
+pub fn decompress_842(input: &[u8]) {
+    each(&[EIGHT42], |codec| decode(codec, input));
+}
+
+/// Decompresses over different contents, with and without state: the result is the same, and
+/// nothing around the page is touched.
+fn decode(Codec { compressor, context }: &mut Codec, input: &[u8]) {
+    let name = compressor.name();
+    let mut seen: Option<Result<Page, zcomp::Corrupt>> = None;
+    for (fill, bare) in [(0x00, false), (0xff, false), (0x5a, true)] {
+        let mut memory = [0xa5; 3 * PAGE_SIZE];
+        let (before, rest) = memory.split_at_mut(PAGE_SIZE);
+        let (page, after) = rest.split_first_chunk_mut::<PAGE_SIZE>().expect("two pages");
+        page.fill(fill);
+        let result = match bare {
+            false => context.decompress(input, page),
+            true => match compressor.decompress_bare(input, page) {
+                Some(result) => result,
+                None => continue,
+            },
+        };
+        let result = result.map(|()| *page);
+        let outside = before.iter().chain(&*after).all(|byte| *byte == 0xa5);
+        assert!(outside, "{name}: wrote outside of the page");
+        if let Some(seen) = &seen {
+            assert!(*seen == result, "{name}: not always the same result");
+        }
+        seen = Some(result);
+    }
+}
+
+/// Compresses a page made of `input`, into much room and little, and decompresses it.
+fn there_and_back(Codec { compressor, context }: &mut Codec, input: &[u8]) {
+    let name = compressor.name();
+    let original = page_of(input);
+    let mut page = [0; PAGE_SIZE];
+    let mut room = [0; PAGE_SIZE + 512];
+    // A short room must be refused or kept to; what lies behind it is not touched.
+    let short = input.len() % PAGE_SIZE;
+    for length in [room.len(), short] {
+        room.fill(0xa5);
+        if let Some(written) = context.compress(&original, &mut room[..length]) {
+            assert!(written <= length, "{name}: {written} bytes in {length}");
+            let result = context.decompress(&room[..written], &mut page);
+            assert!(result.is_ok() && page == original, "{name}: a different page");
+        }
+        assert!(room[length..].iter().all(|byte| *byte == 0xa5), "{name}: past the room");
+    }
+}
+
+/// The input over and over, to the end of a page.
+fn page_of(input: &[u8]) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    if !input.is_empty() {
+        for (byte, from) in page.iter_mut().zip(input.iter().cycle()) {
+            *byte = *from;
+        }
+    }
+    page
+}
+
+/// What these codecs make of some pages.
+fn made_by(names: &[&str]) -> Vec<Vec<u8>> {
+    let text = page_of(b"static const struct block_device_operations zram_devops = {\n\t.owner");
+    let mut counts = [0; PAGE_SIZE];
+    for (index, byte) in counts.iter_mut().enumerate() {
+        *byte = (index * index / 7) as u8;
+    }
+    let mut numbers = [0; PAGE_SIZE];
+    for (index, place) in numbers.chunks_exact_mut(8).enumerate() {
+        place[..3].copy_from_slice(&[index as u8, (index % 5) as u8, 7]);
+    }
+    let mut half = text;
+    half[PAGE_SIZE / 2..].fill(0);
+    let mut seeds = Vec::new();
+    for page in [text, counts, numbers, half] {
+        each(names, |codec| {
+            let mut room = [0; PAGE_SIZE + 512];
+            if let Some(length) = codec.context.compress(&page, &mut room) {
+                seeds.push(room[..length].to_vec());
+            }
+        });
+    }
+    seeds
+}
+
+/// Seeds for all codecs.
+pub fn seeds() -> Vec<Vec<u8>> {
+    made_by(ALL)
+}
+
+/// Seeds for [`decompress_lzo`].
+pub fn lzo_seeds() -> Vec<Vec<u8>> {
+    made_by(LZO_FAMILY)
+}
+
+/// Seeds for [`decompress_lz4`].
+pub fn lz4_seeds() -> Vec<Vec<u8>> {
+    made_by(LZ4_FAMILY)
+}
+
+/// Seeds for [`decompress_zstd`].
+pub fn zstd_seeds() -> Vec<Vec<u8>> {
+    made_by(&[ZSTD])
+}
+
+/// Seeds for [`decompress_deflate`].
+pub fn deflate_seeds() -> Vec<Vec<u8>> {
+    made_by(&[DEFLATE])
+}
+
+/// Seeds for [`decompress_842`].
+pub fn seeds_842() -> Vec<Vec<u8>> {
+    made_by(&[EIGHT42])
+}
