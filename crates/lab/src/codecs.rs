@@ -3,8 +3,9 @@
 //!
 //! All codecs get the same pages in the same shuffled order, and take turns: in each round every
 //! codec compresses all pages, then decompresses what it made, and then it is the next one's turn.
-//! Medians of the rounds leave out what disturbed some of them. liblzo2, where it is installed,
-//! takes part like any other; so its page is read by our decoder and ours by its.
+//! Medians of the rounds leave out what disturbed some of them, and only time the CPU spent on it
+//! counts: a codec waits for nothing, so the rest is other programs'. liblzo2, where it is
+//! installed, takes part like any other; our decoder reads its pages too, and its decoder ours.
 
 mod contest;
 mod kernel;

@@ -114,7 +114,7 @@ impl Report {
         let _ = writeln!(
             text,
             "{} pages of 4 KiB of {}, {} of one pattern left out; medians of {} round(s), \
-             ns per page\n",
+             ns of CPU per page\n",
             self.pages, self.corpus, self.same_filled_left_out, self.rounds
         );
         let _ = writeln!(
@@ -136,9 +136,9 @@ impl Report {
                 text,
                 "{:12} {:9.0} {:>10} {:11.0} {:>10} {:7.3} {:>12} {:>11}",
                 row.title(),
-                row.compress_ns,
+                row.compress_cpu_ns,
                 fine(row.compress_over_liblzo2),
-                row.decompress_ns,
+                row.decompress_cpu_ns,
                 fine(row.decompress_over_liblzo2),
                 row.ratio,
                 kernel.map_or("-".to_owned(), |kernel| kernel.bytes.to_string()),
@@ -153,11 +153,11 @@ impl Report {
         let groups = ["compress", "decompress"].map(str::to_owned).to_vec();
         let series = self.codecs.iter().map(|row| {
             let name = format!("{}, ratio {:.2}", row.title(), row.ratio);
-            (name, vec![row.compress_ns, row.decompress_ns])
+            (name, vec![row.compress_cpu_ns, row.decompress_cpu_ns])
         });
         Bars {
             title: format!("{} pages of 4 KiB of {}", self.pages, self.corpus),
-            unit: "ns per page".to_owned(),
+            unit: "ns of CPU per page".to_owned(),
             groups,
             series: series.collect(),
         }
