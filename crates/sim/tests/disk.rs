@@ -12,7 +12,7 @@ use testkit::{Rng, seed};
 use units::{Lane, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
-const ALGORITHMS: [&str; 3] = [zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE];
+const ALGORITHMS: &[&str] = stack::ALGORITHMS;
 
 #[test]
 fn lz4_passes_the_suite() {
@@ -41,7 +41,7 @@ fn deflate_passes_the_suite() {
 #[test]
 fn long_runs_agree_with_the_model() {
     let mut rng = Rng::new(seed("long_runs_agree_with_the_model"));
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         let device = Plan { compact_every: 500, ..Plan::new(1500 * P, algorithm) }.device();
         let outcome = drive(&*device, rng.next_u64(), 12_000);
         assert!(outcome.held > 500, "so few pages test little: {outcome:?}");
@@ -51,7 +51,7 @@ fn long_runs_agree_with_the_model() {
 #[test]
 fn a_disk_at_its_limit_keeps_what_it_has() {
     let mut rng = Rng::new(seed("a_disk_at_its_limit_keeps_what_it_has"));
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         let limit = 40 * P;
         let plan =
             |bytes| Plan { mem_limit: limit, compact_every: 97, ..Plan::new(bytes, algorithm) };
@@ -69,7 +69,7 @@ fn a_disk_at_its_limit_keeps_what_it_has() {
 #[test]
 fn a_machine_without_memory_keeps_what_it_has() {
     let mut rng = Rng::new(seed("a_machine_without_memory_keeps_what_it_has"));
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         let plan = |bytes| Plan { memory: 120 * P, ..Plan::new(bytes, algorithm) };
         suite::filling_up(rng.next_u64(), |bytes| plan(bytes).device());
     }
@@ -100,7 +100,7 @@ fn limits_can_be_moved_and_lifted() {
 #[test]
 fn crowds_and_compaction_get_along() {
     let mut rng = Rng::new(seed("crowds_and_compaction_get_along"));
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         let disk = Plan::new(64 * P, algorithm).build();
         let compact = || {
             disk.disk.compact().expect("the disk has a size");
@@ -115,7 +115,7 @@ fn crowds_and_compaction_get_along() {
 #[test]
 fn crowds_may_reach_the_limit() {
     let mut rng = Rng::new(seed("crowds_may_reach_the_limit"));
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         // A few pages short of what the crowd wants.
         let disk = Plan { mem_limit: 3 * P, ..Plan::new(64 * P, algorithm) }.build();
         let compact = || {
@@ -164,7 +164,10 @@ fn resets_leave_nothing_behind() {
         let mut byte = [0];
         let read = disk.submit(Lane(0), Operation::Read { offset: 0, into: &mut byte });
         assert_eq!(read, Err(IoError::NotReady));
-        disk.set_up(Plan::new((50 + 40 * round) * P, ALGORITHMS[round as usize % 3]));
+        disk.set_up(Plan::new(
+            (50 + 40 * round) * P,
+            ALGORITHMS[round as usize % ALGORITHMS.len()],
+        ));
     }
 }
 
@@ -225,7 +228,7 @@ fn ranges_past_the_end_are_refused_and_counted() {
 #[test]
 fn the_same_seed_gives_the_same_statistics() {
     let seed = seed("the_same_seed_gives_the_same_statistics");
-    for algorithm in ALGORITHMS {
+    for &algorithm in ALGORITHMS {
         let run = |seed| {
             let disk = Plan { compact_every: 301, ..Plan::new(300 * P, algorithm) }.build();
             let outcome = drive(&disk, seed, 3000);

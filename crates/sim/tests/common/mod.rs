@@ -159,7 +159,8 @@ impl Watched {
                 disk.writeback(&Writeback { select: None, pages: vec![(first, last)] })
             }
             6 => {
-                let name = [zcomp::LZ4, zcomp::ZSTD, zcomp::DEFLATE][number as usize / 11 % 3];
+                let names = stack::ALGORITHMS;
+                let name = names[number as usize / 11 % names.len()];
                 disk.switch_algorithm(0, name, Params::default())
             }
             7 => disk.compact().map(drop),
