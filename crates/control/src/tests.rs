@@ -1,5 +1,6 @@
+use crate::tree::{Directory, Fixed, Node, Rows};
 use crate::*;
-use alloc::{string::ToString, sync::Arc};
+use alloc::{string::ToString, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 struct Thing(AtomicU64);
@@ -31,6 +32,17 @@ static ROWS: &[Row<Thing>] = &[
             Ok(())
         }),
     },
+    Row {
+        name: "queue/depth",
+        access: Access::Read,
+        unit: "count",
+        help: "how deep",
+        show: Some(|_, out| {
+            let _ = writeln!(out, "64");
+            Ok(())
+        }),
+        store: None,
+    },
 ];
 
 fn thing() -> Bound<Thing> {
@@ -54,7 +66,7 @@ fn wrong_names_and_directions_are_told() {
     let thing = thing();
     let fault = thing.show("depth").unwrap_err();
     assert_eq!(fault.errno, Errno::ENOENT);
-    assert!(fault.to_string().contains("level reset"), "{fault}");
+    assert!(fault.to_string().contains("level reset queue/depth"), "{fault}");
     assert_eq!(thing.show("reset").unwrap_err().errno, Errno::EACCES);
 }
 
@@ -63,4 +75,33 @@ fn modes_are_the_kernels() {
     assert_eq!(Access::Read.mode(), 0o444);
     assert_eq!(Access::ActOnRead.mode(), 0o400);
     assert_eq!(Errno::EBUSY.name(), "EBUSY");
+}
+
+fn files() -> Arc<dyn Directory> {
+    let object: Arc<dyn Object> = Arc::new(thing());
+    let all = Rows::new(object.clone(), |_| true).identified(7);
+    let one = Rows::new(object, |name| name == "queue/depth");
+    Arc::new(Fixed::new().dir("all", all).hidden("one", one).with("link", Node::Link("all".into())))
+}
+
+#[test]
+fn a_tree_is_walked_by_its_listed_names() {
+    let paths: Vec<_> = tree::attributes(&*files()).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["all/level", "all/reset", "all/queue/depth"]);
+    assert_eq!(files().names(), ["all", "link"]);
+    let Some(Node::Directory(all)) = tree::find(&files(), "/all/") else { panic!("no directory") };
+    assert_eq!(all.names(), ["level", "reset", "queue"]);
+    assert_eq!(all.identity(), 7);
+    let Some(Node::Directory(one)) = tree::find(&files(), "one") else { panic!("hidden is found") };
+    assert_eq!(one.names(), ["queue"]);
+}
+
+#[test]
+fn a_row_is_found_by_its_path() {
+    let Some(Node::Row(depth)) = tree::find(&files(), "all/queue/depth") else { panic!("no row") };
+    assert_eq!((depth.row.name, &*depth.show().unwrap()), ("queue/depth", "64\n"));
+    assert_eq!(depth.store("1").unwrap_err().errno, Errno::EACCES);
+    for nothing in ["all/queue/depth/x", "all/queu", "all/depth", "al", "one/level", "link/level"] {
+        assert!(tree::find(&files(), nothing).is_none(), "{nothing}");
+    }
 }

@@ -1,0 +1,228 @@
+//! The tree of an operator: directories of rows, in which objects come and go.
+//!
+//! A door renders the tree (as files, as a list, as JSON) and adds nothing to it. Directories are
+//! asked anew each time, so that what they hold may change at any moment.
+
+use alloc::{
+    collections::BTreeSet,
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
+
+use crate::{Errno, Fault, Object, RowInfo};
+
+/// What a name in a directory stands for.
+#[derive(Clone)]
+pub enum Node {
+    /// A directory.
+    Directory(Arc<dyn Directory>),
+    /// One attribute.
+    Row(Attribute),
+    /// A symbolic link to this text.
+    Link(String),
+    /// A device file.
+    Device(DeviceNode),
+    /// An empty file without a meaning of its own: a place to mount something on.
+    Place,
+}
+
+/// A row of an object.
+#[derive(Clone)]
+pub struct Attribute {
+    /// What has it.
+    pub object: Arc<dyn Object>,
+    /// Which row; its name may have parts before it that are directories.
+    pub row: RowInfo,
+}
+
+impl Attribute {
+    /// The value, with its newline.
+    ///
+    /// # Errors
+    /// As [`Object::show`].
+    pub fn show(&self) -> Result<String, Fault> {
+        self.object.show(self.row.name)
+    }
+
+    /// Gives it a value.
+    ///
+    /// # Errors
+    /// As [`Object::store`].
+    pub fn store(&self, value: &str) -> Result<(), Fault> {
+        self.object.store(self.row.name, value)
+    }
+}
+
+/// A file that names a device of the system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceNode {
+    /// A block device; else a character device.
+    pub block: bool,
+    /// Its number, first half.
+    pub major: u32,
+    /// Its number, second half.
+    pub minor: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// Whose it is: user and group.
+    pub owner: (u32, u32),
+}
+
+/// A directory. May be asked by any number of threads at once.
+pub trait Directory: Send + Sync {
+    /// What is listed in it, each name once.
+    fn names(&self) -> Vec<String>;
+
+    /// What a name stands for, listed or not.
+    fn get(&self, name: &str) -> Option<Node>;
+
+    /// Tells objects apart that have the same name one after the other: a number that no other
+    /// object has while this one lives. Directories that stay have 0.
+    fn identity(&self) -> u64 {
+        0
+    }
+}
+
+/// A directory whose names never change.
+#[derive(Default)]
+pub struct Fixed {
+    listed: Vec<(String, Node)>,
+    hidden: Vec<(String, Node)>,
+}
+
+impl Fixed {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Fixed {
+        Fixed::default()
+    }
+
+    /// With one more name.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, node: Node) -> Fixed {
+        self.listed.push((name.into(), node));
+        self
+    }
+
+    /// With one more directory.
+    #[must_use]
+    pub fn dir(self, name: impl Into<String>, directory: impl Directory + 'static) -> Fixed {
+        self.with(name, Node::Directory(Arc::new(directory)))
+    }
+
+    /// With a directory that is found under its name, but not listed.
+    #[must_use]
+    pub fn hidden(mut self, name: impl Into<String>, directory: impl Directory + 'static) -> Fixed {
+        self.hidden.push((name.into(), Node::Directory(Arc::new(directory))));
+        self
+    }
+}
+
+impl Directory for Fixed {
+    fn names(&self) -> Vec<String> {
+        self.listed.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<Node> {
+        let mut all = self.listed.iter().chain(&self.hidden);
+        all.find(|(known, _)| known == name).map(|(_, node)| node.clone())
+    }
+}
+
+/// The rows of an object as a directory. A row called `queue/rotational` is the file `rotational`
+/// in the directory `queue`.
+pub struct Rows {
+    object: Arc<dyn Object>,
+    choose: fn(&str) -> bool,
+    /// Of the rows' names; empty or ends with a slash.
+    prefix: String,
+    identity: u64,
+}
+
+impl Rows {
+    /// The rows of `object` whose names `choose` takes.
+    pub fn new(object: Arc<dyn Object>, choose: fn(&str) -> bool) -> Rows {
+        Rows { object, choose, prefix: String::new(), identity: 0 }
+    }
+
+    /// The same for an object that comes and goes; see [`Directory::identity`].
+    #[must_use]
+    pub fn identified(self, identity: u64) -> Rows {
+        Rows { identity, ..self }
+    }
+
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, RowInfo)> {
+        let rows = self.object.rows().into_iter();
+        let (choose, prefix) = (self.choose, self.prefix.clone());
+        rows.filter(move |row| choose(row.name))
+            .filter_map(move |row| Some((row.name.strip_prefix(&*prefix)?, row)))
+    }
+}
+
+impl Directory for Rows {
+    fn names(&self) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let first = |name: &'static str| name.split('/').next().unwrap_or(name);
+        let names = self.chosen().map(|(name, _)| first(name));
+        names.filter(|name| seen.insert(*name)).map(ToString::to_string).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<Node> {
+        if let Some((_, row)) = self.chosen().find(|(known, _)| *known == name) {
+            return Some(Node::Row(Attribute { object: self.object.clone(), row }));
+        }
+        let below = format!("{name}/");
+        self.chosen().find(|(known, _)| known.starts_with(&below))?;
+        Some(Node::Directory(Arc::new(Rows {
+            object: self.object.clone(),
+            choose: self.choose,
+            prefix: format!("{}{below}", self.prefix),
+            identity: 0,
+        })))
+    }
+
+    fn identity(&self) -> u64 {
+        self.identity
+    }
+}
+
+/// What `path` stands for, seen from `top`; `top` itself for an empty path.
+#[must_use]
+pub fn find(top: &Arc<dyn Directory>, path: &str) -> Option<Node> {
+    let mut node = Node::Directory(top.clone());
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let Node::Directory(directory) = &node else { return None };
+        node = directory.get(part)?;
+    }
+    Some(node)
+}
+
+/// Every listed attribute below `top` with its path, each directory in its own order.
+#[must_use]
+pub fn attributes(top: &dyn Directory) -> Vec<(String, Attribute)> {
+    let mut found = Vec::new();
+    walk(top, "", &mut found);
+    found
+}
+
+fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, Attribute)>) {
+    for name in directory.names() {
+        let path = match path {
+            "" => name.clone(),
+            _ => format!("{path}/{name}"),
+        };
+        match directory.get(&name) {
+            Some(Node::Directory(below)) => walk(&*below, &path, found),
+            Some(Node::Row(attribute)) => found.push((path, attribute)),
+            _ => {}
+        }
+    }
+}
+
+/// The fault for an object that went while somebody still had its attributes open.
+#[must_use]
+pub fn gone(name: &str) -> Fault {
+    Fault::new(Errno::ENODEV, format!("{name} has been removed"))
+}
