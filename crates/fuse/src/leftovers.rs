@@ -13,6 +13,9 @@ use crate::sys::{self, Unmount};
 /// The directory below a daemon's root that its files are mounted at.
 pub const FILES: &str = "files";
 
+/// The directory below a daemon's root that its control tree is mounted at.
+pub const TREE: &str = "sys";
+
 /// What [`clear`] did, in sentences for a person.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
@@ -25,23 +28,26 @@ pub struct Report {
 /// Is there anything left at `root`? Does not tell a killed daemon from a living one.
 #[must_use]
 pub fn exist(root: &Path) -> bool {
-    files(root).is_ok_and(|files| !backed_under(&files).is_empty() || !ours(&files).is_empty())
+    let tree = below(root, TREE).is_ok_and(|tree| !ours(&tree).is_empty());
+    let left = |files: &Path| !backed_under(files).is_empty() || !ours(files).is_empty();
+    tree || below(root, FILES).is_ok_and(|files| left(&files))
 }
 
 /// Clears what a daemon of `root` left behind: file systems on its loop devices are unmounted, the
-/// loop devices detached, the dead FUSE mount taken down. Only what stands on `root`/files is
-/// touched. The caller must know that no daemon of this root is alive: its mount would be aborted.
+/// loop devices detached, the dead FUSE mount taken down. Only what stands on `root`/files
+/// and `root`/sys is touched. The caller must know that no daemon of this root is alive: its mount would be aborted.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
     let mut report = Report::default();
     // Without a root there is nothing below it.
-    let Ok(files) = files(root) else { return report };
+    let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
+    for mounted in ours(&tree) {
+        abort(&mounted);
+        clear_mount(&tree, &mut report);
+    }
     let dead = ours(&files);
     for mounted in &dead {
-        // First of all: whoever waits for the dead daemon, perhaps the remains of itself, gets an
-        // error now. EBUSY is the usual answer, after the abort.
-        let _ = sys::unmount(&mounted.at, Unmount::Abort);
-        mounts::abort_fuse(mounted.device.1);
+        abort(mounted);
     }
     for (number, file) in backed_under(&files) {
         clear_loop(number, &file, &mut report);
@@ -52,9 +58,17 @@ pub fn clear(root: &Path) -> Report {
     report
 }
 
-fn files(root: &Path) -> io::Result<PathBuf> {
+fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
     // The root itself is asked, never what may be mounted below it.
-    Ok(root.canonicalize()?.join(FILES))
+    Ok(root.canonicalize()?.join(directory))
+}
+
+/// Comes before all else: whoever waits for the dead daemon, perhaps the remains of itself, gets an
+/// error now.
+fn abort(mounted: &Mounted) {
+    // EBUSY is the usual answer, after the abort.
+    let _ = sys::unmount(&mounted.at, Unmount::Abort);
+    mounts::abort_fuse(mounted.device.1);
 }
 
 fn ours(files: &Path) -> Vec<Mounted> {

@@ -4,7 +4,8 @@
 //! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
 //! told to bypass its page cache and to let writes run in parallel, so that what is stored
 //! compressed is not also kept uncompressed. [`LoopDevice`] makes a block device of such a file.
-//! [`leftovers`] finds and clears what a killed daemon left of both.
+//! [`TreeMount`] serves a [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds and
+//! clears what a killed daemon left of them.
 //!
 //! A process must never wait for its own mount with the threads that serve it, nor hold a file of
 //! its own mount open: nothing in here does, and the loop device is opened only while it is being
@@ -19,6 +20,7 @@ mod mounts;
 mod patient;
 mod sys;
 mod table;
+mod tree;
 mod users;
 mod worker;
 
@@ -26,6 +28,7 @@ pub use error::Error;
 pub use loopdev::{LoopDevice, LoopOptions, find_by_backing};
 pub use mount::{Mount, Options};
 pub use sys::current_lane;
+pub use tree::TreeMount;
 pub use users::User;
 
 #[cfg(test)]

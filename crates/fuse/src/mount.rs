@@ -236,7 +236,7 @@ impl Drop for Mount {
     }
 }
 
-fn check_fuse() -> Result<(), Error> {
+pub(crate) fn check_fuse() -> Result<(), Error> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
@@ -248,7 +248,7 @@ fn check_fuse() -> Result<(), Error> {
 }
 
 /// Makes sure that `at` is a directory that nothing is mounted on.
-fn prepare(at: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     match fs::metadata(at) {
         Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
         Ok(_) => {}
@@ -274,7 +274,7 @@ fn create(at: &Path) -> Result<(), Error> {
     made.map_err(|error| Error::mount_point(at, format!("it cannot be created: {error}")))
 }
 
-fn refused(at: &Path, error: io::Error) -> Error {
+pub(crate) fn refused(at: &Path, error: io::Error) -> Error {
     let doing = format!("mount at {}", at.display());
     match error.kind() {
         // The system call was refused, and there is no helper to ask.

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::{loopdev, mounts};
 
+mod namespaces;
+pub(crate) use namespaces::elsewhere;
+
 /// One who uses a mount or a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum User {

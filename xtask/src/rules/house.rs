@@ -20,7 +20,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("host", &["units", "sync", "pagealloc"]),
     ("backing", &["units", "sync", "control", "block"]),
     ("nbd", &["units", "sync", "block", "host"]),
-    ("fuse", &["units", "sync", "block", "host"]),
+    ("fuse", &["units", "sync", "control", "block", "host"]),
     (
         "rampack",
         &[

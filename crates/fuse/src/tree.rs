@@ -1,0 +1,161 @@
+//! A control tree as files: a FUSE mount of its own, beside that of the devices.
+//!
+//! A request to it may take as long as what it asks for: it may attach a loop device, whose first
+//! reads go to the mount of the devices, or wait for a device to be free. So this mount has
+//! threads enough that others are answered meanwhile, and shares none with that of the devices.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use control::tree::Directory;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+
+use crate::mount::{check_fuse, prepare, refused};
+use crate::sys::{self, Unmount};
+use crate::{Error, User, mounts, users};
+
+mod files;
+mod inodes;
+
+use files::Files;
+use inodes::{Handles, Inodes};
+
+/// Requests that may wait at a time without keeping others from being answered.
+const WORKERS: usize = 16;
+/// How long its threads may take to end.
+const ENDING: Duration = Duration::from_secs(10);
+/// How long a file that was just closed may still count as open.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// A tree, mounted. Every method may be called by any thread that does not serve it. Dropping it
+/// takes it down, by force if need be.
+pub struct TreeMount {
+    at: PathBuf,
+    /// The second half of its device number.
+    minor: Option<u32>,
+    session: Option<BackgroundSession>,
+}
+
+impl TreeMount {
+    /// Mounts what is below `top` at the directory `at`, which is created if it is missing. When
+    /// root does it, others may look as far as the modes of the files allow.
+    ///
+    /// # Errors
+    /// Says what is missing: FUSE, the permission, or a directory that can be mounted on.
+    pub fn new(at: &Path, top: Arc<dyn Directory>) -> Result<TreeMount, Error> {
+        check_fuse()?;
+        let at = prepare(at)?;
+        let owner = sys::owner();
+        let (inodes, handles) = (Inodes::new(top), Handles::new());
+        let files = Files { inodes, handles, since: SystemTime::now(), owner };
+        let mut config = Config::default();
+        let subtype = match owner.0 {
+            0 => MountOption::CUSTOM("subtype=rampack".into()),
+            _ => MountOption::Subtype("rampack".into()),
+        };
+        config.mount_options = vec![
+            MountOption::FSName("rampack".into()),
+            subtype,
+            MountOption::NoExec,
+            MountOption::NoAtime,
+            MountOption::DefaultPermissions,
+        ];
+        if owner.0 == 0 {
+            config.acl = SessionACL::All;
+        }
+        config.n_threads = Some(WORKERS);
+        let session = Session::new(files, &at, &config).map_err(|error| refused(&at, error))?;
+        let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
+        let minor = mounts::at(&at).last().map(|mounted| mounted.device.1);
+        let mount = TreeMount { at, minor, session: Some(session) };
+        // The answer comes from a worker: it shows that they run.
+        fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
+        Ok(mount)
+    }
+
+    /// The directory it is mounted at, as an absolute path.
+    #[must_use]
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Takes it down and waits until its threads have ended. With `force` it goes even if files
+    /// are open. Does nothing the second time.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if files are open or programs live with it in a namespace of their own, and
+    /// `force` is not given; everything is then as before.
+    pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
+        if self.session.is_none() {
+            return Ok(());
+        }
+        let elsewhere = self.minor.map(users::elsewhere).unwrap_or_default();
+        if !elsewhere.is_empty() && !force {
+            return Err(Error::Busy { what: self.at.clone(), users: elsewhere });
+        }
+        let end = Instant::now() + CLOSING;
+        while let Err(error) = mounts::unmount_fuse(&self.at, Unmount::Plain) {
+            match error.raw_os_error() {
+                // Somebody else unmounted it.
+                Some(libc::EINVAL) => break,
+                _ if force => {
+                    self.tear_down()?;
+                    break;
+                }
+                Some(libc::EBUSY) if Instant::now() < end => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Some(libc::EBUSY) => {
+                    let mut users = users::of_mount(&self.at);
+                    if users.is_empty() {
+                        users.push(User::Unknown);
+                    }
+                    return Err(Error::Busy { what: self.at.clone(), users });
+                }
+                _ => {
+                    let doing = format!("unmount {}", self.at.display());
+                    return Err(Error::System { doing, source: error });
+                }
+            }
+        }
+        if !elsewhere.is_empty() {
+            // It lives on where those programs are, until it is told to end.
+            let _ = self.minor.is_some_and(mounts::abort_fuse);
+        }
+        self.join(if elsewhere.is_empty() { ENDING } else { Duration::from_secs(1) });
+        Ok(())
+    }
+
+    fn tear_down(&self) -> Result<(), Error> {
+        // EBUSY is the usual answer: the requests are failed, and the mount is still there.
+        let _ = sys::unmount(&self.at, Unmount::Abort);
+        let _ = self.minor.is_some_and(mounts::abort_fuse);
+        match mounts::unmount_fuse(&self.at, Unmount::Detach) {
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
+                let doing = format!("unmount {} by force", self.at.display());
+                Err(Error::System { doing, source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn join(&mut self, patience: Duration) {
+        let Some(session) = self.session.take() else { return };
+        let end = Instant::now() + patience;
+        while !session.guard.is_finished() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if session.guard.is_finished() {
+            let _ = session.join();
+        }
+    }
+}
+
+impl Drop for TreeMount {
+    fn drop(&mut self) {
+        let _ = self.unmount(true);
+    }
+}

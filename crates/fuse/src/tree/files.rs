@@ -1,0 +1,411 @@
+//! Requests of the kernel, turned into questions to a tree.
+//!
+//! A file behaves as an attribute in sysfs does (Linux, fs/kernfs/file.c and fs/sysfs/file.c, seen
+//! from outside): it is 4096 bytes long to look at, a read from the beginning takes the value and
+//! later reads go on in what was taken, a write is one new value wherever it is aimed at, of which
+//! a page is taken and nothing after a NUL, and nobody, not root either, opens one in a direction
+//! that it does not have.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use control::tree::Node;
+use control::{Access, Fault};
+use fuser::{
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
+};
+use sync::Mutex;
+
+use super::inodes::{Handles, Inodes, Open, TOP};
+
+/// Names and values are asked for anew each time.
+const KEEP: Duration = Duration::ZERO;
+/// How long every file looks, and what one write brings at most.
+const LENGTH: usize = 4096;
+/// The longest write that comes in one request; what is longer is cut off at [`LENGTH`] anyway.
+const WRITE: u32 = 128 << 10;
+/// Numbers in listings of what the kernel has no number for.
+const UNNUMBERED: u64 = 1 << 48;
+
+pub(crate) struct Files {
+    pub(crate) inodes: Inodes,
+    pub(crate) handles: Handles,
+    pub(crate) since: SystemTime,
+    pub(crate) owner: (u32, u32),
+}
+
+fn errno(fault: &Fault) -> Errno {
+    Errno::from_i32(fault.errno.0)
+}
+
+fn kind(node: &Node) -> FileType {
+    match node {
+        Node::Directory(_) => FileType::Directory,
+        Node::Row(_) | Node::Place => FileType::RegularFile,
+        Node::Link(_) => FileType::Symlink,
+        Node::Device(device) if device.block => FileType::BlockDevice,
+        Node::Device(_) => FileType::CharDevice,
+    }
+}
+
+/// A device number as the FUSE protocol has it (the kernel's `new_encode_dev`).
+fn device_number(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+/// The value that was written: up to a NUL, at most a page.
+fn written(data: &[u8]) -> (usize, String) {
+    let taken = &data[..data.len().min(LENGTH)];
+    let text = taken.split(|byte| *byte == 0).next().unwrap_or_default();
+    (taken.len(), String::from_utf8_lossy(text).into_owned())
+}
+
+impl Files {
+    fn attributes(&self, number: u64, node: &Node) -> FileAttr {
+        let (perm, size, owner, rdev) = match node {
+            Node::Directory(_) => (0o755, 0, self.owner, 0),
+            Node::Row(attribute) => (attribute.row.access.mode(), LENGTH, self.owner, 0),
+            Node::Link(target) => (0o777, target.len(), self.owner, 0),
+            Node::Place => (0o444, 0, self.owner, 0),
+            Node::Device(it) => (it.mode, 0, it.owner, device_number(it.major, it.minor)),
+        };
+        FileAttr {
+            ino: INodeNo(number),
+            size: size as u64,
+            blocks: 0,
+            atime: self.since,
+            mtime: self.since,
+            ctime: self.since,
+            crtime: self.since,
+            kind: kind(node),
+            perm: perm as u16,
+            nlink: 1,
+            uid: owner.0,
+            gid: owner.1,
+            rdev,
+            blksize: LENGTH as u32,
+            flags: 0,
+        }
+    }
+
+    fn node(&self, number: INodeNo) -> Result<Node, Errno> {
+        self.inodes.node(number.0).ok_or(Errno::ESTALE)
+    }
+
+    fn child(&self, parent: INodeNo, name: &OsStr) -> Result<(u64, Node), Errno> {
+        let Node::Directory(directory) = self.node(parent)? else { return Err(Errno::ENOTDIR) };
+        let name = name.to_str().ok_or(Errno::ENOENT)?;
+        let node = directory.get(name).ok_or(Errno::ENOENT)?;
+        Ok((self.inodes.remember(parent.0, name, &node), node))
+    }
+
+    fn open_row(&self, number: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
+        let open = match self.node(number)? {
+            Node::Row(attribute) => {
+                let access = attribute.row.access;
+                // Also those that act: `access.readable` speaks of reads without an effect.
+                let reads = access.readable() || access == Access::ActOnRead;
+                let may = match flags.acc_mode() {
+                    OpenAccMode::O_RDONLY => reads,
+                    OpenAccMode::O_WRONLY => access.writable(),
+                    OpenAccMode::O_RDWR => reads && access.writable(),
+                };
+                if !may {
+                    return Err(Errno::EACCES);
+                }
+                Open::Row(attribute, Mutex::new(None))
+            }
+            Node::Place => Open::Nothing,
+            Node::Directory(_) => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        };
+        Ok(self.handles.add(open))
+    }
+
+    fn listing(&self, number: INodeNo) -> Result<u64, Errno> {
+        let Node::Directory(directory) = self.node(number)? else { return Err(Errno::ENOTDIR) };
+        let names = directory.names().into_iter();
+        let entries = names.filter_map(|name| directory.get(&name).map(|node| (name, node)));
+        Ok(self.handles.add(Open::Directory(entries.collect())))
+    }
+
+    fn opened(&self, handle: FileHandle) -> Result<Arc<Open>, Errno> {
+        self.handles.get(handle.0).ok_or(Errno::EBADF)
+    }
+
+    fn value(&self, handle: FileHandle, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+        let open = self.opened(handle)?;
+        let Open::Row(attribute, value) = &*open else { return Ok(Vec::new()) };
+        let mut value = value.lock();
+        if offset == 0 || value.is_none() {
+            let text = attribute.show().map_err(|fault| errno(&fault))?;
+            *value = Some(text.into_bytes());
+        }
+        let all = value.as_deref().unwrap_or_default();
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
+        let to = from.saturating_add(size as usize).min(all.len());
+        Ok(all[from..to].to_vec())
+    }
+
+    fn store(&self, handle: FileHandle, data: &[u8]) -> Result<u32, Errno> {
+        let open = self.opened(handle)?;
+        let Open::Row(attribute, _) = &*open else { return Err(Errno::EACCES) };
+        let (taken, text) = written(data);
+        if taken > 0 {
+            attribute.store(&text).map_err(|fault| errno(&fault))?;
+        }
+        Ok(taken as u32)
+    }
+}
+
+impl Filesystem for Files {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Refused by kernels that do not know it, which work without.
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.set_max_write(WRITE);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.child(parent, name) {
+            Ok((number, node)) => {
+                reply.entry(&KEEP, &self.attributes(number, &node), Generation(0));
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        self.inodes.forget(number.0, lookups);
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.node(number) {
+            Ok(node) => reply.attr(&KEEP, &self.attributes(number.0, &node)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // A change of size is O_TRUNC, which changes nothing here.
+        match self.node(number) {
+            Ok(_) if mode.is_some() || uid.is_some() || gid.is_some() => {
+                reply.error(Errno::EPERM);
+            }
+            Ok(node) => reply.attr(&KEEP, &self.attributes(number.0, &node)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
+        match self.node(number) {
+            Ok(Node::Link(target)) => reply.data(target.as_bytes()),
+            Ok(_) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let how = FopenFlags::FOPEN_DIRECT_IO
+            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            | FopenFlags::FOPEN_NOFLUSH;
+        match self.open_row(number, flags) {
+            Ok(handle) => reply.opened(FileHandle(handle), how),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        match self.value(handle, offset, size) {
+            Ok(value) => reply.data(&value),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        match self.store(handle, data) {
+            Ok(taken) => reply.written(taken),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.handles.remove(handle.0);
+        reply.ok();
+    }
+
+    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.listing(number) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let open = match self.opened(handle) {
+            Ok(open) => open,
+            Err(error) => return reply.error(error),
+        };
+        let Open::Directory(entries) = &*open else { return reply.error(Errno::ENOTDIR) };
+        let own = [(".", FileType::Directory), ("..", FileType::Directory)].into_iter();
+        let entries = entries.iter().map(|(name, node)| (&**name, kind(node)));
+        for (place, (name, kind)) in (1..).zip(own.chain(entries)).skip(offset as usize) {
+            let number = if place == 1 { number.0 } else { UNNUMBERED | (number.0 << 16) | place };
+            if reply.add(INodeNo(number.max(TOP)), place, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.handles.remove(handle.0);
+        reply.ok();
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: u32,
+        _: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        reply.error(Errno::EACCES);
+    }
+
+    fn mknod(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn mkdir(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn unlink(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rmdir(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: &OsStr,
+        _: INodeNo,
+        _: &OsStr,
+        _: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_up_to_a_nul_is_taken() {
+        assert_eq!(written(b"4G\n"), (3, "4G\n".into()));
+        assert_eq!(written(b"lzo\0rubbish"), (11, "lzo".into()));
+        assert_eq!(written(b""), (0, String::new()));
+        assert_eq!(written(&[b'a'; 5000]), (4096, "a".repeat(4096)));
+        assert_eq!(written(b"\xffx").1, "\u{fffd}x");
+    }
+
+    #[test]
+    fn device_numbers_are_packed_as_the_kernel_does() {
+        assert_eq!(device_number(7, 3), 0x703);
+        assert_eq!(device_number(253, 0x123), 0x0010_fd23);
+    }
+}

@@ -1,0 +1,171 @@
+//! What the kernel knows of a tree: numbers for nodes, and files it has open.
+
+use std::collections::HashMap;
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use control::tree::{Attribute, Directory, Node};
+use sync::Mutex;
+
+/// The number of the directory that is mounted.
+pub(crate) const TOP: u64 = 1;
+
+struct Inode {
+    parent: u64,
+    name: String,
+    node: Node,
+    /// How often the kernel was told of it and has not forgotten.
+    lookups: u64,
+}
+
+/// Numbers of nodes. Each is given once: what comes under the name of something that went is
+/// another file.
+pub(crate) struct Inodes {
+    state: Mutex<State>,
+}
+
+struct State {
+    next: u64,
+    inodes: HashMap<u64, Inode>,
+    names: HashMap<(u64, String), u64>,
+}
+
+fn identity(node: &Node) -> u64 {
+    match node {
+        Node::Directory(directory) => directory.identity(),
+        _ => 0,
+    }
+}
+
+impl Inodes {
+    pub(crate) fn new(top: Arc<dyn Directory>) -> Inodes {
+        let top =
+            Inode { parent: TOP, name: String::new(), node: Node::Directory(top), lookups: 1 };
+        let inodes = HashMap::from([(TOP, top)]);
+        Inodes { state: Mutex::new(State { next: TOP + 1, inodes, names: HashMap::new() }) }
+    }
+
+    pub(crate) fn node(&self, number: u64) -> Option<Node> {
+        self.state.lock().inodes.get(&number).map(|inode| inode.node.clone())
+    }
+
+    /// The kernel is about to be told that `name` in directory `parent` is `node`.
+    pub(crate) fn remember(&self, parent: u64, name: &str, node: &Node) -> u64 {
+        let mut state = self.state.lock();
+        let key = (parent, name.to_owned());
+        if let Some(number) = state.names.get(&key).copied()
+            && let Some(inode) = state.inodes.get_mut(&number)
+            && discriminant(&inode.node) == discriminant(node)
+            && identity(&inode.node) == identity(node)
+        {
+            inode.node = node.clone();
+            inode.lookups += 1;
+            return number;
+        }
+        let number = state.next;
+        state.next += 1;
+        let inode = Inode { parent, name: name.to_owned(), node: node.clone(), lookups: 1 };
+        state.inodes.insert(number, inode);
+        state.names.insert(key, number);
+        number
+    }
+
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
+        let mut state = self.state.lock();
+        let Some(inode) = state.inodes.get_mut(&number).filter(|_| number != TOP) else { return };
+        inode.lookups = inode.lookups.saturating_sub(lookups);
+        if inode.lookups > 0 {
+            return;
+        }
+        let Some(inode) = state.inodes.remove(&number) else { return };
+        let key = (inode.parent, inode.name);
+        if state.names.get(&key) == Some(&number) {
+            state.names.remove(&key);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> usize {
+        self.state.lock().inodes.len()
+    }
+}
+
+/// Something open.
+pub(crate) enum Open {
+    /// A directory as it was when it was opened, so that a listing in parts is of one moment.
+    Directory(Vec<(String, Node)>),
+    /// An attribute, and its value as it was when it was last read from the beginning.
+    Row(Attribute, Mutex<Option<Vec<u8>>>),
+    /// An empty file.
+    Nothing,
+}
+
+/// What is open, by handle.
+pub(crate) struct Handles {
+    state: Mutex<(u64, HashMap<u64, Arc<Open>>)>,
+}
+
+impl Handles {
+    pub(crate) fn new() -> Handles {
+        Handles { state: Mutex::new((1, HashMap::new())) }
+    }
+
+    pub(crate) fn add(&self, open: Open) -> u64 {
+        let mut state = self.state.lock();
+        let handle = state.0;
+        state.0 += 1;
+        state.1.insert(handle, Arc::new(open));
+        handle
+    }
+
+    pub(crate) fn get(&self, handle: u64) -> Option<Arc<Open>> {
+        self.state.lock().1.get(&handle).cloned()
+    }
+
+    pub(crate) fn remove(&self, handle: u64) {
+        let removed = self.state.lock().1.remove(&handle);
+        // What it holds may be the last of an object: that ends without the lock.
+        drop(removed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::tree::Fixed;
+
+    struct Numbered(u64);
+    impl Directory for Numbered {
+        fn names(&self) -> Vec<String> {
+            Vec::new()
+        }
+        fn get(&self, _: &str) -> Option<Node> {
+            None
+        }
+        fn identity(&self) -> u64 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn one_object_keeps_its_number_and_another_gets_a_new_one() {
+        let inodes = Inodes::new(Arc::new(Fixed::new()));
+        let node = |identity| Node::Directory(Arc::new(Numbered(identity)));
+        let first = inodes.remember(TOP, "zram0", &node(1));
+        assert_eq!(inodes.remember(TOP, "zram0", &node(1)), first);
+        let second = inodes.remember(TOP, "zram0", &node(2));
+        assert_ne!(first, second);
+        assert!(inodes.node(first).is_some(), "the kernel may still ask for it");
+        let link = inodes.remember(TOP, "zram0", &Node::Link("x".into()));
+        assert_ne!(link, second);
+        inodes.forget(first, 1);
+        assert!(inodes.node(first).is_some());
+        inodes.forget(first, 1);
+        assert!(inodes.node(first).is_none());
+        inodes.forget(second, 1);
+        assert_eq!(inodes.remember(TOP, "zram0", &Node::Link("y".into())), link);
+        inodes.forget(link, 2);
+        inodes.forget(TOP, 9);
+        assert_eq!(inodes.known(), 1, "the top stays");
+    }
+}
