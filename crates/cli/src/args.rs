@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -61,6 +62,12 @@ pub enum Command {
     /// Change attributes of a device.
     #[command(after_help = "Example: rampack set zram0 comp_algorithm=zstd disksize=4G")]
     Set(Set),
+    /// List every attribute there is, with its place in the control tree.
+    #[command(after_help = TREE_NOTES)]
+    Tree(Tree),
+    /// Run a command for which the devices of a running daemon are the system's zram.
+    #[command(after_help = EXEC_NOTES)]
+    Exec(Exec),
     /// End a running daemon; everything stored in its devices is lost.
     Stop(Stop),
 }
@@ -81,6 +88,30 @@ Examples:
 
 With sockets handed over by systemd (LISTEN_FDS), NBD is served on them; the daemon then keeps a \
 root directory only if --root or RAMPACK_ROOT names one.";
+
+const TREE_NOTES: &str = "\
+The daemon has the same tree as files in its root directory, under sys/, where FUSE is there: \
+`cat ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave as the \
+kernel's do; docs/compatibility.md lists the differences.";
+
+const EXEC_NOTES: &str = "\
+Needs root: it makes a mount namespace for the command. Within it, and nowhere else, these are \
+those of the daemon:
+  /sys/block/zramN, /sys/class/block/zramN, /sys/dev/block/MAJOR:MINOR
+  /sys/class/zram-control/hot_add, hot_remove
+  /sys/module/zram
+  /sys/kernel/debug/zram
+  /dev/zramN                             a loop device under that name
+
+Zram devices of the kernel are not to be seen there. All else is the system's own, but no files can \
+be made in /dev itself, and what the command mounts is seen by it alone and goes with it. The exit \
+code is the command's; 126 when it cannot be run, 127 when there is none. The daemon does not stop \
+while the command runs, unless it is forced to.
+
+Examples:
+  rampack exec zramctl --find --size 1G --algorithm zstd
+  rampack exec zramctl
+  rampack exec -- sh -c 'mkfs.ext4 -q /dev/zram0 && mount /dev/zram0 /mnt && df /mnt'";
 
 /// How a device is made.
 #[derive(Args, Clone, Default, Debug)]
@@ -238,10 +269,30 @@ pub struct Stop {
     pub force: bool,
 }
 
+/// `rampack tree`.
+#[derive(Args, Debug)]
+pub struct Tree {
+    /// As one JSON array.
+    #[arg(long, short = 'J')]
+    pub json: bool,
+    /// With the values of what can be read without an effect.
+    #[arg(long)]
+    pub values: bool,
+}
+
+/// `rampack exec`.
+#[derive(Args, Debug)]
+pub struct Exec {
+    /// The command and its arguments; begin with -- if they begin with a dash.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
 /// `rampack get`.
 #[derive(Args, Debug)]
 pub struct Get {
-    /// The device, such as zram0.
+    /// The device, such as zram0, or the path of a directory that `rampack tree` shows.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// The attributes; one alone is printed without its name.
@@ -258,7 +309,7 @@ pub struct Get {
 /// `rampack set`.
 #[derive(Args, Debug)]
 pub struct Set {
-    /// The device, such as zram0.
+    /// The device, such as zram0, or the path of a directory that `rampack tree` shows.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Either one ATTRIBUTE and its VALUE, or any number of ATTRIBUTE=VALUE, set in this order.

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use control::{Errno, Fault};
 use serde_json::json;
 
-use crate::args::{Command, Get, Set, Status};
+use crate::args::{Command, Get, Set, Status, Tree};
 use crate::client::call;
 use crate::columns::{self, Column, Style};
+use crate::exec;
 use crate::failure::failed;
 use crate::protocol::{
-    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request,
+    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request, TreeRow,
 };
 use crate::root::Root;
 
@@ -43,6 +44,8 @@ pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
         }
         Command::Get(options) => get(root, options),
         Command::Set(options) => set(root, options),
+        Command::Tree(options) => tree(root, options),
+        Command::Exec(options) => exec::exec(root, &options.command),
         Command::Stop(options) => stop(root, options.force),
     }
 }
@@ -116,6 +119,23 @@ fn described(rows: &[Description]) -> String {
         text += &format!("{:<16} {read}{write}    {:<6} {}\n", row.name, row.unit, row.help);
     }
     text
+}
+
+fn tree(root: &Root, options: &Tree) -> Result<(), Fault> {
+    let request = protocol::Tree { values: options.values };
+    let rows: Vec<TreeRow> = call(root, &Request::Tree(request))?;
+    if options.json {
+        return print(&format!("{:#}\n", json!(rows)));
+    }
+    print(&rows.iter().map(tree_line).collect::<String>())
+}
+
+/// The line of one attribute: its mode, unit and path, and its value or what it is.
+#[must_use]
+pub fn tree_line(row: &TreeRow) -> String {
+    let said = row.value.as_deref().unwrap_or(&row.help);
+    let said = said.trim_end().replace('\n', "\n    ");
+    format!("{:04o} {:<7} {:<36} {said}\n", row.mode, row.unit, row.path)
 }
 
 fn set(root: &Root, options: &Set) -> Result<(), Fault> {

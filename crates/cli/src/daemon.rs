@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::{Errno, Fault};
-use fuse::{Mount, leftovers};
+use fuse::{Mount, TreeMount, leftovers};
 use nbd::{Activated, Exports, Listener, Server};
 use serde_json::Value;
 use stack::{Machine, MachineOptions, Variants};
@@ -30,6 +30,7 @@ use crate::protocol::{DaemonReport, Request};
 use crate::root::{Claim, Root};
 use crate::server::{ControlServer, Handler};
 use crate::sys::{self, Unmount};
+use crate::tree;
 
 /// How long NBD clients that are leaving may take before a stop is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -42,8 +43,6 @@ pub struct DaemonOptions {
     pub transport: Transport,
     /// An address for NBD besides the socket in the root.
     pub nbd_tcp: Option<SocketAddr>,
-    /// Sockets for NBD that a service manager handed over.
-    pub activated: Vec<Activated>,
 }
 
 /// A file system that was made and mounted for the user.
@@ -60,6 +59,7 @@ pub struct Daemon {
     control: Option<ControlServer>,
     nbd: Option<Server>,
     mounted: Mutex<Option<Mounted>>,
+    tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
     claim: Claim,
 }
@@ -113,7 +113,7 @@ impl Daemon {
     /// # Errors
     /// What stood in the way; nothing is left behind then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
-        let DaemonOptions { root, transport, nbd_tcp, activated } = options;
+        let DaemonOptions { root, transport, nbd_tcp } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim)?;
@@ -126,6 +126,7 @@ impl Daemon {
             control: None,
             nbd: None,
             mounted: Mutex::new(None),
+            tree: Mutex::new(None),
             notes: Vec::new(),
             claim,
         };
@@ -137,7 +138,9 @@ impl Daemon {
             let exports = Arc::new(DiskExports::new(daemon.machine.clone()));
             let server = daemon.nbd.insert(nbd_server(exports)?);
             daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?);
-            serve_activated(server, activated)?;
+        }
+        if let Err(fault) = daemon.open_tree() {
+            notes.push(format!("no control tree: {}", fault.message));
         }
         daemon.notes = notes;
         daemon.open_control(events)?;
@@ -154,6 +157,29 @@ impl Daemon {
         let commands = Commands { root, devices: self.devices.clone(), events };
         let server = ControlServer::start(listener, Arc::new(commands));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
+        Ok(())
+    }
+
+    /// Serves NBD on sockets that a service manager handed over, where clients may be waiting
+    /// already: they want to find their devices.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn serve_activated(&self, activated: Vec<Activated>) -> Result<(), Fault> {
+        self.nbd.as_ref().map_or(Ok(()), |server| serve_activated(server, activated))
+    }
+
+    /// Serves the control tree as files. A daemon does well without.
+    fn open_tree(&self) -> Result<(), Fault> {
+        let path = self.root().tree();
+        make_directory(&path)?;
+        match TreeMount::new(&path, tree::tree(&self.devices)) {
+            Ok(mount) => *self.tree.lock() = Some(mount),
+            Err(error) => {
+                let _ = fs::remove_dir(&path);
+                return Err(door_fault(&error));
+            }
+        }
         Ok(())
     }
 
@@ -202,7 +228,7 @@ impl Daemon {
             self.wait_for_clients();
         }
         let mounted = self.unmount(force)?;
-        if let Err(fault) = self.devices.stop(force) {
+        if let Err(fault) = self.stop_files(force) {
             let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));
             if let Some(Err(fault)) = again {
                 tracing::error!("it is not mounted any more: {fault}");
@@ -213,9 +239,29 @@ impl Daemon {
             server.shutdown();
             server.join();
         }
+        let _ = fs::remove_dir(self.root().tree());
         let _ = fs::remove_dir(self.root().files());
         let _ = fs::remove_dir(self.root().devices());
         Ok(())
+    }
+
+    /// The tree goes first: a request to it may be waiting for a device.
+    fn stop_files(&self, force: bool) -> Result<(), Fault> {
+        if !force {
+            self.devices.check_unused()?;
+        }
+        let mut tree = self.tree.lock();
+        let was = tree.is_some();
+        if let Some(mount) = &mut *tree {
+            mount.unmount(force).map_err(|e| door_fault(&e))?;
+        }
+        *tree = None;
+        drop(tree);
+        self.devices.stop(force).inspect_err(|_| {
+            if was && let Err(fault) = self.open_tree() {
+                tracing::error!("there is no control tree any more: {fault}");
+            }
+        })
     }
 
     /// Clients that closed their socket a moment ago may not have been noticed yet.
@@ -284,9 +330,12 @@ impl Handler for Commands {
             }
             Request::Remove(it) => json(&devices.remove(&it.device, it.force)?),
             Request::Reset(it) => json(&devices.reset(&it.device, "1", it.force)?),
-            Request::Get(it) => json(&devices.get(&it.device, &it.attributes)?),
-            Request::Set(it) => json(&devices.set(&it.device, &it.attribute, &it.value)?),
+            Request::Get(it) => json(&tree::values(devices, &it.device, &it.attributes)?),
+            Request::Set(it) => {
+                json(&tree::attribute(devices, &it.device, &it.attribute)?.store(&it.value)?)
+            }
             Request::Describe(it) => json(&devices.describe(&it.device)?),
+            Request::Tree(it) => json(&tree::listing(devices, it.values)),
             Request::Stop(it) => {
                 let (reply, answer) = channel();
                 let gone = |_| Fault::new(Errno::ENODEV, "the daemon is stopping already");

@@ -1,15 +1,12 @@
-//! The devices of a daemon, and their lives behind its doors: a device with a size has a file, a
-//! block device and a link; one without has none.
+//! The devices of a daemon, and their lives behind its doors.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use block::{BlockDevice, Checked};
+use control::tree::DeviceNode;
 use control::{Errno, Fault, Object};
-use fuse::{LoopDevice, LoopOptions, Mount};
 use stack::Machine;
 use sync::Mutex;
 use zram::Disk;
@@ -19,20 +16,9 @@ use crate::mounts::places_of;
 use crate::protocol::{Add, Attribute, Description, DeviceReport};
 use crate::root::Root;
 
-/// What a daemon with files has of them.
-pub struct Files {
-    /// Where they are served.
-    pub mount: Mount,
-    /// Are block devices made of them?
-    pub loops: bool,
-}
-
-/// Where a device can be reached, besides NBD.
-struct Attached {
-    file: PathBuf,
-    block_device: Option<LoopDevice>,
-    link: PathBuf,
-}
+mod attached;
+use attached::Attached;
+pub use attached::Files;
 
 /// Held while a device comes, goes, or changes between having a size and not.
 struct Lifecycle {
@@ -49,6 +35,9 @@ pub struct Devices {
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
 }
+
+/// Attributes whose change the doors of a device follow.
+const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 
 /// A fault of the FUSE door.
 #[must_use]
@@ -72,7 +61,7 @@ impl Devices {
         Devices { root, machine, nbd, lifecycle, attached }
     }
 
-    /// Devices that get a size from now on appear as files.
+    /// Devices that come from now on appear as files.
     pub fn serve_files(&self, files: Files) {
         self.lifecycle.lock().files = Some(files);
     }
@@ -113,10 +102,7 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.machine.add()?;
-        let made = configure(&disk, options).and_then(|()| match disk.bytes() {
-            0 => Ok(()),
-            _ => self.attach(&lifecycle, &disk),
-        });
+        let made = configure(&disk, options).and_then(|()| self.attach(&lifecycle, &disk));
         if let Err(fault) = made {
             self.machine.remove(disk.id())?;
             return Err(fault);
@@ -133,10 +119,26 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.disk(name)?;
-        self.refuse_clients(&disk)?;
-        self.detach(&lifecycle, &disk, force)?;
+        self.remove_it(&lifecycle, &disk, force)
+    }
+
+    /// Takes device `id` away, if nobody uses it.
+    ///
+    /// # Errors
+    /// `ENODEV`, or `EBUSY` with who uses it.
+    pub fn remove_number(&self, id: u32) -> Result<(), Fault> {
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let none = || Fault::new(Errno::ENODEV, format!("there is no device zram{id}"));
+        let disk = self.machine.disk(id).ok_or_else(none)?;
+        self.remove_it(&lifecycle, &disk, false)
+    }
+
+    fn remove_it(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>, force: bool) -> Result<(), Fault> {
+        self.refuse_clients(disk)?;
+        self.detach(lifecycle, disk, force)?;
         if let Err(fault) = self.machine.remove(disk.id()) {
-            self.attach_again(&lifecycle, &disk);
+            self.attach_again(lifecycle, disk);
             return Err(fault);
         }
         tracing::info!("{} removed", disk.name());
@@ -151,18 +153,42 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.disk(name)?;
+        self.reset_it(&lifecycle, &disk, value, force)
+    }
+
+    fn reset_it(
+        &self,
+        lifecycle: &Lifecycle,
+        disk: &Arc<Disk>,
+        value: &str,
+        force: bool,
+    ) -> Result<(), Fault> {
         let rows = zram::attributes(disk.clone());
+        let user = disk.open();
         match rows.store("reset", value) {
-            // Our own doors use it; whether anybody else does is seen below.
+            // Not for its value: it is one that resets, were it not for this user.
             Err(fault) if fault.errno == Errno::EBUSY => {}
             result => return result,
         }
-        self.refuse_clients(&disk)?;
-        self.detach(&lifecycle, &disk, force)?;
-        if let Err(fault) = rows.store("reset", value) {
-            self.attach_again(&lifecycle, &disk);
+        drop(user);
+        self.refuse_clients(disk)?;
+        if force {
+            // It may live on for those who have it open; there is another one then.
+            self.detach(lifecycle, disk, true)?;
+            let reset = rows.store("reset", value);
+            self.attach_again(lifecycle, disk);
+            return reset;
+        }
+        if let Some(fault) = self.busy(lifecycle, disk) {
             return Err(fault);
         }
+        let attached = self.attached.lock();
+        let attached = attached.get(&disk.id());
+        // Nobody else can begin to use it while this is held.
+        let claim = attached.map(Attached::claim).transpose()?;
+        rows.store("reset", value)?;
+        attached.map_or(Ok(()), Attached::resized)?;
+        drop(claim);
         tracing::info!("{} reset", disk.name());
         Ok(())
     }
@@ -172,23 +198,64 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, or what the attribute refuses; nothing has changed then.
     pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), Fault> {
-        match attribute {
-            "reset" => return self.reset(name, value, false),
-            "disksize" => {}
-            _ => return zram::attributes(self.disk(name)?).store(attribute, value),
+        self.set_on(&self.disk(name)?, attribute, value)
+    }
+
+    /// Writes an attribute of `disk`.
+    ///
+    /// # Errors
+    /// `ENODEV` if it has been removed, or what the attribute refuses; nothing has changed then.
+    pub fn set_on(&self, disk: &Arc<Disk>, attribute: &str, value: &str) -> Result<(), Fault> {
+        let rows = zram::attributes(disk.clone());
+        if !CHANGES_SIZE.contains(&attribute) {
+            self.check_present(disk)?;
+            return rows.store(attribute, value);
         }
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
-        let disk = self.disk(name)?;
-        let rows = zram::attributes(disk.clone());
+        self.check_present(disk)?;
+        if attribute == "reset" {
+            return self.reset_it(&lifecycle, disk, value, false);
+        }
+        let before = disk.bytes();
         rows.store(attribute, value)?;
-        if let Err(fault) = self.attach(&lifecycle, &disk) {
+        let resized = self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
+        if let Err(fault) = resized {
+            if before != 0 {
+                return Err(fault);
+            }
             let message = format!("{}; {} has been reset", fault.message, disk.name());
             rows.store("reset", "1")?;
             return Err(Fault::new(fault.errno, message));
         }
         tracing::info!("{} has a size", disk.name());
         Ok(())
+    }
+
+    /// # Errors
+    /// `ENODEV` when `disk` is not one of the devices any more.
+    pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), Fault> {
+        match self.is_present(disk) {
+            true => Ok(()),
+            false => Err(control::tree::gone(&disk.name())),
+        }
+    }
+
+    /// Is `disk` one of the devices, and not only once was?
+    pub(crate) fn is_present(&self, disk: &Arc<Disk>) -> bool {
+        self.machine.disk(disk.id()).is_some_and(|found| Arc::ptr_eq(&found, disk))
+    }
+
+    /// The machine they belong to.
+    #[must_use]
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// The block device of a device, if it has one.
+    #[must_use]
+    pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
+        self.attached.lock().get(&disk.id())?.node()
     }
 
     /// Reads attributes, all that can be read when none is named.
@@ -259,10 +326,9 @@ impl Devices {
         report
     }
 
-    /// NBD clients of a device now: its users, less our own file.
+    /// NBD clients of a device now: no other door becomes its user.
     fn clients(&self, disk: &Disk) -> u64 {
-        let own = u32::from(self.attached.lock().contains_key(&disk.id()));
-        u64::from(disk.openers().saturating_sub(own))
+        u64::from(disk.openers())
     }
 
     fn refuse_clients(&self, disk: &Disk) -> Result<(), Fault> {
@@ -282,53 +348,15 @@ impl Devices {
     /// Who, besides NBD clients, uses a device; `None` when nobody does.
     fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<Fault> {
         let files = lifecycle.files.as_ref()?;
-        let attached = self.attached.lock();
-        let it = attached.get(&disk.id())?;
-        let users = it.block_device.as_ref().map(LoopDevice::in_use).unwrap_or_default();
-        let own = u64::from(it.block_device.is_some());
-        let users = match users.is_empty() {
-            false => users.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            true if files.mount.open_count(&disk.name()) > own => {
-                format!("{} is open", it.file.display())
-            }
-            true => return None,
-        };
-        let place = it.block_device.as_ref().map_or(&*it.file, LoopDevice::path);
-        let message = format!("{} ({}) is in use: {users}", disk.name(), place.display());
-        Some(Fault::new(Errno::EBUSY, message))
+        self.attached.lock().get(&disk.id())?.busy(&files.mount, &disk.name())
     }
 
-    /// Gives a device that has a size its file, block device and link.
+    /// Gives a device its file, block device and link.
     fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), Fault> {
         let Some(files) = &lifecycle.files else { return Ok(()) };
-        let name = disk.name();
-        let device = Arc::new(Checked::new(disk.open()));
-        let flush = device.abilities().flush;
-        let file = files.mount.add(&name, device).map_err(|e| door_fault(&e))?;
-        let made = || -> Result<Attached, Fault> {
-            let mut block_device = None;
-            if files.loops {
-                let options = LoopOptions { flush, ..LoopOptions::default() };
-                let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e))?;
-                block_device = Some(made);
-            }
-            let link = self.root.device(&name);
-            let target = block_device.as_ref().map_or(&*file, LoopDevice::path);
-            let _ = fs::remove_file(&link);
-            symlink(target, &link)
-                .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))?;
-            Ok(Attached { file: file.clone(), block_device, link })
-        };
-        match made() {
-            Ok(attached) => {
-                self.attached.lock().insert(disk.id(), attached);
-                Ok(())
-            }
-            Err(fault) => {
-                files.mount.remove(&name);
-                Err(fault)
-            }
-        }
+        let attached = Attached::make(files, &self.root, disk)?;
+        self.attached.lock().insert(disk.id(), attached);
+        Ok(())
     }
 
     /// After something that should have followed a detachment failed.
@@ -345,20 +373,33 @@ impl Devices {
             return Err(fault);
         }
         let Some(mut attached) = self.attached.lock().remove(&disk.id()) else { return Ok(()) };
-        if let Some(block_device) = &mut attached.block_device {
-            let detached = match force {
-                true => block_device.force_detach().map(drop),
-                false => block_device.detach(),
-            };
-            if let Err(error) = detached {
-                self.attached.lock().insert(disk.id(), attached);
-                return Err(door_fault(&error));
-            }
+        if let Err(fault) = attached.detach(force) {
+            self.attached.lock().insert(disk.id(), attached);
+            return Err(fault);
         }
-        // Its user, the opener in the mount, goes with the file.
         drop(files.mount.remove(&disk.name()));
         let _ = fs::remove_file(&attached.link);
         Ok(())
+    }
+
+    /// Does anybody use any of the devices?
+    ///
+    /// # Errors
+    /// `EBUSY` with every user.
+    pub fn check_unused(&self) -> Result<(), Fault> {
+        self.refuse_if_busy(&self.lifecycle.lock())
+    }
+
+    fn refuse_if_busy(&self, lifecycle: &Lifecycle) -> Result<(), Fault> {
+        let busy = |disk: &Arc<Disk>| {
+            self.refuse_clients(disk).err().or_else(|| self.busy(lifecycle, disk))
+        };
+        let disks = self.machine.disks();
+        let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
+        match faults.is_empty() {
+            true => Ok(()),
+            false => Err(Fault::new(Errno::EBUSY, faults.join("; "))),
+        }
     }
 
     /// Takes everything down that stands on the devices; what they hold stays until the machine
@@ -370,27 +411,19 @@ impl Devices {
         let mut lifecycle = self.lifecycle.lock();
         let disks = self.machine.disks();
         if !force {
-            let busy = |disk: &Arc<Disk>| {
-                self.refuse_clients(disk).err().or_else(|| self.busy(&lifecycle, disk))
-            };
-            let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
-            if !faults.is_empty() {
-                return Err(Fault::new(Errno::EBUSY, faults.join("; ")));
-            }
+            self.refuse_if_busy(&lifecycle)?;
         }
         for (done, disk) in disks.iter().enumerate() {
             if let Err(fault) = self.detach(&lifecycle, disk, force) {
                 for disk in &disks[..done] {
-                    if disk.bytes() != 0 {
-                        self.attach_again(&lifecycle, disk);
-                    }
+                    self.attach_again(&lifecycle, disk);
                 }
                 return Err(fault);
             }
         }
         let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
         if let Err(error) = unmounted {
-            for disk in disks.iter().filter(|disk| disk.bytes() != 0) {
+            for disk in &disks {
                 self.attach_again(&lifecycle, disk);
             }
             return Err(door_fault(&error));

@@ -14,6 +14,7 @@ pub mod commands;
 pub mod daemon;
 pub mod devices;
 pub mod events;
+pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
@@ -24,6 +25,7 @@ pub mod protocol;
 pub mod root;
 pub mod server;
 pub mod sys;
+pub mod tree;
 pub mod up;
 
 use std::process::ExitCode;

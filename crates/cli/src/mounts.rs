@@ -144,6 +144,32 @@ pub fn holders_of(place: &Path) -> Vec<Holder> {
     found
 }
 
+/// Other processes that have the block device `path` open. In other mount namespaces it may be
+/// called `/dev/NAME` as well. Only names are compared.
+#[must_use]
+pub fn openers_of(path: &Path, name: &str) -> Vec<Holder> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let (own, ours) = (fs::read_link("/proc/self/ns/mnt").ok(), std::process::id());
+    let there = Path::new("/dev").join(name);
+    let mut found = Vec::new();
+    for process in processes.flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let dir = process.path();
+        let open = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
+        let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+        let is_it = |link: &PathBuf| {
+            *link == path || (*link == there && fs::read_link(dir.join("ns/mnt")).ok() != own)
+        };
+        let Some(what) = links.find(is_it).filter(|_| pid != ours) else { continue };
+        let command = fs::read_to_string(dir.join("comm")).unwrap_or_default();
+        found.push(Holder { pid, command: command.trim().to_string(), what });
+    }
+    found.sort_by_key(|holder| holder.pid);
+    found
+}
+
 /// Who uses `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when nobody
 /// can be seen.
 #[must_use]

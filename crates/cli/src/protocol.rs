@@ -95,6 +95,15 @@ pub struct Describe {
     pub device: String,
 }
 
+/// What the control tree holds.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tree {
+    /// Also the values of what can be read without an effect.
+    #[serde(default)]
+    pub values: bool,
+}
+
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -112,13 +121,15 @@ pub enum Request {
     Set(Set),
     /// See [`Describe`]; answered with a list of [`Description`].
     Describe(Describe),
+    /// See [`Tree`]; answered with a list of [`TreeRow`].
+    Tree(Tree),
     /// See [`Stop`]; answered with `null` when nothing of the daemon is left but its process.
     Stop(Stop),
 }
 
 /// The commands there are.
-pub const COMMANDS: [&str; 8] =
-    ["status", "add", "remove", "reset", "get", "set", "describe", "stop"];
+pub const COMMANDS: [&str; 9] =
+    ["status", "add", "remove", "reset", "get", "set", "describe", "tree", "stop"];
 
 /// One attribute and its value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -140,6 +151,22 @@ pub struct Description {
     pub unit: String,
     /// What it is.
     pub help: String,
+}
+
+/// One attribute of the control tree.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TreeRow {
+    /// Where it is, such as `block/zram0/disksize`.
+    pub path: String,
+    /// The mode bits of its file.
+    pub mode: u32,
+    /// The unit of its value.
+    pub unit: String,
+    /// What it is.
+    pub help: String,
+    /// Its value without the last newline, if that was asked for and can be told now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
 }
 
 /// What is to be said of a daemon.
@@ -217,6 +244,7 @@ pub fn parse_message(line: &[u8]) -> Result<Request, Fault> {
         "get" => Request::Get(arguments(&command, fields)?),
         "set" => Request::Set(arguments(&command, fields)?),
         "describe" => Request::Describe(arguments(&command, fields)?),
+        "tree" => Request::Tree(arguments(&command, fields)?),
         "stop" => Request::Stop(arguments(&command, fields)?),
         other => {
             let other = shortened(other);
@@ -265,6 +293,7 @@ pub fn request_line(request: &Request) -> String {
         Request::Get(it) => ("get", serde_json::to_value(it)),
         Request::Set(it) => ("set", serde_json::to_value(it)),
         Request::Describe(it) => ("describe", serde_json::to_value(it)),
+        Request::Tree(it) => ("tree", serde_json::to_value(it)),
         Request::Stop(it) => ("stop", serde_json::to_value(it)),
     };
     let mut line = Map::new();

@@ -86,6 +86,12 @@ impl Root {
         self.path.join("files")
     }
 
+    /// Where the control tree is.
+    #[must_use]
+    pub fn tree(&self) -> PathBuf {
+        self.path.join(fuse::leftovers::TREE)
+    }
+
     /// Where the links to the devices are.
     #[must_use]
     pub fn devices(&self) -> PathBuf {

@@ -41,6 +41,19 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
 }
 
+const BLKFLSBUF: libc::c_ulong = 0x1261;
+
+/// Writes out what the system holds back of a block device, and forgets what it kept of its
+/// contents.
+///
+/// # Errors
+/// What the ioctl reports.
+pub fn flush_buffers(device: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed from an open file; the request takes no argument.
+    let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF as _, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 fn c_string(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
@@ -63,6 +76,62 @@ pub fn mount(source: &Path, target: &Path, kind: &str, data: &str) -> io::Result
             flags,
             data.as_ptr().cast::<libc::c_void>(),
         )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives this process a mount namespace of its own: what others mount is seen in it, what it
+/// mounts is seen by nobody else. For a process with one thread.
+///
+/// # Errors
+/// What `unshare(2)` or `mount(2)` reports; `EPERM` for others than root.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: a number, which concerns no memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount_flags(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE)
+}
+
+/// Makes what is at `source`, with all that is mounted below it, appear at `target` as well.
+///
+/// # Errors
+/// What `mount(2)` reports.
+pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
+    mount_flags(Some(source), target, None, libc::MS_BIND | libc::MS_REC)
+}
+
+/// Lets device files work that are in the bind mount at `target`.
+///
+/// # Errors
+/// What `mount(2)` reports.
+pub fn allow_devices(target: &Path) -> io::Result<()> {
+    let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_NOSUID | libc::MS_NOATIME;
+    mount_flags(None, target, None, flags)
+}
+
+/// Mounts an empty file system in memory at `target`.
+///
+/// # Errors
+/// What `mount(2)` reports.
+pub fn mount_empty(target: &Path) -> io::Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount_flags(Some(Path::new("rampack")), target, Some(Path::new("tmpfs")), flags)
+}
+
+fn mount_flags(
+    source: Option<&Path>,
+    target: &Path,
+    kind: Option<&Path>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let source = source.map(c_string).transpose()?;
+    let kind = kind.map(c_string).transpose()?;
+    let target = c_string(target)?;
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |t| t.as_ptr());
+    // SAFETY: C strings that live until the call returns, or null where mount(2) takes it.
+    let result = unsafe {
+        libc::mount(pointer(&source), target.as_ptr(), pointer(&kind), flags, std::ptr::null())
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

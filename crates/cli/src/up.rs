@@ -90,7 +90,7 @@ fn check_doors(doors: &DoorOptions) -> Result<(), Fault> {
 pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     let plan = Plan::check(up)?;
     let events = listen()?;
-    let daemon = start(root, &up.doors, Vec::new(), events.sender())?;
+    let daemon = start(root, &up.doors, events.sender())?;
     say_notes(&daemon);
     // Only now, for a daemon that was killed may have had it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
@@ -134,11 +134,12 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     }
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
-    let daemon = start(root, &serve.doors, activated, events.sender())?;
+    let daemon = start(root, &serve.doors, events.sender())?;
     say_notes(&daemon);
     for _ in 0..serve.num_devices {
         daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
     }
+    daemon.serve_activated(activated)?;
     // With sockets handed over, standard output is the client's that started us.
     if !handed_over {
         print(&served(&daemon));
@@ -194,14 +195,9 @@ fn listen() -> Result<Events, Fault> {
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
 
-fn start(
-    root: Root,
-    doors: &DoorOptions,
-    activated: Vec<nbd::Activated>,
-    events: Sender<Event>,
-) -> Result<Daemon, Fault> {
+fn start(root: Root, doors: &DoorOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
     let (transport, nbd_tcp) = (doors.transport, doors.nbd_tcp);
-    Daemon::start(DaemonOptions { root, transport, nbd_tcp, activated }, events)
+    Daemon::start(DaemonOptions { root, transport, nbd_tcp }, events)
 }
 
 fn say_notes(daemon: &Daemon) {

@@ -25,8 +25,7 @@ fn sockets_are_cleared_only_when_nobody_listens() {
 fn start(root: &Path) -> Result<Daemon, Fault> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
-    let options =
-        DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None, activated: Vec::new() };
+    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None };
     Daemon::start(options, events)
 }
 

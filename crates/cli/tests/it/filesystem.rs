@@ -164,31 +164,42 @@ fn memory_runs_out_under_a_file_system() {
 }
 
 #[test]
-fn a_size_makes_a_block_device_and_a_reset_ends_it() {
-    if !met("a_size_makes_a_block_device_and_a_reset_ends_it", &BLOCK_DEVICE) {
+fn a_block_device_grows_with_a_size_and_is_empty_after_a_reset() {
+    if !met("a_block_device_grows_with_a_size_and_is_empty_after_a_reset", &BLOCK_DEVICE) {
         return;
     }
     let place = Place::new();
     let daemon = Daemon::start(&place, "serve --num-devices 2");
-    assert!(place.loops().is_empty());
+    assert_eq!(place.loops().len(), 2, "a device has its block device from the start");
     let link = place.root().join("dev/zram1");
-    assert!(fs::symlink_metadata(&link).is_err());
+    let size = || run(Command::new("blockdev").arg("--getsize64").arg(&link)).stdout;
+    assert_eq!(size().trim(), "0");
+    let before = fs::canonicalize(&link).unwrap();
     daemon.does("set zram1 disksize 32M");
     assert!(fs::metadata(&link).unwrap().file_type().is_block_device());
     assert_eq!(fs::metadata(place.root().join("files/zram1")).unwrap().len(), 32 << 20);
-    let size = run(Command::new("blockdev").arg("--getsize64").arg(&link)).stdout;
-    assert_eq!(size.trim(), (32 << 20).to_string());
+    assert_eq!(size().trim(), (32 << 20).to_string());
     let block = run(Command::new("blockdev").arg("--getss").arg(&link)).stdout;
     assert_eq!(block.trim(), "4096");
+    fs::write(&link, noise(1)).unwrap();
+    assert!(fs::read(&link).unwrap()[..4096] == noise(1));
     refused(&daemon.ask("set zram1 reset 0"), 1, &["EINVAL"]);
-    assert_eq!(place.loops().len(), 1, "a refused reset changes nothing");
+    assert_eq!(size().trim(), (32 << 20).to_string(), "a refused reset changes nothing");
     daemon.does("reset zram1");
-    assert!(place.loops().is_empty());
-    assert!(fs::symlink_metadata(&link).is_err());
+    assert_eq!(size().trim(), "0");
     daemon.does("set zram1 disksize 64M");
-    assert_eq!(place.loops().len(), 1);
+    assert_eq!(size().trim(), (64 << 20).to_string());
+    assert_eq!(fs::canonicalize(&link).unwrap(), before, "its number is its own until the end");
+    assert!(fs::read(&link).unwrap().iter().all(|byte| *byte == 0), "nothing is kept");
+    let open = File::open(&link).unwrap();
+    for line in ["reset zram1", "remove zram1"] {
+        let process = format!("pid {}", std::process::id());
+        refused(&daemon.ask(line), 1, &["zram1", "open in", &process, "EBUSY"]);
+    }
+    drop(open);
     daemon.does("remove zram1");
-    assert!(place.loops().is_empty());
+    assert_eq!(place.loops().len(), 1);
+    assert!(fs::symlink_metadata(&link).is_err());
     daemon.does("add --size 1M");
     daemon.stop();
     place.is_clean();

@@ -44,7 +44,7 @@ fn mounts_and_loop_devices_of_a_killed_daemon_are_cleared() {
     open.write_all(&[7; 1 << 16]).unwrap();
     daemon.kill();
     assert_eq!(place.loops().len(), 1);
-    assert_eq!(place.mounts().len(), 2);
+    assert_eq!(place.mounts().len(), 3, "the files, the tree and the file system");
     drop(open);
 
     let daemon = Daemon::start(&place, &line);

@@ -1,0 +1,158 @@
+//! What `rampack exec` lays over directories of the system: the system's own entries, without its
+//! zram, and our devices among them.
+//!
+//! The entries of the system are asked of it each time, so what comes and goes there (and here)
+//! is seen at once by every program that looks.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use control::tree::{DeviceNode, Directory, Fixed, Node};
+use zram::Disk;
+
+use crate::devices::Devices;
+
+/// The unlisted directory they are in.
+pub const PLACE: &str = ".exec";
+
+/// For `/dev`.
+pub const DEV: &str = "dev";
+/// For `/sys/block`.
+pub const BLOCK: &str = "block";
+/// For `/sys/class/block`.
+pub const CLASS_BLOCK: &str = "class-block";
+/// For `/sys/dev/block`.
+pub const NUMBERS: &str = "numbers";
+/// An empty directory, for the system's `/dev`.
+pub const REAL_DEV: &str = "real-dev";
+/// An empty directory, for the system's `/sys`.
+pub const REAL_SYS: &str = "real-sys";
+
+/// The unlisted directory.
+pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
+    let over =
+        |path: &str, rule: Rule| Over { real: PathBuf::from(path), devices: devices.clone(), rule };
+    Fixed::new()
+        .dir(DEV, over("/dev", Rule::Nodes))
+        .dir(BLOCK, over("/sys/block", Rule::Directories))
+        .dir(CLASS_BLOCK, over("/sys/class/block", Rule::Links))
+        .dir(NUMBERS, over("/sys/dev/block", Rule::Numbers))
+        .dir(REAL_DEV, Fixed::new())
+        .dir(REAL_SYS, Fixed::new())
+}
+
+/// What our devices are in a directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rule {
+    /// `zramN`: device files.
+    Nodes,
+    /// `zramN`: their attributes.
+    Directories,
+    /// `zramN`: links to `/sys/block/zramN`.
+    Links,
+    /// `MAJOR:MINOR`: links to `/sys/block/zramN`.
+    Numbers,
+}
+
+/// A directory of the system with ours in it.
+struct Over {
+    real: PathBuf,
+    devices: Arc<Devices>,
+    rule: Rule,
+}
+
+/// `zram0` and the like, also partitions and other things of the kernel's.
+fn is_zram(name: &str) -> bool {
+    name.strip_prefix("zram").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+impl Over {
+    /// Our devices that the system can reach, with their nodes.
+    fn ours(&self) -> Vec<(Arc<Disk>, DeviceNode)> {
+        let disks = self.devices.machine().disks().into_iter();
+        disks.filter_map(|disk| self.devices.node(&disk).map(|node| (disk, node))).collect()
+    }
+
+    fn our_name(&self, disk: &Disk, node: &DeviceNode) -> String {
+        match self.rule {
+            Rule::Numbers => format!("{}:{}", node.major, node.minor),
+            _ => disk.name(),
+        }
+    }
+
+    fn our_node(&self, disk: &Arc<Disk>, node: DeviceNode) -> Node {
+        match self.rule {
+            Rule::Nodes => Node::Device(node),
+            Rule::Directories => super::block_directory(&self.devices, disk),
+            Rule::Links | Rule::Numbers => Node::Link(format!("../../block/{}", disk.name())),
+        }
+    }
+
+    /// Is it an entry of the system that is not to be seen: its zram, or a block device that is one
+    /// of ours under another name?
+    fn is_hidden(&self, name: &str, ours: &[(Arc<Disk>, DeviceNode)]) -> bool {
+        match self.rule {
+            Rule::Nodes => is_zram(name),
+            Rule::Directories | Rule::Links => {
+                let is_ours = |number: u32| ours.iter().any(|(_, node)| node.minor == number);
+                let number = name.strip_prefix("loop").and_then(|number| number.parse().ok());
+                is_zram(name) || number.is_some_and(is_ours)
+            }
+            Rule::Numbers => {
+                let target = fs::read_link(self.real.join(name)).unwrap_or_default();
+                target.file_name().and_then(|name| name.to_str()).is_some_and(is_zram)
+            }
+        }
+    }
+
+    fn theirs(&self, name: &str) -> Option<Node> {
+        let path = self.real.join(name);
+        let found = fs::symlink_metadata(&path).ok()?;
+        let kind = found.file_type();
+        if kind.is_symlink() {
+            let target = fs::read_link(&path).ok()?;
+            return target.to_str().map(|target| Node::Link(target.to_owned()));
+        }
+        if kind.is_dir() {
+            return Some(Node::Directory(Arc::new(Fixed::new())));
+        }
+        if kind.is_block_device() || kind.is_char_device() {
+            return Some(Node::Device(DeviceNode {
+                block: kind.is_block_device(),
+                major: libc::major(found.rdev()),
+                minor: libc::minor(found.rdev()),
+                mode: found.mode() & 0o7777,
+                owner: (found.uid(), found.gid()),
+            }));
+        }
+        Some(Node::Place)
+    }
+}
+
+impl Directory for Over {
+    fn names(&self) -> Vec<String> {
+        let ours = self.ours();
+        let mut names: Vec<String> =
+            ours.iter().map(|(disk, node)| self.our_name(disk, node)).collect();
+        for entry in fs::read_dir(&self.real).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if !self.is_hidden(&name, &ours) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    fn get(&self, name: &str) -> Option<Node> {
+        let ours = self.ours();
+        if let Some((disk, node)) = ours.iter().find(|(d, node)| self.our_name(d, node) == name) {
+            return Some(self.our_node(disk, *node));
+        }
+        if name.contains('/') || name == ".." || self.is_hidden(name, &ours) {
+            return None;
+        }
+        self.theirs(name)
+    }
+}

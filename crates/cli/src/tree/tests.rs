@@ -1,0 +1,100 @@
+use super::*;
+
+use control::tree::{attributes, find};
+
+use crate::root::Root;
+
+fn devices() -> Arc<Devices> {
+    let root = Root::choose(Some(std::path::Path::new("/nonexistent/rampack"))).unwrap();
+    Arc::new(Devices::new(root, crate::daemon::machine().unwrap()))
+}
+
+fn row(top: &Arc<dyn Directory>, path: &str) -> control::tree::Attribute {
+    match find(top, path) {
+        Some(Node::Row(attribute)) => attribute,
+        _ => panic!("{path} is no attribute"),
+    }
+}
+
+#[test]
+fn devices_come_and_go_in_the_tree() {
+    let devices = devices();
+    let top = tree(&devices);
+    assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "0\n");
+    assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "1\n");
+    assert_eq!(row(&top, "module/zram/parameters/num_devices").show().unwrap(), "2\n");
+    let size = row(&top, "block/zram0/disksize");
+    size.store("1M\n").unwrap();
+    assert_eq!(size.show().unwrap(), "1048576\n");
+    assert_eq!(row(&top, "block/zram0/size").show().unwrap(), "2048\n");
+    assert_eq!(row(&top, "block/zram0/dev").show().unwrap(), "0:0\n");
+    let remove = row(&top, "class/zram-control/hot_remove");
+    remove.store("0\n").unwrap();
+    assert!(find(&top, "block/zram0").is_none());
+    for fault in [size.show().unwrap_err(), size.store("1M").unwrap_err()] {
+        assert_eq!(fault.errno, Errno::ENODEV, "{fault}");
+    }
+    assert!(size.object.rows().is_empty());
+    assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "0\n");
+    assert_eq!(size.show().unwrap_err().errno, Errno::ENODEV, "it is another device");
+    assert_eq!(row(&top, "block/zram0/disksize").show().unwrap(), "0\n");
+}
+
+#[test]
+fn a_device_is_removed_by_a_number_as_the_kernel_reads_one() {
+    let devices = devices();
+    let top = tree(&devices);
+    let remove = row(&top, "class/zram-control/hot_remove");
+    let disk = devices.add(&Add::default()).unwrap();
+    for (text, errno) in [
+        ("", Errno::EINVAL),
+        ("\n", Errno::EINVAL),
+        ("foo", Errno::EINVAL),
+        (" 0", Errno::EINVAL),
+        ("0 ", Errno::EINVAL),
+        ("0\n\n", Errno::EINVAL),
+        ("0x0", Errno::EINVAL),
+        ("-1", Errno::EINVAL),
+        ("+-1", Errno::EINVAL),
+        ("99999999999", Errno::ERANGE),
+        ("7", Errno::ENODEV),
+        ("+7\n", Errno::ENODEV),
+    ] {
+        assert_eq!(remove.store(text).unwrap_err().errno, errno, "{text:?}");
+    }
+    let user = disk.open();
+    assert_eq!(remove.store("0").unwrap_err().errno, Errno::EBUSY);
+    drop(user);
+    remove.store("+0\n").unwrap();
+}
+
+#[test]
+fn no_attribute_is_there_twice() {
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    let mut paths: Vec<String> =
+        attributes(&*tree(&devices)).into_iter().map(|(path, _)| path).collect();
+    paths.sort();
+    for pair in paths.windows(2) {
+        assert_ne!(pair[0], pair[1]);
+    }
+    let own: Vec<&str> = zram::ROWS.iter().map(|row| row.name).collect();
+    let twice: Vec<&str> =
+        block::ROWS.iter().map(|row| row.name).filter(|name| own.contains(name)).collect();
+    assert!(twice.is_empty(), "the device has {twice:?} itself now: take them off block::ROWS");
+}
+
+#[test]
+fn every_device_shows_and_takes_what_its_modes_say() {
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    for (path, attribute) in attributes(&*tree(&devices)) {
+        let access = attribute.row.access;
+        if !access.readable() && access != Access::ActOnRead {
+            assert_eq!(attribute.show().unwrap_err().errno, Errno::EACCES, "{path}");
+        }
+        if !access.writable() {
+            assert_eq!(attribute.store("1").unwrap_err().errno, Errno::EACCES, "{path}");
+        }
+    }
+}
