@@ -103,10 +103,10 @@ those of the daemon:
   /sys/kernel/debug/zram
   /dev/zramN                             a loop device under that name
 
-Zram devices of the kernel are not to be seen there. All else is the system's own, but no files can \
-be made in /dev itself, and what the command mounts is seen by it alone and goes with it. The exit \
-code is the command's; 126 when it cannot be run, 127 when there is none. The daemon does not stop \
-while the command runs, unless it is forced to.
+Zram devices of the kernel are not to be seen there. All else is the system's own, but no files \
+can be made in /dev itself, and what the command mounts is seen by it alone and goes with it. The \
+exit code is the command's; 126 when it cannot be run, 127 when there is none. The daemon does not \
+stop while the command runs, unless it is forced to.
 
 Examples:
   rampack exec zramctl --find --size 1G --algorithm zstd

@@ -135,7 +135,7 @@ fn tree(root: &Root, options: &Tree) -> Result<(), Fault> {
 pub fn tree_line(row: &TreeRow) -> String {
     let said = row.value.as_deref().unwrap_or(&row.help);
     let said = said.trim_end().replace('\n', "\n    ");
-    format!("{:04o} {:<7} {:<36} {said}\n", row.mode, row.unit, row.path)
+    format!("{:04o} {:<7} {:<42} {said}\n", row.mode, row.unit, row.path)
 }
 
 fn set(root: &Root, options: &Set) -> Result<(), Fault> {

@@ -95,7 +95,7 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
     lay_over_dev(&place)
 }
 
-/// Makes sure that there is a directory `path`, which is `real` in another mount of its file system.
+/// Makes sure that there is a directory `path`, which is `real` in another mount of the same.
 fn make_room(path: &Path, real: &Path) -> Result<(), Fault> {
     if path.is_dir() {
         return Ok(());

@@ -34,8 +34,9 @@ pub fn exist(root: &Path) -> bool {
 }
 
 /// Clears what a daemon of `root` left behind: file systems on its loop devices are unmounted, the
-/// loop devices detached, the dead FUSE mount taken down. Only what stands on `root`/files
-/// and `root`/sys is touched. The caller must know that no daemon of this root is alive: its mount would be aborted.
+/// loop devices detached, the dead FUSE mounts taken down. Only what stands on `root`/files and
+/// `root`/sys is touched. The caller must know that no daemon of this root is alive: its mounts
+/// would be aborted.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
     let mut report = Report::default();

@@ -4,8 +4,8 @@
 //! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
 //! told to bypass its page cache and to let writes run in parallel, so that what is stored
 //! compressed is not also kept uncompressed. [`LoopDevice`] makes a block device of such a file.
-//! [`TreeMount`] serves a [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds and
-//! clears what a killed daemon left of them.
+//! [`TreeMount`] serves a [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds
+//! and clears what a killed daemon left of them.
 //!
 //! A process must never wait for its own mount with the threads that serve it, nor hold a file of
 //! its own mount open: nothing in here does, and the loop device is opened only while it is being

@@ -17,6 +17,8 @@ pub enum Need {
     Fuse,
     /// Loop devices can be attached: `losetup --find` names a free one. That takes root.
     Loop,
+    /// The kernel's own `/sys/block/zram0`, which nobody uses. That takes root.
+    Zram,
     /// A program on the `PATH`.
     Program {
         /// The name it is started by.
@@ -41,6 +43,7 @@ impl Need {
                 opened.is_ok() && (is_root() || on_path("fusermount3"))
             }
             Need::Loop => is_root() && free_loop_device(),
+            Need::Zram => is_root() && unused_zram(),
             Need::Program { name, .. } => on_path(name),
         }
     }
@@ -52,6 +55,12 @@ impl fmt::Display for Need {
             Need::Root => write!(f, "root (run the tests as root)"),
             Need::Fuse => write!(f, "FUSE, that is /dev/fuse and fusermount3 (package fuse3)"),
             Need::Loop => write!(f, "loop devices, as root (package util-linux)"),
+            Need::Zram => {
+                write!(
+                    f,
+                    "a /sys/block/zram0 that nobody uses, as root (modprobe zram; package kmod)"
+                )
+            }
             Need::Program { name, package } => write!(f, "{name} (package {package})"),
         }
     }
@@ -116,6 +125,11 @@ fn free_loop_device() -> bool {
         .stderr(Stdio::null())
         .status();
     found.is_ok_and(|status| status.success())
+}
+
+fn unused_zram() -> bool {
+    let without_size = fs::read_to_string("/sys/block/zram0/initstate");
+    without_size.is_ok_and(|state| state.trim() == "0")
 }
 
 /// Whether `name` is an executable file in a directory of `PATH`.

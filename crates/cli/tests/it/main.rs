@@ -4,7 +4,11 @@ mod common;
 
 mod bad_input;
 mod commands;
+mod conformance;
+mod exec;
 mod filesystem;
+mod golden;
 mod killed;
 mod nbd_doors;
+mod tree_files;
 mod trim;

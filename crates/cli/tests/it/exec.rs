@@ -1,0 +1,269 @@
+//! `rampack exec`: programs written for the kernel's zram, as they are.
+
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Output, Stdio};
+
+use testkit::{Need, met};
+
+use crate::common::{Daemon, Place, Said, program, refused, said, wait_until};
+
+const EXEC: [Need; 4] =
+    [Need::Root, Need::Fuse, Need::Loop, Need::program("zramctl", "util-linux")];
+const MKFS: Need = Need::program("mkfs.ext4", "e2fsprogs");
+const FSCK: Need = Need::program("fsck.ext4", "e2fsprogs");
+const MKSWAP: Need = Need::program("mkswap", "util-linux");
+
+fn exec(daemon: &Daemon, arguments: &[&str]) -> Output {
+    daemon.command("exec --").args(arguments).output().unwrap()
+}
+
+/// Runs a script of the shell in the place of the system's zram.
+fn script(daemon: &Daemon, text: &str) -> Said {
+    said(&exec(daemon, &["sh", "-euc", text]))
+}
+
+#[track_caller]
+fn does(daemon: &Daemon, text: &str) -> String {
+    let said = script(daemon, text);
+    assert_eq!(said.code, 0, "{text}\n{}\n{}", said.out, said.err);
+    said.out
+}
+
+/// Words of the lines, without the spaces between them.
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn zramctl_finds_sets_lists_and_resets() {
+    if !met("zramctl_finds_sets_lists_and_resets", &EXEC) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    assert_eq!(does(&daemon, "zramctl"), "", "none has a size");
+    assert_eq!(does(&daemon, "zramctl --find"), "/dev/zram0\n");
+    assert_eq!(does(&daemon, "zramctl --find --size 64M --algorithm zstd"), "/dev/zram0\n");
+    // The first is taken now: hot_add makes another, whose node is there when it is named.
+    let out = does(&daemon, "d=$(zramctl --find --size 32M); echo $d; blockdev --getsize64 $d");
+    assert_eq!(out, "/dev/zram1\n33554432\n");
+    let list = does(&daemon, "zramctl --noheadings --bytes --output NAME,ALGORITHM,DISKSIZE,DATA");
+    let expected =
+        [["/dev/zram0", "zstd", "67108864", "0"], ["/dev/zram1", "lz4", "33554432", "0"]];
+    assert_eq!(words(&list), expected);
+    let table = does(&daemon, "zramctl");
+    let heading = "NAME ALGORITHM DISKSIZE DATA COMPR TOTAL STREAMS MOUNTPOINT";
+    assert_eq!(words(&table)[0].join(" "), heading);
+    does(&daemon, "zramctl --reset /dev/zram0");
+    // It removes the device as well, as it does in Linux.
+    let after = daemon.ask("get zram0 initstate");
+    assert!(after.code == 1 || after.out == "0\n", "{}", after.out);
+    let out = does(&daemon, "zramctl --find --size 16M --algorithm deflate --streams 2");
+    assert_eq!(out, "/dev/zram0\n");
+    assert_eq!(daemon.does("get zram0 disksize"), "16777216\n");
+    let said = script(&daemon, "zramctl --size 1M --algorithm nosuch --find");
+    assert_ne!(said.code, 0);
+    assert!(said.err.contains("Invalid argument"), "{}", said.err);
+    does(&daemon, "exec 3</dev/zram0; ! zramctl --reset /dev/zram0; exec 3<&-");
+    does(&daemon, "zramctl --reset /dev/zram0 /dev/zram1");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn file_system_and_swap_on_two_of_four_devices() {
+    let needs = [EXEC[0], EXEC[1], EXEC[2], EXEC[3], MKFS, FSCK, MKSWAP];
+    if !met("file_system_and_swap_on_two_of_four_devices", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let mount_point = place.mount_point();
+    let daemon = Daemon::start(&place, "serve --num-devices 4");
+    let algorithms = ["lz4", "zstd", "deflate", "lz4"];
+    for (number, algorithm) in algorithms.iter().enumerate() {
+        does(&daemon, &format!("zramctl /dev/zram{number} --size 64M --algorithm {algorithm}"));
+    }
+    let source = env!("CARGO_MANIFEST_DIR");
+    let at = mount_point.display();
+    let out = does(
+        &daemon,
+        &format!(
+            "mkfs.ext4 -q /dev/zram1
+             mount /dev/zram1 {at}
+             cp -r {source}/src {at}/
+             zramctl --noheadings --output MOUNTPOINT /dev/zram1
+             ! zramctl --reset /dev/zram1
+             umount {at}
+             fsck.ext4 -f -n /dev/zram1 >/dev/null 2>&1
+             mount /dev/zram1 {at}
+             diff -r {source}/src {at}/src
+             umount {at}"
+        ),
+    );
+    assert_eq!(out.trim(), mount_point.to_str().unwrap());
+    assert!(place.mounts().iter().all(|path| *path != mount_point), "it was the command's alone");
+    let stored: u64 = daemon.does("get zram1 orig_data_size").trim().parse().unwrap();
+    assert!(stored > 1 << 20, "{stored}");
+
+    // Some machines let nobody swap; what is swapped to is given back in any case.
+    let out = does(
+        &daemon,
+        "mkswap /dev/zram2 >/dev/null
+         trap 'swapoff /dev/zram2 2>/dev/null || true' EXIT
+         if swapon --priority -5 --discard /dev/zram2; then
+             grep zram2 /proc/swaps
+             ! zramctl --reset /dev/zram2
+             swapoff /dev/zram2
+         else
+             echo refused
+         fi
+         blkid --probe --match-tag TYPE --output value /dev/zram2",
+    );
+    assert!(out.contains("/dev/zram2") || out.contains("refused"), "{out}");
+    assert!(out.ends_with("swap\n"), "{out}");
+    let swaps = fs::read_to_string("/proc/swaps").unwrap();
+    assert!(!swaps.contains("zram2"), "{swaps}");
+    for number in [0, 3] {
+        assert_eq!(daemon.does(&format!("get zram{number} orig_data_size")), "0\n");
+    }
+    daemon.stop();
+    place.is_clean();
+}
+
+/// What programs that make swap at the start of a system do, with the tools they use.
+const GENERATOR: &str = r#"
+set -eu
+size=$((32 * 1024 * 1024))
+for n in 0 1; do
+    dev=zram$n
+    if [ ! -e /sys/block/$dev ]; then
+        n=$(cat /sys/class/zram-control/hot_add)
+        dev=zram$n
+    fi
+    grep -qw zstd /sys/block/$dev/comp_algorithm && echo zstd > /sys/block/$dev/comp_algorithm
+    echo $size > /sys/block/$dev/disksize
+    echo 16M > /sys/block/$dev/mem_limit
+    [ -b /dev/$dev ] || exit 9
+    [ "$(cat /sys/block/$dev/size)" = $((size / 512)) ] || exit 10
+    mkswap --label "$dev" /dev/$dev > /dev/null
+    echo $dev $(cat /sys/block/$dev/initstate) $(blkid --match-tag LABEL --output value /dev/$dev)
+done
+for dev in zram0 zram1; do
+    echo 1 > /sys/block/$dev/reset
+    echo ${dev#zram} > /sys/class/zram-control/hot_remove
+done
+[ ! -e /dev/zram0 ] && [ ! -e /sys/block/zram0 ]
+cat /sys/module/zram/parameters/num_devices
+"#;
+
+#[test]
+fn a_script_for_the_kernels_zram_runs_unchanged() {
+    let needs = [EXEC[0], EXEC[1], EXEC[2], MKSWAP];
+    if !met("a_script_for_the_kernels_zram_runs_unchanged", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    assert_eq!(does(&daemon, GENERATOR), "zram0 1 zram0\nzram1 1 zram1\n0\n");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn only_the_commands_zram_is_another() {
+    if !met("only_the_commands_zram_is_another", &EXEC) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 2");
+    let out = does(
+        &daemon,
+        "ls -d /sys/block/zram* /sys/class/block/zram* /dev/zram*
+         cat /sys/dev/block/$(cat /sys/block/zram1/dev)/disksize
+         echo nothing > /dev/null
+         [ -c /dev/null ] && [ -d /dev/shm -o ! -d /dev/pts ] && [ -L /dev/fd -o ! -e /dev/fd ]
+         ls -d /sys/class/net /sys/kernel/debug/zram/zram0 > /dev/null
+         ! touch /dev/new 2>/dev/null",
+    );
+    let expected = ["/sys/block/zram0", "/sys/block/zram1", "/sys/class/block/zram0"];
+    for path in expected.into_iter().chain(["/sys/class/block/zram1", "/dev/zram0", "/dev/zram1"]) {
+        assert!(out.lines().any(|line| line == path), "{path}: {out}");
+    }
+    assert_eq!(out.lines().count(), 7, "{out}");
+    // Every other block device of the system is there and can be asked.
+    let out = does(&daemon, "for d in /sys/block/*; do cat $d/size > /dev/null; done; echo all");
+    assert_eq!(out, "all\n");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn the_command_is_what_the_caller_waits_for() {
+    if !met("the_command_is_what_the_caller_waits_for", &EXEC[..3]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    assert_eq!(exec(&daemon, &["sh", "-c", "exit 7"]).status.code(), Some(7));
+    refused(&said(&exec(&daemon, &["/nonexistent/program"])), 127, &["cannot run", "ENOENT"]);
+    refused(&said(&exec(&daemon, &["/etc/passwd"])), 126, &["cannot run", "EACCES"]);
+
+    let mut waiting = daemon.command("exec sleep 1000");
+    let mut waiting = waiting.stdout(Stdio::null()).spawn().unwrap();
+    let here = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let its = format!("/proc/{}", waiting.id());
+    wait_until("the command", || {
+        fs::read_to_string(format!("{its}/comm")).is_ok_and(|name| name == "sleep\n")
+    });
+    assert_ne!(fs::read_link(format!("{its}/ns/mnt")).unwrap(), here);
+    let process = format!("process {}", waiting.id());
+    refused(&daemon.ask("stop"), 1, &["in use", &process, "EBUSY"]);
+    assert!(place.root().join("sys/block/zram0/disksize").exists(), "all is as before");
+    // SAFETY: kill takes two numbers; the child is ours and not yet waited for.
+    unsafe { libc::kill(waiting.id() as i32, libc::SIGTERM) };
+    assert_eq!(waiting.wait().unwrap().signal(), Some(libc::SIGTERM));
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_daemon_can_be_forced_to_end_under_a_command() {
+    if !met("a_daemon_can_be_forced_to_end_under_a_command", &EXEC[..3]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    let mut waiting = daemon.command("exec sleep 1000").spawn().unwrap();
+    let comm = format!("/proc/{}/comm", waiting.id());
+    wait_until("the command", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+    daemon.does("stop --force");
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    place.is_clean();
+}
+
+#[test]
+fn what_exec_needs_is_said() {
+    let place = Place::new();
+    let help = said(&program().args(["exec", "--help"]).output().unwrap());
+    for word in ["Needs root", "/sys/class/zram-control", "/dev/zramN", "126", "zramctl --find"] {
+        assert!(help.out.contains(word), "{word}: {}", help.out);
+    }
+    if !met("what_exec_needs_is_said", &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let mut command = program();
+    let nobody = command.arg("--root").arg(place.root()).args(["exec", "true"]);
+    refused(&said(&nobody.output().unwrap()), 1, &["no rampack daemon", "ENOENT"]);
+    let daemon = Daemon::start(&place, "serve --transport nbd");
+    refused(&daemon.ask("exec true"), 1, &["no block devices", "--transport nbd", "ENODEV"]);
+    daemon.stop();
+    let mut command = Command::new(program().get_program());
+    command.arg("--root").arg(place.root()).args(["exec", "true"]);
+    // A program in a directory of root's may be out of reach of others: then nothing is shown.
+    if let Ok(output) = command.uid(65534).output() {
+        refused(&said(&output), 1, &["needs root", "NBD", "EPERM"]);
+    }
+    place.is_clean();
+}

@@ -1,0 +1,218 @@
+//! The control tree's files behave as sysfs's do.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::thread;
+
+use testkit::{Need, Rng, met};
+
+use crate::common::{Daemon, Place};
+
+struct Tree {
+    place: Place,
+    daemon: Daemon,
+}
+
+impl Tree {
+    fn new(devices: u32) -> Tree {
+        let place = Place::new();
+        let line = format!("serve --transport nbd --num-devices {devices}");
+        let daemon = Daemon::start(&place, &line);
+        Tree { place, daemon }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.root().join("sys").join(path)
+    }
+
+    fn end(self) {
+        self.daemon.stop();
+        self.place.is_clean();
+    }
+}
+
+#[track_caller]
+fn errno<T>(result: std::io::Result<T>) -> i32 {
+    result.err().expect("it is refused").raw_os_error().unwrap()
+}
+
+#[test]
+fn a_value_is_taken_when_it_is_read_from_the_beginning() {
+    if !met("a_value_is_taken_when_it_is_read_from_the_beginning", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let path = tree.path("block/zram0/disksize");
+    let found = fs::metadata(&path).unwrap();
+    assert_eq!((found.len(), found.permissions().mode() & 0o777), (4096, 0o644));
+    let mut file = File::open(&path).unwrap();
+    let mut byte = [0; 1];
+    file.read_exact(&mut byte).unwrap();
+    assert_eq!(&byte, b"0");
+    fs::write(&path, "1M\n").unwrap();
+    let mut rest = String::new();
+    file.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "\n", "the rest of what was taken");
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "\n1048576\n", "and what it is now");
+    let mut part = [0; 3];
+    assert_eq!(file.read_at(&mut part, 2).unwrap(), 3);
+    assert_eq!(&part, b"485");
+    assert_eq!(file.read_at(&mut part, 4000).unwrap(), 0);
+    drop(file);
+    tree.end();
+}
+
+#[test]
+fn each_write_is_a_value() {
+    if !met("each_write_is_a_value", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let limit = tree.path("block/zram0/mem_limit");
+    let limit_now = || {
+        let stat = fs::read_to_string(tree.path("block/zram0/mm_stat")).unwrap();
+        stat.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap()
+    };
+    let mut file = OpenOptions::new().write(true).open(&limit).unwrap();
+    for (text, value) in [("1M\n", 1 << 20), ("2M", 2 << 20), ("8K\0rubbish", 8192)] {
+        assert_eq!(file.write(text.as_bytes()).unwrap(), text.len());
+        assert_eq!(limit_now(), value, "{text:?}");
+    }
+    assert_eq!(file.write_at(b"4K\n", 77).unwrap(), 3, "wherever it is aimed at");
+    assert_eq!(limit_now(), 4096);
+    assert_eq!(file.write(b"").unwrap(), 0);
+    assert_eq!(errno(file.write(b"much")), libc::EINVAL);
+    assert_eq!(limit_now(), 4096);
+    for length in [4097, 10_000, 300_000] {
+        assert_eq!(file.write(&vec![b'0'; length]).unwrap(), 4096, "a page of {length} is taken");
+    }
+    drop(file);
+    // What shells and editors of lines do.
+    for flags in [libc::O_TRUNC, libc::O_APPEND, libc::O_CREAT | libc::O_TRUNC] {
+        let mut file = OpenOptions::new().write(true).custom_flags(flags).open(&limit).unwrap();
+        file.write_all(b"1M\n").unwrap();
+        assert_eq!(limit_now(), 1 << 20);
+        file.write_all(b"0\n").unwrap();
+    }
+    File::open(tree.path("block/zram0/mm_stat")).unwrap().sync_all().unwrap();
+    tree.end();
+}
+
+#[test]
+fn a_file_has_the_directions_of_its_mode() {
+    if !met("a_file_has_the_directions_of_its_mode", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let open = |path: &str, read: bool, write: bool| {
+        OpenOptions::new().read(read).write(write).open(tree.path(path)).map(drop)
+    };
+    for path in ["block/zram0/reset", "class/zram-control/hot_remove"] {
+        assert_eq!(errno(open(path, true, false)), libc::EACCES, "{path}");
+        assert_eq!(errno(open(path, true, true)), libc::EACCES, "{path}");
+        open(path, false, true).unwrap();
+    }
+    for path in ["block/zram0/initstate", "class/zram-control/hot_add"] {
+        assert_eq!(errno(open(path, false, true)), libc::EACCES, "{path}");
+        open(path, true, false).unwrap();
+    }
+    open("block/zram0/comp_algorithm", true, true).unwrap();
+    assert!(!tree.path("block/zram1").exists(), "opening alone makes no device");
+    tree.end();
+}
+
+#[test]
+fn nothing_can_be_made_or_moved() {
+    if !met("nothing_can_be_made_or_moved", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let (row, new) = (tree.path("block/zram0/disksize"), tree.path("block/zram0/new"));
+    assert_eq!(errno(fs::create_dir(&new)), libc::EPERM);
+    assert_eq!(errno(File::create(&new)), libc::EACCES);
+    assert_eq!(errno(symlink("x", &new)), libc::EPERM);
+    assert_eq!(errno(fs::hard_link(&row, &new)), libc::EPERM);
+    assert_eq!(errno(fs::rename(&row, &new)), libc::EPERM);
+    assert_eq!(errno(fs::remove_file(&row)), libc::EPERM);
+    assert_eq!(errno(fs::remove_dir(tree.path("block/zram0/queue"))), libc::EPERM);
+    assert_eq!(errno(fs::set_permissions(&row, fs::Permissions::from_mode(0o777))), libc::EPERM);
+    assert_eq!(errno(fs::read(tree.path("block/zram0"))), libc::EISDIR);
+    assert_eq!(errno(fs::read_dir(&row)), libc::ENOTDIR);
+    assert_eq!(errno(fs::metadata(tree.path("block/zram7"))), libc::ENOENT);
+    tree.end();
+}
+
+#[test]
+fn what_was_removed_is_gone_for_who_has_it_open() {
+    if !met("what_was_removed_is_gone_for_who_has_it_open", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let mut size = File::open(tree.path("block/zram0/disksize")).unwrap();
+    let directory = tree.path("block/zram0");
+    let before = fs::metadata(&directory).unwrap().ino();
+    fs::write(tree.path("class/zram-control/hot_remove"), "0").unwrap();
+    assert!(!directory.exists());
+    let mut text = String::new();
+    assert_eq!(errno(size.read_to_string(&mut text)), libc::ENODEV);
+    let added = fs::read_to_string(tree.path("class/zram-control/hot_add")).unwrap();
+    assert_eq!(added, "0\n");
+    assert_eq!(errno(size.read_to_string(&mut text)), libc::ENODEV, "another device");
+    assert_ne!(fs::metadata(&directory).unwrap().ino(), before);
+    assert_eq!(fs::read_to_string(directory.join("disksize")).unwrap(), "0\n");
+    drop(size);
+    let listed = |path: &str| {
+        let names = fs::read_dir(tree.path(path)).unwrap();
+        names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("block"), ["zram0"]);
+    assert_eq!(listed(""), ["block", "class", "kernel", "module"], "nothing else is listed");
+    assert_eq!(listed("class/zram-control"), ["hot_add", "hot_remove"]);
+    tree.end();
+}
+
+/// Devices come, get a size, are looked at, reset and removed by more threads than the mount has.
+#[test]
+fn many_at_once_wait_for_each_other_and_end() {
+    if !met("many_at_once_wait_for_each_other_and_end", &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 2");
+    let top = place.root().join("sys");
+    let seed = testkit::seed("many_at_once_wait_for_each_other_and_end");
+    thread::scope(|scope| {
+        for number in 0..24 {
+            let top = &top;
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed.wrapping_add(number));
+                for _ in 0..12 {
+                    let device = top.join(format!("block/zram{}", rng.below(4)));
+                    // Anything may be refused; nothing may hang.
+                    let _ = match rng.below(6) {
+                        0 => fs::write(device.join("disksize"), "1M"),
+                        1 => fs::write(device.join("reset"), "1"),
+                        2 => fs::read(top.join(".exec/dev/zram0")).map(drop),
+                        3 if number % 8 == 0 => {
+                            fs::read(top.join("class/zram-control/hot_add")).map(drop)
+                        }
+                        4 => fs::write(
+                            top.join("class/zram-control/hot_remove"),
+                            (2 + rng.below(2)).to_string(),
+                        ),
+                        _ => fs::read(device.join("mm_stat")).map(drop),
+                    };
+                    let names = fs::read_dir(top.join(".exec/dev")).unwrap();
+                    assert!(names.flatten().any(|entry| entry.file_name() == "null"));
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(top.join("block/zram0/ro")).unwrap(), "0\n");
+    daemon.stop();
+    place.is_clean();
+}
