@@ -144,30 +144,46 @@ pub fn holders_of(place: &Path) -> Vec<Holder> {
     found
 }
 
-/// Other processes that have the block device `path` open. In other mount namespaces it may be
-/// called `/dev/NAME` as well. Only names are compared.
+/// Other processes that have the block device `path` open. Those of `rampack exec` have it by its
+/// name in the control tree, which is mounted at `tree`: `/dev/NAME` in another mount namespace.
+/// Only what the kernel says of their files is looked at, never the files.
 #[must_use]
-pub fn openers_of(path: &Path, name: &str) -> Vec<Holder> {
+pub fn openers_of(path: &Path, name: &str, tree: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
-    let (own, ours) = (fs::read_link("/proc/self/ns/mnt").ok(), std::process::id());
+    let ours = std::process::id();
     let there = Path::new("/dev").join(name);
+    let tree = mounts().into_iter().find(|mount| mount.target == tree).map(|mount| mount.device);
     let mut found = Vec::new();
     for process in processes.flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         let dir = process.path();
-        let open = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
-        let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-        let is_it = |link: &PathBuf| {
-            *link == path || (*link == there && fs::read_link(dir.join("ns/mnt")).ok() != own)
+        let is_it = |fd: &fs::DirEntry| {
+            let Ok(link) = fs::read_link(fd.path()) else { return false };
+            link == path
+                || (link == there && tree.is_some() && device_of(&dir, &fd.file_name()) == tree)
         };
-        let Some(what) = links.find(is_it).filter(|_| pid != ours) else { continue };
+        let mut open = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
+        if pid == ours || !open.any(|fd| is_it(&fd)) {
+            continue;
+        }
         let command = fs::read_to_string(dir.join("comm")).unwrap_or_default();
-        found.push(Holder { pid, command: command.trim().to_string(), what });
+        found.push(Holder { pid, command: command.trim().to_string(), what: path.to_path_buf() });
     }
     found.sort_by_key(|holder| holder.pid);
     found
+}
+
+/// The number of the file system that an open file of a process belongs to, by the mount it was
+/// opened in.
+fn device_of(process: &Path, fd: &std::ffi::OsStr) -> Option<String> {
+    let info = fs::read_to_string(process.join("fdinfo").join(fd)).ok()?;
+    let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let mounts = fs::read(process.join("mountinfo")).ok()?;
+    let of_mount = |line: &&[u8]| line.split(|byte| *byte == b' ').next() == Some(mount.as_bytes());
+    let line = mounts.split(|byte| *byte == b'\n').find(of_mount)?;
+    parse_mount_line(line).map(|mount| mount.device)
 }
 
 /// Who uses `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when nobody

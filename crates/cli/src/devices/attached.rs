@@ -38,6 +38,8 @@ pub(super) struct Attached {
     pub(super) file: PathBuf,
     pub(super) block_device: Option<LoopDevice>,
     pub(super) link: PathBuf,
+    /// Where the control tree is, which names the device as well.
+    tree: PathBuf,
 }
 
 impl Attached {
@@ -60,7 +62,7 @@ impl Attached {
             let _ = fs::remove_file(&link);
             symlink(target, &link)
                 .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))?;
-            Ok(Attached { file: file.clone(), block_device, link })
+            Ok(Attached { file: file.clone(), block_device, link, tree: root.tree() })
         };
         let made = made();
         if made.is_err() {
@@ -106,7 +108,7 @@ impl Attached {
         while users.is_empty()
             && let Some(block_device) = &self.block_device
         {
-            let openers = openers_of(block_device.path(), name);
+            let openers = openers_of(block_device.path(), name, &self.tree);
             if openers.is_empty() {
                 break;
             }
