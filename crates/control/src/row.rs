@@ -11,6 +11,8 @@ use crate::{Errno, Fault};
 pub enum Access {
     /// Read only (0444).
     Read,
+    /// Read only, and by its owner alone (0400).
+    ReadOwner,
     /// Write only, a setting (0200).
     Write,
     /// Read and write (0644).
@@ -25,7 +27,7 @@ impl Access {
     /// May the value be read without effect?
     #[must_use]
     pub const fn readable(self) -> bool {
-        matches!(self, Access::Read | Access::ReadWrite)
+        matches!(self, Access::Read | Access::ReadOwner | Access::ReadWrite)
     }
 
     /// May a value be written?
@@ -41,7 +43,7 @@ impl Access {
             Access::Read => 0o444,
             Access::Write | Access::ActOnWrite => 0o200,
             Access::ReadWrite => 0o644,
-            Access::ActOnRead => 0o400,
+            Access::ReadOwner | Access::ActOnRead => 0o400,
         }
     }
 }

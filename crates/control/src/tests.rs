@@ -73,7 +73,8 @@ fn wrong_names_and_directions_are_told() {
 #[test]
 fn modes_are_the_kernels() {
     assert_eq!(Access::Read.mode(), 0o444);
-    assert_eq!(Access::ActOnRead.mode(), 0o400);
+    assert_eq!([Access::ReadOwner.mode(), Access::ActOnRead.mode()], [0o400; 2]);
+    assert!(Access::ReadOwner.readable() && !Access::ActOnRead.readable());
     assert_eq!(Errno::EBUSY.name(), "EBUSY");
 }
 

@@ -123,6 +123,10 @@ impl Subject for Commands<'_> {
     fn read(&self, attribute: &str) -> Result<String, String> {
         self.ask("get", attribute, None)
     }
+    /// One command for all.
+    fn settings(&self) -> Vec<(&'static str, Result<String, String>)> {
+        vec![("all", Ok(self.daemon.does("get zram0 --all")))]
+    }
 }
 
 /// The kernel's first device. It is reset when this is dropped.
