@@ -48,7 +48,8 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), Fault> {
     let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
     check(root, &daemon)?;
     lay_over(root)?;
-    let error = Command::new(program).args(arguments).exec();
+    // A rampack in there is one of the same daemon.
+    let error = Command::new(program).args(arguments).env("RAMPACK_ROOT", root.path()).exec();
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
     let fault = failed(format!("cannot run {}", Path::new(program).display()), &error);
     say(&format!("rampack: {}\n", sentence(&fault)));
@@ -80,6 +81,7 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
     let place = root.tree().join(host::PLACE);
     let real_sys = place.join(host::REAL_SYS);
     bind(Path::new("/sys"), &real_sys)?;
+    hide_kernels()?;
     // The same path in the tree and in the system.
     for path in ["class/zram-control", "module/zram", "kernel/debug/zram"] {
         make_room(&Path::new("/sys").join(path), &real_sys.join(path))?;
@@ -93,6 +95,18 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
         }
     }
     lay_over_dev(&place)
+}
+
+/// Nothing leads to the kernel's own devices any more, but a path written out would.
+fn hide_kernels() -> Result<(), Fault> {
+    for entry in fs::read_dir("/sys/devices/virtual/block").into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(host::is_zram) {
+            let path = entry.path();
+            sys::mount_empty(&path)
+                .map_err(|e| failed(format!("cannot hide {}", path.display()), &e))?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes sure that there is a directory `path`, which is `real` in another mount of the same.

@@ -63,8 +63,9 @@ struct Over {
     rule: Rule,
 }
 
-/// `zram0` and the like, also partitions and other things of the kernel's.
-fn is_zram(name: &str) -> bool {
+/// Is it `zram0` or the like? Also partitions and other things of the kernel's are.
+#[must_use]
+pub fn is_zram(name: &str) -> bool {
     name.strip_prefix("zram").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 

@@ -184,6 +184,7 @@ fn only_the_commands_zram_is_another() {
          echo nothing > /dev/null
          [ -c /dev/null ] && [ -d /dev/shm -o ! -d /dev/pts ] && [ -L /dev/fd -o ! -e /dev/fd ]
          ls -d /sys/class/net /sys/kernel/debug/zram/zram0 > /dev/null
+         [ ! -e /sys/devices/virtual/block/zram0/disksize ]
          ! touch /dev/new 2>/dev/null",
     );
     let expected = ["/sys/block/zram0", "/sys/block/zram1", "/sys/class/block/zram0"];
@@ -194,6 +195,8 @@ fn only_the_commands_zram_is_another() {
     // Every other block device of the system is there and can be asked.
     let out = does(&daemon, "for d in /sys/block/*; do cat $d/size > /dev/null; done; echo all");
     assert_eq!(out, "all\n");
+    let this = env!("CARGO_BIN_EXE_rampack");
+    assert_eq!(does(&daemon, &format!("{this} add")), "zram2\n", "the same daemon");
     daemon.stop();
     place.is_clean();
 }
