@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 use std::thread;
 
 use testkit::{Need, Rng, met};
@@ -215,4 +216,50 @@ fn many_at_once_wait_for_each_other_and_end() {
     assert_eq!(fs::read_to_string(top.join("block/zram0/ro")).unwrap(), "0\n");
     daemon.stop();
     place.is_clean();
+}
+
+/// A daemon of an ordinary user: with a `/dev/fuse` for everybody, as most systems have it, in a
+/// mount namespace where it harms nobody. `$1` is the program, `$2` a directory.
+const ORDINARY: &str = r#"
+mount -t tmpfs none "$2"
+chmod 777 "$2"
+mknod -m 666 "$2/fuse" c 10 229
+mount --bind "$2/fuse" /dev/fuse
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+cp "$1" "$2/rampack"
+chmod 755 "$2/rampack"
+as_nobody mkfifo "$2/said"
+as_nobody "$2/rampack" --root "$2/root" serve --num-devices 1 > "$2/said" 2> /dev/null &
+trap 'kill $! 2> /dev/null || true' EXIT
+while read line; do case $line in serving*) break;; esac; done < "$2/said"
+as_nobody sh -euc '
+    cat "$1/class/zram-control/hot_add"
+    echo 4M > "$1/block/zram1/disksize"
+    cat "$1/block/zram1/initstate" "$1/block/zram1/dev"
+    ! cat "$1/block/zram1/reset" 2> /dev/null
+' - "$2/root/sys"
+as_nobody "$2/rampack" --root "$2/root" stop
+wait
+[ ! -e "$2/root" ]
+echo end
+"#;
+
+#[test]
+fn an_ordinary_user_has_the_tree_too() {
+    let needs = [
+        Need::Root,
+        Need::Fuse,
+        Need::program("fusermount3", "fuse3"),
+        Need::program("unshare", "util-linux"),
+        Need::program("setpriv", "util-linux"),
+    ];
+    if !met("an_ordinary_user_has_the_tree_too", &needs) {
+        return;
+    }
+    let place = testkit::TempDir::new();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-euc", ORDINARY, "-"]);
+    command.arg(env!("CARGO_BIN_EXE_rampack")).arg(place.path());
+    let output = testkit::run(&mut command);
+    assert_eq!(output.stdout, "1\n1\n0:0\nend\n", "{}", output.stderr);
 }
