@@ -23,7 +23,7 @@ use crate::client::call;
 use crate::failure::{failed, say, sentence};
 use crate::protocol::{DaemonReport, Request, Status};
 use crate::root::Root;
-use crate::sys;
+use crate::sys::{self, Unmount};
 use crate::tree::host;
 
 /// What a shell returns for a command that is there and cannot be run.
@@ -78,6 +78,8 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), Fault> {
 
 fn lay_over(root: &Root) -> Result<(), Fault> {
     sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
+    // The files are not needed there, and would be kept from ending with the daemon.
+    let _ = sys::unmount(&root.files(), Unmount::Lazily);
     let place = root.tree().join(host::PLACE);
     let real_sys = place.join(host::REAL_SYS);
     bind(Path::new("/sys"), &real_sys)?;

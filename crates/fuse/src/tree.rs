@@ -96,6 +96,10 @@ impl TreeMount {
         if !elsewhere.is_empty() && !force {
             return Err(Error::Busy { what: self.at.clone(), users: elsewhere });
         }
+        if !elsewhere.is_empty() {
+            // It would live on where those programs are: it is told to end.
+            self.tear_down()?;
+        }
         let end = Instant::now() + CLOSING;
         while let Err(error) = mounts::unmount_fuse(&self.at, Unmount::Plain) {
             match error.raw_os_error() {
@@ -121,11 +125,7 @@ impl TreeMount {
                 }
             }
         }
-        if !elsewhere.is_empty() {
-            // It lives on where those programs are, until it is told to end.
-            let _ = self.minor.is_some_and(mounts::abort_fuse);
-        }
-        self.join(if elsewhere.is_empty() { ENDING } else { Duration::from_secs(1) });
+        self.join();
         Ok(())
     }
 
@@ -142,9 +142,9 @@ impl TreeMount {
         }
     }
 
-    fn join(&mut self, patience: Duration) {
+    fn join(&mut self) {
         let Some(session) = self.session.take() else { return };
-        let end = Instant::now() + patience;
+        let end = Instant::now() + ENDING;
         while !session.guard.is_finished() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }

@@ -232,17 +232,26 @@ fn the_command_is_what_the_caller_waits_for() {
 
 #[test]
 fn a_daemon_can_be_forced_to_end_under_a_command() {
-    if !met("a_daemon_can_be_forced_to_end_under_a_command", &EXEC[..3]) {
+    let needs = [EXEC[0], EXEC[1], EXEC[2], MKFS];
+    if !met("a_daemon_can_be_forced_to_end_under_a_command", &needs) {
         return;
     }
     let place = Place::new();
-    let daemon = Daemon::start(&place, "serve --num-devices 1");
-    let mut waiting = daemon.command("exec sleep 1000").spawn().unwrap();
+    let mount_point = place.mount_point();
+    let daemon = Daemon::start(&place, "serve --num-devices 1 --size 16M");
+    // With a file system that nobody else can see.
+    let text = "mkfs.ext4 -q /dev/zram0; mount /dev/zram0 $0; echo x > $0/x; exec sleep 1000";
+    let mut waiting = daemon.command("exec --");
+    waiting.args(["sh", "-euc", text]).arg(&mount_point);
+    let mut waiting = waiting.spawn().unwrap();
     let comm = format!("/proc/{}/comm", waiting.id());
     wait_until("the command", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
+    refused(&daemon.ask("stop"), 1, &["zram0", "in use", "EBUSY"]);
+    refused(&daemon.ask("reset zram0"), 1, &["zram0", "in use", "EBUSY"]);
     daemon.does("stop --force");
     waiting.kill().unwrap();
     waiting.wait().unwrap();
+    wait_until("the loop device's end", || place.loops().is_empty());
     place.is_clean();
 }
 
