@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use control::tree::DeviceNode;
-use control::{Errno, Fault, Object};
+use control::{Access, Errno, Fault, Object};
 use stack::Machine;
 use sync::Mutex;
 use zram::Disk;
@@ -271,7 +271,10 @@ impl Devices {
         if !attributes.is_empty() {
             return attributes.iter().map(|name| read(name)).collect();
         }
-        let readable = rows.rows().into_iter().filter(|row| row.access.readable());
+        // What only its owner may read is long, and told when it is asked for by name.
+        let told =
+            |row: &control::RowInfo| row.access.readable() && row.access != Access::ReadOwner;
+        let readable = rows.rows().into_iter().filter(told);
         readable.map(|row| read(row.name)).collect()
     }
 

@@ -92,7 +92,7 @@ pub fn values(
 pub fn listing(devices: &Arc<Devices>, values: bool) -> Vec<TreeRow> {
     let row = |(path, attribute): (String, Attribute)| {
         let row = attribute.row;
-        let shown = values && row.access.readable();
+        let shown = values && row.access.readable() && row.access != Access::ReadOwner;
         TreeRow {
             path,
             mode: row.access.mode(),

@@ -8,7 +8,7 @@ use control::{Bound, Errno, Fault, Object};
 use stack::{Machine, MachineOptions, Outside, Variants};
 use testkit::Rng;
 use units::{Lane, PAGE_SIZE};
-use zram::{Disk, attributes, debug_attributes};
+use zram::{Disk, attributes};
 
 const LANE: Lane = Lane(0);
 const BLOCKS: usize = 64;
@@ -97,7 +97,7 @@ impl Fixture {
 
     /// The flags of each page with contents.
     fn states(&self) -> Vec<(u64, String)> {
-        let text = debug_attributes(self.disk.clone()).show("block_state").unwrap();
+        let text = self.rows.show("block_state").unwrap();
         let line = |line: &str| {
             let mut words = line.split_whitespace();
             let index = words.next().unwrap().parse().unwrap();
@@ -158,7 +158,7 @@ fn ages_are_counted_in_seconds() {
     it.expect(0, &page(0));
     it.set("idle", "0x1e");
     assert_eq!([it.state(0), it.state(1)], ["......", "...i.."]);
-    let text = debug_attributes(it.disk.clone()).show("block_state").unwrap();
+    let text = it.get("block_state");
     assert!(text.starts_with("           0         1100.000000 ......\n"), "{text}");
     let untracked = Fixture::new();
     untracked.set("track_access", "0");
@@ -457,7 +457,7 @@ fn statistics_have_the_kernels_formats() {
     it.store(0, &page(0));
     it.expect(0, &page(0));
     assert_eq!(it.get("bd_stat"), "       0        0        0\n");
-    assert_eq!(it.get("debug_stat"), "version: 1\n       0        0\n");
+    assert_eq!(it.get("debug_stat"), "version: 1\n0        0\n");
     let stat: Vec<u64> =
         it.get("stat").split_whitespace().map(|word| word.parse().unwrap()).collect();
     assert_eq!(stat.len(), 17);

@@ -22,12 +22,6 @@ pub fn attributes(disk: Arc<Disk>) -> Bound<Disk> {
     Bound::new(disk, ROWS)
 }
 
-/// What debugfs has of a device in Linux, bound to it.
-#[must_use]
-pub fn debug_attributes(disk: Arc<Disk>) -> Bound<Disk> {
-    Bound::new(disk, DEBUG_ROWS)
-}
-
 /// Every attribute of a device.
 pub static ROWS: &[Row<Disk>] = &[
     settings::DISKSIZE,
@@ -66,7 +60,5 @@ pub static ROWS: &[Row<Disk>] = &[
     statistics::BD_STAT,
     statistics::DEBUG_STAT,
     statistics::STAT,
+    statistics::BLOCK_STATE,
 ];
-
-/// Those that are in debugfs in Linux.
-pub static DEBUG_ROWS: &[Row<Disk>] = &[statistics::BLOCK_STATE];

@@ -29,7 +29,7 @@ mod stats;
 mod store;
 
 pub use access::Clock;
-pub use attributes::{DEBUG_ROWS, ROWS, attributes, debug_attributes};
+pub use attributes::{ROWS, attributes};
 pub use blocks::Backing;
 pub use disk::{Disk, DiskOptions, Opener};
 pub use engine::{Chosen, Engine, EngineParts, MakeStreams};

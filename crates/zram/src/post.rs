@@ -125,6 +125,20 @@ impl Disk {
         Ok(())
     }
 
+    /// Is there somewhere to write back to?
+    ///
+    /// # Errors
+    /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device.
+    pub fn can_write_back(&self) -> Result<(), Fault> {
+        self.backing_of(&*self.ready_engine()?).map(drop)
+    }
+
+    fn backing_of<'a>(&self, engine: &'a dyn PageStore) -> Result<&'a Backing, Fault> {
+        engine.backing().map(|backing| &**backing).ok_or_else(|| {
+            Fault::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
+        })
+    }
+
     /// Writes pages back, the largest first, as many at a time as the batch allows. Runs on the
     /// calling thread. A page whose write fails stays in memory.
     ///
@@ -135,9 +149,7 @@ impl Disk {
     pub fn writeback(&self, what: &Writeback) -> Result<(), Fault> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
-        let backing = engine.backing().ok_or_else(|| {
-            Fault::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
-        })?;
+        let backing = self.backing_of(&*engine)?;
         let select = what.select.unwrap_or_default();
         let mut ranges = Vec::new();
         for (first, last) in &what.pages {

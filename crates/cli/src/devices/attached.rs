@@ -147,6 +147,6 @@ impl Attached {
         // The kernel asks the file system's memory of the file, which this refreshes.
         let file = &self.file;
         fs::metadata(file).map_err(|e| failed(format!("cannot ask {}", file.display()), &e))?;
-        block_device.set_capacity().map_err(|e| door_fault(&e))
+        block_device.refresh_size().map_err(|e| door_fault(&e))
     }
 }

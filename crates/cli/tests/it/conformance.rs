@@ -14,21 +14,24 @@ use std::fmt::Write as _;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place};
-use cases::{CASES, COMING, Case, NOT_TRIED, State, text_of};
+use cases::{CASES, Case, NOT_TRIED, State, text_of};
 use document::Document;
 use subject::{Commands, Files, Kernel, Subject};
 
+/// The kernels the document compares with; others differ in other ways.
+const COMPARED_WITH: &str = "6.18.";
+
+/// Has this kernel a zram of its own? No package brings one.
+fn has_zram() -> bool {
+    let has = std::path::Path::new("/sys/block/zram0").exists();
+    if !has {
+        eprintln!("this kernel has no zram to compare with");
+    }
+    has
+}
+
 /// The size of a device in its second state.
 const SIZE: &str = "1M";
-
-/// Attributes of cases that the tree does not list yet: they are passed over.
-fn absent(listed: &BTreeMap<String, u32>) -> BTreeSet<&'static str> {
-    let names = CASES.iter().map(|case| case.attribute);
-    let absent: BTreeSet<&str> = names.filter(|name| !listed.contains_key(*name)).collect();
-    let lost: Vec<&&str> = absent.iter().filter(|name| !COMING.contains(*name)).collect();
-    assert!(lost.is_empty(), "there are cases for {lost:?}, which the tree does not have");
-    absent
-}
 
 /// Paths of one device's attributes, less `block/zram0/`, and of the others as they are.
 fn listed() -> BTreeMap<String, u32> {
@@ -43,9 +46,11 @@ fn listed() -> BTreeMap<String, u32> {
 
 /// The table's cases, and one for each attribute that takes no writes.
 fn all_cases(listed: &BTreeMap<String, u32>) -> Vec<Case> {
-    let missing = absent(listed);
-    let mut cases: Vec<Case> =
-        CASES.iter().filter(|case| !missing.contains(&case.attribute)).copied().collect();
+    let mut cases = CASES.to_vec();
+    for case in CASES {
+        let name = case.attribute;
+        assert!(listed.contains_key(name), "there is a case for {name}, which the tree has not");
+    }
     for (name, mode) in listed {
         if mode & 0o200 == 0 {
             let attribute: &'static str = name.clone().leak();
@@ -126,7 +131,8 @@ fn the_commands_conform() {
 
 #[test]
 fn the_kernels_device_differs_as_is_written() {
-    if !met("the_kernels_device_differs_as_is_written", &[Need::Fuse, Need::Zram]) {
+    let needs = [Need::Fuse, Need::Zram];
+    if !has_zram() || !met("the_kernels_device_differs_as_is_written", &needs) {
         return;
     }
     let document = Document::read();
@@ -181,6 +187,13 @@ fn the_kernels_device_differs_as_is_written() {
     drop(kernel);
     daemon.stop();
     let complaints = document.compare(&found, &tried_names);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if !release.starts_with(COMPARED_WITH) {
+        eprintln!(
+            "not judged, for the document compares with Linux {COMPARED_WITH}*:\n{complaints}"
+        );
+        return;
+    }
     assert!(complaints.is_empty(), "docs/compatibility.md:\n{complaints}");
 }
 
@@ -201,7 +214,7 @@ fn every_attribute_has_its_line_in_the_document() {
         }
     }
     for name in document.names_here() {
-        if !listed.contains_key(&name) && !COMING.contains(&&*name) {
+        if !listed.contains_key(&name) {
             let _ = writeln!(complaints, "{name} is said to be here, and is not");
         }
     }
@@ -210,7 +223,7 @@ fn every_attribute_has_its_line_in_the_document() {
 
 #[test]
 fn the_kernels_attributes_are_all_in_the_document() {
-    if !met("the_kernels_attributes_are_all_in_the_document", &[Need::Zram]) {
+    if !has_zram() || !met("the_kernels_attributes_are_all_in_the_document", &[Need::Zram]) {
         return;
     }
     let document = Document::read();

@@ -6,7 +6,7 @@ use core::fmt::Write;
 use control::{Access, Errno, Fault, Row};
 use zcomp::Params;
 
-use super::keys::{integer, put, unknown, words};
+use super::keys::{decimal, put, unknown, words};
 use crate::{Disk, Recompress, Select, Which};
 
 /// The longest name of an algorithm that is looked up (`CRYPTO_MAX_ALG_NAME` in Linux).
@@ -73,7 +73,7 @@ pub(super) const RECOMP_ALGORITHM: Row<Disk> = Row {
 };
 
 fn again_priority(value: &str) -> Result<u8, Fault> {
-    match integer::<i64>("priority", value)? {
+    match decimal::<i64>("priority", value)? {
         priority @ 1..=3 => Ok(priority as u8),
         other => Err(Fault::invalid(format!(
             "a priority of algorithms to compress again with is 1 to 3, not {other}"
@@ -90,16 +90,16 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fa
         match word {
             ("algo", Some(value)) => which.algorithm = Some(String::from(name(value)?)),
             ("priority", Some(value)) => {
-                which.priority = match integer::<i64>("priority", value)? {
+                which.priority = match decimal::<i64>("priority", value)? {
                     priority @ 0..=3 => Some(priority as u8),
                     other => {
                         return Err(Fault::invalid(format!("a priority is 0 to 3, not {other}")));
                     }
                 };
             }
-            ("level", Some(value)) => params.level = Some(integer("level", value)?),
+            ("level", Some(value)) => params.level = Some(decimal("level", value)?),
             ("deflate.winbits", Some(value)) => {
-                params.window_bits = Some(integer("deflate.winbits", value)?);
+                params.window_bits = Some(decimal("deflate.winbits", value)?);
             }
             ("dict", Some(path)) => params.dictionary = Some(dictionary(disk, path)?),
             (key, value) => return Err(unknown(what, key, value, ALLOWED)),
@@ -168,9 +168,9 @@ pub(super) const RECOMPRESS: Row<Disk> = Row {
                 ("type", Some("huge")) => what.select = Select::Huge,
                 ("type", Some("huge_idle")) => what.select = Select::HugeIdle,
                 ("threshold", Some(value)) => {
-                    what.threshold = integer::<u32>("threshold", value)? as usize;
+                    what.threshold = decimal::<u32>("threshold", value)? as usize;
                 }
-                ("max_pages", Some(value)) => what.max_pages = Some(integer("max_pages", value)?),
+                ("max_pages", Some(value)) => what.max_pages = Some(decimal("max_pages", value)?),
                 ("priority", Some(value)) => what.which.priority = Some(again_priority(value)?),
                 ("algo", Some(value)) => what.which.algorithm = Some(String::from(name(value)?)),
                 (key, value) => return Err(unknown("recompress", key, value, ALLOWED)),

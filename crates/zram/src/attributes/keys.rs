@@ -1,8 +1,7 @@
 //! Words of attributes: numbers, switches, and `key=value`.
 
 use alloc::{format, string::String};
-use core::fmt::{Arguments, Display, Write};
-use core::str::FromStr;
+use core::fmt::{Arguments, Write};
 
 use control::{Errno, Fault};
 use units::parse_size;
@@ -15,30 +14,39 @@ pub(super) fn size(text: &str) -> Result<u64, Fault> {
     parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))
 }
 
-/// A whole number, decimal or with 0x. Too large a one is `ERANGE`, as the kernel's kstrtoint has
-/// it.
+/// A whole number, decimal or with 0x (the kernel's kstrtoint with base 0).
 pub(super) fn integer<T>(what: &str, text: &str) -> Result<T, Fault>
 where
-    T: FromStr + Display + TryFrom<i128>,
+    T: TryFrom<i128>,
+{
+    let trimmed = text.trim();
+    let digits = trimmed.strip_prefix("0x").or_else(|| trimmed.strip_prefix("0X"));
+    match digits.map(|digits| i128::from_str_radix(digits, 16)) {
+        Some(Ok(number)) if number >= 0 => fitting(what, trimmed, number),
+        _ => decimal(what, text),
+    }
+}
+
+/// A whole number in decimal. Too large a one is `ERANGE`, as the kernel's kstrtoint has it.
+pub(super) fn decimal<T>(what: &str, text: &str) -> Result<T, Fault>
+where
+    T: TryFrom<i128>,
 {
     let text = text.trim();
-    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    let number = match hexadecimal {
-        Some(digits) => i128::from_str_radix(digits, 16).ok(),
-        None if plain => Some(text.parse().unwrap_or(i128::MAX)),
-        None => None,
-    };
-    let Some(number) = number else {
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(Fault::invalid(format!("{what} takes a whole number, not {text:?}")));
-    };
-    T::try_from(number).map_err(|_| {
-        if text.starts_with('-') {
-            Fault::invalid(format!("{what} takes no number as small as {text}"))
-        } else {
-            Fault::new(Errno::ERANGE, format!("{what} takes no number as large as {text}"))
-        }
+    }
+    fitting(what, text, text.parse().unwrap_or(i128::MAX))
+}
+
+fn fitting<T>(what: &str, text: &str, number: i128) -> Result<T, Fault>
+where
+    T: TryFrom<i128>,
+{
+    T::try_from(number).map_err(|_| match text.starts_with('-') {
+        true => Fault::invalid(format!("{what} takes no number as small as {text}")),
+        false => Fault::new(Errno::ERANGE, format!("{what} takes no number as large as {text}")),
     })
 }
 

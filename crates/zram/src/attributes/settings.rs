@@ -4,7 +4,7 @@ use alloc::format;
 
 use control::{Access, Fault, Row};
 
-use super::keys::{boolean, integer, put, size};
+use super::keys::{boolean, decimal, integer, put, size};
 use crate::Disk;
 
 pub(super) const DISKSIZE: Row<Disk> = Row {
@@ -31,12 +31,9 @@ pub(super) const RESET: Row<Disk> = Row {
     unit: "flag",
     help: "a positive number gives up contents, size, settings and statistics",
     show: None,
-    store: Some(|disk, text| match text.trim().parse::<u16>() {
-        Ok(1..) => disk.reset(),
-        _ => Err(Fault::invalid(format!(
-            "reset takes a number from 1 to 65535, not {:?}",
-            text.trim()
-        ))),
+    store: Some(|disk, text| match decimal::<u16>("reset", text)? {
+        0 => Err(Fault::invalid("reset takes a number from 1 to 65535, not 0")),
+        _ => disk.reset(),
     }),
 };
 

@@ -105,7 +105,7 @@ pub(super) const DEBUG_STAT: Row<Disk> = Row {
     access: Access::Read,
     unit: "text",
     help: "version of this format; 0, and frees that were missed (here none ever is)",
-    show: Some(|_, out| put(out, format_args!("version: 1\n{:8} {:8}\n", 0, 0))),
+    show: Some(|_, out| put(out, format_args!("version: 1\n0 {:8}\n", 0))),
     store: None,
 };
 
@@ -136,7 +136,7 @@ pub(super) const STAT: Row<Disk> = Row {
 /// Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, "memory tracking".
 pub(super) const BLOCK_STATE: Row<Disk> = Row {
     name: "block_state",
-    access: Access::ActOnRead,
+    access: Access::ReadOwner,
     unit: "text",
     help: "for each page with contents: number, seconds when last used, and s same-filled, w \
            written back, h huge, i idle, r compressed again, n incompressible",

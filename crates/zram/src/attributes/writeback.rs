@@ -4,7 +4,7 @@ use alloc::format;
 
 use control::{Access, Fault, Row};
 
-use super::keys::{boolean, integer, put, unknown, words};
+use super::keys::{boolean, decimal, integer, put, unknown, words};
 use crate::{Disk, Select, Writeback};
 
 pub(super) const IDLE: Row<Disk> = Row {
@@ -50,6 +50,7 @@ pub(super) const WRITEBACK: Row<Disk> = Row {
     store: Some(|disk, text| {
         const ALLOWED: &str = "type=idle|huge|huge_idle|incompressible, page_index=NUMBER, \
                                page_indexes=FIRST-LAST";
+        disk.can_write_back()?;
         let mut what = Writeback::default();
         for word in words(text) {
             match word {
@@ -63,15 +64,15 @@ pub(super) const WRITEBACK: Row<Disk> = Row {
                     });
                 }
                 ("page_index", Some(value)) => {
-                    let index = integer("page_index", value)?;
+                    let index = decimal("page_index", value)?;
                     what.pages.push((index, index));
                 }
                 ("page_indexes", Some(value)) => {
                     let Some((first, last)) = value.split_once('-') else {
                         return Err(unknown("writeback", word.0, word.1, ALLOWED));
                     };
-                    let first = integer("page_indexes", first)?;
-                    what.pages.push((first, integer("page_indexes", last)?));
+                    let first = decimal("page_indexes", first)?;
+                    what.pages.push((first, decimal("page_indexes", last)?));
                 }
                 (key, value) => return Err(unknown("writeback", key, value, ALLOWED)),
             }
@@ -90,7 +91,7 @@ pub(super) const WRITEBACK_LIMIT: Row<Disk> = Row {
     help: "pages that may still be written back, where writeback_limit_enable is 1",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.writeback_limit().0))),
     store: Some(|disk, text| {
-        disk.set_writeback_limit(integer("writeback_limit", text)?);
+        disk.set_writeback_limit(decimal("writeback_limit", text)?);
         Ok(())
     }),
 };
@@ -113,7 +114,7 @@ pub(super) const WRITEBACK_BATCH_SIZE: Row<Disk> = Row {
     unit: "pages",
     help: "pages under way to the backing device at a time, 1 to 4096",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.writeback_batch()))),
-    store: Some(|disk, text| disk.set_writeback_batch(integer("writeback_batch_size", text)?)),
+    store: Some(|disk, text| disk.set_writeback_batch(decimal("writeback_batch_size", text)?)),
 };
 
 pub(super) const COMPRESSED_WRITEBACK: Row<Disk> = Row {
