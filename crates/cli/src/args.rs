@@ -9,6 +9,7 @@ use units::parse_size;
 
 use crate::columns;
 use crate::filesystem;
+use crate::protocol::Attribute;
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
@@ -127,6 +128,18 @@ pub struct DeviceOptions {
     /// The most memory it may take; writes fail when it is reached. 0 is no limit.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub mem_limit: Option<Size>,
+
+    /// A block device or a file to write pages back to, when `writeback` is written.
+    #[arg(long, value_name = "PATH")]
+    pub backing: Option<PathBuf>,
+
+    /// A second algorithm, for pages that are compressed again when `recompress` is written.
+    #[arg(long, value_name = "NAME", value_parser = algorithm)]
+    pub recompress_with: Option<String>,
+
+    /// Write an attribute before it gets its size; may be given several times.
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment)]
+    pub set: Vec<Attribute>,
 }
 
 /// How devices are reached.
@@ -339,6 +352,15 @@ impl Set {
             )),
         };
         self.assignments.iter().map(pair).collect()
+    }
+}
+
+fn assignment(text: &str) -> Result<Attribute, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => {
+            Ok(Attribute { name: name.to_string(), value: value.to_string() })
+        }
+        _ => Err("it is not ATTRIBUTE=VALUE".to_string()),
     }
 }
 

@@ -122,6 +122,13 @@ fn memory(device: &DeviceReport, column: usize) -> u64 {
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
+/// Pages that are on the backing device.
+fn backed_pages(device: &DeviceReport) -> u64 {
+    let text = device.attributes.get("bd_stat");
+    let field = text.and_then(|text| text.split_ascii_whitespace().next());
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
 fn algorithm(device: &DeviceReport) -> String {
     let text = device.attributes.get("comp_algorithm");
     let selected = text.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0));
@@ -130,7 +137,9 @@ fn algorithm(device: &DeviceReport) -> String {
 
 /// Bytes stored per byte of memory, if any are stored.
 pub(crate) fn ratio(device: &DeviceReport) -> Option<f64> {
-    let (data, total) = (memory(device, 0), memory(device, 2));
+    // What was written back takes no memory, and says nothing of how well the rest compresses.
+    let backed = backed_pages(device).saturating_mul(4096);
+    let (data, total) = (memory(device, 0).saturating_sub(backed), memory(device, 2));
     (data > 0 && total > 0).then(|| data as f64 / total as f64)
 }
 

@@ -57,7 +57,7 @@ pub struct Daemon {
     devices: Arc<Devices>,
     machine: Arc<Machine>,
     control: Option<ControlServer>,
-    nbd: Option<Server>,
+    nbd: Option<Arc<Server>>,
     mounted: Mutex<Option<Mounted>>,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
@@ -80,7 +80,35 @@ pub fn machine() -> Result<Arc<Machine>, Fault> {
         outside: Arc::new(System),
         track_access: true,
     };
-    Ok(Arc::new(Machine::new(Arc::new(host::Mmap), options)?))
+    let machine = Arc::new(Machine::new(Arc::new(host::Mmap), options)?);
+    keep_time(&machine);
+    Ok(machine)
+}
+
+/// How exact the ages of pages are.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Tells a machine the time, as long as it is there.
+fn keep_time(machine: &Arc<Machine>) {
+    machine.set_clock(seconds_since_start());
+    let machine = Arc::downgrade(machine);
+    let keep = move || {
+        while let Some(machine) = machine.upgrade() {
+            machine.set_clock(seconds_since_start());
+            drop(machine);
+            thread::sleep(TICK);
+        }
+    };
+    // Without it pages do not age, and nothing else is amiss.
+    if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
+        tracing::warn!("pages will not age: no thread can be started: {error}");
+    }
+}
+
+/// Seconds since the system started (proc_uptime(5)).
+fn seconds_since_start() -> u32 {
+    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
 /// An NBD server for `exports`.
@@ -136,8 +164,8 @@ impl Daemon {
         }
         if transport != Transport::Fuse {
             let exports = Arc::new(DiskExports::new(daemon.machine.clone()));
-            let server = daemon.nbd.insert(nbd_server(exports)?);
-            daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?);
+            let server = daemon.nbd.insert(Arc::new(nbd_server(exports)?));
+            daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?, Some(server.clone()));
         }
         if let Err(fault) = daemon.open_tree() {
             notes.push(format!("no control tree: {}", fault.message));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use control::tree::DeviceNode;
 use control::{Access, Errno, Fault, Object};
+use nbd::Server;
 use stack::Machine;
 use sync::Mutex;
 use zram::Disk;
@@ -26,12 +27,20 @@ struct Lifecycle {
     stopping: bool,
 }
 
+/// What a daemon with NBD has of it.
+#[derive(Default)]
+struct NbdDoor {
+    /// Addresses that become those of a device by [`export_uri`].
+    addresses: Vec<String>,
+    server: Option<Arc<Server>>,
+}
+
 /// The devices of a daemon. Every method may be called by any number of threads at once.
 pub struct Devices {
     root: Root,
     machine: Arc<Machine>,
     /// Addresses that become those of a device by [`export_uri`].
-    nbd: Mutex<Vec<String>>,
+    nbd: Mutex<NbdDoor>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
 }
@@ -57,7 +66,7 @@ impl Devices {
     #[must_use]
     pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
         let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
-        let (nbd, attached) = (Mutex::new(Vec::new()), Mutex::new(BTreeMap::new()));
+        let (nbd, attached) = (Mutex::new(NbdDoor::default()), Mutex::new(BTreeMap::new()));
         Devices { root, machine, nbd, lifecycle, attached }
     }
 
@@ -67,14 +76,14 @@ impl Devices {
     }
 
     /// The devices are exported at these addresses.
-    pub fn serve_nbd(&self, addresses: Vec<String>) {
-        *self.nbd.lock() = addresses;
+    pub fn serve_nbd(&self, addresses: Vec<String>, server: Option<Arc<Server>>) {
+        *self.nbd.lock() = NbdDoor { addresses, server };
     }
 
     /// Where the devices are exported.
     #[must_use]
     pub fn nbd(&self) -> Vec<String> {
-        self.nbd.lock().clone()
+        self.nbd.lock().addresses.clone()
     }
 
     /// The device called `name`; a path to it does as well.
@@ -135,7 +144,7 @@ impl Devices {
     }
 
     fn remove_it(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>, force: bool) -> Result<(), Fault> {
-        self.refuse_clients(disk)?;
+        self.refuse_clients(disk, force)?;
         self.detach(lifecycle, disk, force)?;
         if let Err(fault) = self.machine.remove(disk.id()) {
             self.attach_again(lifecycle, disk);
@@ -171,7 +180,7 @@ impl Devices {
             result => return result,
         }
         drop(user);
-        self.refuse_clients(disk)?;
+        self.refuse_clients(disk, force)?;
         if force {
             // It may live on for those who have it open; there is another one then.
             self.detach(lifecycle, disk, true)?;
@@ -334,13 +343,18 @@ impl Devices {
         u64::from(disk.openers())
     }
 
-    fn refuse_clients(&self, disk: &Disk) -> Result<(), Fault> {
+    /// With `force`, clients are cut off first.
+    fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), Fault> {
+        let server = self.nbd.lock().server.clone();
+        if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
+            server.disconnect(&disk.name());
+        }
         match self.clients(disk) {
             0 => Ok(()),
             clients => {
                 let message = format!(
                     "{} is in use: {clients} NBD client(s) are connected to it; let them \
-                     disconnect first",
+                     disconnect first, or use --force",
                     disk.name()
                 );
                 Err(Fault::new(Errno::EBUSY, message))
@@ -395,7 +409,7 @@ impl Devices {
 
     fn refuse_if_busy(&self, lifecycle: &Lifecycle) -> Result<(), Fault> {
         let busy = |disk: &Arc<Disk>| {
-            self.refuse_clients(disk).err().or_else(|| self.busy(lifecycle, disk))
+            self.refuse_clients(disk, false).err().or_else(|| self.busy(lifecycle, disk))
         };
         let disks = self.machine.disks();
         let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
@@ -460,6 +474,9 @@ pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), Fault> {
     }
     if let Some(limit) = &options.mem_limit {
         rows.store("mem_limit", limit)?;
+    }
+    for attribute in &options.attributes {
+        rows.store(&attribute.name, &attribute.value)?;
     }
     if let Some(size) = &options.size {
         rows.store("disksize", size)?;

@@ -42,6 +42,9 @@ pub struct Add {
     /// For `mem_limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_limit: Option<String>,
+    /// For these, in this order, before the size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
 }
 
 /// A device to be reset or removed.

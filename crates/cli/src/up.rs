@@ -17,7 +17,7 @@ use crate::exports::DiskExports;
 use crate::failure::{failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::live::Live;
-use crate::protocol::{Add, DeviceReport};
+use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
 use crate::sys;
 
@@ -31,7 +31,19 @@ impl DeviceOptions {
     /// The request for a device of `size`.
     #[must_use]
     pub fn request(&self, size: Option<&Size>) -> Add {
+        let attribute = |name: &str, value| Attribute { name: name.to_string(), value };
+        let mut attributes = Vec::new();
+        if let Some(path) = &self.backing {
+            // The daemon may be at home elsewhere.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            attributes.push(attribute("backing_dev", path.display().to_string()));
+        }
+        if let Some(name) = &self.recompress_with {
+            attributes.push(attribute("recomp_algorithm", format!("algo={name} priority=1")));
+        }
+        attributes.extend(self.set.iter().cloned());
         Add {
+            attributes,
             size: size.map(|size| size.text.clone()),
             algorithm: self.algorithm.clone(),
             level: self.level,

@@ -5,7 +5,7 @@ fn devices() -> Devices {
     let root = Root::choose(Some(dir)).unwrap();
     let machine = crate::daemon::machine().unwrap();
     let devices = Devices::new(root, machine);
-    devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()]);
+    devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()], None);
     devices
 }
 

@@ -12,3 +12,4 @@ mod killed;
 mod nbd_doors;
 mod tree_files;
 mod trim;
+mod writeback;

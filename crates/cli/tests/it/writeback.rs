@@ -1,0 +1,146 @@
+//! Writing pages back to an ordinary file, and all that is done to a device in use.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use testkit::{Need, met, run};
+
+use crate::common::{Daemon, NbdClient, Place, noise, refused, wait_until};
+
+const MIB: u64 = 1 << 20;
+
+fn file_of(place: &Place, bytes: u64) -> PathBuf {
+    let path = place.path().join("backing");
+    File::create(&path).unwrap().set_len(bytes).unwrap();
+    path
+}
+
+fn numbers(daemon: &Daemon, attribute: &str) -> Vec<u64> {
+    let text = daemon.does(&format!("get zram0 {attribute}"));
+    text.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+/// A page that lz4 leaves large and zstd does not.
+fn text(number: u64) -> Vec<u8> {
+    let mut rng = testkit::Rng::new(number);
+    (0..4096).map(|_| b"etaoin s"[rng.below(8) as usize]).collect()
+}
+
+#[test]
+fn pages_go_to_a_file_and_come_back() {
+    let place = Place::new();
+    let backing = file_of(&place, 2 * MIB);
+    let line = format!(
+        "up --transport nbd --size 8M --backing {} --recompress-with zstd --set \
+         writeback_batch_size=7",
+        backing.display()
+    );
+    let daemon = Daemon::start(&place, &line);
+    assert_eq!(daemon.does("get zram0 backing_dev"), format!("{}\n", backing.display()));
+    assert_eq!(numbers(&daemon, "writeback_batch_size"), [7]);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    (0..200).for_each(|n| assert_eq!(client.write(n * 4096, &text(n)), 0));
+    assert_eq!(client.write(200 * 4096, &noise(200)), 0);
+    let before = numbers(&daemon, "compr_data_size");
+    daemon.does("set zram0 recompress type=huge");
+    let block_state = daemon.does("get zram0 block_state");
+    assert_eq!(block_state.lines().filter(|line| line.ends_with("..h..n")).count(), 1);
+    daemon.does("set zram0 recompress threshold=2000");
+    assert!(numbers(&daemon, "compr_data_size") < before, "zstd is the stronger one");
+    daemon.does("set zram0 idle all");
+    assert_eq!(client.read(5 * 4096, 4096), text(5));
+    daemon.does("set zram0 writeback idle");
+    assert_eq!(numbers(&daemon, "bd_stat"), [200, 0, 200], "all but the page that was read");
+    let mut all = client.read(0, 201 * 4096);
+    assert!(all.split_off(200 * 4096) == noise(200));
+    (0..200).for_each(|n| assert!(all[n * 4096..][..4096] == text(n as u64), "page {n}"));
+    assert_eq!(client.write(7 * 4096 + 100, &[1; 50]), 0, "a part of a page that is elsewhere");
+    let mut edited = text(7);
+    edited[100..150].fill(1);
+    assert_eq!(client.read(7 * 4096, 4096), edited);
+    let taken = daemon.ask(&format!("add --backing {}", backing.display()));
+    refused(&taken, 1, &["EBUSY", "backing"]);
+    assert!(!daemon.does("status").contains("zram1"), "a device that is refused is not there");
+    let status = daemon.does("status --output NAME,DATA,RATIO --noheadings");
+    assert!(status.contains("804K"), "what is written back counts as data: {status}");
+    drop(client);
+    wait_until("the client's end", || daemon.ask("reset zram0").code == 0);
+    assert_eq!(daemon.does("get zram0 backing_dev"), "none\n");
+    daemon.does(&format!("set zram0 backing_dev {}", backing.display()));
+    daemon.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_written_back_to_is_refused() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 1");
+    let empty = file_of(&place, 100);
+    let set = |path: &str| daemon.ask(&format!("set zram0 backing_dev {path}"));
+    refused(&set("/nonexistent/file"), 1, &["/nonexistent/file", "ENOENT"]);
+    refused(&set("/dev/null"), 1, &["/dev/null", "ENOTBLK"]);
+    refused(&set(place.path().to_str().unwrap()), 1, &["EISDIR"]);
+    refused(&set(empty.to_str().unwrap()), 1, &["EINVAL", "4096"]);
+    daemon.does("set zram0 disksize 1M");
+    refused(&daemon.ask("set zram0 writeback idle"), 1, &["no backing device", "ENODEV"]);
+    daemon.stop();
+}
+
+#[test]
+fn pages_age() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    assert_eq!(client.write(0, &text(0)), 0);
+    let idle = || {
+        daemon.does("set zram0 idle 2");
+        daemon.does("get zram0 block_state").contains("...i..")
+    };
+    assert!(!idle(), "it was just used");
+    wait_until("the page is idle", idle);
+    assert_eq!(client.read(0, 4096), text(0));
+    assert!(!daemon.does("get zram0 block_state").contains("...i.."));
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn clients_are_cut_off_by_force_alone() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    let _client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    refused(&daemon.ask("remove zram0"), 1, &["EBUSY", "NBD", "--force"]);
+    daemon.does("remove zram0 --force");
+    assert!(!daemon.does("status").contains("zram0"));
+    daemon.stop();
+}
+
+#[test]
+fn a_block_device_in_use_grows() {
+    if !met("a_block_device_in_use_grows", &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --size 1M");
+    let path = fs::canonicalize(place.root().join("dev/zram0")).unwrap();
+    let mut open = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    open.write_all(&noise(1)).unwrap();
+    open.sync_all().unwrap();
+    daemon.does("set zram0 resize 4M");
+    let size = run(Command::new("blockdev").arg("--getsize64").arg(&path));
+    assert_eq!(size.stdout.trim(), (4 * MIB).to_string());
+    open.seek(SeekFrom::Start(4 * MIB - 4096)).unwrap();
+    open.write_all(&noise(2)).unwrap();
+    open.sync_all().unwrap();
+    refused(&daemon.ask("set zram0 resize 1M"), 1, &["EBUSY", "discard"]);
+    let mut back = vec![0; 4096];
+    open.seek(SeekFrom::Start(0)).unwrap();
+    open.read_exact(&mut back).unwrap();
+    assert!(back == noise(1));
+    daemon.does("set zram0 switch_algorithm algo=deflate");
+    assert!(daemon.does("get zram0 comp_algorithm").contains("[deflate]"));
+    drop(open);
+    daemon.stop();
+    place.is_clean();
+}
