@@ -284,6 +284,17 @@ fn pages_are_written_back_and_read() {
 }
 
 #[test]
+fn pages_that_are_named_need_not_be_of_the_kind_asked_for() {
+    let it = Fixture::ready();
+    (0..10).for_each(|index| it.store(index, &page(index)));
+    it.store(10, &noise(10));
+    it.set("writeback", "page_indexes=2-4 page_index=3 page_index=3 page_indexes=0-2 type=huge");
+    assert_eq!(it.bd_stat(), [6, 0, 6], "pages 0 to 4 and the huge one, each once");
+    (0..10).for_each(|index| it.expect(index, &page(index)));
+    it.expect(10, &noise(10));
+}
+
+#[test]
 fn a_full_backing_device_is_told_and_its_blocks_are_used_again() {
     let it = Fixture::ready();
     (0..100).for_each(|index| it.store(index, &page(index)));

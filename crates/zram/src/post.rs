@@ -150,8 +150,7 @@ impl Disk {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
         let backing = self.backing_of(&*engine)?;
-        let select = what.select.unwrap_or_default();
-        let mut ranges = Vec::new();
+        let mut named = Vec::new();
         for (first, last) in &what.pages {
             if first > last || *last >= self.pages() as u64 {
                 let message = format!(
@@ -161,17 +160,20 @@ impl Disk {
                 );
                 return Err(Fault::new(Errno::ERANGE, message));
             }
-            ranges.push(*first as usize..*last as usize + 1);
+            named.push(*first as usize..*last as usize + 1);
         }
-        if what.select.is_some() {
-            ranges.push(0..self.pages());
+        let mut batch = Batch::new(self, &*engine, backing)?;
+        let candidates = self.candidates(&*engine, &apart(named), Select::Any)?;
+        let mut outcome = batch.write_all(&candidates, Select::Any);
+        if let Some(select) = what.select {
+            let candidates = self.candidates(&*engine, &[0..self.pages()], select)?;
+            outcome = batch.write_all(&candidates, select).and(outcome);
         }
-        let candidates = self.candidates(&*engine, &ranges, select)?;
-        Batch::new(self, &*engine, backing)?.write_all(&candidates, select)
+        outcome
     }
 
     /// The pages of a kind, those with the largest objects first: in steps of 64 bytes, by number
-    /// within a step.
+    /// within a step. The ranges lie apart, so each page is there once.
     fn candidates(
         &self,
         engine: &dyn PageStore,
@@ -197,7 +199,6 @@ impl Disk {
         }
         full.map_err(|_| no_memory())?;
         found.sort_unstable();
-        found.dedup();
         Ok(found.into_iter().map(|(_, index)| index).collect())
     }
 
@@ -218,6 +219,20 @@ impl Disk {
             settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
         }
     }
+}
+
+/// Ranges that share no page with each other, and hold the same pages. A page that was met twice
+/// could be marked and exported twice, and what it had been be taken for what it is.
+pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, kept| {
+        let one = next.start <= kept.end;
+        if one {
+            kept.end = kept.end.max(next.end);
+        }
+        one
+    });
+    ranges
 }
 
 /// Calls `look` with every page of a range that has contents, and its slot.

@@ -5,6 +5,7 @@ use block::{Extent, ExtentKind};
 use units::PAGE_SIZE;
 
 use crate::filled::{fill, same_filled};
+use crate::post::apart;
 use crate::ranges::{clip, touched_pages};
 use crate::{Backed, Kind, Slot};
 use zsmalloc::Handle;
@@ -97,4 +98,12 @@ fn extents_are_cut_to_the_range() {
         },
     );
     assert_eq!(seen, [3996, 1004]);
+}
+
+#[test]
+fn no_page_is_in_two_ranges() {
+    assert_eq!(apart(vec![]), []);
+    assert_eq!(apart(vec![5..6, 5..6, 5..6]), [5..6]);
+    assert_eq!(apart(vec![20..30, 0..10, 3..4, 9..12]), [0..12, 20..30]);
+    assert_eq!(apart(vec![4..5, 0..4, 7..8]), [0..5, 7..8]);
 }
