@@ -55,6 +55,7 @@ impl Disk {
     /// `EINVAL` when the device is not initialised, or `seconds` are given and the times of last
     /// use are not kept.
     pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), Fault> {
+        let _post = self.post.lock();
         let engine = self.ready_engine()?;
         if seconds.is_some() && !self.tracks_access() {
             let message = format!(
@@ -237,13 +238,15 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 
 /// Calls `look` with every page of a range that has contents, and its slot.
 pub(crate) fn each(engine: &dyn PageStore, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
-    let mut index = engine.next_touched(range.start, range.end);
-    while index < range.end {
+    // The device may have been made anew, and larger, since somebody took a share of this engine.
+    let end = range.end.min(engine.capacity());
+    let mut index = engine.next_touched(range.start, end);
+    while index < end {
         let slot = engine.peek(index);
         if !slot.is_empty() {
             look(index, slot);
         }
-        index = engine.next_touched(index + 1, range.end);
+        index = engine.next_touched(index + 1, end);
     }
 }
 
