@@ -138,8 +138,17 @@ impl<S: 'static> Codecs<S> {
         // Stores that chose one of these codecs have committed after this.
         self.pins.wait_for_readers();
         let unused = others & !in_use();
+        if unused == 0 {
+            return;
+        }
+        // Who looked at a slot before it changed may still be fetching its page, and decompresses
+        // it then.
+        self.pins.wait_for_readers();
         for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
             drop(self.table[number].withdraw(&self.pins));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
