@@ -125,13 +125,15 @@ impl Backing {
     pub fn retire(&self, block: u32) {
         // Release pairs with the Acquire in `recycle`: the slot was changed before.
         self.limbo.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
-        self.stale.fetch_add(1, Ordering::Relaxed);
+        // Release pairs with the Acquire in `recycle`: who sees the count finds the block.
+        self.stale.fetch_add(1, Ordering::Release);
     }
 
     /// Waits for everybody who reads now, and makes the blocks free that were given up before.
     /// Tells whether there were any. The calling thread must hold no pin.
     pub fn recycle(&self) -> bool {
-        if self.stale.swap(0, Ordering::Relaxed) == 0 {
+        // Acquire pairs with the Release in `retire`.
+        if self.stale.swap(0, Ordering::Acquire) == 0 {
             return false;
         }
         let (mut first, mut end) = (self.limbo.len(), 0);
