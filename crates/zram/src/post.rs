@@ -203,22 +203,22 @@ impl Disk {
         Ok(found.into_iter().map(|(_, index)| index).collect())
     }
 
-    /// Takes `wanted` pages from what may be written back; fewer if there is less.
-    fn spend(&self, wanted: u64) -> u64 {
+    /// Takes `wanted` pages from what may be written back; fewer if there is less. Tells also
+    /// whether they were taken: they are not while the limit does not hold.
+    fn spend(&self, wanted: u64) -> (u64, bool) {
         let mut settings = self.settings.lock();
         if !settings.writeback_limited {
-            return wanted;
+            return (wanted, false);
         }
         let got = wanted.min(settings.writeback_limit);
         settings.writeback_limit -= got;
-        got
+        (got, true)
     }
 
+    /// Gives back what was taken and not used.
     fn refund(&self, pages: u64) {
         let mut settings = self.settings.lock();
-        if settings.writeback_limited {
-            settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
-        }
+        settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
     }
 }
 
@@ -259,6 +259,8 @@ struct Batch<'a> {
     /// What is in the buffers: whose page, and where it goes.
     pages: Vec<(usize, Backed)>,
     compressed: bool,
+    /// They were taken from the writeback limit.
+    charged: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -273,15 +275,16 @@ impl<'a> Batch<'a> {
         pages.try_reserve_exact(size).map_err(|_| no_memory())?;
         buffers.resize_with(size, || Buffer([0; PAGE_SIZE]));
         let compressed = disk.compressed_writeback();
-        Ok(Batch { disk, engine, backing, buffers, pages, compressed })
+        Ok(Batch { disk, engine, backing, buffers, pages, compressed, charged: false })
     }
 
     fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), Fault> {
         let mut outcome = Ok(());
         for chunk in candidates.chunks(self.buffers.len()) {
-            let granted = self.disk.spend(chunk.len() as u64);
+            let (granted, charged) = self.disk.spend(chunk.len() as u64);
+            self.charged = charged;
             let filled = self.fill(&chunk[..granted as usize], select);
-            self.disk.refund(granted - self.pages.len() as u64);
+            self.refund(granted - self.pages.len() as u64);
             outcome = self.write().and(outcome);
             filled?;
             if granted < chunk.len() as u64 {
@@ -339,7 +342,7 @@ impl<'a> Batch<'a> {
             if let Err(error) = written {
                 self.unmark(*index);
                 self.backing.give_back(place.block);
-                self.disk.refund(1);
+                self.refund(1);
                 outcome = Err(write_fault(error, self.backing.path()));
                 continue;
             }
@@ -354,6 +357,12 @@ impl<'a> Batch<'a> {
         self.pages = pages;
         self.pages.clear();
         outcome
+    }
+
+    fn refund(&self, pages: u64) {
+        if self.charged && pages > 0 {
+            self.disk.refund(pages);
+        }
     }
 
     fn unmark(&self, index: usize) {
