@@ -1,7 +1,7 @@
 //! What an administrator does while something of his is under way on the backing device. A gate
 //! holds its writes, so that each test is at one certain point and depends on no timing.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -174,4 +174,30 @@ fn pages_used_while_they_are_written_stay() {
     disk.discard_pages(LANE, 0, 256).unwrap();
     assert_eq!(disk.stats().compressed_bytes, 0);
     assert_eq!(machine.frames().stats().lent, 0);
+}
+
+#[test]
+fn a_codec_chosen_while_the_size_is_set_is_used() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    for round in 0..200 {
+        let disk = machine.add().unwrap();
+        let begin = Barrier::new(2);
+        thread::scope(|scope| {
+            let sized = scope.spawn(|| {
+                begin.wait();
+                disk.set_disksize(1 << 20)
+            });
+            begin.wait();
+            // At another moment each time.
+            (0..round * 20).for_each(|_| core::hint::spin_loop());
+            disk.switch_algorithm(0, "zstd", zcomp::Params::default()).unwrap();
+            sized.join().unwrap().unwrap();
+        });
+        disk.store_page(LANE, 0, &page(0)).unwrap();
+        let stats = disk.stats();
+        assert_eq!(stats.algorithm, "zstd");
+        assert!(stats.compressed_bytes < 2000, "round {round}: lz4 made this: {stats:?}");
+        machine.remove(disk.id()).unwrap();
+    }
 }

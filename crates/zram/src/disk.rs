@@ -122,11 +122,11 @@ impl Disk {
         if bytes == 0 {
             return Err(Fault::invalid("a disksize of 0 is not a size; give at least one byte"));
         }
+        // At once, not when a long writeback is over.
+        self.refuse_a_second_size()?;
+        let _post = self.post.lock();
         let settings = self.settings.lock();
-        if self.bytes() != 0 {
-            let message = format!("{} has a size already; reset it first", self.name());
-            return Err(Fault::new(Errno::EBUSY, message));
-        }
+        self.refuse_a_second_size()?;
         let rounded = rounded(bytes)?;
         let pages = rounded / PAGE_SIZE as u64;
         let room = pages.max(ROOM).max(pages.saturating_mul(2));
@@ -150,6 +150,14 @@ impl Disk {
         }
         self.bytes.store(rounded, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn refuse_a_second_size(&self) -> Result<(), Fault> {
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has a size already; reset it first", self.name());
+        Err(Fault::new(Errno::EBUSY, message))
     }
 
     /// Changes the size of a device that has one, rounded up to whole pages. It can always grow; it
