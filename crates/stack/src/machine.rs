@@ -78,13 +78,18 @@ impl Machine {
     /// Resets a device and removes it.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then.
+    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then. `EBUSY` also
+    /// if somebody takes it into use at that moment; it has been reset then.
     pub fn remove(&self, id: u32) -> Result<(), Fault> {
+        let none = || Fault::new(Errno::ENODEV, format!("there is no device zram{id}"));
+        // Not under the lock: a writeback may be under way, which is waited for.
+        self.disk(id).ok_or_else(none)?.reset()?;
         let mut disks = self.disks.lock();
-        let disk = disks
-            .get(&id)
-            .ok_or_else(|| Fault::new(Errno::ENODEV, format!("there is no device zram{id}")))?;
-        disk.reset()?;
+        let disk = disks.get(&id).ok_or_else(none)?;
+        if disk.bytes() != 0 || disk.openers() != 0 {
+            let message = format!("zram{id} was taken into use again while it was being removed");
+            return Err(Fault::new(Errno::EBUSY, message));
+        }
         disks.remove(&id);
         Ok(())
     }

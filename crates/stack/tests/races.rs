@@ -1,7 +1,7 @@
 //! What an administrator does while something of his is under way on the backing device. A gate
 //! holds its writes, so that each test is at one certain point and depends on no timing.
 
-use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -113,6 +113,37 @@ fn with_pages(machine: &Machine, pages: u64) -> Arc<Disk> {
 
 fn all() -> Writeback {
     Writeback { select: Some(Select::Any), pages: Vec::new() }
+}
+
+#[test]
+fn removing_a_device_that_is_busy_holds_up_no_other() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    let disk = with_pages(&machine, 4);
+    let other = machine.add().unwrap();
+    backing.close();
+    thread::scope(|scope| {
+        scope.spawn(|| disk.writeback(&all()).unwrap());
+        backing.await_somebody();
+        let (removed, removes) = mpsc::channel();
+        let machine = &machine;
+        scope.spawn(move || removed.send(machine.remove(0)).unwrap());
+        // Long enough for it to wait for the writeback, wherever it does that.
+        let early = removes.recv_timeout(Duration::from_millis(100));
+        let (seen, sees) = mpsc::channel();
+        let id = other.id();
+        scope.spawn(move || seen.send(machine.disk(id).is_some()).unwrap());
+        let found = sees.recv_timeout(Duration::from_secs(10));
+        backing.open(false);
+        assert_eq!(found, Ok(true), "the other device was held up");
+        assert!(early.is_err() || early == Ok(Ok(())), "{early:?}");
+        if early.is_err() {
+            removes.recv_timeout(PATIENCE).unwrap().unwrap();
+        }
+    });
+    assert!(machine.disk(0).is_none());
+    assert_eq!(machine.remove(0).unwrap_err().errno, Errno::ENODEV);
+    assert_eq!(machine.frames().stats().lent, 0);
 }
 
 #[test]
