@@ -231,6 +231,20 @@ fn compressing_again_is_refused_when_it_makes_no_sense() {
 }
 
 #[test]
+fn a_codec_compresses_again_what_it_made_at_another_level() {
+    let it = Fixture::new();
+    it.set("comp_algorithm", "zstd");
+    it.set("algorithm_params", "algo=zstd level=-5");
+    it.set("recomp_algorithm", "algo=zstd priority=2");
+    it.set("algorithm_params", "priority=2 level=19");
+    it.set("disksize", "1M");
+    it.store(0, &page(0));
+    it.set("recompress", "algo=zstd");
+    assert_eq!(it.state(0), "....r.");
+    it.expect(0, &page(0));
+}
+
+#[test]
 fn pages_are_written_back_and_read() {
     for compressed in ["0", "1"] {
         let it = Fixture::new();

@@ -146,12 +146,13 @@ impl Disk {
         Ok(())
     }
 
-    /// The place of a codec among those of the device; `otherwise` if nothing was said of it.
+    /// The place of a codec among those of the device; a name is looked for from priority `from` on,
+    /// and that one is meant if nothing is said.
     ///
     /// # Errors
     /// `EINVAL` if there is no such codec, or two different ones are meant.
-    pub(crate) fn priority_of(&self, which: &Which, otherwise: u8) -> Result<u8, Fault> {
-        find(&self.settings.lock(), which, otherwise).map(|at| at as u8)
+    pub(crate) fn priority_of(&self, which: &Which, from: u8) -> Result<u8, Fault> {
+        find(&self.settings.lock(), which, from).map(|at| at as u8)
     }
 
     /// The names of the codecs there are.
@@ -315,14 +316,14 @@ fn place(priority: u8) -> Result<usize, Fault> {
     }
 }
 
-fn find(settings: &Settings, which: &Which, otherwise: u8) -> Result<usize, Fault> {
+fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, Fault> {
     let named = which.algorithm.as_deref();
     let at = match (which.priority, named) {
         (Some(priority), _) => place(priority)?,
-        (None, None) => place(otherwise)?,
+        (None, None) => place(from)?,
         (None, Some(name)) => {
-            let at = settings.algorithms.iter().position(|chosen| *chosen == Some(name));
-            at.ok_or_else(|| {
+            let mut places = usize::from(from)..PRIORITIES;
+            places.find(|at| settings.algorithms[*at] == Some(name)).ok_or_else(|| {
                 Fault::invalid(format!("{name:?} is not an algorithm of this device"))
             })?
         }
