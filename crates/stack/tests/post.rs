@@ -245,6 +245,26 @@ fn a_codec_compresses_again_what_it_made_at_another_level() {
 }
 
 #[test]
+fn compressing_again_keeps_to_the_memory_limit() {
+    let it = Fixture::ready();
+    (0..100).for_each(|index| it.store(index, &noise(index)));
+    (100..120).for_each(|index| it.store(index, &page(index)));
+    let stats = it.disk.stats();
+    it.set("mem_limit", &stats.pool_bytes.to_string());
+    // Nothing is small enough for the room that others leave, and no frame may be lent.
+    assert_eq!(it.refused("recompress", "threshold=2000"), Errno::ENOMEM);
+    assert!(it.disk.stats().pool_bytes <= stats.pool_bytes);
+    (100..120).for_each(|index| it.expect(index, &page(index)));
+    it.set("mem_limit", "0");
+    it.set("recompress", "");
+    (0..100).for_each(|index| it.expect(index, &noise(index)));
+    (100..120).for_each(|index| it.expect(index, &page(index)));
+    assert!(it.disk.stats().pool_bytes < stats.pool_bytes);
+    it.disk.discard_pages(LANE, 0, 256).unwrap();
+    assert_eq!(it.disk.stats().pool_bytes, 0);
+}
+
+#[test]
 fn pages_are_written_back_and_read() {
     for compressed in ["0", "1"] {
         let it = Fixture::new();

@@ -118,9 +118,7 @@ impl Disk {
                 Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
                 // It was nobody's but this page's misfortune, and its readers will be told.
                 Err(IoError::Corrupt) => {}
-                Err(error) => {
-                    return Err(io_fault(error, "pages were compressed again only in part"));
-                }
+                Err(error) => return Err(again_fault(error)),
             }
         }
         Ok(())
@@ -374,8 +372,12 @@ fn no_memory() -> Fault {
     Fault::new(Errno::ENOMEM, "no memory is left for the list of pages")
 }
 
-fn io_fault(error: IoError, what: &str) -> Fault {
-    Fault::new(Errno(error.errno()), format!("{what}: {error}"))
+fn again_fault(error: IoError) -> Fault {
+    let errno = match error {
+        IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
+        _ => Errno::EIO,
+    };
+    Fault::new(errno, format!("pages were compressed again only in part: {error}"))
 }
 
 fn write_fault(error: IoError, path: &str) -> Fault {
