@@ -232,3 +232,29 @@ fn a_codec_chosen_while_the_size_is_set_is_used() {
         machine.remove(disk.id()).unwrap();
     }
 }
+
+#[test]
+fn a_device_in_use_refuses_a_reset_at_once() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    let disk = with_pages(&machine, 4);
+    let user = disk.open();
+    backing.close();
+    thread::scope(|scope| {
+        let writeback = scope.spawn(|| disk.writeback(&all()));
+        backing.await_somebody();
+        let (refused, refusals) = mpsc::channel();
+        let (disk, machine) = (&disk, &machine);
+        scope.spawn(move || {
+            refused.send([disk.reset(), machine.remove(0), disk.set_disksize(1)]).unwrap();
+        });
+        let results = refusals.recv_timeout(Duration::from_secs(10));
+        backing.open(false);
+        for result in results.expect("they waited for the writeback") {
+            assert_eq!(result.unwrap_err().errno, Errno::EBUSY);
+        }
+        writeback.join().unwrap().unwrap();
+    });
+    drop(user);
+    machine.remove(0).unwrap();
+}

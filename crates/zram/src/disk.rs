@@ -215,18 +215,24 @@ impl Disk {
     /// # Errors
     /// `EBUSY` while there are users; nothing has changed then.
     pub fn reset(&self) -> Result<(), Fault> {
+        // At once, not when a long writeback is over.
+        self.refuse_if_used(&self.settings.lock())?;
         let _post = self.post.lock();
         let mut settings = self.settings.lock();
-        if settings.openers != 0 {
-            let users = settings.openers;
-            let message = format!("{} has {users} user(s); close it first", self.name());
-            return Err(Fault::new(Errno::EBUSY, message));
-        }
+        self.refuse_if_used(&settings)?;
         self.bytes.store(0, Ordering::Relaxed);
         drop(self.engine.withdraw(&self.pins));
         self.counts.clear();
         *settings = Settings::new(&*self.workshop, self.track_access);
         Ok(())
+    }
+
+    fn refuse_if_used(&self, settings: &Settings) -> Result<(), Fault> {
+        if settings.openers == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has {} user(s); close it first", self.name(), settings.openers);
+        Err(Fault::new(Errno::EBUSY, message))
     }
 
     /// Lets the peak of memory used be what is used now.
