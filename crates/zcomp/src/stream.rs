@@ -50,8 +50,6 @@ pub struct Stream {
     pub context: Box<dyn Context>,
     /// Where a page is compressed to: two pages, so that no codec runs out of room.
     pub output: Buffer<{ 2 * PAGE_SIZE }>,
-    /// A page for what must be put together before it is compressed, or taken apart after.
-    pub bounce: Buffer<PAGE_SIZE>,
 }
 
 impl Stream {
@@ -61,17 +59,7 @@ impl Stream {
     /// [`CodecError`] when memory is out.
     pub fn new(compressor: &dyn Compressor) -> Result<Stream, CodecError> {
         let name = compressor.name();
-        Ok(Stream {
-            context: compressor.context()?,
-            output: Buffer::new(name)?,
-            bounce: Buffer::new(name)?,
-        })
-    }
-
-    /// Compresses the page in `bounce` to `output`, and tells how many bytes it took.
-    #[inline]
-    pub fn compress_bounce(&mut self) -> Option<usize> {
-        self.context.compress(&self.bounce, &mut *self.output)
+        Ok(Stream { context: compressor.context()?, output: Buffer::new(name)? })
     }
 
     /// Compresses `page` to `output`, and gives the bytes there.
