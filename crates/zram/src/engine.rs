@@ -298,8 +298,9 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
     fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
         self.slots.prefetch(index);
         let new = self.make(pin, lane, page, || self.slots.peek(index))?;
-        self.commit(lane, index, new);
+        // Before it can be seen: a page without a time is as old as can be.
         self.note(index);
+        self.commit(lane, index, new);
         Ok(())
     }
 
@@ -393,8 +394,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn store_zeroes(&self, lane: Lane, index: usize) {
         if let Some(zeroes) = Slot::filled(0) {
-            self.commit(lane, index, zeroes);
             self.note(index);
+            self.commit(lane, index, zeroes);
         }
     }
 
