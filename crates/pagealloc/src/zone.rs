@@ -229,10 +229,11 @@ impl Zone {
     /// Gives what is free of 2 MiB blocks in use back to the system, piece by piece.
     #[cold]
     fn trim(&self) {
-        let _housekeeping = self.housekeeping.lock();
         let mut pieces = [(0, 0); PIECES];
         let blocks = self.free.lock().managed().div_ceil(FRAMES_PER_BLOCK);
         for block in 0..blocks {
+            // Anew for each: those who free or are out of memory wait for it.
+            let _housekeeping = self.housekeeping.lock();
             let count = self.free.lock().trim(block, &mut pieces);
             let pieces = &pieces[..count];
             if pieces.is_empty() {
