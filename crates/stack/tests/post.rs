@@ -394,6 +394,12 @@ fn the_writeback_limit_holds() {
     it.set("writeback_limit_enable", "0");
     it.set("writeback", "page_indexes=0-49");
     assert_eq!(it.bd_stat()[0], 50);
+    it.disk.discard_pages(LANE, 0, 256).unwrap();
+    (0..100).for_each(|index| it.store(index, &page(index)));
+    it.set("writeback_limit", "100");
+    it.set("writeback_limit_enable", "1");
+    assert_eq!(it.refused("writeback", "page_indexes=0-99"), Errno::ENOSPC);
+    assert_eq!(it.get("writeback_limit"), "36\n", "what found no block was given back");
     for bad in ["", "x", "-1", "1M"] {
         assert_eq!(it.refused("writeback_limit", bad), Errno::EINVAL, "{bad:?}");
     }
@@ -444,6 +450,9 @@ fn the_codec_of_a_live_device_changes() {
         }
         assert_eq!(it.refused("switch_algorithm", bad), Errno::EINVAL, "{bad:?}");
     }
+    it.set("max_comp_streams", "1");
+    it.set("switch_algorithm", "algo=zstd level=7");
+    assert_eq!(it.disk.stats().streams, 1, "the limit holds for the new codec");
     it.set("switch_algorithm", "algo=deflate priority=1 level=9");
     it.set("recompress", "");
     (60..100).for_each(|round| it.expect(round % 40, &page(round)));

@@ -1,6 +1,7 @@
 extern crate std;
 
 use alloc::{boxed::Box, sync::Arc};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -47,4 +48,35 @@ fn who_found_a_page_finds_its_codec() {
     });
     let pin = pins.pin(Lane(0));
     assert!(codecs.get(&pin, 0).is_none_or(|codec| codec.chosen.is(&lz4(3))));
+}
+
+/// A writer who makes an object by a codec may commit it after another one was chosen.
+#[test]
+fn codecs_in_use_are_looked_for_when_writers_have_left() {
+    let pins = Arc::new(Pins::new(2));
+    let codecs = Codecs::<()>::new(Box::new(|_| Ok(())), pins.clone());
+    codecs.install(0, lz4(1), || 0).unwrap();
+    let committed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (began, begins) = mpsc::channel();
+        let (codecs, pins, committed) = (&codecs, &pins, &committed);
+        scope.spawn(move || {
+            let pin = pins.pin(Lane(1));
+            began.send(codecs.current(&pin, 0).map(|(number, _)| number)).unwrap();
+            for _ in 0..20_000 {
+                thread::yield_now();
+            }
+            committed.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(begins.recv().unwrap(), Some(0));
+        codecs.install(0, lz4(2), || 0).unwrap();
+        let in_use = || {
+            assert!(committed.load(Ordering::SeqCst), "somebody still makes an object by it");
+            1
+        };
+        codecs.install(0, lz4(3), in_use).unwrap();
+    });
+    let pin = pins.pin(Lane(0));
+    assert!(codecs.get(&pin, 0).is_some_and(|codec| codec.chosen.is(&lz4(1))), "it is in use");
+    assert_eq!(codecs.current(&pin, 0).map(|(number, _)| number), Some(2));
 }

@@ -1,0 +1,222 @@
+//! A disk whose engine lets a test in at a certain moment of a request.
+
+use std::sync::{Arc, Mutex};
+
+use block::{BlockDevice, IoError, Plain, Visit};
+use control::Fault;
+use pagealloc::{Frames, Zone, ZoneOptions};
+use sync::Pin;
+use units::{Lane, PAGE_SIZE, Page};
+use zcomp::{Compressor, LaneStreams, Lz4, Params};
+use zram::slots::{BitLock, SlotTable};
+use zram::{
+    Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Loaded, Outside, PageStore,
+    Plan, Recompressed, Recompression, Slot, Workshop,
+};
+use zsmalloc::{Pool, PoolOptions};
+
+const LANES: usize = 2;
+
+/// What the test does at a moment, once.
+pub type Deed = Box<dyn FnOnce() + Send>;
+
+/// What is to be done, and when.
+#[derive(Default)]
+pub struct Moments {
+    /// After the page was looked at by a reader, and found on the backing device.
+    pub found_elsewhere: Mutex<Option<Deed>>,
+    /// After the contents were read that a part is changed of.
+    pub editing: Mutex<Option<Deed>>,
+    /// Before a page is stored.
+    pub storing: Mutex<Option<Deed>>,
+}
+
+fn now(deed: &Mutex<Option<Deed>>) {
+    let deed = deed.lock().unwrap().take();
+    if let Some(deed) = deed {
+        deed();
+    }
+}
+
+/// A disk with a backing device of `blocks` blocks.
+pub fn disk(moments: &Arc<Moments>, blocks: usize) -> Arc<Disk> {
+    let zone = Zone::new(&host::Mmap, ZoneOptions::new(LANES, 1 << 14)).unwrap();
+    let outside = Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE)));
+    let workshop = Bench { frames: Arc::new(zone), outside, moments: moments.clone() };
+    let (workshop, clock) = (Arc::new(workshop), Arc::default());
+    let disk = Disk::new(DiskOptions { id: 0, workshop, clock, track_access: false });
+    disk.set_backing("/shelf").unwrap();
+    disk.set_disksize(64 * PAGE_SIZE as u64).unwrap();
+    disk
+}
+
+struct Shelf(Arc<Plain>);
+
+impl Outside for Shelf {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+        Ok(self.0.clone())
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+        Err(Fault::invalid(path))
+    }
+}
+
+struct Bench {
+    frames: Arc<dyn Frames>,
+    outside: Shelf,
+    moments: Arc<Moments>,
+}
+
+impl Workshop for Bench {
+    fn algorithms(&self) -> Vec<&'static str> {
+        vec![zcomp::LZ4]
+    }
+    fn default_algorithm(&self) -> &'static str {
+        zcomp::LZ4
+    }
+    fn codec(&self, _: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
+        Ok(Arc::new(Lz4::new(params).unwrap()))
+    }
+    fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
+        Ok(Arc::new(Backing::new(&host::Mmap, device, path, LANES).unwrap()))
+    }
+    fn outside(&self) -> &dyn Outside {
+        &self.outside
+    }
+    fn lanes(&self) -> usize {
+        LANES
+    }
+    fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+        let (frames, pins) = (self.frames.clone(), plan.pins.clone());
+        let pool = PoolOptions { frames, pins, limit_frames: plan.limit_frames };
+        let parts = EngineParts {
+            slots: BitLock::new(&host::Mmap, plan.room).unwrap(),
+            pool: Pool::new(&host::Mmap, pool).unwrap(),
+            make_streams: Box::new(|codec| LaneStreams::new(codec, LANES)),
+        };
+        let engine = plan.assemble(&host::Mmap, parts)?;
+        Ok(Arc::new(Hooked { engine, moments: self.moments.clone() }))
+    }
+}
+
+struct Hooked {
+    engine: Arc<dyn PageStore>,
+    moments: Arc<Moments>,
+}
+
+impl PageStore for Hooked {
+    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
+        now(&self.moments.storing);
+        self.engine.store(pin, lane, index, page)
+    }
+    fn load(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        page: &mut Page,
+    ) -> Result<Loaded, IoError> {
+        let loaded = self.engine.load(pin, lane, index, page);
+        if let Ok(Loaded::Backed(_)) = loaded {
+            now(&self.moments.found_elsewhere);
+        }
+        loaded
+    }
+    fn unpack(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        place: Backed,
+        bytes: &Page,
+        page: &mut Page,
+    ) -> Result<(), IoError> {
+        self.engine.unpack(pin, lane, place, bytes, page)
+    }
+    fn modify(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        known: Option<(Backed, &Page)>,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<Loaded, IoError> {
+        let mut edit_later = |page: &mut Page| {
+            now(&self.moments.editing);
+            edit(page);
+        };
+        let loaded = self.engine.modify(pin, lane, index, known, &mut edit_later);
+        if let Ok(Loaded::Backed(_)) = loaded {
+            now(&self.moments.found_elsewhere);
+        }
+        loaded
+    }
+    fn discard(&self, pin: &Pin<'_>, lane: Lane, first: usize, count: usize) {
+        self.engine.discard(pin, lane, first, count);
+    }
+    fn store_zeroes(&self, lane: Lane, index: usize) {
+        self.engine.store_zeroes(lane, index);
+    }
+    fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
+        self.engine.extents(first, count, visit);
+    }
+    fn peek(&self, index: usize) -> Slot {
+        self.engine.peek(index)
+    }
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.engine.next_touched(from, end)
+    }
+    fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
+        self.engine.alter(index, next)
+    }
+    fn export(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        to: Export<'_>,
+    ) -> Result<Option<Backed>, IoError> {
+        self.engine.export(pin, lane, index, to)
+    }
+    fn settle(&self, pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
+        self.engine.settle(pin, lane, index, place)
+    }
+    fn recompress(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        index: usize,
+        how: Recompression,
+    ) -> Result<Recompressed, IoError> {
+        self.engine.recompress(pin, lane, index, how)
+    }
+    fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
+        self.engine.install(priority, chosen, pages)
+    }
+    fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
+        self.engine.priority_of(pin, codec)
+    }
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) {
+        self.engine.limit_streams(pin, count);
+    }
+    fn last_access(&self, index: usize) -> Option<u32> {
+        self.engine.last_access(index)
+    }
+    fn backing(&self) -> Option<&Arc<Backing>> {
+        self.engine.backing()
+    }
+    fn pool(&self) -> &Pool {
+        self.engine.pool()
+    }
+    fn capacity(&self) -> usize {
+        self.engine.capacity()
+    }
+    fn table_bytes(&self, pages: usize) -> u64 {
+        self.engine.table_bytes(pages)
+    }
+    fn scheme(&self) -> &'static str {
+        self.engine.scheme()
+    }
+    fn streams(&self, pin: &Pin<'_>) -> usize {
+        self.engine.streams(pin)
+    }
+}

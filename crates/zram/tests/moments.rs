@@ -1,0 +1,129 @@
+//! Races, each at its worst moment: what others do between two steps of a request.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use block::{BlockDevice, Operation};
+use common::{Moments, disk};
+use control::Errno;
+use units::{Lane, PAGE_SIZE};
+use zram::{Disk, Writeback};
+
+const LANE: Lane = Lane(0);
+const P: u64 = PAGE_SIZE as u64;
+
+fn page(stamp: u8) -> [u8; PAGE_SIZE] {
+    core::array::from_fn(|n| if n % 7 == 0 { n as u8 } else { stamp })
+}
+
+fn write_back(disk: &Disk, index: u64) {
+    disk.writeback(&Writeback { select: None, pages: vec![(index, index)] }).unwrap();
+}
+
+/// After a reader has seen that page 0 is in the only block there is, it is stored anew, and the
+/// block becomes page 1's.
+fn block_changes_hands(moments: &Moments, disk: &Arc<Disk>) {
+    disk.store_page(LANE, 0, &page(10)).unwrap();
+    disk.store_page(LANE, 1, &page(11)).unwrap();
+    write_back(disk, 0);
+    let other = disk.clone();
+    *moments.found_elsewhere.lock().unwrap() = Some(Box::new(move || {
+        other.store_page(LANE, 0, &page(20)).unwrap();
+        write_back(&other, 1);
+    }));
+}
+
+#[test]
+fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
+    let moments = Arc::default();
+    let disk = disk(&moments, 1);
+    let whole = |disk: &Disk| {
+        let mut bytes = vec![0; 2 * PAGE_SIZE];
+        disk.submit(LANE, Operation::Read { offset: 0, into: &mut bytes }).unwrap();
+        assert!(bytes[PAGE_SIZE..] == page(11));
+        bytes[100..200].to_vec()
+    };
+    let part = |disk: &Disk| {
+        let mut bytes = vec![0; 100];
+        disk.submit(LANE, Operation::Read { offset: 100, into: &mut bytes }).unwrap();
+        bytes
+    };
+    let single = |disk: &Disk| {
+        let mut bytes = [0; PAGE_SIZE];
+        disk.load_page(LANE, 0, &mut bytes).unwrap();
+        bytes[100..200].to_vec()
+    };
+    let ways: [(&str, &dyn Fn(&Disk) -> Vec<u8>); 3] =
+        [("whole", &whole), ("part", &part), ("single", &single)];
+    for (way, read) in ways {
+        block_changes_hands(&moments, &disk);
+        assert!(read(&disk) == page(20)[100..200], "{way}");
+        assert!(moments.found_elsewhere.lock().unwrap().is_none(), "{way}: nobody looked");
+        disk.discard_pages(LANE, 0, 64).unwrap();
+    }
+    block_changes_hands(&moments, &disk);
+    disk.submit(LANE, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
+    let mut expected = page(20);
+    expected[100..110].fill(1);
+    let mut back = [0; PAGE_SIZE];
+    disk.load_page(LANE, 0, &mut back).unwrap();
+    assert!(back == expected, "a part was changed");
+}
+
+#[test]
+fn what_is_stored_while_a_part_changes_is_not_lost() {
+    let moments: Arc<Moments> = Arc::default();
+    let disk = disk(&moments, 4);
+    let mut expected = page(20);
+    expected[100..110].fill(1);
+    for before in ["nothing", "in memory", "elsewhere"] {
+        if before != "nothing" {
+            disk.store_page(LANE, 0, &page(10)).unwrap();
+        }
+        if before == "elsewhere" {
+            write_back(&disk, 0);
+        }
+        let other = disk.clone();
+        *moments.editing.lock().unwrap() = Some(Box::new(move || {
+            other.store_page(LANE, 0, &page(20)).unwrap();
+        }));
+        disk.submit(LANE, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
+        assert!(moments.editing.lock().unwrap().is_none(), "{before}: nobody changed a part");
+        let mut back = [0; PAGE_SIZE];
+        disk.load_page(LANE, 0, &mut back).unwrap();
+        assert!(back == expected, "{before}");
+        disk.discard_pages(LANE, 0, 64).unwrap();
+        assert_eq!(disk.stats().pool_bytes, 0, "{before}");
+    }
+}
+
+#[test]
+fn a_disk_does_not_shrink_past_a_page_that_is_being_stored() {
+    let moments: Arc<Moments> = Arc::default();
+    let disk = disk(&moments, 1);
+    for _ in 0..20 {
+        let (outcome, outcomes) = mpsc::channel();
+        let shrinking = disk.clone();
+        *moments.storing.lock().unwrap() = Some(Box::new(move || {
+            let other = shrinking.clone();
+            thread::spawn(move || outcome.send(other.resize(32 * P)).unwrap());
+            // It waits for this request from then on.
+            while shrinking.bytes() != 32 * P {
+                thread::yield_now();
+            }
+            for _ in 0..20 {
+                thread::yield_now();
+            }
+        }));
+        disk.store_page(LANE, 63, &page(1)).unwrap();
+        assert_eq!(outcomes.recv().unwrap().unwrap_err().errno, Errno::EBUSY);
+        assert_eq!(disk.bytes(), 64 * P);
+        let mut back = [0; PAGE_SIZE];
+        disk.load_page(LANE, 63, &mut back).unwrap();
+        assert!(back == page(1));
+        disk.discard_pages(LANE, 63, 1).unwrap();
+    }
+}
