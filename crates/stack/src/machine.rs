@@ -78,8 +78,8 @@ impl Machine {
     /// Resets a device and removes it.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then. `EBUSY` also
-    /// if somebody takes it into use at that moment; it has been reset then.
+    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then. `EBUSY`
+    /// also if somebody takes it into use at that moment; it has been reset then.
     pub fn remove(&self, id: u32) -> Result<(), Fault> {
         let none = || Fault::new(Errno::ENODEV, format!("there is no device zram{id}"));
         // Not under the lock: a writeback may be under way, which is waited for.

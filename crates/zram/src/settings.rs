@@ -146,8 +146,8 @@ impl Disk {
         Ok(())
     }
 
-    /// The place of a codec among those of the device; a name is looked for from priority `from` on,
-    /// and that one is meant if nothing is said.
+    /// The place of a codec among those of the device; a name is looked for from priority `from`
+    /// on, and that one is meant if nothing is said.
     ///
     /// # Errors
     /// `EINVAL` if there is no such codec, or two different ones are meant.

@@ -136,8 +136,8 @@ pub(super) const SWITCH_ALGORITHM: Row<Disk> = Row {
     name: "switch_algorithm",
     access: Access::ActOnWrite,
     unit: "text",
-    help: "changes an algorithm of a disk in use: algo=NAME and the words of algorithm_params; what \
-           is stored stays as it is",
+    help: "changes an algorithm of a disk in use: algo=NAME and the words of algorithm_params; \
+           what is stored stays as it is",
     show: None,
     store: Some(|disk, text| {
         let (which, params) = parameters(disk, "switch_algorithm", text)?;
@@ -160,7 +160,8 @@ pub(super) const RECOMPRESS: Row<Disk> = Row {
            max_pages=NUMBER priority=1 to 3 algo=NAME",
     show: None,
     store: Some(|disk, text| {
-        const ALLOWED: &str = "type=idle|huge|huge_idle, threshold=BYTES, max_pages=NUMBER, priority=1 to 3, algo=NAME";
+        const ALLOWED: &str = "type=idle|huge|huge_idle, threshold=BYTES, max_pages=NUMBER, \
+                               priority=1 to 3, algo=NAME";
         let mut what = Recompress::default();
         for word in words(text) {
             match word {
