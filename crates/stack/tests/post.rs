@@ -231,6 +231,25 @@ fn compressing_again_is_refused_when_it_makes_no_sense() {
 }
 
 #[test]
+fn what_no_codec_makes_smaller_is_tried_no_more() {
+    let it = Fixture::new();
+    it.set("comp_algorithm", "lz4");
+    it.set("recomp_algorithm", "algo=deflate priority=1");
+    it.set("recomp_algorithm", "algo=zstd priority=2");
+    it.set("disksize", "1M");
+    (0..5).for_each(|index| it.store(index, &noise(index)));
+    let known = || it.states().iter().filter(|state| state.1.contains('n')).count();
+    it.set("recompress", "priority=1");
+    assert_eq!(known(), 0, "a stronger codec is left to try");
+    for tries in 0..5 {
+        assert_eq!(known(), tries, "a try in vain is one of max_pages, too");
+        it.set("recompress", "priority=2 max_pages=1");
+    }
+    assert_eq!(known(), 5);
+    (0..5).for_each(|index| it.expect(index, &noise(index)));
+}
+
+#[test]
 fn a_codec_compresses_again_what_it_made_at_another_level() {
     let it = Fixture::new();
     it.set("comp_algorithm", "zstd");
