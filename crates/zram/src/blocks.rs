@@ -80,7 +80,6 @@ impl Backing {
 
     /// Begins to read: no block that a slot names from now on is used for anything else while the
     /// pin lives.
-    #[must_use]
     pub fn reading(&self, lane: Lane) -> Pin<'_> {
         self.readers.pin(lane)
     }

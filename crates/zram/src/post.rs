@@ -108,7 +108,8 @@ impl Disk {
             last: chosen.iter().skip(usize::from(priority) + 1).all(Option::is_none),
         };
         let mut left = what.max_pages.unwrap_or(u64::MAX);
-        for index in self.candidates(&*engine, &[0..self.pages()], what.select)? {
+        let all = 0..self.pages();
+        for index in self.candidates(&*engine, core::slice::from_ref(&all), what.select)? {
             if left == 0 {
                 break;
             }
@@ -165,7 +166,8 @@ impl Disk {
         let candidates = self.candidates(&*engine, &apart(named), Select::Any)?;
         let mut outcome = batch.write_all(&candidates, Select::Any);
         if let Some(select) = what.select {
-            let candidates = self.candidates(&*engine, &[0..self.pages()], select)?;
+            let all = 0..self.pages();
+            let candidates = self.candidates(&*engine, core::slice::from_ref(&all), select)?;
             outcome = batch.write_all(&candidates, select).and(outcome);
         }
         outcome

@@ -15,6 +15,9 @@ use zram::{Disk, Writeback};
 const LANE: Lane = Lane(0);
 const P: u64 = PAGE_SIZE as u64;
 
+/// Reads bytes 100 to 199 of the disk.
+type Way<'a> = &'a dyn Fn(&Disk) -> Vec<u8>;
+
 fn page(stamp: u8) -> [u8; PAGE_SIZE] {
     core::array::from_fn(|n| if n % 7 == 0 { n as u8 } else { stamp })
 }
@@ -56,8 +59,7 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
         disk.load_page(LANE, 0, &mut bytes).unwrap();
         bytes[100..200].to_vec()
     };
-    let ways: [(&str, &dyn Fn(&Disk) -> Vec<u8>); 3] =
-        [("whole", &whole), ("part", &part), ("single", &single)];
+    let ways: [(&str, Way<'_>); 3] = [("whole", &whole), ("part", &part), ("single", &single)];
     for (way, read) in ways {
         block_changes_hands(&moments, &disk);
         assert!(read(&disk) == page(20)[100..200], "{way}");
