@@ -103,7 +103,7 @@ fn extents_are_cut_to_the_range() {
 #[test]
 fn no_page_is_in_two_ranges() {
     assert_eq!(apart(vec![]), []);
-    assert_eq!(apart(vec![5..6, 5..6, 5..6]), [5..6]);
+    assert_eq!(apart(vec![5..6, 5..6, 9..9, 5..6]), [5..6, 9..9]);
     assert_eq!(apart(vec![20..30, 0..10, 3..4, 9..12]), [0..12, 20..30]);
     assert_eq!(apart(vec![4..5, 0..4, 7..8]), [0..5, 7..8]);
 }
