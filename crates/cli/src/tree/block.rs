@@ -12,6 +12,10 @@ use crate::devices::Devices;
 
 /// Directories that are there and empty: nothing stands on a device that would be told here.
 const EMPTY: [&str; 2] = ["holders", "slaves"];
+/// The link that says what kind of device it is. systemd's programs take no device without one.
+const SUBSYSTEM: &str = "subsystem";
+/// Where it leads in `/sys/block/zramN`; its last part is what is read.
+const BLOCK: &str = "../../class/block";
 
 /// A device as the block layer sees it.
 pub(super) struct BlockView {
@@ -101,7 +105,7 @@ pub(super) static ROWS: &[Row<BlockView>] = &[
     fixed!("queue/zoned", "text", "none: any page may be written", "none"),
 ];
 
-/// A device's rows and the empty directories beside them.
+/// A device's rows, and the link and the empty directories beside them.
 pub(super) struct BlockDirectory {
     pub(super) rows: Rows,
 }
@@ -111,13 +115,15 @@ impl Directory for BlockDirectory {
         let mut names = self.rows.names();
         if !names.is_empty() {
             names.extend(EMPTY.map(String::from));
+            names.push(String::from(SUBSYSTEM));
         }
         names
     }
 
     fn get(&self, name: &str) -> Option<Node> {
-        let empty = EMPTY.contains(&name) && !self.rows.names().is_empty();
-        match empty {
+        let beside = name == SUBSYSTEM || EMPTY.contains(&name);
+        match beside && !self.rows.names().is_empty() {
+            true if name == SUBSYSTEM => Some(Node::Link(String::from(BLOCK))),
             true => Some(Node::Directory(Arc::new(control::tree::Fixed::new()))),
             false => self.rows.get(name),
         }

@@ -192,6 +192,16 @@ fn only_the_commands_zram_is_another() {
         assert!(out.lines().any(|line| line == path), "{path}: {out}");
     }
     assert_eq!(out.lines().count(), 7, "{out}");
+    // What systemd's programs look for before they take a block device.
+    let out = does(
+        &daemon,
+        "for n in 0 1; do
+             readlink /sys/dev/block/$(cat /sys/block/zram$n/dev)/subsystem
+         done
+         [ -d /sys/block/zram0/subsystem/ ]
+         echo $SYSTEMD_DEVICE_VERIFY_SYSFS",
+    );
+    assert_eq!(out, "../../class/block\n../../class/block\n0\n");
     // Every other block device of the system is there and can be asked.
     let out = does(&daemon, "for d in /sys/block/*; do cat $d/size > /dev/null; done; echo all");
     assert_eq!(out, "all\n");
