@@ -211,6 +211,36 @@ fn only_the_commands_zram_is_another() {
     place.is_clean();
 }
 
+/// The loop device of a removed device may be somebody else's when its name comes back.
+#[test]
+fn a_name_that_comes_back_leads_to_the_new_device() {
+    if !met("a_name_that_comes_back_leads_to_the_new_device", &EXEC) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    let file = place.path().join("another");
+    fs::write(&file, [0; 4096]).unwrap();
+    let out = does(
+        &daemon,
+        &format!(
+            "for n in 1 2 3 4 5; do
+                 test -b /dev/zram0
+                 echo 0 > /sys/class/zram-control/hot_remove
+                 other=$(losetup --find --show {})
+                 [ $(cat /sys/class/zram-control/hot_add) = 0 ]
+                 node=$(printf '%d:%d' $(stat --format '0x%t 0x%T' /dev/zram0))
+                 losetup --detach $other
+                 [ $node = $(cat /sys/block/zram0/dev) ] || echo it is $node, $other
+             done",
+            file.display()
+        ),
+    );
+    assert_eq!(out, "");
+    daemon.stop();
+    place.is_clean();
+}
+
 #[test]
 fn the_command_is_what_the_caller_waits_for() {
     if !met("the_command_is_what_the_caller_waits_for", &EXEC[..3]) {

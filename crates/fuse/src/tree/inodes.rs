@@ -1,7 +1,7 @@
 //! What the kernel knows of a tree: numbers for nodes, and files it has open.
 
 use std::collections::HashMap;
-use std::mem::discriminant;
+use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
 use control::tree::{Attribute, Directory, Node};
@@ -30,11 +30,19 @@ struct State {
     names: HashMap<(u64, String), u64>,
 }
 
+/// What makes two nodes of a kind different files. The kernel keeps the number of a device file as
+/// it was first told: under another, it would lead to whatever has the old number now.
 fn identity(node: &Node) -> u64 {
     match node {
         Node::Directory(directory) => directory.identity(),
+        Node::Device(it) => (u64::from(it.major) << 32) | u64::from(it.minor),
         _ => 0,
     }
+}
+
+/// Nodes of different kinds are different types of file.
+fn kind(node: &Node) -> (Discriminant<Node>, bool) {
+    (discriminant(node), matches!(node, Node::Device(it) if it.block))
 }
 
 impl Inodes {
@@ -55,7 +63,7 @@ impl Inodes {
         let key = (parent, name.to_owned());
         if let Some(number) = state.names.get(&key).copied()
             && let Some(inode) = state.inodes.get_mut(&number)
-            && discriminant(&inode.node) == discriminant(node)
+            && kind(&inode.node) == kind(node)
             && identity(&inode.node) == identity(node)
         {
             inode.node = node.clone();
@@ -132,7 +140,7 @@ impl Handles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::tree::Fixed;
+    use control::tree::{DeviceNode, Fixed};
 
     struct Numbered(u64);
     impl Directory for Numbered {
@@ -145,6 +153,19 @@ mod tests {
         fn identity(&self) -> u64 {
             self.0
         }
+    }
+
+    #[test]
+    fn a_device_file_of_another_number_is_another_file() {
+        let inodes = Inodes::new(Arc::new(Fixed::new()));
+        let node = |block, minor| {
+            Node::Device(DeviceNode { block, major: 7, minor, mode: 0o600, owner: (0, 0) })
+        };
+        let first = inodes.remember(TOP, "zram0", &node(true, 1));
+        assert_eq!(inodes.remember(TOP, "zram0", &node(true, 1)), first);
+        let second = inodes.remember(TOP, "zram0", &node(true, 2));
+        assert_ne!(first, second);
+        assert_ne!(inodes.remember(TOP, "zram0", &node(false, 2)), second);
     }
 
     #[test]
