@@ -350,6 +350,7 @@ impl Handler for Commands {
                 pid: std::process::id(),
                 root: self.root.path().display().to_string(),
                 nbd: devices.nbd(),
+                block_devices: devices.makes_block_devices(),
                 devices: devices.reports(),
             }),
             Request::Add(options) => {

@@ -10,6 +10,7 @@ use control::{Access, Errno, Fault, Object};
 use nbd::Server;
 use stack::Machine;
 use sync::Mutex;
+use sync::atomic::{AtomicBool, Ordering};
 use zram::Disk;
 
 use crate::failure::failed;
@@ -43,6 +44,8 @@ pub struct Devices {
     nbd: Mutex<NbdDoor>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
+    /// Are block devices made of them?
+    block: AtomicBool,
 }
 
 /// Attributes whose change the doors of a device follow.
@@ -67,12 +70,19 @@ impl Devices {
     pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
         let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
         let (nbd, attached) = (Mutex::new(NbdDoor::default()), Mutex::new(BTreeMap::new()));
-        Devices { root, machine, nbd, lifecycle, attached }
+        Devices { root, machine, nbd, lifecycle, attached, block: AtomicBool::new(false) }
     }
 
     /// Devices that come from now on appear as files.
     pub fn serve_files(&self, files: Files) {
+        self.block.store(files.loops, Ordering::Relaxed);
         self.lifecycle.lock().files = Some(files);
+    }
+
+    /// Are devices made block devices? One that is just coming or going has none all the same.
+    #[must_use]
+    pub fn makes_block_devices(&self) -> bool {
+        self.block.load(Ordering::Relaxed)
     }
 
     /// The devices are exported at these addresses.

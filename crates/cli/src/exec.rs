@@ -71,7 +71,7 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), Fault> {
             root.path().display()
         ));
     }
-    if daemon.devices.iter().any(|device| device.block_device.is_none()) {
+    if !daemon.block_devices {
         return refuse(format!(
             "the daemon in {} makes no block devices: start it as root without `--transport nbd`, \
              where loop devices are there",

@@ -183,6 +183,8 @@ pub struct DaemonReport {
     pub root: String,
     /// Where it serves NBD: addresses to which `/NAME` is added for one device.
     pub nbd: Vec<String>,
+    /// Does it make its devices block devices?
+    pub block_devices: bool,
     /// Its devices, by number.
     pub devices: Vec<DeviceReport>,
 }

@@ -241,6 +241,30 @@ fn a_name_that_comes_back_leads_to_the_new_device() {
     place.is_clean();
 }
 
+/// A device has no block device for a moment when it comes and when it goes.
+#[test]
+fn devices_come_and_go_while_commands_begin() {
+    if !met("devices_come_and_go_while_commands_begin", &EXEC) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    let text = "for n in $(seq 30); do
+                    [ $(cat /sys/class/zram-control/hot_add) = 1 ]
+                    echo 1 > /sys/class/zram-control/hot_remove
+                done";
+    let mut busy = daemon.command("exec --").args(["sh", "-euc", text]).spawn().unwrap();
+    let ended = loop {
+        does(&daemon, "true");
+        if let Some(ended) = busy.try_wait().unwrap() {
+            break ended;
+        }
+    };
+    assert!(ended.success(), "{ended}");
+    daemon.stop();
+    place.is_clean();
+}
+
 #[test]
 fn the_command_is_what_the_caller_waits_for() {
     if !met("the_command_is_what_the_caller_waits_for", &EXEC[..3]) {
