@@ -506,7 +506,6 @@ fn parameters_belong_to_a_priority() {
     it.set("algorithm_params", "algo=deflate level=8");
     it.set("algorithm_params", "level=-3");
     for bad in [
-        "priority=1 level=1",
         "priority=4 level=1",
         "priority=2 algo=zstd",
         "algo=lz4 level=1",
@@ -518,6 +517,10 @@ fn parameters_belong_to_a_priority() {
         assert_eq!(it.refused("algorithm_params", bad), Errno::EINVAL, "{bad:?}");
     }
     it.set("algorithm_params", "algo=zstd dict=/dictionary");
+    it.set("algorithm_params", "priority=1 level=100");
+    it.set("recomp_algorithm", "algo=zstd priority=1");
+    assert_eq!(it.refused("disksize", "1M"), Errno::EINVAL, "set before the codec was chosen");
+    it.set("recomp_algorithm", "algo=lz4 priority=1");
     it.set("disksize", "1M");
     assert_eq!(it.refused("algorithm_params", "level=1"), Errno::EBUSY);
     it.store(0, &page(0));

@@ -76,7 +76,7 @@ pub struct Which {
 }
 
 impl Disk {
-    /// Chooses the codec of a priority, and gives its parameters back their defaults.
+    /// Chooses the codec of a priority. If it had another one, the parameters of that are given up.
     ///
     /// # Errors
     /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec's (the message
@@ -86,8 +86,11 @@ impl Disk {
         let at = place(priority)?;
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the algorithm")?;
+        // Parameters may be set before the codec they are for; those of another one are not kept.
+        if settings.algorithms[at].is_some_and(|chosen| chosen != algorithm) {
+            settings.params[at] = Params::default();
+        }
         settings.algorithms[at] = Some(algorithm);
-        settings.params[at] = Params::default();
         Ok(())
     }
 
@@ -99,15 +102,18 @@ impl Disk {
         self.set_algorithm_at(0, name)
     }
 
-    /// Sets the parameters of a codec that was chosen. They are judged when the device gets its
-    /// size.
+    /// Sets the parameters of a codec that was chosen, or of the one that will be for a priority.
+    /// They are judged when the device gets its size.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a codec that is not one of the device's.
+    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not one of the device's.
     pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), Fault> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("algorithm parameters")?;
-        let at = find(&settings, which, 0)?;
+        let at = match which {
+            Which { priority: Some(priority), algorithm: None } => place(*priority)?,
+            which => find(&settings, which, 0)?,
+        };
         settings.params[at] = params;
         Ok(())
     }
