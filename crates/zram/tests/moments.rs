@@ -76,6 +76,31 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
 }
 
 #[test]
+fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
+    let moments: Arc<Moments> = Arc::default();
+    let disk = disk(&moments, 1);
+    disk.store_page(LANE, 0, &page(10)).unwrap();
+    for stored in [false, true] {
+        let other = disk.clone();
+        *moments.exporting.lock().unwrap() = Some(Box::new(move || {
+            let mut back = [0; PAGE_SIZE];
+            other.load_page(LANE, 0, &mut back).unwrap();
+            if stored {
+                other.store_page(LANE, 0, &page(20)).unwrap();
+            }
+        }));
+        write_back(&disk, 0);
+        assert!(moments.exporting.lock().unwrap().is_none(), "nothing was copied out");
+        assert_eq!(disk.stats().backed_pages, 0, "it is in use");
+    }
+    write_back(&disk, 0);
+    assert_eq!(disk.stats().backed_pages, 1, "the only block was free");
+    let mut back = [0; PAGE_SIZE];
+    disk.load_page(LANE, 0, &mut back).unwrap();
+    assert!(back == page(20));
+}
+
+#[test]
 fn what_is_stored_while_a_part_changes_is_not_lost() {
     let moments: Arc<Moments> = Arc::default();
     let disk = disk(&moments, 4);

@@ -25,6 +25,8 @@ pub type Deed = Box<dyn FnOnce() + Send>;
 pub struct Moments {
     /// After the page was looked at by a reader, and found on the backing device.
     pub found_elsewhere: Mutex<Option<Deed>>,
+    /// Before a marked page is copied out to be written back.
+    pub exporting: Mutex<Option<Deed>>,
     /// After the contents were read that a part is changed of.
     pub editing: Mutex<Option<Deed>>,
     /// Before a page is stored.
@@ -175,6 +177,7 @@ impl PageStore for Hooked {
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
+        now(&self.moments.exporting);
         self.engine.export(pin, lane, index, to)
     }
     fn settle(&self, pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
