@@ -481,7 +481,11 @@ fn the_codec_of_a_live_device_changes() {
     it.set("max_comp_streams", "1");
     it.set("switch_algorithm", "algo=zstd level=7");
     assert_eq!(it.disk.stats().streams, 1, "the limit holds for the new codec");
+    it.store(50, &noise(50));
+    it.set("recompress", "type=huge");
+    assert_eq!(it.state(50), "..h..n");
     it.set("switch_algorithm", "algo=deflate priority=1 level=9");
+    assert_eq!(it.state(50), "..h...", "there is another codec to try");
     it.set("recompress", "");
     (60..100).for_each(|round| it.expect(round % 40, &page(round)));
     it.disk.validate();

@@ -10,6 +10,8 @@ use crate::blocks::Backing;
 use crate::disk::Disk;
 use crate::engine::{Chosen, PRIORITIES};
 use crate::life::Workshop;
+use crate::post::each;
+use crate::slot::Slot;
 
 /// Pages under way to the backing device at a time, when nobody chose otherwise (as Linux).
 const BATCH: u32 = 32;
@@ -142,6 +144,10 @@ impl Disk {
         let engine = self.engine();
         if let Some(engine) = &engine {
             engine.install(priority, chosen, self.pages())?;
+            each(&**engine, 0..self.pages(), |index, _| {
+                let again = &mut |slot: Slot| slot.is_incompressible().then(|| slot.worth_a_try());
+                engine.alter(index, again);
+            });
         }
         let mut settings = self.settings.lock();
         settings.algorithms[at] = Some(algorithm);

@@ -239,6 +239,12 @@ impl Slot {
         self.with(INCOMPRESSIBLE, true)
     }
 
+    /// The same slot, to be tried again: there is another codec now.
+    #[must_use]
+    pub const fn worth_a_try(self) -> Slot {
+        self.with(INCOMPRESSIBLE, false)
+    }
+
     /// Does reading the page change its slot: is it idle, or marked?
     #[inline]
     #[must_use]
