@@ -23,6 +23,9 @@ unsafe impl Zeroed for sync::atomic::AtomicU64 {}
 #[cfg(not(loom))]
 unsafe impl Zeroed for sync::atomic::AtomicU32 {}
 
+// SAFETY: an array is its elements one behind the other.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+
 /// A fixed number of zero-initialised entries in memory of their own.
 pub struct LazyTable<T> {
     region: Region,

@@ -8,7 +8,7 @@ use units::PAGE_SIZE;
 use zcomp::{
     CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle, Params, Zstd,
 };
-use zram::slots::{BitLock, SlotTable};
+use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 use zram::{EngineParts, PageStore, Plan};
 use zsmalloc::{Pool, PoolOptions};
 
@@ -43,6 +43,17 @@ impl Default for Variants {
     }
 }
 
+/// The schemes that guard slots, the default first.
+pub const SLOT_SCHEMES: &[&str] = &{
+    let mut names = [""; SLOTS.len()];
+    let mut n = 0;
+    while n < SLOTS.len() {
+        names[n] = SLOTS[n].0;
+        n += 1;
+    }
+    names
+};
+
 impl Variants {
     /// Checks that every name is known.
     ///
@@ -61,7 +72,14 @@ type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 const ZONES: &[(&str, MakeZone)] =
     &[("spin", |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
 
-const SLOTS: &[(&str, MakeEngine)] = &[(BitLock::NAME, engine::<BitLock>)];
+const SLOTS: &[(&str, MakeEngine)] = &[
+    (BitLock::NAME, engine::<BitLock>),
+    (GlobalRwLock::NAME, engine::<GlobalRwLock>),
+    (Cas::NAME, engine::<Cas>),
+    (SpinLock::NAME, engine::<SpinLock>),
+    (RwLock::NAME, engine::<RwLock>),
+    (Epoch::NAME, engine::<Epoch>),
+];
 
 const STREAMS: &[&str] = &["percpu"];
 
@@ -117,7 +135,8 @@ fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>,
     };
     let pool = Pool::new(site.world, pool).map_err(no_memory)?;
     // Where addresses are short, the device must do without room to grow.
-    let slots = T::new(site.world, plan.room).or_else(|_| T::new(site.world, plan.pages));
+    let slots = T::new(site.world, plan.room, lanes);
+    let slots = slots.or_else(|_| T::new(site.world, plan.pages, lanes));
     let slots = slots.map_err(|_| {
         let bytes = plan.pages as u128 * PAGE_SIZE as u128;
         let message = format!("there are no addresses for the slots of a disk of {bytes} bytes");

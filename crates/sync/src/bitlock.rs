@@ -58,7 +58,7 @@ impl Rooms {
 
     #[cold]
     fn lock_slowly(&self, word: &AtomicU64, key: usize) -> u64 {
-        let room = &self.tickets[key % ROOMS];
+        let room = self.room(key);
         let mut spins = 0;
         loop {
             // Acquire pairs with the Release in `open`: a new ticket comes with the unlocked word,
@@ -91,10 +91,16 @@ impl Rooms {
         }
     }
 
+    /// The room of a key.
+    pub(crate) fn room(&self, key: usize) -> &AtomicU32 {
+        &self.tickets[key % ROOMS]
+    }
+
+    /// Wakes everybody in the room of a key.
     #[cold]
-    fn open(&self, key: usize) {
-        let room = &self.tickets[key % ROOMS];
-        // Release pairs with the Acquire in `lock_slowly`.
+    pub(crate) fn open(&self, key: usize) {
+        let room = self.room(key);
+        // Release pairs with the Acquire of those who take a ticket.
         room.fetch_add(1, Ordering::Release);
         park::wake_all(room);
     }

@@ -9,19 +9,25 @@ mod bitlock;
 mod counter;
 mod lanes;
 mod mutex;
+mod owned;
 mod park;
 mod pins;
 mod prefetch;
 mod published;
+mod retired;
+mod shared;
 
 pub use bitlock::{LOCKED, Rooms, WAITED, WORD_BITS};
 pub use counter::LaneCounters;
 pub use crossbeam_utils::CachePadded;
 pub use lanes::PerLane;
 pub use mutex::{Mutex, MutexGuard};
+pub use owned::{disown, own};
 pub use pins::{Pin, Pins};
 pub use prefetch::prefetch;
 pub use published::Published;
+pub use retired::Retired;
+pub use shared::SharedRooms;
 
 #[cfg(test)]
 mod tests;

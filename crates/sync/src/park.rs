@@ -43,6 +43,15 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     model::wake(word, loom::sync::Condvar::notify_all);
 }
 
+/// Lets other threads run: for waiting that cannot sleep.
+#[cold]
+pub(crate) fn let_others_run() {
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
 #[cfg(loom)]
 mod model {
     use std::sync::Arc;

@@ -9,11 +9,14 @@
 use units::Lane;
 
 use crate::atomic::{AtomicU32, Ordering, barrier_after_rmw, fence, spin_hint};
-use crate::{CachePadded, Mutex, PerLane};
+use crate::{CachePadded, Mutex, PerLane, park};
 
 /// Readers of one structure, counted per lane.
 pub struct Pins {
     phase: CachePadded<AtomicU32>,
+    /// Written under the lock of the turn alone. The phase is this, or one more while readers of
+    /// the phase before have not been seen to leave.
+    epoch: CachePadded<AtomicU32>,
     readers: PerLane<[AtomicU32; 2]>,
     turn: Mutex<()>,
 }
@@ -31,6 +34,7 @@ impl Pins {
         let zeroes = |_| [AtomicU32::new(0), AtomicU32::new(0)];
         Pins {
             phase: CachePadded::new(AtomicU32::new(0)),
+            epoch: CachePadded::new(AtomicU32::new(0)),
             readers: PerLane::new(lanes, zeroes),
             turn: Mutex::new(()),
         }
@@ -53,33 +57,63 @@ impl Pins {
     pub fn wait_for_readers(&self) {
         let _turn = self.turn.lock();
         for _ in 0..2 {
-            // The fence pairs with the barrier in `pin`.
-            fence(Ordering::SeqCst);
-            let left_behind = self.phase.fetch_add(1, Ordering::Relaxed) & 1;
-            fence(Ordering::SeqCst);
+            let left_behind = self.turn_over();
             let mut spins = 0u32;
-            for lane in self.readers.iter() {
-                // Acquire pairs with the Release in `Pin::drop`.
-                while lane[left_behind as usize].load(Ordering::Acquire) != 0 {
-                    spins += 1;
-                    if spins.is_multiple_of(64) {
-                        yield_now();
-                    } else {
-                        spin_hint();
-                    }
-                }
+            while !self.have_left(left_behind) {
+                spins += 1;
+                if spins.is_multiple_of(64) { park::let_others_run() } else { spin_hint() }
             }
+            self.count_epoch();
         }
         // The fence pairs with the barrier in `pin`: readers after this see all before it.
         fence(Ordering::SeqCst);
     }
-}
 
-fn yield_now() {
-    #[cfg(not(loom))]
-    std::thread::yield_now();
-    #[cfg(loom)]
-    loom::thread::yield_now();
+    /// Looks once whether the readers left behind have gone, and if so lets the next epoch begin.
+    /// Never waits; does nothing while somebody else is at it.
+    pub fn try_turn(&self) {
+        if let Some(_turn) = self.turn.try_lock() {
+            let left_behind = self.turn_over();
+            if self.have_left(left_behind) {
+                self.count_epoch();
+            }
+        }
+    }
+
+    /// How often the readers of one phase or the other were seen to have left. The phases are
+    /// looked at in turn, so after two times that began after some instant, every pin taken before
+    /// it has been dropped. Wraps.
+    #[inline]
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        // Acquire pairs with the Release in `count_epoch`: what the readers did is done.
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Turns the phase, unless that was done and its readers have not been seen to leave yet.
+    /// Returns the phase left behind. Under the turn's lock.
+    fn turn_over(&self) -> u32 {
+        // The fence pairs with the barrier in `pin`.
+        fence(Ordering::SeqCst);
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        if self.phase.load(Ordering::Relaxed) == epoch {
+            self.phase.store(epoch.wrapping_add(1), Ordering::Relaxed);
+            // As above: who does not see the new phase is counted in the old one.
+            fence(Ordering::SeqCst);
+        }
+        epoch & 1
+    }
+
+    fn have_left(&self, phase: u32) -> bool {
+        // Acquire pairs with the Release in `Pin::drop`.
+        self.readers.iter().all(|lane| lane[phase as usize].load(Ordering::Acquire) == 0)
+    }
+
+    fn count_epoch(&self) {
+        let next = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
+        // Release pairs with the Acquire in `epoch`.
+        self.epoch.store(next, Ordering::Release);
+    }
 }
 
 impl Drop for Pin<'_> {

@@ -237,7 +237,10 @@ impl Disk {
 
     /// Lets the peak of memory used be what is used now.
     pub fn reset_peak(&self) {
-        self.with_engine(|engine| engine.pool().reset_peak());
+        self.with_engine(|engine| {
+            engine.give_back(Lane(0));
+            engine.pool().reset_peak();
+        });
     }
 
     /// Moves objects together and gives memory that comes free by it back, on the calling thread.
@@ -246,7 +249,9 @@ impl Disk {
     /// # Errors
     /// `EINVAL` while the device is not initialised.
     pub fn compact(&self) -> Result<u64, Fault> {
-        Ok(self.ready_engine()?.pool().compact(Lane(0)))
+        let engine = self.ready_engine()?;
+        engine.give_back(Lane(0));
+        Ok(engine.pool().compact(Lane(0)))
     }
 
     /// A share of the engine instead of a pin, for what waits for pins.
@@ -300,6 +305,7 @@ impl Disk {
         };
         let pin = self.pins.pin(Lane(0));
         if let Some(engine) = self.engine.get(&pin) {
+            engine.give_back(Lane(0));
             let pool = engine.pool().stats();
             stats.streams = engine.streams(&pin) as u64;
             stats.pool_bytes = pool.frames * PAGE_SIZE as u64;
@@ -322,7 +328,10 @@ impl Disk {
     /// # Panics
     /// Says what contradicts what.
     pub fn validate(&self) {
-        self.with_engine(|engine| engine.pool().validate());
+        self.with_engine(|engine| {
+            engine.give_back(Lane(0));
+            engine.pool().validate();
+        });
     }
 
     /// Stores page `index`, on this thread; `lane` is the CPU it runs on, or any number.

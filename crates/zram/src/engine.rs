@@ -61,6 +61,9 @@ pub struct Engine<T, S> {
 
 const TURNS: usize = 64;
 
+/// Who discards so many pages at once wants the memory back, and can wait a moment for readers.
+const MANY: usize = 64;
+
 impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Joins the parts.
     pub(crate) fn new(
@@ -85,21 +88,34 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
-        let pool = &self.pool;
         let pattern = same_filled(page);
         let replacing = handle_of(replacing());
         if let Some(handle) = replacing {
-            pool.prefetch(handle);
+            self.pool.prefetch(handle);
         }
-        if let Some(pattern) = pattern {
-            return match Slot::filled(pattern) {
-                Some(slot) => Ok(slot),
-                None => pool
-                    .store(pin, lane, &pattern.to_ne_bytes(), replacing)
-                    .map(Slot::filled_object)
-                    .map_err(refused),
-            };
+        if let Some(slot) = pattern.and_then(Slot::filled) {
+            return Ok(slot);
         }
+        self.with_space(lane, || match pattern {
+            Some(pattern) => self
+                .pool
+                .store(pin, lane, &pattern.to_ne_bytes(), replacing)
+                .map(Slot::filled_object)
+                .map_err(refused),
+            None => self.pack(pin, lane, page, replacing),
+        })
+    }
+
+    /// Compresses a page into an object.
+    #[inline]
+    fn pack(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        page: &Page,
+        replacing: Option<Handle>,
+    ) -> Result<Slot, IoError> {
+        let pool = &self.pool;
         let (number, codec) = self.codecs.current(pin, 0).ok_or(IoError::NotReady)?;
         let mut stream = codec.streams.get(lane);
         let stream = &mut *stream;
@@ -111,6 +127,27 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             _ => pool.store(pin, lane, page, replacing).map(Slot::raw),
         }
         .map_err(refused)
+    }
+
+    /// Makes an object. When there is no space for it, but objects wait to be freed, they are freed
+    /// and it is made again. By then `make` must have let go of its stream, for a reader who is
+    /// waited for may want it.
+    #[inline]
+    fn with_space<R>(
+        &self,
+        lane: Lane,
+        mut make: impl FnMut() -> Result<R, IoError>,
+    ) -> Result<R, IoError> {
+        match make() {
+            Err(IoError::NoSpace | IoError::NoMemory) if self.quiesce(lane) => make(),
+            made => made,
+        }
+    }
+
+    /// Frees what waits to be freed; tells whether there was anything.
+    #[cold]
+    fn quiesce(&self, lane: Lane) -> bool {
+        self.slots.quiesce(|slot| self.release(lane, slot))
     }
 
     /// Frees what a displaced slot named.
@@ -137,7 +174,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn commit(&self, lane: Lane, index: usize, new: Slot) {
         if let Ok(old) = self.slots.update(index, |_| Some(new)) {
-            self.slots.retire(old, |slot| self.release(lane, slot));
+            self.slots.retire(lane, old, |slot| self.release(lane, slot));
             self.account(lane, old, new);
         }
     }
@@ -222,7 +259,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         let held = match slots.update(index, |slot| Some(slot.claimed())) {
             Ok(was) | Err(was) => was.claimed(),
         };
-        let read = slots.load(index, |now| {
+        let read = slots.load(lane, index, |now| {
             (now == held).then(|| self.expand(pin, lane, now.unclaimed(), page))
         });
         read.map(|result| (held, result))
@@ -312,7 +349,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
         let (loaded, slot) =
-            self.slots.load(index, |slot| (self.expand(pin, lane, slot, page), slot));
+            self.slots.load(lane, index, |slot| (self.expand(pin, lane, slot, page), slot));
         if slot.notices_readers() {
             self.alter(index, &mut |now| now.notices_readers().then(|| now.touched()));
         }
@@ -370,7 +407,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
             match (made, swapped) {
                 (Err(error), _) => return Err(error),
                 (Ok(new), Ok(old)) => {
-                    self.slots.retire(old, |slot| self.release(lane, slot));
+                    self.slots.retire(lane, old, |slot| self.release(lane, slot));
                     self.account(lane, old, new);
                     self.note(index);
                     return Ok(Loaded::Page);
@@ -389,6 +426,9 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
                 self.commit(lane, index, Slot::EMPTY);
             }
             index = self.slots.next_touched(index + 1, end);
+        }
+        if count >= MANY {
+            self.quiesce(lane);
         }
     }
 
@@ -480,6 +520,10 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    fn give_back(&self, lane: Lane) {
+        self.quiesce(lane);
     }
 
     fn capacity(&self) -> usize {

@@ -4,12 +4,23 @@
 //! be freed? The engine knows no scheme. Schemes are chosen by name in the stack's switchboard.
 
 mod bit_lock;
+mod cas;
+mod epoch;
+mod global_rw_lock;
+mod rw_lock;
+mod spin_lock;
 mod touched;
 
 use pagealloc::{NoMemory, World};
 
 pub use bit_lock::BitLock;
+pub use cas::Cas;
+pub use epoch::Epoch;
+pub use global_rw_lock::GlobalRwLock;
+pub use rw_lock::RwLock;
+pub use spin_lock::SpinLock;
 pub use touched::Touched;
+use units::Lane;
 
 use crate::Slot;
 
@@ -21,18 +32,19 @@ pub trait SlotTable: Send + Sync + Sized {
     /// Bytes a slot takes.
     const BYTES: usize;
 
-    /// A table of `slots` empty slots in lazily backed memory.
+    /// A table of `slots` empty slots in lazily backed memory, for readers and writers on `lanes`
+    /// lanes.
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
-    fn new(world: &dyn World, slots: usize) -> Result<Self, NoMemory>;
+    fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Self, NoMemory>;
 
     /// How many slots there are.
     fn count(&self) -> usize;
 
     /// Lets `read` see a slot. What the slot names stays until `read` returns. It may be run more
     /// than once; the last result counts.
-    fn load<R>(&self, index: usize, read: impl FnMut(Slot) -> R) -> R;
+    fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R;
 
     /// Swaps a slot for what `next` makes of it; the commit point of everything. `next` may be run
     /// more than once.
@@ -42,8 +54,17 @@ pub trait SlotTable: Send + Sync + Sized {
     fn update(&self, index: usize, next: impl FnMut(Slot) -> Option<Slot>) -> Result<Slot, Slot>;
 
     /// Calls `free` for each displaced slot that no reader can hold any more: this one, or ones
-    /// displaced earlier.
-    fn retire(&self, displaced: Slot, free: impl FnMut(Slot));
+    /// displaced earlier. May wait for readers, so the caller must hold nothing that the closure
+    /// of a `load` may want.
+    fn retire(&self, lane: Lane, displaced: Slot, free: impl FnMut(Slot));
+
+    /// Calls `free` for every slot that was given to `retire` before this call and not yet freed,
+    /// after waiting for readers if need be; tells whether there was any. As with `retire`, the
+    /// caller must hold nothing that the closure of a `load` may want.
+    fn quiesce(&self, free: impl FnMut(Slot)) -> bool {
+        let _ = free;
+        false
+    }
 
     /// The slot as it was a moment ago; nothing it names may be touched.
     fn peek(&self, index: usize) -> Slot;

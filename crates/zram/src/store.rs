@@ -198,8 +198,11 @@ pub trait PageStore: Send + Sync {
     /// Where pages are written back to.
     fn backing(&self) -> Option<&Arc<Backing>>;
 
-    /// The pool of objects.
+    /// The pool of objects. Objects of pages that were given up may still be in it.
     fn pool(&self) -> &Pool;
+
+    /// Frees the objects of pages given up before, after waiting for their readers if need be.
+    fn give_back(&self, lane: Lane);
 
     /// Pages it has room for.
     fn capacity(&self) -> usize;

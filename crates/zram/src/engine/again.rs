@@ -21,7 +21,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
         let Export { bytes, block, compressed } = to;
-        self.slots.load(index, |slot| {
+        self.slots.load(lane, index, |slot| {
             if !slot.is_marked() {
                 return Ok(None);
             }
@@ -49,7 +49,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         let new = Slot::backed(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };
-        self.slots.retire(old, |slot| self.release(lane, slot));
+        self.slots.retire(lane, old, |slot| self.release(lane, slot));
         self.account(lane, old, new);
         true
     }
@@ -73,7 +73,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             self.unclaim(index, held);
             return read.map(|_| Recompressed::Skipped);
         }
-        let made = self.make_smaller(pin, lane, held, &page, how);
+        let made = self.with_space(lane, || self.make_smaller(pin, lane, held, &page, how));
         let new = match made {
             Ok(Some(new)) => new,
             Ok(None) if how.last => held.unclaimed().with_idle(false).incompressible(),
@@ -84,7 +84,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         match (made?, swapped) {
             (None, Ok(_)) => Ok(Recompressed::InVain),
             (Some(new), Ok(old)) => {
-                self.slots.retire(old, |slot| self.release(lane, slot));
+                self.slots.retire(lane, old, |slot| self.release(lane, slot));
                 self.account(lane, old, new);
                 Ok(Recompressed::Smaller)
             }

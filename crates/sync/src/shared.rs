@@ -1,0 +1,118 @@
+//! A reader-writer lock in a 64-bit word of its own: spins briefly, then parks in a shared room.
+//!
+//! The low bits count readers, [`LOCKED`] is a writer, [`WAITED`] says that somebody sleeps. While
+//! somebody sleeps no new reader comes in, so that readers who take turns cannot keep a writer out
+//! for ever.
+
+use crate::atomic::{AtomicU64, Ordering, spin_hint};
+use crate::bitlock::{LOCKED, Rooms, WAITED};
+use crate::park;
+
+const READERS: u64 = !(LOCKED | WAITED);
+
+/// Where those wait who want a word that others read or write.
+#[derive(Default)]
+pub struct SharedRooms {
+    rooms: Rooms,
+}
+
+impl SharedRooms {
+    /// Locks `word` beside other readers. `key` must be the same for each use of one word. Not
+    /// re-entrant.
+    #[inline]
+    pub fn read(&self, word: &AtomicU64, key: usize) {
+        let seen = word.load(Ordering::Relaxed);
+        if !(admits_reader(seen) && try_swap(word, seen, seen + 1)) {
+            self.wait_for(word, key, admits_reader, |seen| seen + 1);
+        }
+    }
+
+    /// Ends a [`SharedRooms::read`].
+    #[inline]
+    pub fn end_read(&self, word: &AtomicU64, key: usize) {
+        // Release pairs with the Acquire in `try_swap` of the next writer.
+        if word.fetch_sub(1, Ordering::Release) == WAITED | 1 {
+            self.end_last_read(word, key);
+        }
+    }
+
+    /// Locks `word` against everybody else.
+    #[inline]
+    pub fn write(&self, word: &AtomicU64, key: usize) {
+        if !try_swap(word, 0, LOCKED) {
+            self.wait_for(word, key, admits_writer, |seen| seen | LOCKED);
+        }
+    }
+
+    /// Ends a [`SharedRooms::write`].
+    #[inline]
+    pub fn end_write(&self, word: &AtomicU64, key: usize) {
+        // Release pairs with the Acquire in `try_swap` of whoever comes next.
+        if word.swap(0, Ordering::Release) & WAITED != 0 {
+            self.rooms.open(key);
+        }
+    }
+
+    #[cold]
+    fn end_last_read(&self, word: &AtomicU64, key: usize) {
+        // If a writer took it with the mark in it, that one will open the room.
+        if word.compare_exchange(WAITED, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.rooms.open(key);
+        }
+    }
+
+    #[cold]
+    fn wait_for(
+        &self,
+        word: &AtomicU64,
+        key: usize,
+        admits: fn(u64) -> bool,
+        taken: fn(u64) -> u64,
+    ) {
+        let room = self.rooms.room(key);
+        let mut spins = 0;
+        loop {
+            // Acquire pairs with the Release in `Rooms::open`: a new ticket comes with the word as
+            // it was left, so an old ticket below always belongs to a word not yet left.
+            let ticket = room.load(Ordering::Acquire);
+            let seen = word.load(Ordering::Relaxed);
+            if admits(seen) {
+                if try_swap(word, seen, taken(seen)) {
+                    return;
+                }
+                continue;
+            }
+            if spins < park::SPINS {
+                spins += 1;
+                spin_hint();
+                continue;
+            }
+            let marked = seen & WAITED != 0
+                || word
+                    .compare_exchange_weak(
+                        seen,
+                        seen | WAITED,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok();
+            if marked {
+                park::wait(room, ticket);
+            }
+        }
+    }
+}
+
+fn admits_reader(seen: u64) -> bool {
+    seen & (LOCKED | WAITED) == 0
+}
+
+fn admits_writer(seen: u64) -> bool {
+    seen & (LOCKED | READERS) == 0
+}
+
+#[inline]
+fn try_swap(word: &AtomicU64, seen: u64, next: u64) -> bool {
+    // Acquire pairs with the Release in `end_read` and `end_write`.
+    word.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
