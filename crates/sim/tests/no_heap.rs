@@ -135,6 +135,14 @@ fn the_data_path_allocates_nothing() {
             assert_eq!(calls, 0, "{algorithm}: round {round} called the heap");
         }
     }
+    for slots in common::other_schemes() {
+        let disk = Plan { slots, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
+        assert_eq!(disk.disk.scheme(), Some(slots));
+        for round in 0..4 {
+            let calls = calls(|| work(&disk, &contents, round));
+            assert_eq!(calls, 0, "{slots}: round {round} called the heap");
+        }
+    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! One suite for every slot scheme: against a model, and threads tearing at a few slots whose
-//! objects notice being read after they were freed. Two broken schemes show that it can fail.
+//! objects notice being read after they were freed. Broken schemes show that it can fail.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use pagealloc::{NoMemory, World};
 use testkit::Rng;
-use zram::slots::{BitLock, SlotTable};
+use units::Lane;
+use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 use zram::{Kind, Slot};
 use zsmalloc::Handle;
 
@@ -19,6 +21,9 @@ struct Cells {
 }
 
 const CELLS: usize = 1 << 17;
+
+/// Fewer than threads: some share one.
+const LANES: usize = 3;
 
 impl Cells {
     fn new() -> Cells {
@@ -72,7 +77,7 @@ fn conforms<T: SlotTable>(seed: u64) -> Result<(), String> {
 
 fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
     let slots = 5000;
-    let table = T::new(&host::Mmap, slots).map_err(|error| error.to_string())?;
+    let table = T::new(&host::Mmap, slots, LANES).map_err(|error| error.to_string())?;
     let mut model: BTreeMap<usize, Slot> = BTreeMap::new();
     let mut rng = Rng::new(seed);
     for step in 0..20_000u64 {
@@ -80,7 +85,7 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
         let was = model.get(&index).copied().unwrap_or(Slot::EMPTY);
         match rng.below(4) {
             0 => {
-                let seen = table.load(index, |slot| slot);
+                let seen = table.load(Lane(0), index, |slot| slot);
                 check(seen == was, "load", step)?;
                 check(table.peek(index) == was, "peek", step)?;
             }
@@ -112,7 +117,7 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
 }
 
 fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
-    let table = T::new(&host::Mmap, 8).map_err(|error| error.to_string())?;
+    let table = T::new(&host::Mmap, 8, LANES).map_err(|error| error.to_string())?;
     let cells = Cells::new();
     let counts: [AtomicU64; 8] = Default::default();
     std::thread::scope(|scope| {
@@ -120,16 +125,17 @@ fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
             let (table, cells, counts) = (&table, &cells, &counts);
             scope.spawn(move || {
                 let mut rng = Rng::new(seed + thread);
+                let lane = Lane(thread as u32);
                 for _ in 0..4_000 {
                     let index = rng.below(8) as usize;
                     if rng.below(2) == 0 {
                         let new = cells.make(rng.next_u64());
                         if let Ok(old) = table.update(index, |_| Some(new)) {
-                            table.retire(old, |slot| cells.free(slot));
+                            table.retire(lane, old, |slot| cells.free(slot));
                             counts[index].fetch_add(1, SeqCst);
                         }
                     } else {
-                        table.load(index, |slot| cells.read(slot));
+                        table.load(lane, index, |slot| cells.read(slot));
                     }
                 }
             });
@@ -138,9 +144,11 @@ fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
     // Every object but the ones the slots name at the end was freed exactly once.
     for index in 0..8 {
         if let Ok(old) = table.update(index, |_| Some(Slot::EMPTY)) {
-            table.retire(old, |slot| cells.free(slot));
+            table.retire(Lane(1), old, |slot| cells.free(slot));
         }
     }
+    table.quiesce(|slot| cells.free(slot));
+    check(!table.quiesce(|slot| cells.free(slot)), "something waits after all was freed", 0)?;
     let left = cells.live.iter().filter(|live| live.load(SeqCst)).count();
     check(left == 0, "objects were lost", left as u64)?;
     let wrong = cells.wrong.load(SeqCst);
@@ -151,9 +159,72 @@ fn check(right: bool, what: &str, number: u64) -> Result<(), String> {
     if right { Ok(()) } else { Err(format!("{what} ({number})")) }
 }
 
+macro_rules! conforming {
+    ($($test:ident: $scheme:ty, $bytes:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                conforms::<$scheme>(testkit::seed(stringify!($test))).unwrap();
+                assert_eq!(<$scheme>::BYTES, $bytes);
+            }
+        )*
+    };
+}
+
+conforming! {
+    bit_lock_conforms: BitLock, 8;
+    global_rw_lock_conforms: GlobalRwLock, 8;
+    cas_conforms: Cas, 8;
+    spin_lock_conforms: SpinLock, 16;
+    rw_lock_conforms: RwLock, 16;
+    epoch_conforms: Epoch, 8;
+}
+
+/// What waits to be freed can be had at any time, and no more waits than there is room for.
 #[test]
-fn bit_lock_conforms() {
-    conforms::<BitLock>(testkit::seed("bit_lock_conforms")).unwrap();
+fn displaced_objects_come_back_on_demand() {
+    let table = Epoch::new(&host::Mmap, 8, LANES).unwrap();
+    let cells = Cells::new();
+    let live = || cells.live.iter().filter(|live| live.load(SeqCst)).count();
+    for n in 0..1000u32 {
+        let new = cells.make(n.into());
+        let old = table.update(n as usize % 8, |_| Some(new)).unwrap();
+        table.retire(Lane(n), old, |slot| cells.free(slot));
+        assert!(live() <= 8 + LANES * 64, "{} objects live after {n} stores", live());
+    }
+    assert!(live() > 8, "nothing ever waited");
+    assert!(table.quiesce(|slot| cells.free(slot)));
+    assert_eq!(live(), 8);
+    assert_eq!(cells.wrong.load(SeqCst), 0);
+}
+
+/// A reader who stays keeps what it reads, and writers go on.
+#[test]
+fn a_reader_who_stays_stops_no_writer() {
+    let table = Epoch::new(&host::Mmap, 8, LANES).unwrap();
+    let cells = Cells::new();
+    let store = |lane, stamp| {
+        let new = cells.make(stamp);
+        let old = table.update(0, |_| Some(new)).unwrap();
+        table.retire(lane, old, |slot| cells.free(slot));
+    };
+    store(Lane(0), 1);
+    let (ready, go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            table.load(Lane(1), 0, |slot| {
+                ready.wait();
+                go.wait();
+                assert_eq!(cells.read(slot), Some(1));
+            });
+        });
+        ready.wait();
+        // Fewer than fill a bag.
+        (2..60).for_each(|stamp| store(Lane(0), stamp));
+        go.wait();
+    });
+    assert!(table.quiesce(|slot| cells.free(slot)));
+    assert_eq!(cells.wrong.load(SeqCst), 0, "the reader lost what it read");
 }
 
 /// Swaps without a lock and frees at once: readers lose what they read.
@@ -168,13 +239,13 @@ macro_rules! broken {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
-            fn new(_: &dyn World, slots: usize) -> Result<Self, NoMemory> {
+            fn new(_: &dyn World, slots: usize, _: usize) -> Result<Self, NoMemory> {
                 Ok(Self((0..slots).map(|_| AtomicU64::new(0)).collect()))
             }
             fn count(&self) -> usize {
                 self.0.len()
             }
-            fn load<R>(&self, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+            fn load<R>(&self, _: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
                 read(self.peek(index))
             }
             fn update(
@@ -188,7 +259,7 @@ macro_rules! broken {
                     None => Err(old),
                 }
             }
-            fn retire(&self, displaced: Slot, mut free: impl FnMut(Slot)) {
+            fn retire(&self, _: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
                 free(displaced);
             }
             fn peek(&self, index: usize) -> Slot {
@@ -213,6 +284,99 @@ broken!(LosesUpdates, |word: &AtomicU64, old, new: Slot| {
     word.store(new.word(), SeqCst);
     old
 });
+
+/// The epoch scheme with another idea of when to free.
+macro_rules! hasty {
+    ($name:ident, $waiting:ty, $retire:expr) => {
+        impl SlotTable for $name {
+            const NAME: &'static str = stringify!($name);
+            const BYTES: usize = 8;
+
+            fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Self, NoMemory> {
+                Ok(Self(Epoch::new(world, slots, lanes)?, Default::default()))
+            }
+            fn count(&self) -> usize {
+                self.0.count()
+            }
+            fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R {
+                self.0.load(lane, index, read)
+            }
+            fn update(
+                &self,
+                index: usize,
+                next: impl FnMut(Slot) -> Option<Slot>,
+            ) -> Result<Slot, Slot> {
+                self.0.update(index, next)
+            }
+            fn retire(&self, _: Lane, displaced: Slot, free: impl FnMut(Slot)) {
+                let retire: fn(&$waiting, Slot) -> Option<Slot> = $retire;
+                retire(&self.1, displaced).into_iter().for_each(free);
+            }
+            fn quiesce(&self, mut free: impl FnMut(Slot)) -> bool {
+                // All that is left.
+                let mut any = false;
+                while let Some(slot) = Waits::next(&self.1) {
+                    any = true;
+                    free(slot);
+                }
+                any
+            }
+            fn peek(&self, index: usize) -> Slot {
+                self.0.peek(index)
+            }
+            fn next_touched(&self, from: usize, end: usize) -> usize {
+                self.0.next_touched(from, end)
+            }
+            fn touched(&self, end: usize) -> u64 {
+                self.0.touched(end)
+            }
+            fn prefetch(&self, _: usize) {}
+        }
+    };
+}
+
+trait Waits {
+    fn next(&self) -> Option<Slot>;
+}
+
+impl Waits for () {
+    fn next(&self) -> Option<Slot> {
+        None
+    }
+}
+
+type Queue = Mutex<VecDeque<Slot>>;
+
+impl Waits for Queue {
+    fn next(&self) -> Option<Slot> {
+        self.lock().unwrap().pop_front()
+    }
+}
+
+/// Readers pin, and nobody cares.
+struct EpochOfNone(Epoch, ());
+
+/// Frees what was displaced two displacements ago, whoever still reads it.
+struct EpochTooShort(Epoch, Queue);
+
+hasty!(EpochOfNone, (), |_, displaced| Some(displaced));
+hasty!(EpochTooShort, Queue, |queue, displaced| {
+    let mut queue = queue.lock().unwrap();
+    queue.push_back(displaced);
+    (queue.len() > 2).then(|| queue.pop_front()).flatten()
+});
+
+#[test]
+fn epochs_that_do_not_wait_are_rejected() {
+    let rejected = (0..50).any(|seed| conforms::<EpochOfNone>(seed).is_err());
+    assert!(rejected, "the suite accepted an epoch scheme that frees at once");
+}
+
+#[test]
+fn epochs_that_end_too_early_are_rejected() {
+    let rejected = (0..50).any(|seed| conforms::<EpochTooShort>(seed).is_err());
+    assert!(rejected, "the suite accepted an epoch scheme that frees too early");
+}
 
 #[test]
 fn schemes_that_free_at_once_are_rejected() {

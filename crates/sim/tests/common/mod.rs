@@ -35,6 +35,13 @@ pub struct Plan {
     pub compressed_writeback: bool,
     /// After so many operations do something to the pages that are there; 0 for never.
     pub meddle_every: u32,
+    /// The scheme that guards slots.
+    pub slots: &'static str,
+}
+
+/// The schemes that are not the default, which all other tests have.
+pub fn other_schemes() -> impl Iterator<Item = &'static str> {
+    stack::SLOT_SCHEMES.iter().copied().skip(1)
 }
 
 impl Plan {
@@ -51,6 +58,7 @@ impl Plan {
             backing_faults: 0,
             compressed_writeback: false,
             meddle_every: 0,
+            slots: stack::SLOT_SCHEMES[0],
         }
     }
 
@@ -67,7 +75,7 @@ impl Plan {
         let options = MachineOptions {
             lanes,
             memory,
-            variants: Variants::default(),
+            variants: Variants { slots: self.slots.into(), ..Variants::default() },
             outside: Arc::new(Shelf(shelf)),
             track_access: false,
         };

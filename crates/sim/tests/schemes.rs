@@ -1,0 +1,108 @@
+//! Every slot scheme behind a disk: the suite of block devices, compaction, everything that an
+//! administrator does beside those who use the pages, and limits. The default scheme has these in
+//! `disk.rs` and `post.rs`, with more of each.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use block::{BlockDevice, Operation};
+use common::{Plan, other_schemes};
+use sim::content::Fill;
+use sim::events::Weights;
+use sim::model::{Drive, drive};
+use sim::suite::{self, Crowd};
+use testkit::{Rng, seed};
+use units::{Lane, PAGE_SIZE};
+
+const P: u64 = PAGE_SIZE as u64;
+
+fn plan(slots: &'static str, bytes: u64, algorithm: &'static str) -> Plan {
+    Plan { slots, backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, algorithm) }
+}
+
+#[test]
+fn every_scheme_passes_the_suite() {
+    let seed = seed("every_scheme_passes_the_suite");
+    for slots in other_schemes() {
+        suite::block_device(seed, |bytes| {
+            let plan = plan(slots, bytes, zcomp::LZ4);
+            Plan { compact_every: 31, meddle_every: 7, ..plan }.device()
+        });
+    }
+}
+
+#[test]
+fn limits_are_kept_and_waiting_objects_do_not_count() {
+    let mut rng = Rng::new(seed("limits_are_kept_and_waiting_objects_do_not_count"));
+    for slots in other_schemes() {
+        let limit = 40 * P;
+        // A codec that readers need a stream for, which a store that waits must not hold.
+        let plan = |bytes| Plan { slots, mem_limit: limit, ..Plan::new(bytes, zcomp::ZSTD) };
+        suite::filling_up(rng.next_u64(), |bytes| plan(bytes).device());
+        // Half of what is allowed, written over and over: old versions must not be in the way.
+        let disk = plan(64 * P).build();
+        let mut page = [0; PAGE_SIZE];
+        for n in 0..400u64 {
+            Fill::Noise(n).render(&mut page);
+            let write = Operation::Write { offset: n % 20 * P, from: &page };
+            let done = disk.submit(Lane(n as u32), write);
+            assert_eq!(done, Ok(()), "{slots}: write {n} of 20 pages under a limit of 40");
+        }
+        let crowded = Plan { mem_limit: 3 * P, ..plan(64 * P) }.build();
+        let compact = || {
+            crowded.disk.compact().expect("the disk has a size");
+        };
+        let crowd = Crowd { may_refuse: true, beside: &compact, ..Crowd::new(rng.next_u64()) };
+        suite::hot_pages(&crowded, crowd);
+    }
+}
+
+#[test]
+fn crowds_on_the_same_pages_get_along() {
+    let mut rng = Rng::new(seed("crowds_on_the_same_pages_get_along"));
+    for slots in other_schemes() {
+        let disk = Plan { backing_pages: 6, ..plan(slots, 16 * P, zcomp::LZ4) }.build();
+        let round = AtomicU32::new(0);
+        let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+        let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
+        suite::hot_pages(&disk, crowd);
+        suite::neighbours(&disk, Crowd { seed: rng.next_u64(), ..crowd });
+    }
+}
+
+#[test]
+fn every_byte_stays_under_every_scheme() {
+    let mut rng = Rng::new(seed("every_byte_stays_under_every_scheme"));
+    const THREADS: u64 = 4;
+    const PAGES: u64 = 100;
+    for slots in other_schemes() {
+        let plan = plan(slots, THREADS * PAGES * P, zcomp::LZ4);
+        let disk =
+            Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+        let round = AtomicU32::new(0);
+        let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+        let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+            let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
+            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, 2000) };
+            Box::new(move || {
+                drive.run(&part);
+            })
+        });
+        suite::together(tasks.collect(), &meddle);
+    }
+}
+
+#[test]
+fn resets_leave_nothing_behind() {
+    let mut rng = Rng::new(seed("resets_leave_nothing_behind"));
+    for slots in other_schemes() {
+        let disk = Plan { slots, ..Plan::new(100 * P, zcomp::LZ4) }.build();
+        drive(&disk, rng.next_u64(), 500);
+        disk.disk.reset().expect("nobody uses it");
+        assert_eq!(disk.machine.frames().stats().lent, 0, "{slots}: a reset kept frames");
+        disk.set_up(Plan { slots, ..Plan::new(50 * P, zcomp::LZ4) });
+    }
+}
