@@ -181,6 +181,10 @@ pub struct Up {
     #[allow(missing_docs)]
     pub device: DeviceOptions,
 
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
+    pub slots: Option<String>,
+
     /// Make a file system and mount it here. Needs root.
     #[arg(long, short, value_name = "DIR")]
     pub mount: Option<PathBuf>,
@@ -213,6 +217,10 @@ pub struct Serve {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub doors: DoorOptions,
+
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
+    pub slots: Option<String>,
 
     /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
@@ -399,6 +407,19 @@ fn algorithm(text: &str) -> Result<String, String> {
     }
     let known = stack::ALGORITHMS.join(" ");
     Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
+}
+
+fn slots_help() -> String {
+    let (known, default) = (stack::SLOT_SCHEMES.join(", "), stack::SLOT_SCHEMES[0]);
+    format!("How the tables of pages are guarded: {known} [default: {default}]")
+}
+
+fn slot_scheme(text: &str) -> Result<String, String> {
+    if stack::SLOT_SCHEMES.contains(&text) {
+        return Ok(text.to_string());
+    }
+    let known = stack::SLOT_SCHEMES.join(" ");
+    Err(format!("no slot scheme {text:?}; there are: {known} (EINVAL)"))
 }
 
 fn fs_name(text: &str) -> Result<String, String> {

@@ -43,6 +43,8 @@ pub struct DaemonOptions {
     pub transport: Transport,
     /// An address for NBD besides the socket in the root.
     pub nbd_tcp: Option<SocketAddr>,
+    /// Which variant of each seam its devices are built from.
+    pub variants: Variants,
 }
 
 /// A file system that was made and mounted for the user.
@@ -67,8 +69,8 @@ pub struct Daemon {
 /// A machine on real memory, with one lane per CPU.
 ///
 /// # Errors
-/// `ENOMEM` when there are no addresses.
-pub fn machine() -> Result<Arc<Machine>, Fault> {
+/// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses.
+pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
     let memory = match host::total_memory() {
         0 => 1 << 40,
         memory => memory,
@@ -76,7 +78,7 @@ pub fn machine() -> Result<Arc<Machine>, Fault> {
     let options = MachineOptions {
         lanes: host::lanes(),
         memory,
-        variants: Variants::default(),
+        variants,
         outside: Arc::new(System),
         track_access: true,
     };
@@ -141,11 +143,11 @@ impl Daemon {
     /// # Errors
     /// What stood in the way; nothing is left behind then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
-        let DaemonOptions { root, transport, nbd_tcp } = options;
+        let DaemonOptions { root, transport, nbd_tcp, variants } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim)?;
-        let machine = machine()?;
+        let machine = machine(variants)?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
         let mut daemon = Daemon {

@@ -56,7 +56,8 @@ pub struct PagesArgs {
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
 
-    /// Another device, or `engine`, to take turns with the first. May be repeated
+    /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, to take turns
+    /// with the first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<PathBuf>,
 
@@ -73,6 +74,10 @@ pub struct PagesArgs {
     /// The codec's level
     #[arg(long, value_name = "L", allow_hyphen_values = true)]
     pub level: Option<i32>,
+
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
+    pub slots: Option<String>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -164,6 +169,18 @@ pub struct NbdArgs {
     /// Draw the result
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+}
+
+fn slots_help() -> String {
+    let (known, default) = (rampack::SLOT_SCHEMES.join(", "), rampack::SLOT_SCHEMES[0]);
+    format!("How the engine guards its slots: {known} [default: {default}]")
+}
+
+fn slot_scheme(text: &str) -> Result<String, String> {
+    if rampack::SLOT_SCHEMES.contains(&text) {
+        return Ok(text.to_string());
+    }
+    Err(format!("no slot scheme {text:?}; there are: {}", rampack::SLOT_SCHEMES.join(" ")))
 }
 
 /// fio writes in pieces of 128 KiB, and wants more than one.

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use rampack::SLOT_SCHEMES;
 use units::PAGE_SIZE;
 
 use crate::args::PagesArgs;
@@ -61,13 +62,22 @@ pub fn run(args: &PagesArgs) -> Result<()> {
 
 /// What takes part: first what was asked for, or the engine; then what it is compared with.
 fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
-    let kind = |path: &Path| match path.to_str() {
-        Some("engine") => Kind::Engine,
-        _ => Kind::Device(path.to_owned()),
+    let engine = |name: Option<&str>| match name {
+        None => Ok(Kind::Engine(SLOT_SCHEMES[0])),
+        Some(name) => match SLOT_SCHEMES.iter().find(|known| **known == name) {
+            Some(known) => Ok(Kind::Engine(known)),
+            None => bail!("no slot scheme {name:?}; there are: {}", SLOT_SCHEMES.join(" ")),
+        },
     };
-    let mut kinds = vec![args.device.as_deref().map_or(Kind::Engine, kind)];
+    let kind = |path: &Path| match path.to_str() {
+        Some("engine") => engine(args.slots.as_deref()),
+        Some(name) if name.starts_with("engine:") => engine(name.strip_prefix("engine:")),
+        _ => Ok(Kind::Device(path.to_owned())),
+    };
+    let first = args.device.as_deref().map(kind);
+    let mut kinds = vec![first.unwrap_or_else(|| engine(args.slots.as_deref()))?];
     for path in &args.compare {
-        let kind = kind(path);
+        let kind = kind(path)?;
         if kinds.contains(&kind) {
             bail!("--compare {}: it takes part already", path.display());
         }

@@ -49,6 +49,90 @@ fn bit_lock_excludes_and_wakes() {
 }
 
 #[test]
+fn owners_take_turns() {
+    let word = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for n in 0..5_000 {
+                    let value = own(&word);
+                    if n % 512 == 0 {
+                        thread::yield_now();
+                    }
+                    disown(&word, value + 1);
+                }
+            });
+        }
+    });
+    assert_eq!(word.load(Ordering::Relaxed), 15_000);
+}
+
+#[test]
+fn readers_share_and_writers_do_not() {
+    let (rooms, word) = (SharedRooms::default(), AtomicU64::new(0));
+    // Two words that are the same whenever nobody writes.
+    let pair = [AtomicU64::new(0), AtomicU64::new(0)];
+    let both = || pair.each_ref().map(|word| word.load(Ordering::Relaxed));
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let (rooms, word, pair) = (&rooms, &word, &pair);
+            scope.spawn(move || {
+                for round in 0..5_000u64 {
+                    if n < 2 {
+                        rooms.write(word, 3);
+                        let value = both()[0] + 1;
+                        pair[0].store(value, Ordering::Relaxed);
+                        if round % 512 == 0 {
+                            thread::yield_now();
+                        }
+                        pair[1].store(value, Ordering::Relaxed);
+                        rooms.end_write(word, 3);
+                    } else {
+                        rooms.read(word, 3);
+                        let [first, second] = both();
+                        rooms.end_read(word, 3);
+                        assert_eq!(first, second, "a reader saw half a write");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(both(), [10_000; 2]);
+    assert_eq!(word.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn epochs_pass_when_readers_leave() {
+    let pins = Pins::new(2);
+    let pin = pins.pin(Lane(1));
+    let begun = pins.epoch();
+    (0..10).for_each(|_| pins.try_turn());
+    assert!(pins.epoch() - begun < 2, "a reader is there still");
+    drop(pin);
+    (0..2).for_each(|_| pins.try_turn());
+    assert!(pins.epoch() - begun >= 2, "nobody is there any more");
+    pins.wait_for_readers();
+}
+
+#[test]
+fn retired_words_wait_for_readers_and_no_longer() {
+    let retired = Retired::new(1, 8);
+    let mut freed = Vec::new();
+    let reading = retired.read(Lane(0));
+    (0..7).for_each(|word| retired.retire(Lane(0), word, |word| freed.push(word)));
+    assert_eq!(freed, [], "somebody may be reading");
+    drop(reading);
+    assert!(retired.quiesce(|word| freed.push(word)));
+    assert_eq!(freed, [0, 1, 2, 3, 4, 5, 6], "the oldest first");
+    assert!(!retired.quiesce(|word| freed.push(word)));
+    // With nobody there, nothing ever waits for long.
+    (7..1000).for_each(|word| retired.retire(Lane(3), word, |word| freed.push(word)));
+    assert!(freed.len() > 990);
+    retired.quiesce(|word| freed.push(word));
+    assert!(freed.iter().copied().eq(0..1000));
+}
+
+#[test]
 fn counters_sum_and_gauges_fall() {
     let counters = LaneCounters::<2>::new(2);
     counters.add(Lane(0), 0, 5);

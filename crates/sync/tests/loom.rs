@@ -26,10 +26,16 @@ mod bitlock;
 mod futex;
 #[path = "loom/mutex.rs"]
 mod mutex;
+#[path = "loom/owned.rs"]
+mod owned;
 #[path = "loom/pins.rs"]
 mod pins;
 #[path = "loom/published.rs"]
 mod published;
+#[path = "loom/retired.rs"]
+mod retired;
+#[path = "loom/shared.rs"]
+mod shared;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

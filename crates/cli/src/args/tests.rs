@@ -51,6 +51,18 @@ fn an_unknown_algorithm_is_told_the_known_ones() {
 }
 
 #[test]
+fn an_unknown_slot_scheme_is_told_the_known_ones() {
+    for command in ["up", "serve"] {
+        let text = refused(&format!("rampack {command} --slots hope"));
+        for name in stack::SLOT_SCHEMES {
+            assert!(text.contains(name), "{text}");
+            let line = format!("rampack {command} --slots {name}");
+            Cli::try_parse_from(line.split(' ')).expect("it is known");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_file_system_is_refused() {
     assert!(refused("rampack up --fs ext5").contains("ext4"));
 }

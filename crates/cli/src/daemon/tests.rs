@@ -25,7 +25,8 @@ fn sockets_are_cleared_only_when_nobody_listens() {
 fn start(root: &Path) -> Result<Daemon, Fault> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
-    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None };
+    let variants = Variants::default();
+    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None, variants };
     Daemon::start(options, events)
 }
 

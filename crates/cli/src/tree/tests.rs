@@ -6,7 +6,7 @@ use crate::root::Root;
 
 fn devices() -> Arc<Devices> {
     let root = Root::choose(Some(std::path::Path::new("/nonexistent/rampack"))).unwrap();
-    Arc::new(Devices::new(root, crate::daemon::machine().unwrap()))
+    Arc::new(Devices::new(root, crate::daemon::machine(stack::Variants::default()).unwrap()))
 }
 
 fn row(top: &Arc<dyn Directory>, path: &str) -> control::tree::Attribute {

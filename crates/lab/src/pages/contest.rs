@@ -18,8 +18,8 @@ use crate::interrupt;
 /// What is measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Our engine in process.
-    Engine,
+    /// Our engine in process, with this slot scheme.
+    Engine(&'static str),
     /// What is at this path.
     Device(PathBuf),
 }
@@ -28,7 +28,8 @@ impl Kind {
     /// How it is called in results.
     pub fn name(&self) -> String {
         match self {
-            Kind::Engine => "engine".to_owned(),
+            Kind::Engine(slots) if *slots == rampack::SLOT_SCHEMES[0] => "engine".to_owned(),
+            Kind::Engine(slots) => format!("engine:{slots}"),
             Kind::Device(path) => path.display().to_string(),
         }
     }
@@ -36,7 +37,7 @@ impl Kind {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Kind::Engine => None,
+            Kind::Engine(_) => None,
             Kind::Device(path) => Some(path),
         }
     }
@@ -155,7 +156,9 @@ impl Contestant {
 
         let before = host::resident_bytes();
         let target: Box<dyn Target> = match &self.kind {
-            Kind::Engine => Box::new(Engine::new(work.pages(), &self.algorithm, self.level)?),
+            Kind::Engine(slots) => {
+                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, slots)?)
+            }
             Kind::Device(path) => Box::new(Device::open(path, work.pages())?),
         };
         let target = &*target;
@@ -163,8 +166,8 @@ impl Contestant {
         let first_figures = target.figures();
         step()?;
         let overwrite = work.store(target)?;
-        let growth =
-            (self.kind == Kind::Engine).then(|| host::resident_bytes().saturating_sub(before));
+        let growth = matches!(self.kind, Kind::Engine(_))
+            .then(|| host::resident_bytes().saturating_sub(before));
         let figures = target.figures();
         step()?;
         let compress = codec.map(|codec| codec.compress(work)).transpose()?;

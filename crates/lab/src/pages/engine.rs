@@ -1,7 +1,7 @@
 //! Our engine, in this process.
 
 use anyhow::{Context, Result, anyhow};
-use rampack::{Disk, DiskOptions, Rampack};
+use rampack::{Disk, DiskOptions, Rampack, Variants};
 use units::{PAGE_SIZE, Page};
 
 use super::target::{Figures, Target};
@@ -12,14 +12,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A new one, in a machine of its own.
+    /// A new one, in a machine of its own; `slots` is its slot scheme.
     ///
     /// # Errors
-    /// The engine's: an unknown algorithm, a level out of range, no memory.
-    pub fn new(pages: usize, algorithm: &str, level: Option<i32>) -> Result<Engine> {
+    /// The engine's: an unknown scheme or algorithm, a level out of range, no memory.
+    pub fn new(pages: usize, algorithm: &str, level: Option<i32>, slots: &str) -> Result<Engine> {
         let size = (pages * PAGE_SIZE) as u64;
         let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
-        let make = || Rampack::new()?.disk(options);
+        let variants = Variants { slots: slots.to_owned(), ..Variants::default() };
+        let make = || Rampack::with_variants(variants)?.disk(options);
         Ok(Engine { disk: make().map_err(|fault| anyhow!("{fault}")).context("the engine")? })
     }
 }

@@ -1,5 +1,5 @@
-//! No lock: readers pin, writers publish by one compare-and-swap, and what was displaced waits until
-//! no reader can hold it.
+//! No lock: readers pin, writers publish by one compare-and-swap, and what was displaced waits
+//! until no reader can hold it.
 //!
 //! A reader counts itself on its lane and looks at the word once; it waits for nobody. An object
 //! that is displaced meanwhile stays as it was, because objects are never modified, until the
