@@ -55,6 +55,18 @@ fn place() -> Place {
 }
 
 #[test]
+fn slot_schemes_take_turns() {
+    let place = place();
+    let json = ["pages", "--corpus", "c", "--json", "--repeat", "1"];
+    let results =
+        place.json(&[&json[..], &["--slots", "epoch", "--compare", "engine:cas"]].concat());
+    let results = results.as_array().expect("two results");
+    let targets: Vec<&Value> = results.iter().map(|result| &result["target"]).collect();
+    assert_eq!(targets, ["engine:epoch", "engine:cas"]);
+    results.iter().for_each(assert_whole);
+}
+
+#[test]
 fn the_engine_keeps_every_page() {
     let place = place();
     for (algorithm, threads) in [("lz4", 1), ("zstd", 2), ("deflate", 3)] {

@@ -15,6 +15,11 @@ use crate::{Mutex, PerLane, Pin, Pins};
 /// date when the word is displaced, so one more than there are phases to see.
 const RIPE: u32 = 3;
 
+/// How often readers are looked for while a bag fills. Where readers come and go all the time, one
+/// look turns the phase and the next finds it left, so that an epoch takes two: a bag of which six
+/// eighths are filled meanwhile has no need to wait for anybody.
+const LOOKS: usize = 8;
+
 /// Words that wait, and the readers they wait for.
 pub struct Retired {
     pins: Pins,
@@ -60,7 +65,7 @@ impl Retired {
         barrier_after_rmw();
         let epoch = self.pins.epoch();
         bag.push(Waiting { word, epoch });
-        if bag.count.is_multiple_of(bag.words.len().div_ceil(4)) {
+        if bag.count.is_multiple_of(bag.words.len().div_ceil(LOOKS)) {
             self.tidy(&mut bag, free);
         }
     }

@@ -15,8 +15,8 @@ use units::Lane;
 use super::{SlotTable, Touched};
 use crate::{Kind, Slot};
 
-/// Objects of a lane that may wait: at most 256 KiB of memory.
-const BAG: usize = 64;
+/// Objects of a lane that may wait: at most 512 KiB of memory.
+const BAG: usize = 128;
 
 /// The table: 8 bytes a page, and a bag for each lane.
 pub struct Epoch {
