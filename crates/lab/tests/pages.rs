@@ -58,12 +58,12 @@ fn place() -> Place {
 fn slot_schemes_take_turns() {
     let place = place();
     let json = ["pages", "--corpus", "c", "--json", "--repeat", "1"];
-    let results =
-        place.json(&[&json[..], &["--slots", "epoch", "--compare", "engine:cas"]].concat());
-    let results = results.as_array().expect("two results");
-    let targets: Vec<&Value> = results.iter().map(|result| &result["target"]).collect();
-    assert_eq!(targets, ["engine:epoch", "engine:cas"]);
-    results.iter().for_each(assert_whole);
+    let schemes = ["--slots", "epoch", "--compare", "engine:cas"];
+    let result = place.json(&[&json[..], &schemes].concat());
+    for (result, target) in [(&result, "engine:epoch"), (&result["compare"][0], "engine:cas")] {
+        assert_whole(result);
+        assert_eq!(result["target"], target);
+    }
 }
 
 #[test]
@@ -216,6 +216,7 @@ fn nonsense_is_refused_and_named() {
         (&["--corpus", "c", "--threads", "1001"], "1001 threads"),
         (&["--corpus", "c", "--repeat", "0"], "--repeat"),
         (&["--corpus", "c", "--compare", "engine"], "engine"),
+        (&["--corpus", "c", "--compare", "engine:hope"], "there are: bit-spinlock"),
         (&["--corpus", "c", "--setup-kernel-zram", "lz4"], "/dev/zram"),
         (&["--corpus", "c", "--plot", "no/such/place.svg", "--repeat", "1"], "no/such/place.svg"),
     ] {
