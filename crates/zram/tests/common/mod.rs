@@ -92,7 +92,7 @@ impl Workshop for Bench {
         let (frames, pins) = (self.frames.clone(), plan.pins.clone());
         let pool = PoolOptions { frames, pins, limit_frames: plan.limit_frames };
         let parts = EngineParts {
-            slots: BitLock::new(&host::Mmap, plan.room).unwrap(),
+            slots: BitLock::new(&host::Mmap, plan.room, LANES).unwrap(),
             pool: Pool::new(&host::Mmap, pool).unwrap(),
             make_streams: Box::new(|codec| LaneStreams::new(codec, LANES)),
         };
@@ -209,6 +209,9 @@ impl PageStore for Hooked {
     }
     fn pool(&self) -> &Pool {
         self.engine.pool()
+    }
+    fn give_back(&self, lane: Lane) {
+        self.engine.give_back(lane);
     }
     fn capacity(&self) -> usize {
         self.engine.capacity()
