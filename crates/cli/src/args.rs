@@ -415,11 +415,9 @@ fn slots_help() -> String {
 }
 
 fn slot_scheme(text: &str) -> Result<String, String> {
-    if stack::SLOT_SCHEMES.contains(&text) {
-        return Ok(text.to_string());
-    }
-    let known = stack::SLOT_SCHEMES.join(" ");
-    Err(format!("no slot scheme {text:?}; there are: {known} (EINVAL)"))
+    let variants = stack::Variants { slots: text.to_string(), ..stack::Variants::default() };
+    variants.check().map_err(|fault| fault.to_string())?;
+    Ok(variants.slots)
 }
 
 fn fs_name(text: &str) -> Result<String, String> {

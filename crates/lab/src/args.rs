@@ -177,10 +177,9 @@ fn slots_help() -> String {
 }
 
 fn slot_scheme(text: &str) -> Result<String, String> {
-    if rampack::SLOT_SCHEMES.contains(&text) {
-        return Ok(text.to_string());
-    }
-    Err(format!("no slot scheme {text:?}; there are: {}", rampack::SLOT_SCHEMES.join(" ")))
+    let variants = rampack::Variants { slots: text.to_string(), ..rampack::Variants::default() };
+    variants.check().map_err(|fault| fault.message)?;
+    Ok(variants.slots)
 }
 
 /// fio writes in pieces of 128 KiB, and wants more than one.

@@ -7,8 +7,7 @@ mod bit_lock;
 mod cas;
 mod epoch;
 mod global_rw_lock;
-mod rw_lock;
-mod spin_lock;
+mod lock_beside;
 mod touched;
 
 use pagealloc::{NoMemory, World};
@@ -17,8 +16,7 @@ pub use bit_lock::BitLock;
 pub use cas::Cas;
 pub use epoch::Epoch;
 pub use global_rw_lock::GlobalRwLock;
-pub use rw_lock::RwLock;
-pub use spin_lock::SpinLock;
+pub use lock_beside::{LockBeside, RwLock, SpinLock, WordLock};
 pub use touched::Touched;
 use units::Lane;
 
