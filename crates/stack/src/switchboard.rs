@@ -35,11 +35,19 @@ pub struct Variants {
     pub slots: String,
     /// How threads come by a stream.
     pub streams: String,
+    /// Where it is counted what happens: in a cache line of each CPU, or in one that all share. The
+    /// latter is there to be measured, as what it costs.
+    pub counters: String,
 }
 
 impl Default for Variants {
     fn default() -> Variants {
-        Variants { zone: ZONES[0].0.into(), slots: SLOTS[0].0.into(), streams: STREAMS[0].into() }
+        Variants {
+            zone: ZONES[0].0.into(),
+            slots: SLOTS[0].0.into(),
+            streams: STREAMS[0].into(),
+            counters: COUNTERS[0].into(),
+        }
     }
 }
 
@@ -62,7 +70,8 @@ impl Variants {
     pub fn check(&self) -> Result<(), Fault> {
         known("zone", &self.zone, ZONES.iter().map(|zone| zone.0))?;
         known("slot scheme", &self.slots, SLOTS.iter().map(|slots| slots.0))?;
-        known("stream policy", &self.streams, STREAMS.iter().copied())
+        known("stream policy", &self.streams, STREAMS.iter().copied())?;
+        known("kind of counters", &self.counters, COUNTERS.iter().copied())
     }
 }
 
@@ -82,6 +91,14 @@ const SLOTS: &[(&str, MakeEngine)] = &[
 ];
 
 const STREAMS: &[&str] = &["percpu"];
+
+/// The kinds of counters, the default first.
+const COUNTERS: &[&str] = &["percpu", "shared"];
+
+/// Lanes that count for themselves.
+pub(crate) fn counting_lanes(counters: &str, lanes: usize) -> usize {
+    if counters == COUNTERS[0] { lanes } else { 1 }
+}
 
 /// Opens the codec called `name`.
 ///

@@ -45,6 +45,10 @@ impl zram::Workshop for Workshop {
         self.lanes
     }
 
+    fn counting_lanes(&self) -> usize {
+        switchboard::counting_lanes(&self.variants.counters, self.lanes)
+    }
+
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
         let site = Site { world: &*self.world, frames: &self.frames, plan, lanes: self.lanes };
         switchboard::build(&self.variants.slots, &site)

@@ -53,7 +53,7 @@ impl Disk {
     #[must_use]
     pub fn new(options: DiskOptions) -> Arc<Disk> {
         let DiskOptions { id, workshop, clock, track_access } = options;
-        let lanes = workshop.lanes();
+        let (lanes, counting_lanes) = (workshop.lanes(), workshop.counting_lanes());
         let settings = Settings::new(&*workshop, track_access);
         Arc::new(Disk {
             id,
@@ -64,7 +64,7 @@ impl Disk {
             engine: Published::default(),
             bytes: AtomicU64::new(0),
             settings: Mutex::new(settings),
-            counts: Arc::new(Counts::new(lanes)),
+            counts: Arc::new(Counts::new(counting_lanes)),
             post: Mutex::new(()),
         })
     }

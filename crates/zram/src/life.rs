@@ -125,6 +125,11 @@ pub trait Workshop: Send + Sync {
     /// Lanes there are.
     fn lanes(&self) -> usize;
 
+    /// Lanes that count for themselves: all of them, or one that all share.
+    fn counting_lanes(&self) -> usize {
+        self.lanes()
+    }
+
     /// Builds an engine.
     ///
     /// # Errors
