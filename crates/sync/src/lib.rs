@@ -24,7 +24,7 @@ pub use lanes::PerLane;
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{disown, own};
 pub use pins::{Pin, Pins};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_bytes};
 pub use published::Published;
 pub use retired::Retired;
 pub use shared::SharedRooms;

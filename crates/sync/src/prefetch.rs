@@ -3,6 +3,20 @@
 //! # Why unsafe
 //! The instruction is only offered as an unsafe intrinsic.
 
+use core::ops::Range;
+
+/// Bytes of a line of most processors' caches.
+const LINE: usize = 64;
+
+/// Asks the processor for bytes of what begins at `start`, which need not be valid. No more than
+/// about ten lines are fetched at a time; who asks for more at once may have to wait.
+#[inline]
+pub fn prefetch_bytes(start: *const u8, bytes: Range<usize>) {
+    for at in bytes.step_by(LINE) {
+        prefetch(start.wrapping_add(at));
+    }
+}
+
 /// Asks the processor for the line at an address, which need not be valid.
 #[inline]
 pub fn prefetch<T>(address: *const T) {

@@ -7,7 +7,7 @@ mod again;
 mod codecs;
 
 use alloc::{boxed::Box, sync::Arc};
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::Fault;
@@ -60,6 +60,12 @@ pub struct Engine<T, S> {
 }
 
 const TURNS: usize = 64;
+
+/// Of a page that is to be stored, what is asked for before anything else, and what is asked for
+/// when the first of it has come: as many misses as a processor keeps in flight each time. By then
+/// its own prefetcher has seen where this goes.
+const BEGINNING: Range<usize> = 0..10 * 64;
+const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// Who discards so many pages at once wants the memory back, and can wait a moment for readers.
 const MANY: usize = 64;
@@ -117,6 +123,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     ) -> Result<Slot, IoError> {
         let pool = &self.pool;
         let (number, codec) = self.codecs.current(pin, 0).ok_or(IoError::NotReady)?;
+        sync::prefetch_bytes(page.as_ptr(), SEQUEL);
         let mut stream = codec.streams.get(lane);
         let stream = &mut *stream;
         let compressed = stream.context.compress(page, &mut stream.output[..]);
@@ -334,6 +341,7 @@ fn extent_kind(slot: Slot) -> ExtentKind {
 impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
     fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
         self.slots.prefetch(index);
+        sync::prefetch_bytes(page.as_ptr(), BEGINNING);
         let new = self.make(pin, lane, page, || self.slots.peek(index))?;
         // Before it can be seen: a page without a time is as old as can be.
         self.note(index);

@@ -385,13 +385,10 @@ fn no_frame(n: usize) -> Frame {
 }
 
 /// As many misses as a processor keeps in flight, and no more.
-const PREFETCH_LINES: usize = 12;
-const LINE: usize = 64;
+const PREFETCH_BYTES: usize = 12 * 64;
 
 /// Asks the processor for the lines of an object before they are needed one by one.
 #[inline]
 fn prefetch(start: NonNull<u8>, length: usize) {
-    for line in 0..length.div_ceil(LINE).min(PREFETCH_LINES) {
-        sync::prefetch(start.as_ptr().wrapping_add(line * LINE));
-    }
+    sync::prefetch_bytes(start.as_ptr(), 0..length.min(PREFETCH_BYTES));
 }
