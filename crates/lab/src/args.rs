@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::drive::{self, Kind, Through};
+
 /// Measures rampack beside its peers, on memory of live programs.
 #[derive(Parser)]
 #[command(name = "rampack-lab", version, about)]
@@ -22,6 +24,10 @@ pub enum Command {
     Pages(PagesArgs),
     /// Compress and decompress pages with every codec, beside liblzo2 and the kernel's
     Codecs(CodecsArgs),
+    /// Compare the schemes that guard slots, as when zram's table lock was split in 2014
+    Locks(LocksArgs),
+    /// Compare the ways threads come by a stream, as when zram got several of them in 2014
+    Streams(StreamsArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
 }
@@ -169,6 +175,125 @@ pub struct NbdArgs {
     /// Draw the result
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+}
+
+/// What `locks` and `streams` share.
+#[derive(Args)]
+pub struct DriveArgs {
+    /// What is done
+    #[arg(long, value_enum, default_value = "modes")]
+    pub workload: Kind,
+
+    /// What is written: `iozone` (nearly empty pages, as iozone writes them), `half` (half noise,
+    /// half zeroes), `random` (noise, as fio writes when it is told nothing else), `filled` (pages
+    /// of one byte each), or a file of pages, best one that `corpus` has made
+    #[arg(long, value_name = "NAME|FILE", default_value = "iozone")]
+    pub content: String,
+
+    /// Take the pages of the file in another order, the same each time
+    #[arg(long)]
+    pub shuffle: bool,
+
+    /// The way to our engine. `device` starts a `rampack up` for each turn, and takes root
+    #[arg(long, value_enum, default_value = "process")]
+    pub through: Through,
+
+    /// Let this zram device of the kernel take part, through its block device in any case. It is
+    /// set up for every turn and reset afterwards: ITS CONTENTS ARE LOST. Refused when it is set up
+    /// already
+    #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/zram0")]
+    pub kernel: Option<PathBuf>,
+
+    /// The codec of the kernel's device [default: that of ours]
+    #[arg(long, value_name = "A", requires = "kernel")]
+    pub kernel_algorithm: Option<String>,
+
+    /// The codec, by the kernel's name
+    #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
+    pub algorithm: String,
+
+    /// Bytes of each thread in the workload `modes`: a multiple of 16K [default: 200M for locks, 60M
+    /// for streams]
+    #[arg(long, value_name = "SIZE", value_parser = thread_size)]
+    pub size: Option<u64>,
+
+    /// Loops of each job in the workload `fio`
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub loops: u32,
+
+    /// Pages each thread stores or loads in each mode of the workload `eight`, rounded up to a
+    /// multiple of 4096 if more than that
+    #[arg(long, value_name = "N", default_value_t = 409_600)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pub operations: u32,
+
+    /// How often everything is done, with the order of subjects moved on by one
+    #[arg(long, value_name = "R", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// The program rampack, for `--through device` [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub rampack: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw the ratios to the first subject, with the most threads
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `rampack-lab locks`.
+#[derive(Args)]
+pub struct LocksArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
+
+    /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Vec<u32>,
+
+    /// Only these slot schemes. The first is what the others are compared with [default: all, with
+    /// global-rwlock first]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = slot_scheme)]
+    pub schemes: Vec<String>,
+
+    /// Let the default scheme take part with counters that all CPUs share, too
+    #[arg(long)]
+    pub shared_counters: bool,
+
+    /// Let the default scheme take part with a call for each page of a block, too
+    #[arg(long)]
+    pub by_page: bool,
+}
+
+/// `rampack-lab streams`.
+#[derive(Args)]
+pub struct StreamsArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub drive: DriveArgs,
+
+    /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,3")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Vec<u32>,
+
+    /// Only these policies, with a number of streams after a colon if one is wanted, or `N` for as
+    /// many as there are threads. The first is what the others are compared with [default: mutex,
+    /// single, multi:1, multi:N and percpu, as far as there are]
+    #[arg(long, value_name = "NAME[:STREAMS]", value_delimiter = ',')]
+    pub policies: Vec<String>,
+}
+
+fn thread_size(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    drive::check_size(bytes).map(|()| bytes)
 }
 
 fn slots_help() -> String {

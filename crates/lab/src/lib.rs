@@ -1,9 +1,10 @@
 //! The laboratory: dumps memory of live programs, and measures with it.
 //!
-//! Four commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
+//! Six commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
 //! loads such a dump, page by page, against the engine in process, any block device, and the bare
-//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `nbd` sets
-//! rampack's NBD server beside others. Numbers of one run are comparable with each other, because
+//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks`
+//! and `streams` put the variants of the engine under the loads of two experiments with Linux's
+//! zram; `nbd` sets rampack's NBD server beside others. Numbers of one run are comparable with each other, because
 //! what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
@@ -11,7 +12,9 @@
 mod args;
 mod codecs;
 mod corpus;
+mod drive;
 mod interrupt;
+mod locks;
 mod nbd;
 mod page;
 mod pages;
@@ -19,6 +22,7 @@ mod plot;
 mod programs;
 mod random;
 mod statistics;
+mod streams;
 mod sys;
 
 use std::process::ExitCode;
@@ -34,6 +38,8 @@ pub fn main() -> ExitCode {
         args::Command::Corpus(args) => corpus::run(args),
         args::Command::Pages(args) => pages::run(args),
         args::Command::Codecs(args) => codecs::run(args),
+        args::Command::Locks(args) => locks::run(args),
+        args::Command::Streams(args) => streams::run(args),
         args::Command::Nbd(args) => nbd::run(args),
     });
     match result {

@@ -26,7 +26,7 @@ pub fn run(args: &NbdArgs) -> Result<()> {
     let fio = programs::find("fio").context("fio is not installed; the package fio brings it")?;
     let directory =
         TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
-    let ours = args.rampack.clone().map_or_else(server::beside_us, Ok)?;
+    let ours = args.rampack.clone().map_or_else(programs::beside_us, Ok)?;
     let mut servers = vec![Server::ours(&ours, directory.path(), args.size)?];
     match programs::find("nbdkit") {
         Some(nbdkit) => {

@@ -1,6 +1,8 @@
 //! Programs of others: finding them, running them, ending them.
 
 use std::env;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,6 +19,23 @@ pub fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     })
+}
+
+/// The program `rampack` of the same build as this one.
+///
+/// # Errors
+/// There is none.
+pub fn beside_us() -> Result<PathBuf> {
+    let us = env::current_exe().context("cannot tell where this program is")?;
+    let path = us.with_file_name("rampack");
+    if !path.is_file() {
+        bail!(
+            "there is no {}; build it (cargo build --release -p rampack-cli) or name another with \
+             --rampack PATH",
+            path.display()
+        );
+    }
+    Ok(path)
 }
 
 /// What a program prints, standard output and error together, without the last newline.
@@ -47,7 +66,12 @@ pub fn version(program: &Path, option: &str) -> String {
 pub struct Running {
     child: Child,
     name: String,
+    /// How long it has to end when it is asked to.
+    patience: Duration,
 }
+
+/// How long most programs have to end.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Running {
     /// Starts `command`, which dies with us; `fixed` as in [`sys::bind`].
@@ -58,7 +82,19 @@ impl Running {
         let name = command.get_program().to_string_lossy().into_owned();
         let child =
             sys::bind(command, fixed).spawn().with_context(|| format!("cannot run {name}"))?;
-        Ok(Running { child, name })
+        Ok(Running { child, name, patience: PATIENCE })
+    }
+
+    /// Starts `command`, which is asked to end when we die, and has `patience` to do so, for it has
+    /// things to take down.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn start_gently(command: &mut Command, patience: Duration) -> Result<Running> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child =
+            sys::bind_gently(command).spawn().with_context(|| format!("cannot run {name}"))?;
+        Ok(Running { child, name, patience })
     }
 
     /// The process.
@@ -102,7 +138,7 @@ impl Drop for Running {
         // A server may have files to remove, so it is asked first.
         if sys::signal(&mut self.child, Signal::Terminate).is_ok() {
             let begun = Instant::now();
-            while begun.elapsed() < Duration::from_millis(500) {
+            while begun.elapsed() < self.patience {
                 if !matches!(self.child.try_wait(), Ok(None)) {
                     return;
                 }
@@ -110,5 +146,17 @@ impl Drop for Running {
             }
         }
         self.kill_and_wait();
+    }
+}
+
+/// The end of what a program wrote to its standard error.
+#[must_use]
+pub fn last_words(mut log: File) -> String {
+    let mut bytes = Vec::new();
+    let read = log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    match (read, text.trim()) {
+        (Ok(_), text) if !text.is_empty() => text.to_owned(),
+        _ => "it said nothing".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The one statistic that counts here.
+//! Medians, and what tables of others use: means and deviations.
 
 /// The median; of an even number, the mean of the two in the middle. 0 of nothing.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -17,6 +17,20 @@ pub fn median_of(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.filter(|values| !values.is_empty()).map(median)
 }
 
+/// The mean. 0 of nothing.
+#[must_use]
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / (values.len().max(1) as f64)
+}
+
+/// The standard deviation of a sample: over one less than there are values. 0 of less than two.
+#[must_use]
+pub fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    (squares / (values.len().max(2) - 1) as f64).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +43,16 @@ mod tests {
         assert_eq!(median_of([Some(1.0), None]), None);
         assert_eq!(median_of([Some(1.0), Some(3.0)]), Some(2.0));
         assert_eq!(median_of([]), None);
+    }
+
+    #[test]
+    fn means_and_deviations() {
+        assert_eq!(mean(&[]), 0.0);
+        assert_eq!(mean(&[1.0, 2.0, 6.0]), 3.0);
+        assert_eq!(deviation(&[]), 0.0);
+        assert_eq!(deviation(&[5.0]), 0.0);
+        assert_eq!(deviation(&[1.0, 3.0]), 2.0_f64.sqrt());
+        let seed = [1_690_170.94, 1_568_669.52, 1_669_000.0];
+        assert!((deviation(&seed) / mean(&seed) - 0.0394).abs() < 1e-3);
     }
 }

@@ -42,6 +42,20 @@ pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Makes a child of this command be asked to end (SIGTERM) when this process dies, even when that
+/// is killed.
+pub fn bind_gently(command: &mut Command) -> &mut Command {
+    let prepare = || {
+        // SAFETY: prctl takes numbers, and may be called between fork and exec.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure only makes a system call, which neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// What can be sent to a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {

@@ -1,16 +1,15 @@
 //! Servers: ours and others', each on a socket of its own.
 
-use std::env;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::interrupt;
-use crate::programs::{self, Running};
+use crate::programs::{self, Running, last_words};
 
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -120,18 +119,6 @@ impl Server {
     }
 }
 
-/// The end of what a program wrote to its standard error.
-fn last_words(mut log: fs::File) -> String {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut bytes = Vec::new();
-    let read = log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
-    match (read, text.trim()) {
-        (Ok(_), text) if !text.is_empty() => text.to_owned(),
-        _ => "it said nothing".to_owned(),
-    }
-}
-
 /// The allocators of nbdkit to compare with: the one that compresses if it was built with that, and
 /// the plain one.
 ///
@@ -144,21 +131,4 @@ pub fn allocators(nbdkit: &Path) -> Result<Vec<Option<&'static str>>> {
         eprintln!("this nbdkit is built without zstd, so only its plain allocator takes part");
     }
     Ok(zstd.then_some(Some("zstd")).into_iter().chain([None]).collect())
-}
-
-/// The program `rampack` of the same build as this one.
-///
-/// # Errors
-/// There is none.
-pub fn beside_us() -> Result<PathBuf> {
-    let us = env::current_exe().context("cannot tell where this program is")?;
-    let path = us.with_file_name("rampack");
-    if !path.is_file() {
-        bail!(
-            "there is no {}; build it (cargo build --release -p rampack-cli) or name another with \
-             --rampack PATH",
-            path.display()
-        );
-    }
-    Ok(path)
 }

@@ -48,6 +48,26 @@ impl Device {
         Ok(device)
     }
 
+    /// Writes `from` at `offset`, both multiples of a page, in one call.
+    ///
+    /// # Errors
+    /// The system's; it names the place.
+    pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(from, offset)
+            .with_context(|| format!("{}: writing at {offset}", self.path.display()))
+    }
+
+    /// Fills `into` from `offset`; the same holds of them.
+    ///
+    /// # Errors
+    /// The system's; it names the place.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(into, offset)
+            .with_context(|| format!("{}: reading at {offset}", self.path.display()))
+    }
+
     /// Empties it; devices that cannot are left as they are, their first store stores over.
     fn discard(&self) {
         let _ = sys::discard(&self.file, self.bytes);

@@ -2,11 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
 
 use super::target::Figures;
+
+/// Programs that look at what changed (udev) have a device open for moments.
+const LOOKING: Duration = Duration::from_secs(5);
 
 /// The directory in sysfs of a device `/dev/zramN`.
 fn directory(device: &Path) -> Option<PathBuf> {
@@ -74,7 +79,7 @@ impl Setup {
     pub fn new(device: &Path, algorithm: &str, pages: usize) -> Result<Setup> {
         let shown = device.display();
         let Some(directory) = directory(device) else {
-            bail!("--setup-kernel-zram is for devices /dev/zramN; {shown} is none");
+            bail!("{shown} is no zram device of the kernel, that is no /dev/zramN");
         };
         let read = |name: &str| {
             fs::read_to_string(directory.join(name))
@@ -103,7 +108,14 @@ impl Setup {
 
 impl Drop for Setup {
     fn drop(&mut self) {
-        let reset = self.write("reset", "1");
+        let begun = Instant::now();
+        let reset = loop {
+            let reset = self.write("reset", "1");
+            if reset.is_ok() || begun.elapsed() > LOOKING {
+                break reset;
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
         let restored = reset.and_then(|()| self.write("comp_algorithm", &self.algorithm_before));
         if let Err(error) = restored {
             eprintln!("rampack-lab: a device stays set up: {error:#}");

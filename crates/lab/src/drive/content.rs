@@ -1,0 +1,178 @@
+//! What is written: prepared in memory before any clock starts, and named for what it is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use units::PAGE_SIZE;
+
+use crate::page::page_mut;
+use crate::pages::read;
+use crate::random::Random;
+use crate::sys::Memory;
+
+/// Bytes of generated contents: more than fits in a cache, as in the stream of fio's buffers.
+const GENERATED: usize = 64 << 20;
+/// The seed of generated contents, and of the order of pages.
+const SEED: u64 = 0x636f_6e74_656e_7473;
+/// The byte iozone writes.
+const IOZONE: u8 = 0x5f;
+/// How far apart iozone puts its bytes where it has touched a buffer: its idea of a cache line.
+const IOZONE_LINE: usize = 32;
+/// Pages of what iozone writes: four records of 16 KiB with touched pages, twelve without.
+const IOZONE_PAGES: usize = 64;
+
+/// A kind of contents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Nearly empty pages, byte by byte those of iozone 3.489 in throughput mode: eight bytes 0x5f
+    /// and zeroes; in every fourth of 64 KiB also a byte 0x5f at each 32nd place. There are no
+    /// others.
+    Iozone,
+    /// Each page is half noise and half zeroes, as fio makes with buffer_compress_percentage=50,
+    /// buffer_compress_chunk=4096 and refill_buffers.
+    Half,
+    /// Noise: fio's refill_buffers without a percentage, which is what seed tables of 2014 had.
+    Random,
+    /// Each page is one byte over and over; every 256th is zero.
+    Filled,
+    /// The pages of a file.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Whether they are brought into another order, the same each time.
+        shuffled: bool,
+    },
+}
+
+impl Content {
+    /// From the command line: a name, or the path of a file.
+    ///
+    /// # Errors
+    /// It is neither, or there is nothing to shuffle.
+    pub fn parse(text: &str, shuffled: bool) -> Result<Content> {
+        let content = match text {
+            "iozone" => Content::Iozone,
+            "half" => Content::Half,
+            "random" => Content::Random,
+            "filled" => Content::Filled,
+            path if Path::new(path).exists() => {
+                return Ok(Content::File { path: path.into(), shuffled });
+            }
+            other => bail!(
+                "--content {other}: no such file, and none of the contents made here: iozone, \
+                 half, random, filled"
+            ),
+        };
+        if shuffled {
+            bail!("--shuffle is for the pages of a file; {text} has none");
+        }
+        Ok(content)
+    }
+
+    /// Its name in results: a file's is that of the file alone.
+    pub fn name(&self) -> String {
+        match self {
+            Content::Iozone => "iozone".to_owned(),
+            Content::Half => "half".to_owned(),
+            Content::Random => "random".to_owned(),
+            Content::Filled => "filled".to_owned(),
+            Content::File { path, shuffled } => {
+                let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+                format!("{name}{}", if *shuffled { " shuffled" } else { "" })
+            }
+        }
+    }
+
+    /// What it is, for people to read.
+    pub fn describe(&self) -> String {
+        match self {
+            Content::Iozone => "nearly empty pages, as iozone writes them".to_owned(),
+            Content::Half => "pages of half noise, half zeroes".to_owned(),
+            Content::Random => "noise, which does not shrink".to_owned(),
+            Content::Filled => "pages of one byte each".to_owned(),
+            Content::File { .. } => format!("the pages of {}", self.name()),
+        }
+    }
+
+    /// Makes it, as a whole number of blocks of `block` bytes, of which `wanted` are enough.
+    ///
+    /// # Errors
+    /// The file cannot be read or has not even one block, or there is no memory.
+    pub fn prepare(&self, block: usize, wanted: usize) -> Result<Source> {
+        let room = |bytes: usize| Memory::new(bytes).context("no memory for the contents");
+        let generated = (wanted.max(1) * block).min(GENERATED);
+        let memory = match self {
+            Content::Iozone => {
+                let mut memory = room(IOZONE_PAGES * PAGE_SIZE)?;
+                for index in 0..IOZONE_PAGES {
+                    let page = page_mut(&mut memory, index);
+                    page[..8].fill(IOZONE);
+                    if index < IOZONE_PAGES / 4 {
+                        page.iter_mut().step_by(IOZONE_LINE).for_each(|byte| *byte = IOZONE);
+                    }
+                }
+                memory
+            }
+            Content::Half => noise(room(generated)?, PAGE_SIZE / 2),
+            Content::Random => noise(room(generated)?, PAGE_SIZE),
+            Content::Filled => {
+                let mut memory = room(generated)?;
+                for index in 0..memory.len() / PAGE_SIZE {
+                    page_mut(&mut memory, index).fill(index as u8);
+                }
+                memory
+            }
+            Content::File { path, shuffled } => {
+                let file = read(path)?;
+                if file.len() < block {
+                    bail!("{} has not even {block} bytes: one block", path.display());
+                }
+                if *shuffled { shuffle(&file, room(file.len())?) } else { file }
+            }
+        };
+        Ok(Source { memory, block })
+    }
+}
+
+/// Noise at the beginning of each page.
+fn noise(mut memory: Memory, bytes: usize) -> Memory {
+    let mut random = Random::new(SEED);
+    for page in memory.chunks_exact_mut(PAGE_SIZE) {
+        for word in page[..bytes].chunks_exact_mut(8) {
+            word.copy_from_slice(&random.next().to_le_bytes());
+        }
+    }
+    memory
+}
+
+fn shuffle(file: &[u8], mut into: Memory) -> Memory {
+    let mut order: Vec<usize> = (0..file.len() / PAGE_SIZE).collect();
+    Random::new(SEED).shuffle(&mut order);
+    for (place, &index) in order.iter().enumerate() {
+        let from = &file[index * PAGE_SIZE..][..PAGE_SIZE];
+        page_mut(&mut into, place).copy_from_slice(from);
+    }
+    into
+}
+
+/// Contents in memory, in blocks.
+pub struct Source {
+    memory: Memory,
+    block: usize,
+}
+
+impl Source {
+    /// How many blocks.
+    pub fn blocks(&self) -> usize {
+        self.memory.len() / self.block
+    }
+
+    /// Block `index`, which begins on a page's boundary. Panics if there is none.
+    #[inline]
+    pub fn block(&self, index: usize) -> &[u8] {
+        &self.memory[index * self.block..][..self.block]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Threads that do their parts of a mode at once, and the clock.
+//!
+//! Throughput is counted as `iozone -t` does: all threads begin at a barrier; when the first of
+//! them has done its part, the others note how far they have come and how long they took for that;
+//! the rates of all are added up. So every byte counted was moved while all threads were at work.
+//! To wait for the last one would count time in which there was nobody to contend with, and the
+//! mixed workload would measure its writers alone. What is left of the parts is done all the same,
+//! off the clock, so that every mode finds what it expects.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use sync::atomic::{AtomicBool, Ordering};
+
+use super::content::Source;
+use super::modes::{Part, Step};
+use super::target::Target;
+use crate::interrupt;
+use crate::sys::Memory;
+
+/// Steps between two looks at whether somebody wants this to stop altogether.
+const LOOK: usize = 256;
+
+/// Runs all parts at once, each on a thread on one of `cpus`, in turn. Returns KB/s (1024 bytes) of
+/// all together.
+///
+/// # Errors
+/// The target's, or being interrupted.
+pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<f64> {
+    if cpus.is_empty() {
+        bail!("the system does not tell which CPUs there are");
+    }
+    let block = source.block(0).len();
+    let crew = Crew {
+        barrier: Barrier::new(parts.len()),
+        ended: AtomicBool::new(false),
+        target,
+        source,
+        block,
+    };
+    let paces = thread::scope(|scope| {
+        let crew = &crew;
+        let start = |(number, part)| {
+            let cpu = cpus[number % cpus.len()];
+            scope.spawn(move || crew.work(part, cpu))
+        };
+        let running: Vec<_> = parts.iter().enumerate().map(start).collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Pace>>| {
+            thread.join().map_err(|_| anyhow!("a thread panicked"))?
+        };
+        // All are joined before the first error counts: a scope must not end with a panic.
+        let paces = running.into_iter().map(join).collect::<Vec<_>>();
+        paces.into_iter().collect::<Result<Vec<Pace>>>()
+    })?;
+    Ok(paces.iter().map(|pace| pace.kilobytes_a_second(block)).sum())
+}
+
+/// How far a thread came while the clock ran.
+struct Pace {
+    steps: u64,
+    time: Duration,
+}
+
+impl Pace {
+    fn kilobytes_a_second(&self, block: usize) -> f64 {
+        self.steps as f64 * block as f64 / 1024.0 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+struct Crew<'a> {
+    barrier: Barrier,
+    ended: AtomicBool,
+    target: &'a dyn Target,
+    source: &'a Source,
+    block: usize,
+}
+
+impl Crew<'_> {
+    fn work(&self, part: &Part, cpu: usize) -> Result<Pace> {
+        let pinned = host::pin_to_cpu(cpu);
+        let buffer = Memory::new(self.block);
+        self.barrier.wait();
+        pinned?;
+        let mut buffer = buffer.context("no memory for a buffer")?;
+        let (begun, mut steps, mut pace) = (Instant::now(), 0, None);
+        for _ in 0..part.laps {
+            for some in part.steps.chunks(LOOK) {
+                interrupt::check()?;
+                for step in some {
+                    self.step(step, &mut buffer)?;
+                    steps += 1;
+                    // Relaxed: the flag is alone, nothing is published with it.
+                    if pace.is_none() && self.ended.load(Ordering::Relaxed) {
+                        pace = Some(Pace { steps, time: begun.elapsed() });
+                    }
+                }
+            }
+        }
+        Ok(pace.unwrap_or_else(|| {
+            let time = begun.elapsed();
+            self.ended.store(true, Ordering::Relaxed);
+            Pace { steps, time }
+        }))
+    }
+
+    #[inline]
+    fn step(&self, step: &Step, buffer: &mut [u8]) -> Result<()> {
+        let offset = u64::from(step.place) * self.block as u64;
+        if step.source == Step::READ {
+            self.target.read(offset, buffer)
+        } else {
+            self.target.write(offset, self.source.block(step.source as usize))
+        }
+    }
+}

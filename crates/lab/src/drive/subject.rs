@@ -1,0 +1,198 @@
+//! Who takes part, and how each is brought up fresh for every repetition.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
+use rampack::{Disk, DiskOptions, Rampack, Variants};
+use units::PAGE_SIZE;
+
+use super::target::{Process, Target};
+use super::up::{self, Up, Wanted};
+use crate::pages::{Device, kernel};
+
+/// The way requests take.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Through {
+    /// A call in this process
+    Process,
+    /// A block device: pwrite and pread with O_DIRECT
+    Device,
+}
+
+impl Through {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Through::Process => "process",
+            Through::Device => "device",
+        }
+    }
+}
+
+/// How many streams a device may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Count {
+    /// As many as it likes.
+    Usual,
+    /// So many.
+    Fixed(usize),
+    /// As many as there are threads.
+    Threads,
+}
+
+/// Our engine, of these variants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ours {
+    /// Which.
+    pub variants: Variants,
+    /// How many streams.
+    pub streams: Count,
+    /// Whether each page of a block is a call of its own.
+    pub by_page: bool,
+}
+
+/// Somebody who takes part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subject {
+    /// The name in results.
+    pub name: String,
+    /// Our engine, or the kernel's.
+    pub ours: Option<Ours>,
+}
+
+impl Subject {
+    /// Our engine with these variants and nothing else unusual.
+    pub fn ours(name: &str, variants: Variants) -> Subject {
+        let ours = Ours { variants, streams: Count::Usual, by_page: false };
+        Subject { name: name.to_owned(), ours: Some(ours) }
+    }
+
+    /// The kernel's device.
+    pub fn kernel() -> Subject {
+        Subject { name: "kernel".to_owned(), ours: None }
+    }
+
+    /// Bytes its table of slots takes for a page; none of the kernel, which does not tell.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn slot_bytes(&self) -> Result<Option<f64>> {
+        // The table is counted in pieces of 512 slots.
+        const PAGES: u64 = 512;
+        let Some(ours) = &self.ours else { return Ok(None) };
+        let disk = ours.disk(rampack::DEFAULT_ALGORITHM, PAGES as usize * PAGE_SIZE, 1)?;
+        for index in 0..PAGES {
+            disk.store(index, &[1; PAGE_SIZE]).map_err(|error| anyhow!("{error}"))?;
+        }
+        Ok(Some(disk.stats().metadata_bytes as f64 / PAGES as f64))
+    }
+}
+
+impl Ours {
+    /// A device in a machine of its own.
+    fn disk(&self, algorithm: &str, bytes: usize, threads: usize) -> Result<Disk> {
+        let algorithm = algorithm.to_owned();
+        let options = DiskOptions { size: bytes as u64, algorithm, level: None, mem_limit: 0 };
+        let make = || Rampack::with_variants(self.variants.clone())?.disk(options);
+        let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
+        if let Some(streams) = self.streams(threads) {
+            disk.device().set_max_streams(streams as u32);
+        }
+        Ok(disk)
+    }
+
+    fn streams(&self, threads: usize) -> Option<usize> {
+        match self.streams {
+            Count::Usual => None,
+            Count::Fixed(count) => Some(count),
+            Count::Threads => Some(threads),
+        }
+    }
+
+    /// The stream policy, if it is not the usual one.
+    fn policy(&self) -> Option<&str> {
+        let policy = &self.variants.streams;
+        (*policy != Variants::default().streams).then_some(policy)
+    }
+}
+
+/// What is the same for all.
+pub struct Setting {
+    /// The way to ours; the kernel's is always a block device.
+    pub through: Through,
+    /// The codec of ours.
+    pub algorithm: String,
+    /// The kernel's device, and its codec.
+    pub kernel: Option<(PathBuf, String)>,
+    /// The program rampack; needed where ours is a block device.
+    pub rampack: Option<PathBuf>,
+}
+
+impl Setting {
+    /// Finds out beforehand whether `subjects` can be brought up.
+    ///
+    /// # Errors
+    /// Says what is missing, unknown or in use.
+    pub fn check(&self, subjects: &[Subject]) -> Result<()> {
+        if let Some(program) = &self.rampack {
+            let policy = |subject: &Subject| subject.ours.as_ref()?.policy().map(|_| ());
+            up::check(program, subjects.iter().any(|subject| policy(subject).is_some()))?;
+        }
+        if let Some((path, algorithm)) = &self.kernel {
+            drop(kernel::Setup::new(path, algorithm, 1)?);
+        }
+        let first = subjects.iter().find_map(|subject| subject.ours.as_ref());
+        first.map_or(Ok(()), |ours| ours.disk(&self.algorithm, PAGE_SIZE, 1).map(|_| ()))
+    }
+
+    /// Brings a subject up with an empty device of `bytes`; what is dropped takes it down.
+    ///
+    /// # Errors
+    /// What stands in the way.
+    pub fn open(&self, subject: &Subject, bytes: usize, threads: usize) -> Result<Box<dyn Target>> {
+        let pages = bytes / PAGE_SIZE;
+        match (&subject.ours, &self.rampack, &self.kernel) {
+            (Some(ours), None, _) => {
+                let disk = ours.disk(&self.algorithm, bytes, threads)?;
+                Ok(Box::new(Process { disk, by_page: ours.by_page }))
+            }
+            (Some(ours), Some(program), _) => {
+                let wanted = Wanted {
+                    bytes,
+                    algorithm: &self.algorithm,
+                    slots: &ours.variants.slots,
+                    streams: ours.policy(),
+                    max_streams: ours.streams(threads),
+                };
+                let mut up = Up::start(program, &wanted)?;
+                up.check()?;
+                let device = Device::open(up.device(), pages)?;
+                Ok(Box::new(Held { device, _holder: up }))
+            }
+            (None, _, Some((path, algorithm))) => {
+                let setup = kernel::Setup::new(path, algorithm, pages)?;
+                let device = Device::open(path, pages)?;
+                Ok(Box::new(Held { device, _holder: setup }))
+            }
+            (None, _, None) => Err(anyhow!("there is no device of the kernel in this run")),
+        }
+    }
+}
+
+/// A block device that is there for as long as something else is.
+struct Held<H> {
+    // Dropped in this order: what is open cannot be taken down.
+    device: Device,
+    _holder: H,
+}
+
+impl<H: Sync> Target for Held<H> {
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        self.device.write_at(offset, from)
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.device.read_at(offset, into)
+    }
+}
