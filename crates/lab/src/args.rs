@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::drive::{self, Kind, Through};
+use crate::drive::{self, Clock, Kind, Through};
 
 /// Measures rampack beside its peers, on memory of live programs.
 #[derive(Parser)]
@@ -212,8 +212,8 @@ pub struct DriveArgs {
     #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
     pub algorithm: String,
 
-    /// Bytes of each thread in the workload `modes`: a multiple of 16K [default: 200M for locks, 60M
-    /// for streams]
+    /// Bytes of each thread in the workload `modes`: a multiple of 16K [default: 200M for locks,
+    /// 60M for streams]
     #[arg(long, value_name = "SIZE", value_parser = thread_size)]
     pub size: Option<u64>,
 
@@ -232,6 +232,10 @@ pub struct DriveArgs {
     #[arg(long, value_name = "R", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
+
+    /// By which clock the table and the picture count; the JSON object has both
+    #[arg(long, value_enum, default_value = "wall")]
+    pub clock: Clock,
 
     /// The program rampack, for `--through device` [default: the one beside this program]
     #[arg(long, value_name = "PATH")]

@@ -22,12 +22,13 @@ use crate::args::DriveArgs;
 use crate::interrupt;
 use crate::programs;
 use content::{Content, Source};
+use crew::Rate;
 use ledger::Ledger;
 use modes::{Amount, RECORD, Workload};
 use subject::Setting;
 
 pub use modes::Kind;
-pub use report::{Figure, Report};
+pub use report::{Clock, Figure, Report};
 pub use subject::{Count, Ours, Subject, Through};
 
 /// Whether `bytes` can be the size of a thread's part.
@@ -75,6 +76,9 @@ impl Experiment {
         let workload = Workload { kind: args.workload, amount };
         if args.size.is_some() && workload.kind != Kind::Modes {
             bail!("--size is for --workload modes; {} has a size of its own", workload.name());
+        }
+        if args.clock == Clock::Cpu && args.through == Through::Device {
+            bail!("--clock cpu is for --through process: a device's work is done by others");
         }
         let content = Content::parse(&args.content, args.shuffle)?;
         let threads: Vec<usize> = threads.iter().map(|&threads| threads as usize).collect();
@@ -127,11 +131,11 @@ impl Experiment {
         result.map(|()| report.finished())
     }
 
-    /// One subject's turn: KB/s of each mode.
-    fn turn(&self, subject: usize, threads: usize, bar: &ProgressBar) -> Result<Vec<f64>> {
+    /// One subject's turn: the rate of each mode.
+    fn turn(&self, subject: usize, threads: usize, bar: &ProgressBar) -> Result<Vec<Rate>> {
         let subject = &self.subjects[subject];
         let workload = &self.workload;
-        let turn = || -> Result<Vec<f64>> {
+        let turn = || -> Result<Vec<Rate>> {
             let target = self.setting.open(subject, workload.device_bytes(threads), threads)?;
             let mut ledger = Ledger::new(workload.places(threads), workload.shared());
             let mut rates = Vec::new();

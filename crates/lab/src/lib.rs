@@ -2,10 +2,10 @@
 //!
 //! Six commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
 //! loads such a dump, page by page, against the engine in process, any block device, and the bare
-//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks`
-//! and `streams` put the variants of the engine under the loads of two experiments with Linux's
-//! zram; `nbd` sets rampack's NBD server beside others. Numbers of one run are comparable with each other, because
-//! what is compared takes turns; numbers of different runs are not.
+//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and
+//! `streams` put variants of the engine under the loads of two experiments with Linux's zram; `nbd`
+//! sets rampack's NBD server beside others. Numbers of one run are comparable with each other,
+//! because what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
 

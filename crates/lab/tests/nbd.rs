@@ -2,30 +2,11 @@
 
 mod common;
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::{env, fs};
+use std::fs;
 
-use common::Place;
+use common::{Place, rampack};
 use serde_json::Value;
 use testkit::Need;
-
-/// The program rampack, of the same build as this test; built if nobody has done so yet.
-fn rampack() -> PathBuf {
-    let lab = PathBuf::from(env!("CARGO_BIN_EXE_rampack-lab"));
-    let rampack = lab.with_file_name("rampack");
-    if !rampack.is_file() {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(["build", "--package", "rampack-cli", "--bin", "rampack"]);
-        if lab.parent().is_some_and(|directory| directory.ends_with("release")) {
-            command.arg("--release");
-        }
-        command.current_dir(env!("CARGO_MANIFEST_DIR"));
-        testkit::run(&mut command);
-    }
-    rampack
-}
 
 fn needs() -> [Need; 2] {
     [Need::program("fio", "fio"), Need::program("nbdkit", "nbdkit")]

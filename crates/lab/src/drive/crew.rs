@@ -18,17 +18,26 @@ use super::content::Source;
 use super::modes::{Part, Step};
 use super::target::Target;
 use crate::interrupt;
-use crate::sys::Memory;
+use crate::sys::{self, Memory};
 
 /// Steps between two looks at whether somebody wants this to stop altogether.
 const LOOK: usize = 256;
 
-/// Runs all parts at once, each on a thread on one of `cpus`, in turn. Returns KB/s (1024 bytes) of
-/// all together.
+/// KB/s (1024 bytes) of all threads together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Rate {
+    /// By the clock on the wall.
+    pub wall: f64,
+    /// By the time the CPU spent on each thread: what there would be if no other program ran. Time
+    /// in which a thread sleeps until a lock is free is not in it, nor what others do for it.
+    pub cpu: f64,
+}
+
+/// Runs all parts at once, each on a thread on one of `cpus`, in turn.
 ///
 /// # Errors
 /// The target's, or being interrupted.
-pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<f64> {
+pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<Rate> {
     if cpus.is_empty() {
         bail!("the system does not tell which CPUs there are");
     }
@@ -54,19 +63,29 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
         let paces = running.into_iter().map(join).collect::<Vec<_>>();
         paces.into_iter().collect::<Result<Vec<Pace>>>()
     })?;
-    Ok(paces.iter().map(|pace| pace.kilobytes_a_second(block)).sum())
+    let sum = |time: fn(&Pace) -> Duration| {
+        let rate = |pace| kilobytes(pace, block) / time(pace).as_secs_f64().max(1e-9);
+        paces.iter().map(rate).sum()
+    };
+    Ok(Rate { wall: sum(|pace| pace.wall), cpu: sum(|pace| pace.cpu) })
 }
 
 /// How far a thread came while the clock ran.
 struct Pace {
     steps: u64,
-    time: Duration,
+    wall: Duration,
+    cpu: Duration,
 }
 
 impl Pace {
-    fn kilobytes_a_second(&self, block: usize) -> f64 {
-        self.steps as f64 * block as f64 / 1024.0 / self.time.as_secs_f64().max(1e-9)
+    fn since(begun: (Instant, Duration), steps: u64) -> Pace {
+        let wall = begun.0.elapsed();
+        Pace { steps, wall, cpu: sys::thread_time().saturating_sub(begun.1) }
     }
+}
+
+fn kilobytes(pace: &Pace, block: usize) -> f64 {
+    pace.steps as f64 * block as f64 / 1024.0
 }
 
 struct Crew<'a> {
@@ -84,7 +103,8 @@ impl Crew<'_> {
         self.barrier.wait();
         pinned?;
         let mut buffer = buffer.context("no memory for a buffer")?;
-        let (begun, mut steps, mut pace) = (Instant::now(), 0, None);
+        let cpu = sys::thread_time();
+        let (begun, mut steps, mut pace) = ((Instant::now(), cpu), 0, None);
         for _ in 0..part.laps {
             for some in part.steps.chunks(LOOK) {
                 interrupt::check()?;
@@ -93,15 +113,15 @@ impl Crew<'_> {
                     steps += 1;
                     // Relaxed: the flag is alone, nothing is published with it.
                     if pace.is_none() && self.ended.load(Ordering::Relaxed) {
-                        pace = Some(Pace { steps, time: begun.elapsed() });
+                        pace = Some(Pace::since(begun, steps));
                     }
                 }
             }
         }
         Ok(pace.unwrap_or_else(|| {
-            let time = begun.elapsed();
+            let pace = Pace::since(begun, steps);
             self.ended.store(true, Ordering::Relaxed);
-            Pace { steps, time }
+            pace
         }))
     }
 

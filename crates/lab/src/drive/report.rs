@@ -3,11 +3,23 @@
 use std::fmt::Write;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use serde::Serialize;
 
-use super::Experiment;
+use super::crew::Rate;
+use super::{Experiment, Through};
+use crate::args::DriveArgs;
 use crate::plot::Bars;
 use crate::statistics::{deviation, mean, median};
+
+/// By which clock a table and a picture count.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// The one on the wall
+    Wall,
+    /// The time the CPU spent on the threads: helps where other programs run
+    Cpu,
+}
 
 /// Which figure of a cell a table shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,11 +76,40 @@ struct Cell {
     threads: usize,
     mode: &'static str,
     subject: String,
+    #[serde(flatten)]
+    wall: Figures,
+    /// By the time of the CPU; of nobody where the work is done by others.
+    cpu: Option<Figures>,
+}
+
+/// What the repetitions have shown.
+#[derive(Clone, Default, Serialize)]
+struct Figures {
     median: f64,
     mean: f64,
     deviation: f64,
+    /// The median of the ratios to the base in the same repetition.
     over_base: f64,
     samples: Vec<f64>,
+}
+
+impl Figures {
+    fn finish(&mut self, base: &[f64]) {
+        self.median = median(self.samples.iter().copied());
+        self.mean = mean(&self.samples);
+        self.deviation = deviation(&self.samples);
+        let ratios = self.samples.iter().zip(base).map(|(ours, base)| ours / base);
+        self.over_base = median(ratios);
+    }
+}
+
+impl Cell {
+    fn by(&self, clock: Clock) -> &Figures {
+        match (clock, &self.cpu) {
+            (Clock::Cpu, Some(cpu)) => cpu,
+            _ => &self.wall,
+        }
+    }
 }
 
 impl Report {
@@ -90,7 +131,7 @@ impl Report {
             });
         }
         let through = |name: &str| match name {
-            "kernel" => super::Through::Device.name(),
+            "kernel" => Through::Device.name(),
             _ => setting.through.name(),
         };
         let mut cells = Vec::new();
@@ -103,11 +144,8 @@ impl Report {
                     threads,
                     mode,
                     subject: subject.name.clone(),
-                    median: 0.0,
-                    mean: 0.0,
-                    deviation: 0.0,
-                    over_base: 0.0,
-                    samples: Vec::new(),
+                    wall: Figures::default(),
+                    cpu: (setting.through == Through::Process).then(Figures::default),
                 }));
             }
         }
@@ -133,11 +171,15 @@ impl Report {
         })
     }
 
-    /// A subject's turn: KB/s of each mode.
-    pub fn add(&mut self, threads: usize, subject: usize, rates: &[f64]) {
+    /// A subject's turn: the rate of each mode.
+    pub fn add(&mut self, threads: usize, subject: usize, rates: &[Rate]) {
         for (mode, rate) in rates.iter().enumerate() {
             if let Some(index) = self.index(threads, mode, subject) {
-                self.cells[index].samples.push(*rate);
+                let cell = &mut self.cells[index];
+                cell.wall.samples.push(rate.wall);
+                if let Some(cpu) = &mut cell.cpu {
+                    cpu.samples.push(rate.cpu);
+                }
             }
         }
     }
@@ -147,13 +189,13 @@ impl Report {
     pub fn finished(mut self) -> Report {
         let step = self.subjects.len().max(1);
         for cells in self.cells.chunks_mut(step) {
-            let base = cells[0].samples.clone();
+            let wall = cells[0].wall.samples.clone();
+            let cpu = cells[0].cpu.as_ref().map(|cpu| cpu.samples.clone()).unwrap_or_default();
             for cell in cells {
-                cell.median = median(cell.samples.iter().copied());
-                cell.mean = mean(&cell.samples);
-                cell.deviation = deviation(&cell.samples);
-                let ratios = cell.samples.iter().zip(&base).map(|(ours, base)| ours / base);
-                cell.over_base = median(ratios);
+                cell.wall.finish(&wall);
+                if let Some(figures) = &mut cell.cpu {
+                    figures.finish(&cpu);
+                }
             }
         }
         self
@@ -169,38 +211,38 @@ impl Report {
     }
 
     /// For people to read: as the seed of the experiment, with a deviation and a ratio beside.
-    pub fn table(&self, figure: Figure) -> String {
-        let each = if self.workload == "modes" { "for each thread" } else { "for all threads" };
+    pub fn table(&self, figure: Figure, clock: Clock) -> String {
         let what = if figure == Figure::Mean { "means" } else { "medians" };
+        let block = units::human(self.block_bytes as u64);
+        let area = units::human(self.area_bytes as u64);
+        let much = match (self.workload, self.laps) {
+            ("fio", Some(laps)) => format!("{laps} loops over {area} that all threads share"),
+            (_, Some(laps)) => format!("{laps} of them by each thread, all on the same {area}"),
+            (_, None) => format!("{area} for each thread"),
+        };
+        let mut text =
+            format!("{}: {}, blocks of {block}, {much}\n", self.workload, self.described);
         let kernels = self.kernel_algorithm.as_ref();
-        let mut text = format!(
-            "{}, {}, blocks of {}, {} {each}, {}{}\n{} of {} repetition(s) in KB/s, their standard \
-             deviation, and the ratio to {}\n",
-            self.workload,
-            self.described,
-            units::human(self.block_bytes as u64),
-            units::human(self.area_bytes as u64),
-            self.algorithm,
-            kernels.map_or(String::new(), |algorithm| format!(", the kernel's {algorithm}")),
-            what,
-            self.repeat,
-            self.base
+        let kernels = kernels.map_or(String::new(), |name| format!(", the kernel's {name}"));
+        let cpu = if clock == Clock::Cpu { " by time on the CPU" } else { "" };
+        let _ = writeln!(
+            text,
+            "{}{kernels}; KB/s{cpu}, {what} of {} repetition(s), standard deviation, times {}",
+            self.algorithm, self.repeat, self.base
         );
+        let process = self.through == Through::Process.name();
+        let way = if process { "in process" } else { "through a block device" };
         for &threads in &self.threads {
             let over = if threads > self.cpus { ", more than CPUs" } else { "" };
-            let _ = write!(text, "\n{threads} thread(s){over}, through a {}\n\n", self.through);
-            let _ = write!(text, "{:15}", "Test");
-            for line in &self.subjects {
-                let _ = write!(text, " {:>23}", line.name);
-            }
-            text.push('\n');
+            let _ = write!(text, "\n{threads} thread(s){over}, {way}\n\n");
+            text.push_str(&self.heading());
             for (mode, name) in self.modes.iter().enumerate() {
                 let _ = write!(text, "{name:15}");
                 for subject in 0..self.subjects.len() {
                     let Some(cell) = self.cell(threads, mode, subject) else { continue };
-                    let value = if figure == Figure::Mean { cell.mean } else { cell.median };
-                    let percent = 100.0 * cell.deviation / cell.mean.max(1e-9);
-                    let ratio = cell.over_base;
+                    let Figures { median, mean, deviation, over_base: ratio, .. } = *cell.by(clock);
+                    let value = if figure == Figure::Mean { mean } else { median };
+                    let percent = 100.0 * deviation / mean.max(1e-9);
                     let _ = write!(text, " {value:>10.0} {percent:>5.1}% {ratio:>5.2}");
                 }
                 text.push('\n');
@@ -212,24 +254,45 @@ impl Report {
             let _ = write!(text, " {bytes:>23}");
         }
         text.push('\n');
-        if self.through == "process" && self.kernel_algorithm.is_some() {
+        if process && self.kernel_algorithm.is_some() {
             text.push_str("\nthe kernel's figures include its block layer and system calls\n");
         }
         text
     }
 
+    /// The names of subjects, in two lines where one is long.
+    fn heading(&self) -> String {
+        let names = self.subjects.iter().map(|line| line.name.as_str());
+        let split = |name: &'_ str| match name.split_once(", ") {
+            Some((scheme, what)) => (format!("{scheme},"), what.to_owned()),
+            None => (String::new(), name.to_owned()),
+        };
+        let rows: Vec<(String, String)> = names.map(split).collect();
+        let mut text = String::new();
+        if rows.iter().any(|(first, _)| !first.is_empty()) {
+            let _ = write!(text, "{:15}", "");
+            rows.iter().for_each(|(first, _)| _ = write!(text, " {first:>23}"));
+            text = text.trim_end().to_owned() + "\n";
+        }
+        let _ = write!(text, "{:15}", "Test");
+        rows.iter().for_each(|(_, second)| _ = write!(text, " {second:>23}"));
+        text + "\n"
+    }
+
     /// The ratio to the base, mode by mode, with the most threads.
-    pub fn bars(&self) -> Bars {
+    pub fn bars(&self, clock: Clock) -> Bars {
         let threads = self.threads.iter().copied().max().unwrap_or(1);
         let values = |subject: usize| {
-            let ratio = |mode| self.cell(threads, mode, subject).map_or(0.0, |cell| cell.over_base);
+            let ratio = |mode| {
+                self.cell(threads, mode, subject).map_or(0.0, |cell| cell.by(clock).over_base)
+            };
             (0..self.modes.len()).map(ratio).collect()
         };
         let series = self.subjects.iter().enumerate();
         Bars {
             title: format!(
-                "{} through a {}, {}, {threads} thread(s)",
-                self.workload, self.through, self.content
+                "{}, {}, through {}, {threads} thread(s)",
+                self.workload, self.content, self.through
             ),
             unit: format!("times {}", self.base),
             groups: self.modes.iter().map(|&mode| mode.to_owned()).collect(),
@@ -241,14 +304,14 @@ impl Report {
     ///
     /// # Errors
     /// The picture cannot be written.
-    pub fn show(&self, args: &crate::args::DriveArgs, figure: Figure) -> Result<()> {
+    pub fn show(&self, args: &DriveArgs, figure: Figure) -> Result<()> {
         if let Some(path) = &args.plot {
-            self.bars().write(path)?;
+            self.bars(args.clock).write(path)?;
         }
         if args.json {
             println!("{}", serde_json::to_string_pretty(self)?);
         } else {
-            print!("{}", self.table(figure));
+            print!("{}", self.table(figure, args.clock));
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "not every test file uses all of it")]
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
 use serde_json::Value;
 use testkit::{Output, Rng, TempDir};
@@ -55,6 +55,23 @@ impl Place {
             .collect();
         assert!(left.is_empty(), "left behind: {left:?}");
     }
+}
+
+/// The program rampack, of the same build as this test; built if nobody has done so yet.
+pub fn rampack() -> PathBuf {
+    let lab = PathBuf::from(env!("CARGO_BIN_EXE_rampack-lab"));
+    let rampack = lab.with_file_name("rampack");
+    if !rampack.is_file() {
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["build", "--package", "rampack-cli", "--bin", "rampack"]);
+        if lab.parent().is_some_and(|directory| directory.ends_with("release")) {
+            command.arg("--release");
+        }
+        command.current_dir(env!("CARGO_MANIFEST_DIR"));
+        testkit::run(&mut command);
+    }
+    rampack
 }
 
 /// A file of pages that look like memory: pointers into a few regions, small numbers, text, zeroes;

@@ -1,0 +1,298 @@
+//! `rampack-lab locks` and `streams`, at a small size: what they promise of their results, never how
+//! fast anything was.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use common::{Place, rampack, write_corpus};
+use serde_json::Value;
+use testkit::Need;
+
+const MODES: [&str; 11] = [
+    "Initial write",
+    "Rewrite",
+    "Read",
+    "Re-read",
+    "Reverse read",
+    "Stride read",
+    "Random read",
+    "Mixed workload",
+    "Random write",
+    "Pwrite",
+    "Pread",
+];
+const SMOKE: [&str; 3] = ["--repeat", "1", "--json"];
+
+fn names(result: &Value) -> Vec<&str> {
+    let subjects = result["subjects"].as_array().expect("a list");
+    subjects.iter().map(|subject| subject["name"].as_str().expect("a name")).collect()
+}
+
+/// Checks the figures of a cell, of which there is one of each repetition.
+fn assert_figures(figures: &Value, base: &Value, repeat: usize) {
+    let number = |key: &str| figures[key].as_f64().unwrap_or_else(|| panic!("{key}: {figures}"));
+    let samples = |figures: &Value| -> Vec<f64> {
+        let samples = figures["samples"].as_array().expect("a list");
+        samples.iter().map(|sample| sample.as_f64().expect("a number")).collect()
+    };
+    let ours = samples(figures);
+    assert_eq!(ours.len(), repeat);
+    assert!(ours.iter().all(|sample| *sample > 0.0), "{figures}");
+    let close = |found: f64, wanted: f64| (found / wanted - 1.0).abs() < 1e-6;
+    assert!(close(number("mean"), ours.iter().sum::<f64>() / repeat as f64), "{figures}");
+    assert!(number("median") > 0.0 && number("deviation") >= 0.0, "{figures}");
+    if repeat == 1 {
+        assert!(close(number("median"), ours[0]), "{figures}");
+        assert_eq!(number("deviation"), 0.0);
+        assert!(close(number("over_base"), ours[0] / samples(base)[0]), "{figures}");
+    }
+}
+
+/// Checks that every subject has figures in every mode with every number of threads.
+fn assert_whole(result: &Value, threads: &[u64], modes: &[&str], repeat: usize) {
+    assert_eq!(result["unit"], "KB/s");
+    assert_eq!(result["repeat"], repeat);
+    let names = names(result);
+    assert_eq!(result["base"], names[0]);
+    let cells = result["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), threads.len() * modes.len() * names.len());
+    let mut seen = BTreeSet::new();
+    for row in cells.chunks(names.len()) {
+        for cell in row {
+            let text = |key: &str| cell[key].as_str().unwrap_or_else(|| panic!("{key}: {cell}"));
+            let with = cell["threads"].as_u64().expect("a number");
+            let (mode, subject) = (text("mode"), text("subject"));
+            assert!(modes.contains(&mode) && names.contains(&subject) && threads.contains(&with));
+            seen.insert((mode, subject, with));
+            assert_eq!(cell["workload"], result["workload"]);
+            assert_eq!(cell["content"], result["content"]);
+            let kernel = subject == "kernel";
+            assert_eq!(text("through"), if kernel { "device" } else { through(result) });
+            assert_figures(cell, &row[0], repeat);
+            match through(result) {
+                "process" => assert_figures(&cell["cpu"], &row[0]["cpu"], repeat),
+                _ => assert!(cell["cpu"].is_null(), "{cell}"),
+            }
+        }
+    }
+    assert_eq!(seen.len(), cells.len());
+}
+
+fn through(result: &Value) -> &str {
+    result["through"].as_str().expect("a way")
+}
+
+#[test]
+fn every_slot_scheme_takes_part_in_every_mode() {
+    let place = Place::new();
+    let arguments = ["locks", "--size", "320K", "--shared-counters", "--by-page"];
+    let result = place.json(&[&arguments[..], &SMOKE].concat());
+    assert_whole(&result, &[1, 2], &MODES, 1);
+    let names = names(&result);
+    assert_eq!(names[0], "global-rwlock");
+    for name in ["bit-spinlock", "cas", "spinlock", "rwlock", "epoch"] {
+        assert!(names.contains(&name), "{name} is missing in {names:?}");
+    }
+    assert_eq!(
+        names[names.len() - 2..],
+        ["bit-spinlock, shared counters", "bit-spinlock, by page"]
+    );
+    for (key, wanted) in [
+        ("command", "locks"),
+        ("workload", "modes"),
+        ("content", "iozone"),
+        ("through", "process"),
+        ("algorithm", "lz4"),
+    ] {
+        assert_eq!(result[key], wanted, "{key}");
+    }
+    assert_eq!(result["block_bytes"], 16 << 10);
+    assert_eq!(result["area_bytes"], 320 << 10);
+    for subject in result["subjects"].as_array().expect("a list") {
+        let bytes = subject["slot_bytes_per_page"].as_f64().expect("bytes");
+        assert!((8.0..=64.0).contains(&bytes), "{subject}");
+    }
+    place.assert_nothing_left();
+}
+
+#[test]
+fn jobs_of_fio_and_eight_pages() {
+    let place = Place::new();
+    let some = ["--schemes", "cas,epoch", "--threads", "3,1"];
+    let modes = ["seq-write", "seq-read", "seq-rw", "rand-rw"];
+    let fio = ["locks", "--workload", "fio", "--loops", "1", "--content", "half"];
+    let result = place.json(&[&fio[..], &some, &SMOKE].concat());
+    assert_whole(&result, &[3, 1], &modes, 1);
+    assert_eq!(names(&result), ["cas", "epoch"]);
+    assert_eq!((&result["block_bytes"], &result["laps"]), (&(32 << 10).into(), &1.into()));
+    assert_eq!(result["area_bytes"], 10 << 20);
+
+    let eight = ["locks", "--workload", "eight", "--operations", "500", "--content", "filled"];
+    let result = place.json(&[&eight[..], &some, &["--repeat", "3", "--json"]].concat());
+    assert_whole(&result, &[3, 1], &["store", "load", "half of each"], 3);
+    assert_eq!((&result["area_bytes"], &result["laps"]), (&(8 * 4096).into(), &500.into()));
+}
+
+#[test]
+fn stream_policies_and_pages_of_a_file() {
+    let place = Place::new();
+    write_corpus(&place.path("c.pages"), 100);
+    let arguments = ["streams", "--size", "64K", "--content", "c.pages", "--shuffle"];
+    let result = place.json(&[&arguments[..], &SMOKE].concat());
+    assert_whole(&result, &[2, 3], &MODES, 1);
+    assert!(names(&result).contains(&"percpu"), "{result}");
+    assert_eq!(result["command"], "streams");
+    assert_eq!(result["content"], "c.pages shuffled");
+
+    let counted = ["streams", "--size", "64K", "--threads", "2", "--content", "random"];
+    let policies = ["--policies", "percpu:N,percpu:1,percpu"];
+    let result = place.json(&[&counted[..], &policies, &SMOKE].concat());
+    assert_whole(&result, &[2], &MODES, 1);
+    assert_eq!(names(&result), ["percpu:N", "percpu:1", "percpu"]);
+    assert_eq!(result["subjects"][0]["streams"], "percpu");
+}
+
+#[test]
+fn tables_and_a_picture() {
+    let place = Place::new();
+    let arguments = ["locks", "--size", "32K", "--repeat", "2", "--plot", "p.svg"];
+    let output = testkit::run(&mut place.lab(&[&arguments[..], &["--clock", "cpu"]].concat()));
+    let heads = ["Test", "global-rwlock", "medians of 2", "time on the CPU", "2 thread(s)", "1.00"];
+    for word in [&heads[..], &["bytes a slot", "epoch", "iozone writes"], &MODES].concat() {
+        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
+    }
+    let picture = fs::read_to_string(place.path("p.svg")).expect("a picture");
+    for word in ["</svg>", "Pread", "times global-rwlock", "epoch", "2 thread(s)"] {
+        assert!(picture.contains(word), "{word:?} is missing");
+    }
+    let arguments = ["streams", "--size", "32K", "--repeat", "1", "--threads", "2"];
+    let output = testkit::run(&mut place.lab(&arguments));
+    for word in ["means of 1", "percpu", "Random write"] {
+        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
+    }
+}
+
+/// Mounts and loop devices of files under `place`.
+fn left_in_the_system(place: &Path) -> Vec<String> {
+    let shown = place.display().to_string();
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the mounts");
+    let loops = fs::read_dir("/sys/block").expect("devices").flatten();
+    let backing =
+        |entry: fs::DirEntry| fs::read_to_string(entry.path().join("loop/backing_file")).ok();
+    let lines = mounts.lines().map(str::to_owned).chain(loops.filter_map(backing));
+    lines.filter(|line| line.contains(&shown)).collect()
+}
+
+#[test]
+fn a_block_device_of_ours() {
+    let test = "a_block_device_of_ours";
+    if !testkit::met(test, &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let place = Place::new();
+    let rampack = rampack();
+    let device = ["--through", "device", "--rampack", rampack.to_str().expect("a path")];
+    let arguments = ["locks", "--size", "320K", "--schemes", "global-rwlock,epoch"];
+    let result = place.json(&[&arguments[..], &["--threads", "2"], &device, &SMOKE].concat());
+    assert_whole(&result, &[2], &MODES, 1);
+    assert_eq!(result["through"], "device");
+
+    let arguments = ["streams", "--size", "64K", "--policies", "percpu:1", "--threads", "2"];
+    let result = place.json(&[&arguments[..], &device, &SMOKE].concat());
+    assert_whole(&result, &[2], &MODES, 1);
+
+    let failed = ["locks", "--size", "64K", "--through", "device", "--rampack", "/bin/false"];
+    let message = place.refused(&failed);
+    assert!(message.contains("/bin/false has ended"), "{message}");
+    place.assert_nothing_left();
+    assert_eq!(left_in_the_system(&place.path("t")), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_is_left_when_it_is_interrupted() {
+    let test = "nothing_is_left_when_it_is_interrupted";
+    let kill = Need::program("kill", "procps");
+    if !testkit::met(test, &[Need::Root, Need::Fuse, Need::Loop, kill]) {
+        return;
+    }
+    let place = Place::new();
+    let rampack = rampack();
+    let arguments = ["locks", "--through", "device", "--size", "64M", "--repeat", "1000"];
+    let rampack = ["--rampack", rampack.to_str().expect("a path")];
+    let mut command = place.lab(&[&arguments[..], &rampack].concat());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program");
+    let begun = Instant::now();
+    // In the middle of it: there is a block device.
+    let attached = |line: &String| line.contains("files/zram0");
+    while !left_in_the_system(&place.path("t")).iter().any(attached) {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no block device appears");
+        assert!(child.try_wait().expect("its state").is_none(), "it has ended by itself");
+        thread::sleep(Duration::from_millis(5));
+    }
+    testkit::run(Command::new("kill").args(["-s", "INT", &child.id().to_string()]));
+    let output = child.wait_with_output().expect("its words");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("interrupted"), "{words}");
+    place.assert_nothing_left();
+    assert_eq!(left_in_the_system(&place.path("t")), Vec::<String>::new());
+}
+
+#[test]
+fn the_kernels_device_beside_ours() {
+    if !testkit::met("the_kernels_device_beside_ours", &[Need::Root, Need::Zram]) {
+        return;
+    }
+    let known = fs::read_to_string("/sys/block/zram0/comp_algorithm").expect("algorithms");
+    let bare = |word: &str| word.trim_matches(['[', ']']).to_owned();
+    let algorithm = known.split_ascii_whitespace().map(bare).next().expect("an algorithm");
+    let place = Place::new();
+    let kernel = ["--kernel", "/dev/zram0", "--kernel-algorithm", &algorithm];
+    let arguments = ["locks", "--size", "320K", "--schemes", "epoch", "--threads", "1,2"];
+    let result = place.json(&[&arguments[..], &kernel, &SMOKE].concat());
+    assert_whole(&result, &[1, 2], &MODES, 1);
+    assert_eq!(names(&result), ["epoch", "kernel"]);
+    assert_eq!(result["kernel_algorithm"], algorithm);
+    assert!(result["subjects"][1]["slot_bytes_per_page"].is_null());
+    let now =
+        |name: &str| fs::read_to_string(format!("/sys/block/zram0/{name}")).expect("an attribute");
+    assert_eq!(now("initstate").trim(), "0");
+    assert_eq!(now("comp_algorithm"), known);
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = Place::new();
+    fs::write(place.path("short.pages"), [1; 4096]).expect("a file");
+    for (arguments, word) in [
+        (&["locks", "--schemes", "hope"][..], "there are: bit-spinlock"),
+        (&["locks", "--schemes", "cas,cas"], "takes part already"),
+        (&["locks", "--size", "17K"], "16K"),
+        (&["locks", "--workload", "fio", "--size", "16M"], "--size"),
+        (&["locks", "--threads", "0"], "--threads"),
+        (&["locks", "--threads", "2,1,2"], "twice"),
+        (&["locks", "--content", "nothing"], "iozone, half"),
+        (&["locks", "--content", "short.pages"], "short.pages"),
+        (&["locks", "--content", "half", "--shuffle"], "--shuffle"),
+        (&["locks", "--algorithm", "zip"], "zip"),
+        (&["locks", "--kernel", "/dev/null"], "/dev/null"),
+        (&["locks", "--kernel-algorithm", "lz4"], "--kernel"),
+        (&["locks", "--through", "device", "--shared-counters"], "--shared-counters"),
+        (&["locks", "--through", "device", "--clock", "cpu", "--rampack", "x"], "--clock cpu"),
+        (&["locks", "--rampack", "rampack"], "--through device"),
+        (&["locks", "--repeat", "0"], "--repeat"),
+        (&["streams", "--policies", "hope"], "percpu"),
+        (&["streams", "--policies", "percpu:0"], "percpu:0"),
+        (&["streams", "--policies", "percpu,percpu"], "takes part already"),
+        (&["streams", "--size", "32K", "--repeat", "1", "--plot", "no/such.svg"], "no/such.svg"),
+    ] {
+        let message = place.refused(arguments);
+        assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
+    }
+    place.assert_nothing_left();
+}
