@@ -21,6 +21,9 @@ const IOZONE_LINE: usize = 32;
 /// Pages of what iozone writes: four records of 16 KiB with touched pages, twelve without.
 const IOZONE_PAGES: usize = 64;
 
+/// Pages of one byte each: there are so many bytes.
+const FILLED_PAGES: usize = 256;
+
 /// A kind of contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
@@ -33,7 +36,7 @@ pub enum Content {
     Half,
     /// Noise: fio's refill_buffers without a percentage, which is what seed tables of 2014 had.
     Random,
-    /// Each page is one byte over and over; every 256th is zero.
+    /// Each page is one byte over and over: 256 pages, the first of zeroes.
     Filled,
     /// The pages of a file.
     File {
@@ -116,8 +119,8 @@ impl Content {
             Content::Half => noise(room(generated)?, PAGE_SIZE / 2),
             Content::Random => noise(room(generated)?, PAGE_SIZE),
             Content::Filled => {
-                let mut memory = room(generated)?;
-                for index in 0..memory.len() / PAGE_SIZE {
+                let mut memory = room(FILLED_PAGES * PAGE_SIZE)?;
+                for index in 0..FILLED_PAGES {
                     page_mut(&mut memory, index).fill(index as u8);
                 }
                 memory
