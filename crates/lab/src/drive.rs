@@ -97,8 +97,8 @@ impl Experiment {
             kernel,
             rampack: rampack(args)?,
         };
-        setting.check(&subjects)?;
         let most = threads.iter().copied().max().unwrap_or(1);
+        setting.check(&subjects, most)?;
         let source = content.prepare(workload.block(), workload.places(most) * 2)?;
         let (repeat, cpus) = (args.repeat as usize, host::allowed_cpus());
         Ok(Experiment { workload, content, source, threads, repeat, subjects, setting, cpus })

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
+use control::Object;
 use rampack::{Disk, DiskOptions, Rampack, Variants};
 use units::PAGE_SIZE;
 
@@ -97,7 +98,9 @@ impl Ours {
         let make = || Rampack::with_variants(self.variants.clone())?.disk(options);
         let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
         if let Some(streams) = self.streams(threads) {
-            disk.device().set_max_streams(streams as u32);
+            let attributes = zram::attributes(disk.device().clone());
+            let stored = attributes.store("max_comp_streams", &streams.to_string());
+            stored.map_err(|fault| anyhow!("{fault}"))?;
         }
         Ok(disk)
     }
@@ -130,11 +133,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Finds out beforehand whether `subjects` can be brought up.
+    /// Finds out beforehand whether `subjects` can be brought up, for so many threads.
     ///
     /// # Errors
     /// Says what is missing, unknown or in use.
-    pub fn check(&self, subjects: &[Subject]) -> Result<()> {
+    pub fn check(&self, subjects: &[Subject], threads: usize) -> Result<()> {
         if let Some(program) = &self.rampack {
             let policy = |subject: &Subject| subject.ours.as_ref()?.policy().map(|_| ());
             up::check(program, subjects.iter().any(|subject| policy(subject).is_some()))?;
@@ -142,8 +145,12 @@ impl Setting {
         if let Some((path, algorithm)) = &self.kernel {
             drop(kernel::Setup::new(path, algorithm, 1)?);
         }
-        let first = subjects.iter().find_map(|subject| subject.ours.as_ref());
-        first.map_or(Ok(()), |ours| ours.disk(&self.algorithm, PAGE_SIZE, 1).map(|_| ()))
+        for subject in subjects {
+            if let Some(ours) = &subject.ours {
+                ours.disk(&self.algorithm, PAGE_SIZE, threads).context(subject.name.clone())?;
+            }
+        }
+        Ok(())
     }
 
     /// Brings a subject up with an empty device of `bytes`; what is dropped takes it down.
