@@ -1,11 +1,13 @@
 //! Threads that do their parts of a mode at once, and the clock.
 //!
 //! Throughput is counted as `iozone -t` does: all threads begin at a barrier; when the first of
-//! them has done its part, the others note how far they have come and how long they took for that;
-//! the rates of all are added up. So every byte counted was moved while all threads were at work.
-//! To wait for the last one would count time in which there was nobody to contend with, and the
-//! mixed workload would measure its writers alone. What is left of the parts is done all the same,
-//! off the clock, so that every mode finds what it expects.
+//! them has done its part, the others note how far they have come, and what all have done is
+//! divided by the time from the first beginning to the first end. So every byte counted was moved
+//! while all threads were at work. To wait for the last one would count time in which there was
+//! nobody to contend with, and the mixed workload would measure its writers alone. (iozone divides
+//! by each thread's own time; where threads share a CPU, one that has hardly begun when the first
+//! ends would add the speed of a CPU that it did not have.) What is left of the parts is done all
+//! the same, off the clock, so that every mode finds what it expects.
 
 use std::sync::Barrier;
 use std::thread;
@@ -63,29 +65,25 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
         let paces = running.into_iter().map(join).collect::<Vec<_>>();
         paces.into_iter().collect::<Result<Vec<Pace>>>()
     })?;
-    let sum = |time: fn(&Pace) -> Duration| {
-        let rate = |pace| kilobytes(pace, block) / time(pace).as_secs_f64().max(1e-9);
-        paces.iter().map(rate).sum()
-    };
-    Ok(Rate { wall: sum(|pace| pace.wall), cpu: sum(|pace| pace.cpu) })
+    let kilobytes = |pace: &Pace| pace.steps as f64 * block as f64 / 1024.0;
+    let seconds = |time: Duration| time.as_secs_f64().max(1e-9);
+    let begun = paces.iter().map(|pace| pace.begun).min();
+    let ended = paces.iter().filter_map(|pace| pace.ended).min();
+    let window = ended.zip(begun).map(|(ended, begun)| ended.saturating_duration_since(begun));
+    Ok(Rate {
+        wall: paces.iter().map(kilobytes).sum::<f64>() / seconds(window.unwrap_or_default()),
+        cpu: paces.iter().map(|pace| kilobytes(pace) / seconds(pace.cpu)).sum(),
+    })
 }
 
 /// How far a thread came while the clock ran.
 struct Pace {
     steps: u64,
-    wall: Duration,
+    begun: Instant,
+    /// When it had done all of its part, if it did so before it saw that another one had.
+    ended: Option<Instant>,
+    /// Time of the CPU it took for these steps.
     cpu: Duration,
-}
-
-impl Pace {
-    fn since(begun: (Instant, Duration), steps: u64) -> Pace {
-        let wall = begun.0.elapsed();
-        Pace { steps, wall, cpu: sys::thread_time().saturating_sub(begun.1) }
-    }
-}
-
-fn kilobytes(pace: &Pace, block: usize) -> f64 {
-    pace.steps as f64 * block as f64 / 1024.0
 }
 
 struct Crew<'a> {
@@ -103,8 +101,9 @@ impl Crew<'_> {
         self.barrier.wait();
         pinned?;
         let mut buffer = buffer.context("no memory for a buffer")?;
-        let cpu = sys::thread_time();
-        let (begun, mut steps, mut pace) = ((Instant::now(), cpu), 0, None);
+        let (cpu, begun) = (sys::thread_time(), Instant::now());
+        let cpu = || sys::thread_time().saturating_sub(cpu);
+        let (mut steps, mut pace) = (0, None);
         for _ in 0..part.laps {
             for some in part.steps.chunks(LOOK) {
                 interrupt::check()?;
@@ -113,15 +112,15 @@ impl Crew<'_> {
                     steps += 1;
                     // Relaxed: the flag is alone, nothing is published with it.
                     if pace.is_none() && self.ended.load(Ordering::Relaxed) {
-                        pace = Some(Pace::since(begun, steps));
+                        pace = Some(Pace { steps, begun, ended: None, cpu: cpu() });
                     }
                 }
             }
         }
         Ok(pace.unwrap_or_else(|| {
-            let pace = Pace::since(begun, steps);
+            let ended = Some(Instant::now());
             self.ended.store(true, Ordering::Relaxed);
-            pace
+            Pace { steps, begun, ended, cpu: cpu() }
         }))
     }
 
