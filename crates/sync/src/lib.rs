@@ -5,29 +5,35 @@
 //! for a moment, then park, because in userspace the holder of a lock may have been preempted.
 
 pub mod atomic;
+mod bell;
 mod bitlock;
 mod counter;
 mod lanes;
 mod mutex;
 mod owned;
+mod owner;
 mod park;
 mod pins;
 mod prefetch;
 mod published;
 mod retired;
 mod shared;
+mod system;
 
+pub use bell::{Bell, Ticket};
 pub use bitlock::{LOCKED, Rooms, WAITED, WORD_BITS};
 pub use counter::LaneCounters;
 pub use crossbeam_utils::CachePadded;
 pub use lanes::PerLane;
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{disown, own};
+pub use owner::{OwnerGuard, OwnerMutex};
 pub use pins::{Pin, Pins};
 pub use prefetch::{prefetch, prefetch_bytes};
 pub use published::Published;
 pub use retired::Retired;
 pub use shared::SharedRooms;
+pub use system::{SystemGuard, SystemMutex};
 
 #[cfg(test)]
 mod tests;

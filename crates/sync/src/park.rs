@@ -13,6 +13,14 @@ pub(crate) const SPINS: u32 = 40;
 #[cfg(loom)]
 pub(crate) const SPINS: u32 = 1;
 
+/// The same for a waiter who knows that the holder runs on another CPU: about twenty microseconds,
+/// which is some compressions by lz4 or one by zstd, and not more than it costs to sleep and be
+/// woken.
+#[cfg(not(loom))]
+pub(crate) const OWNER_SPINS: u32 = 400;
+#[cfg(loom)]
+pub(crate) const OWNER_SPINS: u32 = 1;
+
 /// Sleeps while `word` is `expected`. May return early; callers look again.
 #[inline(never)]
 #[cold]

@@ -30,6 +30,74 @@ fn mutex_excludes() {
 }
 
 #[test]
+fn owner_mutex_excludes_and_wakes() {
+    // Threads that say they share a lane sleep at once, others spin first.
+    for lanes in [1, 2, 8] {
+        let counter = OwnerMutex::new(0u64);
+        thread::scope(|scope| {
+            for n in 0..8 {
+                let counter = &counter;
+                scope.spawn(move || {
+                    for round in 0..2_000 {
+                        let mut held = counter.lock(Lane(n % lanes));
+                        if round % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        *held += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*counter.lock(Lane(0)), 16_000);
+    }
+}
+
+#[test]
+fn system_mutex_survives_a_panic() {
+    let counter = SystemMutex::new(0);
+    let panicked = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _held = counter.lock();
+            panic!("on purpose");
+        });
+        holder.join().is_err()
+    });
+    assert!(panicked);
+    *counter.lock() += 1;
+    assert_eq!(*counter.lock(), 1);
+}
+
+#[test]
+fn bells_are_heard() {
+    let (bell, tokens) = (Bell::default(), Mutex::new(2));
+    let take = || loop {
+        let ticket = bell.ticket();
+        let mut left = tokens.lock();
+        if *left > 0 {
+            *left -= 1;
+            return;
+        }
+        drop(left);
+        bell.wait(ticket);
+    };
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for round in 0..2_000 {
+                    take();
+                    if round % 256 == 0 {
+                        thread::yield_now();
+                    }
+                    *tokens.lock() += 1;
+                    bell.ring_one();
+                }
+            });
+        }
+    });
+    assert_eq!(*tokens.lock(), 2);
+}
+
+#[test]
 fn bit_lock_excludes_and_wakes() {
     let (rooms, word) = (Rooms::default(), AtomicU64::new(0));
     thread::scope(|scope| {

@@ -20,6 +20,8 @@
 //! Three threads are bounded to two or three preemptions, two mostly are not bounded.
 #![cfg(loom)]
 
+#[path = "loom/bell.rs"]
+mod bell;
 #[path = "loom/bitlock.rs"]
 mod bitlock;
 #[path = "loom/futex.rs"]
@@ -28,6 +30,8 @@ mod futex;
 mod mutex;
 #[path = "loom/owned.rs"]
 mod owned;
+#[path = "loom/owner.rs"]
+mod owner;
 #[path = "loom/pins.rs"]
 mod pins;
 #[path = "loom/published.rs"]

@@ -22,6 +22,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/pagealloc/src/world.rs",
     "crates/pagealloc/src/zone.rs",
     "crates/sync/src/mutex.rs",
+    "crates/sync/src/owner.rs",
     "crates/sync/src/prefetch.rs",
     "crates/sync/src/published.rs",
     "crates/zcomp/src/codec/deflate.rs",

@@ -21,3 +21,9 @@ pub(crate) fn wake_all(_word: &AtomicU32) {
     let _held = QUEUE.0.lock().expect("no thread of the model panics");
     QUEUE.1.notify_all();
 }
+
+/// Wakes one sleeper. `_word` is what changed; nobody sleeps on another.
+pub(crate) fn wake_one(_word: &AtomicU32) {
+    let _held = QUEUE.0.lock().expect("no thread of the model panics");
+    QUEUE.1.notify_one();
+}

@@ -1,0 +1,162 @@
+//! A mutex that knows on which lane its holder runs, and waits accordingly.
+//!
+//! Linux's mutex spins while the holder is running, because what it guards is then given back
+//! sooner than a sleeper could be woken ("mutex spin on owner",
+//! `Documentation/locking/mutex-design.rst`). Whether the holder is running cannot be asked in
+//! userspace, but where it began is known: if that is the waiter's own CPU, the holder was
+//! preempted, and the waiter sleeps at once to let it go on. Otherwise the holder most likely runs,
+//! and the waiter spins for about as long as a few compressions take.
+//!
+//! One of those who spin is named in the word. While there is one, no sleeper is woken: the lock
+//! goes to a thread that runs, and the holder's way out is one instruction. So that nobody sleeps
+//! for ever, a sleeper is woken all the same once in a while.
+//!
+//! # Why unsafe
+//! A lock hands out `&mut` to what it guards; only its protocol makes that exclusive.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+
+use units::Lane;
+
+use crate::atomic::{AtomicU32, Ordering, spin_hint};
+use crate::park;
+
+/// Somebody sleeps, or may.
+const SLEEPERS: u32 = 1;
+/// Somebody spins who takes the lock when it comes free, or wakes nobody without having said so.
+const SPINNER: u32 = 1 << 1;
+/// The bits of those who wait; above them stands the holder, or nothing.
+const WAITERS: u32 = SLEEPERS | SPINNER;
+
+/// Times that the lock may go past the sleepers before one of them is woken.
+const PASSES: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// A mutual exclusion lock whose waiters spin while the holder is likely to run, and sleep when it
+/// is not.
+#[repr(C)]
+pub struct OwnerMutex<T: ?Sized> {
+    state: AtomicU32,
+    /// How often the lock went past somebody who sleeps. Wraps.
+    passes: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out at most one guard at a time, so a `T` that may move between threads
+// may be reached from them in turn.
+unsafe impl<T: ?Sized + Send> Send for OwnerMutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for OwnerMutex<T> {}
+
+impl<T> OwnerMutex<T> {
+    /// A free lock round `value`.
+    pub fn new(value: T) -> OwnerMutex<T> {
+        let (state, passes) = (AtomicU32::new(0), AtomicU32::new(0));
+        OwnerMutex { state, passes, value: UnsafeCell::new(value) }
+    }
+}
+
+impl<T: ?Sized> OwnerMutex<T> {
+    /// Takes the lock for a thread on `lane`, waiting for it if need be. Not fair, not re-entrant.
+    #[inline]
+    pub fn lock(&self, lane: Lane) -> OwnerGuard<'_, T> {
+        let holder = holder(lane);
+        // Acquire pairs with the Release in `release`.
+        let taken = self.state.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            self.lock_slowly(holder);
+        }
+        OwnerGuard { mutex: self, holder }
+    }
+
+    #[cold]
+    fn lock_slowly(&self, holder: u32) {
+        let (mut spins, mut is_spinner, mut slept) = (0, false, 0);
+        loop {
+            let seen = self.state.load(Ordering::Relaxed);
+            // What is known of the others who wait, when this one waits no more.
+            let others = slept | if is_spinner { seen & !SPINNER } else { seen };
+            if seen & !WAITERS == 0 {
+                if self.swap(seen, others | holder) {
+                    return;
+                }
+            } else if seen & !WAITERS != holder && spins < park::OWNER_SPINS {
+                if seen & SPINNER == 0 && !is_spinner {
+                    is_spinner = self.swap(seen, seen | SPINNER);
+                    continue;
+                }
+                spins += 1;
+                spin_hint();
+            } else if seen == others | SLEEPERS || self.swap(seen, others | SLEEPERS) {
+                park::wait(&self.state, others | SLEEPERS);
+                // There may be others who sleep: whoever was woken says so when it takes the lock.
+                (spins, is_spinner, slept) = (0, false, SLEEPERS);
+            }
+        }
+    }
+
+    fn swap(&self, seen: u32, next: u32) -> bool {
+        // Acquire pairs with the Release in `release`.
+        self.state.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    fn release(&self, holder: u32) {
+        // Release pairs with the Acquire of whoever locks next.
+        let waiters = self.state.fetch_sub(holder, Ordering::Release) - holder;
+        if waiters & SLEEPERS != 0 {
+            self.let_sleepers_know(waiters);
+        }
+    }
+
+    #[cold]
+    fn let_sleepers_know(&self, waiters: u32) {
+        let wakes = if waiters & SPINNER == 0 {
+            // If somebody else took it with the mark in it, that one will see to it.
+            self.state.compare_exchange(SLEEPERS, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        } else {
+            let passes = self.passes.fetch_add(1, Ordering::Relaxed);
+            passes % PASSES == PASSES - 1
+        };
+        if wakes {
+            park::wake_one(&self.state);
+        }
+    }
+}
+
+/// What stands in the word while a thread of `lane` holds it. Two lanes that are far apart may have
+/// the same: their threads only wait in a way that is not theirs.
+#[inline]
+fn holder(lane: Lane) -> u32 {
+    ((lane.0 & (u32::MAX >> 3)) + 1) << WAITERS.count_ones()
+}
+
+/// The lock is held while this lives.
+pub struct OwnerGuard<'a, T: ?Sized> {
+    mutex: &'a OwnerMutex<T>,
+    holder: u32,
+}
+
+impl<T: ?Sized> Deref for OwnerGuard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard holds the lock, so nobody else has a reference.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for OwnerGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this guard holds the lock, and `&mut self` makes this its only reference.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for OwnerGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.mutex.release(self.holder);
+    }
+}

@@ -1,0 +1,29 @@
+//! The standard library's mutex, to measure others against.
+
+#[cfg(loom)]
+use loom::sync::Mutex;
+#[cfg(not(loom))]
+use std::sync::Mutex;
+
+/// The guard of a [`SystemMutex`].
+#[cfg(loom)]
+pub type SystemGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+/// The guard of a [`SystemMutex`].
+#[cfg(not(loom))]
+pub type SystemGuard<'a, T> = std::sync::MutexGuard<'a, T>;
+
+/// The standard library's mutex. A thread that panicked while it held it does not spoil it.
+pub struct SystemMutex<T>(Mutex<T>);
+
+impl<T> SystemMutex<T> {
+    /// A free lock round `value`.
+    pub fn new(value: T) -> SystemMutex<T> {
+        SystemMutex(Mutex::new(value))
+    }
+
+    /// Takes the lock, waiting for it if need be. Not fair, not re-entrant.
+    #[inline]
+    pub fn lock(&self) -> SystemGuard<'_, T> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

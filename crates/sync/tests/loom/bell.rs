@@ -1,0 +1,209 @@
+//! The bell, with a shelf that things are put on and taken from.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use loom::thread;
+use sync::Bell;
+
+use crate::{DEADLOCK, bounded, every, futex, refused};
+
+/// A manner of waiting: the crate's, or a copy with a flaw.
+trait Manner: Send + Sync + 'static {
+    fn await_one(&self, take: impl Fn() -> bool);
+    fn ring_one(&self);
+    fn ring_all(&self);
+}
+
+impl Manner for Bell {
+    fn await_one(&self, take: impl Fn() -> bool) {
+        loop {
+            let ticket = self.ticket();
+            if take() {
+                return;
+            }
+            self.wait(ticket);
+        }
+    }
+    fn ring_one(&self) {
+        Bell::ring_one(self);
+    }
+    fn ring_all(&self) {
+        Bell::ring_all(self);
+    }
+}
+
+/// How many things there are.
+struct Shelf<M> {
+    manner: M,
+    things: AtomicUsize,
+}
+
+impl<M: Manner> Shelf<M> {
+    fn new(manner: M) -> Arc<Shelf<M>> {
+        Arc::new(Shelf { manner, things: AtomicUsize::new(0) })
+    }
+
+    fn take(&self) {
+        let less = |things: usize| things.checked_sub(1);
+        let try_take =
+            || self.things.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        self.manner.await_one(try_take);
+    }
+
+    fn put_one(&self) {
+        self.things.fetch_add(1, Ordering::Relaxed);
+        self.manner.ring_one();
+    }
+
+    fn put(&self, things: usize) {
+        self.things.fetch_add(things, Ordering::Relaxed);
+        self.manner.ring_all();
+    }
+}
+
+/// Threads that each take a thing, beside this one, which puts them there.
+fn run<M: Manner>(manner: M, takers: usize, at_once: bool) {
+    let shelf = Shelf::new(manner);
+    let others: Vec<_> = (0..takers)
+        .map(|_| {
+            let shelf = shelf.clone();
+            thread::spawn(move || shelf.take())
+        })
+        .collect();
+    if at_once {
+        shelf.put(takers);
+    } else {
+        (0..takers).for_each(|_| shelf.put_one());
+    }
+    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+    assert_eq!(shelf.things.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_ring_is_never_missed() {
+    every(|| run(Bell::default(), 1, false));
+    every(|| run(Bell::default(), 1, true));
+}
+
+#[test]
+fn everybody_is_told_once_each() {
+    bounded(3, || run(Bell::default(), 2, false));
+}
+
+#[test]
+fn everybody_is_told_at_once() {
+    bounded(3, || run(Bell::default(), 2, true));
+}
+
+/// Whoever takes a thing and puts it back tells the next.
+#[test]
+fn a_thing_goes_from_hand_to_hand() {
+    bounded(2, || {
+        let shelf = Shelf::new(Bell::default());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let shelf = shelf.clone();
+                thread::spawn(move || {
+                    shelf.take();
+                    shelf.put_one();
+                })
+            })
+            .collect();
+        shelf.put_one();
+        others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+        assert_eq!(shelf.things.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// What is wrong with the copy.
+#[derive(Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// Looks first and takes the ticket then.
+    LateTicket,
+    /// Nothing between ringing and looking whether anybody sleeps.
+    RingerFence,
+    /// Nothing between saying that one sleeps and looking at the bell.
+    SleeperFence,
+    /// Rings for one when there is something for all.
+    OneForAll,
+}
+
+struct Copy {
+    flaw: Flaw,
+    rings: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Copy {
+    fn new(flaw: Flaw) -> Copy {
+        Copy { flaw, rings: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+
+    fn ring(&self) -> bool {
+        self.rings.fetch_add(1, Ordering::Release);
+        if self.flaw != Flaw::RingerFence {
+            fence(Ordering::SeqCst);
+        }
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Manner for Copy {
+    fn await_one(&self, take: impl Fn() -> bool) {
+        loop {
+            let early = self.rings.load(Ordering::Acquire);
+            if take() {
+                return;
+            }
+            let late = self.flaw == Flaw::LateTicket;
+            let ticket = if late { self.rings.load(Ordering::Acquire) } else { early };
+            self.sleepers.fetch_add(1, Ordering::Relaxed);
+            if self.flaw != Flaw::SleeperFence {
+                fence(Ordering::SeqCst);
+            }
+            futex::wait(&self.rings, ticket);
+            self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    fn ring_one(&self) {
+        if self.ring() {
+            futex::wake_one(&self.rings);
+        }
+    }
+    fn ring_all(&self) {
+        if self.ring() {
+            match self.flaw {
+                Flaw::OneForAll => futex::wake_one(&self.rings),
+                _ => futex::wake_all(&self.rings),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_faithful_copy_passes() {
+    every(|| run(Copy::new(Flaw::None), 1, false));
+    bounded(3, || run(Copy::new(Flaw::None), 2, true));
+}
+
+#[test]
+fn a_ticket_taken_too_late_is_found() {
+    refused(DEADLOCK, || run(Copy::new(Flaw::LateTicket), 1, false));
+}
+
+#[test]
+fn ringing_without_a_fence_is_found() {
+    refused(DEADLOCK, || run(Copy::new(Flaw::RingerFence), 1, false));
+}
+
+#[test]
+fn sleeping_without_a_fence_is_found() {
+    refused(DEADLOCK, || run(Copy::new(Flaw::SleeperFence), 1, false));
+}
+
+#[test]
+fn waking_one_when_there_is_something_for_all_is_found() {
+    refused(DEADLOCK, || run(Copy::new(Flaw::OneForAll), 2, true));
+}
