@@ -20,4 +20,5 @@ pub use codec::lz4hc::{Lz4hc, NAME as LZ4HC};
 pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
-pub use stream::{Buffer, LaneStreams, Stream, Streams};
+pub use stream::{AnyStream, AnyStreams, Buffer, LaneStreams, LentStream, MultiStreams};
+pub use stream::{MutexStream, OneStream, SingleStream, Stream, Streams};

@@ -1,11 +1,22 @@
 //! Streams: a codec's context with the buffers that go with it, and how threads come by one.
 
+mod any;
+mod multi;
+mod mutex;
+mod percpu;
+mod single;
+
 use alloc::{boxed::Box, format, vec::Vec};
+use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use sync::atomic::{AtomicUsize, Ordering};
-use sync::{CachePadded, Mutex, MutexGuard};
 use units::{Lane, PAGE_SIZE, Page};
+
+pub use any::{AnyStream, AnyStreams};
+pub use multi::{LentStream, MultiStreams};
+pub use mutex::MutexStream;
+pub use percpu::LaneStreams;
+pub use single::SingleStream;
 
 use crate::{CodecError, Compressor, Context};
 
@@ -72,7 +83,8 @@ impl Stream {
 
 /// How threads come by a stream. Every thread may call it at any time.
 ///
-/// It allocates nothing, or only when it grows at the administrator's wish.
+/// It allocates nothing, or only when it grows within the administrator's limit; and if there is no
+/// memory to grow, it waits instead.
 pub trait Streams: Send + Sync {
     /// A stream for as long as this lives.
     type Guard<'a>: DerefMut<Target = Stream>
@@ -86,61 +98,29 @@ pub trait Streams: Send + Sync {
     /// Streams there are now, or may be used at once if that is less.
     fn count(&self) -> usize;
 
-    /// Lets at most `count` of them (at least one) be used at once from now on.
-    fn limit(&self, count: usize);
-}
-
-/// One stream per lane, each behind a lock of its own.
-///
-/// A thread normally has its lane's stream to itself. If another thread was preempted while using
-/// it, any stream that is free will do; only when none is does the thread wait for its own.
-pub struct LaneStreams {
-    lanes: Box<[CachePadded<Mutex<Stream>>]>,
-    /// Only so many of them are used.
-    limit: AtomicUsize,
-}
-
-impl LaneStreams {
-    /// Streams for `compressor` on `lanes` lanes (at least one).
+    /// Lets at most `count` of them (at least one) be used at once from now on. Streams that are
+    /// lent stay so until they come back.
     ///
     /// # Errors
-    /// [`CodecError`] when memory is out.
-    pub fn new(compressor: &dyn Compressor, lanes: usize) -> Result<LaneStreams, CodecError> {
-        let lane = |_| Ok(CachePadded::new(Mutex::new(Stream::new(compressor)?)));
-        let lanes: Box<[_]> = (0..lanes.max(1)).map(lane).collect::<Result<_, CodecError>>()?;
-        Ok(LaneStreams { limit: AtomicUsize::new(lanes.len()), lanes })
-    }
+    /// [`OneStream`], and nothing has changed.
+    fn limit(&self, count: usize) -> Result<(), OneStream>;
+}
 
-    #[cold]
-    fn get_elsewhere(&self, lanes: usize, own: usize) -> MutexGuard<'_, Stream> {
-        let (before, from) = self.lanes[..lanes].split_at(own);
-        from[1..]
-            .iter()
-            .chain(before)
-            .find_map(|lane| lane.try_lock())
-            .unwrap_or_else(|| from[0].lock())
+/// There is one stream, and there will never be another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OneStream;
+
+impl OneStream {
+    /// What a policy of one stream says to being limited.
+    fn judge(count: usize) -> Result<(), OneStream> {
+        if count <= 1 { Ok(()) } else { Err(OneStream) }
     }
 }
 
-impl Streams for LaneStreams {
-    type Guard<'a> = MutexGuard<'a, Stream>;
-
-    #[inline]
-    fn get(&self, lane: Lane) -> MutexGuard<'_, Stream> {
-        let (n, lanes) = (lane.0 as usize, self.limit.load(Ordering::Relaxed));
-        // A division takes as long as a lock, and is hardly ever needed.
-        let own = if n < lanes { n } else { n % lanes };
-        match self.lanes[own].try_lock() {
-            Some(stream) => stream,
-            None => self.get_elsewhere(lanes, own),
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    fn limit(&self, count: usize) {
-        self.limit.store(count.clamp(1, self.lanes.len()), Ordering::Relaxed);
+impl fmt::Display for OneStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is one stream, and there will never be another")
     }
 }
+
+impl core::error::Error for OneStream {}

@@ -21,6 +21,9 @@ const VARIANTS: &[(&str, &str)] = &[
     ("zcomp", "Deflate"),
     ("zcomp", "Eight42"),
     ("zcomp", "LaneStreams"),
+    ("zcomp", "SingleStream"),
+    ("zcomp", "MultiStreams"),
+    ("zcomp", "MutexStream"),
     ("zram", "BitLock"),
     ("pagealloc", "Zone"),
 ];
