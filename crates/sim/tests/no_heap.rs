@@ -143,6 +143,13 @@ fn the_data_path_allocates_nothing() {
             assert_eq!(calls, 0, "{slots}: round {round} called the heap");
         }
     }
+    for &(streams, max_streams) in common::OTHER_STREAMS {
+        let disk = Plan { streams, max_streams, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
+        for round in 0..4 {
+            let calls = calls(|| work(&disk, &contents, round));
+            assert_eq!(calls, 0, "{streams}, {max_streams}: round {round} called the heap");
+        }
+    }
 }
 
 #[test]

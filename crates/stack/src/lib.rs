@@ -13,7 +13,7 @@ pub mod switchboard;
 mod workshop;
 
 pub use machine::{Machine, MachineOptions};
-pub use switchboard::{ALGORITHMS, DEFAULT_ALGORITHM, SLOT_SCHEMES, Variants};
+pub use switchboard::{ALGORITHMS, DEFAULT_ALGORITHM, SLOT_SCHEMES, STREAM_POLICIES, Variants};
 pub use zram::{Nowhere, Outside};
 
 #[cfg(test)]

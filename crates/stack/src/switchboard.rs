@@ -6,10 +6,11 @@ use control::{Errno, Fault};
 use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
 use units::PAGE_SIZE;
 use zcomp::{
-    CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle, Params, Zstd,
+    AnyStreams, CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle,
+    MultiStreams, MutexStream, Params, SingleStream, Streams, Zstd,
 };
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
-use zram::{EngineParts, PageStore, Plan};
+use zram::{EngineParts, PageStore, Plan, StreamRules};
 use zsmalloc::{Pool, PoolOptions};
 
 /// The codecs there are, in the order they are listed to the operator, which is the kernel's.
@@ -45,22 +46,32 @@ impl Default for Variants {
         Variants {
             zone: ZONES[0].0.into(),
             slots: SLOTS[0].0.into(),
-            streams: STREAMS[0].into(),
+            streams: STREAMS[0].0.into(),
             counters: COUNTERS[0].into(),
         }
     }
 }
 
+/// The first of each row of a table.
+macro_rules! names {
+    ($table:ident) => {
+        &{
+            let mut names = [""; $table.len()];
+            let mut n = 0;
+            while n < $table.len() {
+                names[n] = $table[n].0;
+                n += 1;
+            }
+            names
+        }
+    };
+}
+
 /// The schemes that guard slots, the default first.
-pub const SLOT_SCHEMES: &[&str] = &{
-    let mut names = [""; SLOTS.len()];
-    let mut n = 0;
-    while n < SLOTS.len() {
-        names[n] = SLOTS[n].0;
-        n += 1;
-    }
-    names
-};
+pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
+
+/// The policies of how threads come by a stream, the default first.
+pub const STREAM_POLICIES: &[&str] = names!(STREAMS);
 
 impl Variants {
     /// Checks that every name is known.
@@ -70,7 +81,7 @@ impl Variants {
     pub fn check(&self) -> Result<(), Fault> {
         known("zone", &self.zone, ZONES.iter().map(|zone| zone.0))?;
         known("slot scheme", &self.slots, SLOTS.iter().map(|slots| slots.0))?;
-        known("stream policy", &self.streams, STREAMS.iter().copied())?;
+        known("stream policy", &self.streams, STREAMS.iter().map(|streams| streams.0))?;
         known("kind of counters", &self.counters, COUNTERS.iter().copied())
     }
 }
@@ -90,7 +101,65 @@ const SLOTS: &[(&str, MakeEngine)] = &[
     (Epoch::NAME, engine::<Epoch>),
 ];
 
-const STREAMS: &[&str] = &["percpu"];
+/// Makes streams of a codec: on so many lanes, for a device that was given its size when so many
+/// streams were asked for.
+type MakeStreams = fn(&Arc<dyn Compressor>, usize, u32) -> Result<AnyStreams, CodecError>;
+
+/// How threads come by a stream.
+#[derive(Clone, Copy)]
+struct Policy {
+    /// Streams that are usual, on so many lanes.
+    usual: fn(usize) -> usize,
+    /// The most that may be asked for.
+    most: u32,
+    make: MakeStreams,
+}
+
+const STREAMS: &[(&str, Policy)] = &[
+    (
+        LaneStreams::NAME,
+        Policy {
+            usual: |lanes| lanes,
+            most: u32::MAX,
+            make: |codec, lanes, _| LaneStreams::new(&**codec, lanes).map(AnyStreams::Lanes),
+        },
+    ),
+    (
+        SingleStream::NAME,
+        Policy {
+            usual: |_| 1,
+            most: u32::MAX,
+            // As Linux 3.15 chose.
+            make: |codec, _, asked_for| match asked_for {
+                0..=1 => SingleStream::new(&**codec).map(AnyStreams::Single),
+                _ => MultiStreams::new(codec, 1).map(AnyStreams::Multi),
+            },
+        },
+    ),
+    (
+        MultiStreams::NAME,
+        Policy {
+            usual: |_| 1,
+            most: u32::MAX,
+            make: |codec, _, _| MultiStreams::new(codec, 1).map(AnyStreams::Multi),
+        },
+    ),
+    (
+        MutexStream::NAME,
+        Policy {
+            usual: |_| 1,
+            most: 1,
+            make: |codec, _, _| MutexStream::new(&**codec).map(AnyStreams::Mutex),
+        },
+    ),
+];
+
+/// How many streams may be asked for under a policy.
+pub(crate) fn stream_rules(streams: &str, lanes: usize) -> StreamRules {
+    // Names were checked when the machine was made.
+    let policy = find("stream policy", streams, STREAMS).unwrap_or(STREAMS[0].1);
+    StreamRules { usual: (policy.usual)(lanes.max(1)) as u32, most: policy.most }
+}
 
 /// The kinds of counters, the default first.
 const COUNTERS: &[&str] = &["percpu", "shared"];
@@ -134,6 +203,7 @@ pub(crate) struct Site<'a> {
     pub(crate) frames: &'a Arc<dyn Frames>,
     pub(crate) plan: &'a Plan<'a>,
     pub(crate) lanes: usize,
+    pub(crate) streams: &'a str,
 }
 
 /// Builds an engine with the slot scheme called `slots`.
@@ -141,10 +211,21 @@ pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, 
     find("slot scheme", slots, SLOTS)?(site)
 }
 
+/// What makes the streams of an engine's codecs.
+fn make_streams(site: &Site<'_>) -> Result<zram::MakeStreams<AnyStreams>, Fault> {
+    let make = find("stream policy", site.streams, STREAMS)?.make;
+    let (lanes, asked_for) = (site.lanes, site.plan.streams);
+    Ok(Box::new(move |codec, limit| {
+        let streams = make(codec, lanes, asked_for)?;
+        streams.limit(limit).map_err(|error| CodecError(format!("{error}")))?;
+        Ok(streams)
+    }))
+}
+
 fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     let plan = site.plan;
     let lanes = site.lanes;
-    let make_streams = Box::new(move |codec: &dyn Compressor| LaneStreams::new(codec, lanes));
+    let make_streams = make_streams(site)?;
     let pool = PoolOptions {
         frames: site.frames.clone(),
         pins: plan.pins.clone(),

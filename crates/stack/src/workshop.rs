@@ -6,7 +6,7 @@ use block::BlockDevice;
 use control::Fault;
 use pagealloc::{Frames, World};
 use zcomp::{Compressor, Params};
-use zram::{Backing, Outside, PageStore, Plan};
+use zram::{Backing, Outside, PageStore, Plan, StreamRules};
 
 use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
 
@@ -49,8 +49,18 @@ impl zram::Workshop for Workshop {
         switchboard::counting_lanes(&self.variants.counters, self.lanes)
     }
 
+    fn stream_rules(&self) -> StreamRules {
+        switchboard::stream_rules(&self.variants.streams, self.lanes)
+    }
+
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
-        let site = Site { world: &*self.world, frames: &self.frames, plan, lanes: self.lanes };
+        let site = Site {
+            world: &*self.world,
+            frames: &self.frames,
+            plan,
+            lanes: self.lanes,
+            streams: &self.variants.streams,
+        };
         switchboard::build(&self.variants.slots, &site)
     }
 }

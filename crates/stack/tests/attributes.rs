@@ -11,13 +11,13 @@ use zram::{Disk, attributes};
 const LANE: Lane = Lane(0);
 
 fn machine() -> Machine {
-    let options = MachineOptions {
-        lanes: 2,
-        memory: 1 << 30,
-        variants: Variants::default(),
-        outside: Arc::new(stack::Nowhere),
-        track_access: false,
-    };
+    machine_of(Variants::default())
+}
+
+fn machine_of(variants: Variants) -> Machine {
+    let outside = Arc::new(stack::Nowhere);
+    let options =
+        MachineOptions { lanes: 2, memory: 1 << 30, variants, outside, track_access: false };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }
 
@@ -264,6 +264,56 @@ fn streams_are_checked() {
     assert_eq!(disk.stats().streams, 1);
     attributes.store("max_comp_streams", "100").unwrap();
     assert_eq!(disk.stats().streams, 2, "never more than CPUs");
+}
+
+/// A device under a policy of streams, on two CPUs.
+fn under(streams: &str) -> (Arc<Disk>, Bound<Disk>) {
+    let variants = Variants { streams: streams.into(), ..Variants::default() };
+    let disk = machine_of(variants).add().unwrap();
+    (disk.clone(), attributes(disk))
+}
+
+#[test]
+fn one_stream_is_for_good() {
+    for streams in ["single", "mutex"] {
+        let (disk, attributes) = under(streams);
+        for _ in 0..2 {
+            assert_eq!(attributes.show("max_comp_streams").unwrap(), "1\n");
+            assert_eq!(disk.stats().streams, 1);
+            attributes.store("disksize", "1M").unwrap();
+            let fault = attributes.store("max_comp_streams", "4").unwrap_err();
+            assert_eq!(fault.errno, Errno::EINVAL);
+            assert_eq!(fault.to_string().contains("reset it and set"), streams == "single");
+            assert_eq!(refused(&attributes, "max_comp_streams", "0"), Errno::EINVAL);
+            attributes.store("max_comp_streams", "1").unwrap();
+            assert_eq!(attributes.show("max_comp_streams").unwrap(), "1\n");
+            assert_eq!(disk.stats().streams, 1);
+            attributes.store("switch_algorithm", "algo=zstd").unwrap();
+            assert_eq!(disk.stats().streams, 1);
+            attributes.store("reset", "1").unwrap();
+        }
+    }
+    let (_, attributes) = under("mutex");
+    assert_eq!(refused(&attributes, "max_comp_streams", "2"), Errno::EINVAL, "at any time");
+}
+
+#[test]
+fn several_streams_are_made_when_wanted() {
+    // Under `single` it is the number before the size that chooses.
+    for (streams, asked_for) in [("single", "3"), ("multi", "3"), ("multi", "1")] {
+        let (disk, attributes) = under(streams);
+        assert_eq!(attributes.show("max_comp_streams").unwrap(), "1\n");
+        attributes.store("max_comp_streams", asked_for).unwrap();
+        attributes.store("disksize", "1M").unwrap();
+        assert_eq!(attributes.show("max_comp_streams").unwrap().trim(), asked_for);
+        assert_eq!(disk.stats().streams, 1, "it begins with one");
+        attributes.store("max_comp_streams", "100").unwrap();
+        assert_eq!(attributes.show("max_comp_streams").unwrap(), "100\n");
+        attributes.store("max_comp_streams", "1").unwrap();
+        assert_eq!(disk.stats().streams, 1);
+        attributes.store("reset", "1").unwrap();
+        assert_eq!(attributes.show("max_comp_streams").unwrap(), "1\n");
+    }
 }
 
 #[test]

@@ -136,15 +136,13 @@ impl Disk {
             room: usize::try_from(room).unwrap_or(usize::MAX),
             codecs: &codecs,
             limit_frames: pages_for(settings.mem_limit),
+            streams: settings.max_streams.unwrap_or(self.workshop.stream_rules().usual),
             pins: self.pins.clone(),
             clock: settings.track_access.then(|| self.clock.clone()),
             counts: self.counts.clone(),
             backing: settings.backing.clone(),
         };
         let engine = self.workshop.build(&plan)?;
-        if let Some(streams) = settings.max_streams {
-            engine.limit_streams(&self.pins.pin(Lane(0)), streams as usize);
-        }
         if self.engine.publish(Box::new(engine)).is_err() {
             return Err(Fault::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
@@ -284,7 +282,7 @@ impl Disk {
             disksize: self.bytes(),
             algorithm,
             mem_limit,
-            streams: self.workshop.lanes() as u64,
+            streams: u64::from(self.workshop.stream_rules().usual),
             pages_stored: sum(Count::PagesStored),
             orig_bytes: sum(Count::PagesStored) * PAGE_SIZE as u64,
             compressed_bytes: sum(Count::ComprBytes),

@@ -13,7 +13,7 @@ use block::{Extent, ExtentKind, IoError, Visit};
 use control::Fault;
 use sync::{CachePadded, Mutex, Pin};
 use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{Corrupt, Streams};
+use zcomp::{Corrupt, OneStream, Streams};
 use zsmalloc::{Handle, Pool, StoreError};
 
 pub(crate) use codecs::PRIORITIES;
@@ -44,6 +44,8 @@ pub(crate) struct Belongings {
     pub(crate) counts: Arc<Counts>,
     pub(crate) accesses: Option<Accesses>,
     pub(crate) backing: Option<Arc<Backing>>,
+    /// Streams of each codec that may be used at once.
+    pub(crate) streams: usize,
 }
 
 /// The engine under a slot scheme and a policy of streams.
@@ -79,8 +81,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     ) -> Engine<T, S> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let EngineParts { slots, pool, make_streams } = parts;
-        let Belongings { counts, accesses, backing } = belongings;
-        let codecs = Codecs::new(make_streams, pins);
+        let Belongings { counts, accesses, backing, streams } = belongings;
+        let codecs = Codecs::new(make_streams, streams, pins);
         Engine { slots, pool, codecs, counts, accesses, backing, turns }
     }
 
@@ -514,8 +516,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         self.codecs.get(pin, codec).map_or(0, |codec| codec.priority)
     }
 
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) {
-        self.codecs.all(pin).for_each(|codec| codec.streams.limit(count));
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
+        self.codecs.limit(pin, count)
     }
 
     fn last_access(&self, index: usize) -> Option<u32> {

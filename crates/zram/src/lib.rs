@@ -33,7 +33,7 @@ pub use attributes::{ROWS, attributes};
 pub use blocks::Backing;
 pub use disk::{Disk, DiskOptions, Opener};
 pub use engine::{Chosen, Engine, EngineParts, MakeStreams};
-pub use life::{Nowhere, Outside, Plan, Workshop};
+pub use life::{Nowhere, Outside, Plan, StreamRules, Workshop};
 pub use post::{Recompress, Writeback};
 pub use settings::Which;
 pub use slot::{Backed, Kind, Slot};

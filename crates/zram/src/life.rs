@@ -25,6 +25,8 @@ pub struct Plan<'a> {
     pub codecs: &'a [Option<Chosen>],
     /// The most frames its pool may have; 0 for any number.
     pub limit_frames: u64,
+    /// Streams of each codec that may be used at once, at first.
+    pub streams: u32,
     /// The pins its readers will hold.
     pub pins: Arc<Pins>,
     /// The clock its pages are dated by; none if nobody wants to know.
@@ -48,8 +50,12 @@ impl Plan<'_> {
             Some(clock) => Some(Accesses::new(world, clock.clone(), room).map_err(no_memory)?),
             None => None,
         };
-        let belongings =
-            Belongings { counts: self.counts.clone(), accesses, backing: self.backing.clone() };
+        let belongings = Belongings {
+            counts: self.counts.clone(),
+            accesses,
+            backing: self.backing.clone(),
+            streams: self.streams as usize,
+        };
         let engine = Engine::new(parts, belongings, self.pins.clone());
         for (priority, codec) in self.codecs.iter().enumerate() {
             if let Some(codec) = codec {
@@ -98,6 +104,15 @@ fn no_files(path: &str) -> Fault {
     Fault::new(Errno::ENOTSUP, format!("{path} cannot be opened: this engine has no files"))
 }
 
+/// How many streams an administrator may ask for (max_comp_streams).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamRules {
+    /// As many as there are to be when nobody asked for any number.
+    pub usual: u32,
+    /// The most that may be asked for. An engine that is there may refuse fewer.
+    pub most: u32,
+}
+
 /// Where engines are built: the only place that knows variants by name. May be called by any
 /// number of threads at once.
 pub trait Workshop: Send + Sync {
@@ -128,6 +143,12 @@ pub trait Workshop: Send + Sync {
     /// Lanes that count for themselves: all of them, or one that all share.
     fn counting_lanes(&self) -> usize {
         self.lanes()
+    }
+
+    /// How many streams may be asked for; unless it says otherwise any number, and there is one
+    /// for each lane.
+    fn stream_rules(&self) -> StreamRules {
+        StreamRules { usual: self.lanes().max(1) as u32, most: u32::MAX }
     }
 
     /// Builds an engine.

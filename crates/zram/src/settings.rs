@@ -4,7 +4,7 @@ use alloc::{format, string::String, sync::Arc};
 
 use control::{Errno, Fault};
 use units::{Lane, PAGE_SIZE, pages_for};
-use zcomp::Params;
+use zcomp::{OneStream, Params};
 
 use crate::blocks::Backing;
 use crate::disk::Disk;
@@ -12,6 +12,7 @@ use crate::engine::{Chosen, PRIORITIES};
 use crate::life::Workshop;
 use crate::post::each;
 use crate::slot::Slot;
+use crate::store::PageStore;
 
 /// Pages under way to the backing device at a time, when nobody chose otherwise (as Linux).
 const BATCH: u32 = 32;
@@ -152,10 +153,11 @@ impl Disk {
         let mut settings = self.settings.lock();
         settings.algorithms[at] = Some(algorithm);
         settings.params[at] = params;
-        if let (Some(engine), Some(streams)) = (engine, settings.max_streams) {
-            engine.limit_streams(&self.pins.pin(Lane(0)), streams as usize);
+        match (engine, settings.max_streams) {
+            // It may have changed while the streams were made.
+            (Some(engine), Some(streams)) => self.limit_streams(&*engine, streams),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The place of a codec among those of the device; a name is looked for from priority `from`
@@ -195,22 +197,41 @@ impl Disk {
         self.with_engine(|engine| engine.pool().set_limit(frames));
     }
 
-    /// Lets at most `count` threads compress at once, from now on; there is a stream for each CPU,
-    /// and never more.
-    pub fn set_max_streams(&self, count: u32) {
-        let mut settings = self.settings.lock();
-        settings.max_streams = Some(count);
-        let pin = self.pins.pin(Lane(0));
-        if let Some(engine) = self.engine.get(&pin) {
-            engine.limit_streams(&pin, count as usize);
+    /// Lets at most `count` threads compress at once by each codec, from now on. How many streams
+    /// there are is a matter of the policy: where each CPU has one, there are never more.
+    ///
+    /// # Errors
+    /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
+    /// has got its size with a single stream. Nothing has changed then.
+    pub fn set_max_streams(&self, count: u32) -> Result<(), Fault> {
+        let most = self.workshop.stream_rules().most;
+        if count == 0 || count > most {
+            let message = match most {
+                1 => format!("max_comp_streams is 1 here, as there is never more, not {count}"),
+                _ => format!("max_comp_streams takes a number from 1 on, not {count}"),
+            };
+            return Err(Fault::invalid(message));
         }
+        let mut settings = self.settings.lock();
+        self.with_engine(|engine| self.limit_streams(engine, count)).unwrap_or(Ok(()))?;
+        settings.max_streams = Some(count);
+        Ok(())
     }
 
-    /// What was set by [`Disk::set_max_streams`], or the number of CPUs.
+    fn limit_streams(&self, engine: &dyn PageStore, count: u32) -> Result<(), Fault> {
+        engine.limit_streams(&self.pins.pin(Lane(0)), count as usize).map_err(|OneStream| {
+            Fault::invalid(format!(
+                "{} has got its size with a single stream, which stays the only one; to have                  {count}, reset it and set max_comp_streams before its size",
+                self.name()
+            ))
+        })
+    }
+
+    /// What was set by [`Disk::set_max_streams`], or what the policy usually has.
     #[must_use]
     pub fn max_streams(&self) -> u32 {
         let set = self.settings.lock().max_streams;
-        set.unwrap_or_else(|| self.workshop.lanes().max(1) as u32)
+        set.unwrap_or(self.workshop.stream_rules().usual)
     }
 
     /// Says whether the time of last use is kept for each page, in four bytes.

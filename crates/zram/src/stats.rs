@@ -7,7 +7,8 @@ pub struct Stats {
     pub disksize: u64,
     /// The codec of new objects.
     pub algorithm: &'static str,
-    /// How many streams it has.
+    /// How many streams its primary codec has, or may use if that is less; while it is not
+    /// initialised, how many it would have if nobody asked for any number.
     pub streams: u64,
     /// Pages with contents, same-filled ones among them.
     pub pages_stored: u64,

@@ -6,6 +6,7 @@ use block::{IoError, Visit};
 use control::Fault;
 use sync::Pin;
 use units::{Lane, Page};
+use zcomp::OneStream;
 use zsmalloc::Pool;
 
 use crate::blocks::Backing;
@@ -190,7 +191,10 @@ pub trait PageStore: Send + Sync {
     fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8;
 
     /// Lets at most `count` streams of each codec be used at once.
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize);
+    ///
+    /// # Errors
+    /// [`OneStream`], and nothing has changed.
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream>;
 
     /// When a page was last used, in seconds of the machine's clock; nothing if that is not kept.
     fn last_access(&self, index: usize) -> Option<u32>;

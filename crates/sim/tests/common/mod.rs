@@ -37,12 +37,21 @@ pub struct Plan {
     pub meddle_every: u32,
     /// The scheme that guards slots.
     pub slots: &'static str,
+    /// How threads come by a stream.
+    pub streams: &'static str,
+    /// How many streams are asked for before the disk has a size; 0 for nothing said.
+    pub max_streams: u32,
 }
 
 /// The schemes that are not the default, which all other tests have.
 pub fn other_schemes() -> impl Iterator<Item = &'static str> {
     stack::SLOT_SCHEMES.iter().copied().skip(1)
 }
+
+/// The policies of streams that are not the default, which all other tests have; with the number of
+/// streams to ask for before the disk has a size. With more than one, `single` is none.
+pub const OTHER_STREAMS: &[(&str, u32)] =
+    &[("single", 0), ("single", 2), ("multi", 0), ("multi", 3), ("mutex", 0)];
 
 impl Plan {
     pub fn new(bytes: u64, algorithm: &'static str) -> Plan {
@@ -59,7 +68,14 @@ impl Plan {
             compressed_writeback: false,
             meddle_every: 0,
             slots: stack::SLOT_SCHEMES[0],
+            streams: stack::STREAM_POLICIES[0],
+            max_streams: 0,
         }
+    }
+
+    /// Is there one stream only, for good?
+    pub fn has_single_stream(self) -> bool {
+        self.streams == "mutex" || (self.streams == "single" && self.max_streams <= 1)
     }
 
     pub fn build(self) -> Watched {
@@ -75,7 +91,11 @@ impl Plan {
         let options = MachineOptions {
             lanes,
             memory,
-            variants: Variants { slots: self.slots.into(), ..Variants::default() },
+            variants: Variants {
+                slots: self.slots.into(),
+                streams: self.streams.into(),
+                ..Variants::default()
+            },
             outside: Arc::new(Shelf(shelf)),
             track_access: false,
         };
@@ -147,6 +167,9 @@ impl Watched {
             self.disk.set_backing("shelf").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
         }
+        if plan.max_streams > 0 {
+            self.disk.set_max_streams(plan.max_streams).expect("it has no size");
+        }
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
     }
 
@@ -173,8 +196,16 @@ impl Watched {
             }
             7 => disk.compact().map(drop),
             8 => {
-                disk.set_max_streams(1 + number % 3);
-                Ok(())
+                let count = 1 + number % 3;
+                let done = disk.set_max_streams(count);
+                if count > 1 && self.plan.has_single_stream() {
+                    assert_eq!(done.unwrap_err().errno, control::Errno::EINVAL);
+                    assert_eq!(disk.max_streams(), 1);
+                    Ok(())
+                } else {
+                    assert_eq!(disk.max_streams(), count);
+                    done
+                }
             }
             9 => disk.resize(disk.bytes() + PAGE_SIZE as u64).and_then(|()| {
                 // Nobody uses what is beyond the first size.

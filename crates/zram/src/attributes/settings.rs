@@ -50,13 +50,10 @@ pub(super) const MAX_COMP_STREAMS: Row<Disk> = Row {
     name: "max_comp_streams",
     access: Access::ReadWrite,
     unit: "count",
-    help: "threads that may compress at once, at any time; there is a stream for each CPU",
+    help: "threads that may compress at once; at any time, unless there is a single stream",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.max_streams()))),
     store: Some(|disk, text| match integer::<i32>("max_comp_streams", text)? {
-        count @ 1.. => {
-            disk.set_max_streams(count as u32);
-            Ok(())
-        }
+        count @ 1.. => disk.set_max_streams(count as u32),
         count => {
             Err(Fault::invalid(format!("max_comp_streams takes a number from 1 on, not {count}")))
         }

@@ -3,17 +3,18 @@
 use alloc::{boxed::Box, format, sync::Arc};
 
 use control::{Errno, Fault};
-use sync::atomic::{AtomicU8, Ordering};
+use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Pin, Pins, Published};
-use zcomp::{CodecError, Compressor, Params};
+use zcomp::{CodecError, Compressor, OneStream, Params, Streams};
 
 use crate::slot::CODECS;
 
 /// Codecs a device has at a time: the primary one, and three to recompress with (as Linux).
 pub const PRIORITIES: usize = 4;
 
-/// Makes the streams of a codec.
-pub type MakeStreams<S> = Box<dyn Fn(&dyn Compressor) -> Result<S, CodecError> + Send + Sync>;
+/// Makes the streams of a codec, of which at most so many may be used at once.
+pub type MakeStreams<S> =
+    Box<dyn Fn(&Arc<dyn Compressor>, usize) -> Result<S, CodecError> + Send + Sync>;
 
 /// A codec that was chosen, ready to be used.
 #[derive(Clone)]
@@ -44,18 +45,21 @@ pub(crate) struct Codecs<S> {
     current: [AtomicU8; PRIORITIES],
     changing: Mutex<()>,
     make_streams: MakeStreams<S>,
+    /// Streams of each codec that may be used at once.
+    limit: AtomicUsize,
     pins: Arc<Pins>,
 }
 
 const NONE: u8 = u8::MAX;
 
 impl<S: 'static> Codecs<S> {
-    pub(crate) fn new(make_streams: MakeStreams<S>, pins: Arc<Pins>) -> Codecs<S> {
+    pub(crate) fn new(make_streams: MakeStreams<S>, limit: usize, pins: Arc<Pins>) -> Codecs<S> {
         Codecs {
             table: core::array::from_fn(|_| Published::default()),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
             make_streams,
+            limit: AtomicUsize::new(limit),
             pins,
         }
     }
@@ -92,7 +96,8 @@ impl<S: 'static> Codecs<S> {
             self.make_current(priority, number);
             return Ok(());
         }
-        let streams = (self.make_streams)(&*chosen.compressor)
+        let limit = self.limit.load(Ordering::Relaxed);
+        let streams = (self.make_streams)(&chosen.compressor, limit)
             .map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
         self.forget_unused(in_use);
         let mut codec = Box::new(Codec { chosen, streams, priority });
@@ -147,6 +152,16 @@ impl<S: 'static> Codecs<S> {
         for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
             drop(self.table[number].withdraw(&self.pins));
         }
+    }
+}
+
+impl<S: Streams + 'static> Codecs<S> {
+    /// Lets at most `count` streams of each codec be used at once. One that is being installed may
+    /// have to be told again.
+    pub(crate) fn limit(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
+        self.all(pin).try_for_each(|codec| codec.streams.limit(count))?;
+        self.limit.store(count, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use control::Fault;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use sync::Pin;
 use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{Compressor, LaneStreams, Lz4, Params};
+use zcomp::{Compressor, LaneStreams, Lz4, OneStream, Params};
 use zram::slots::{BitLock, SlotTable};
 use zram::{
     Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Loaded, Outside, PageStore,
@@ -94,7 +94,7 @@ impl Workshop for Bench {
         let parts = EngineParts {
             slots: BitLock::new(&host::Mmap, plan.room, LANES).unwrap(),
             pool: Pool::new(&host::Mmap, pool).unwrap(),
-            make_streams: Box::new(|codec| LaneStreams::new(codec, LANES)),
+            make_streams: Box::new(|codec, _| LaneStreams::new(&**codec, LANES)),
         };
         let engine = plan.assemble(&host::Mmap, parts)?;
         Ok(Arc::new(Hooked { engine, moments: self.moments.clone() }))
@@ -198,8 +198,8 @@ impl PageStore for Hooked {
     fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
         self.engine.priority_of(pin, codec)
     }
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) {
-        self.engine.limit_streams(pin, count);
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
+        self.engine.limit_streams(pin, count)
     }
     fn last_access(&self, index: usize) -> Option<u32> {
         self.engine.last_access(index)

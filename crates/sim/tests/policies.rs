@@ -1,0 +1,113 @@
+//! Every policy of streams behind a disk: the suite of block devices with everything that an
+//! administrator does beside it, crowds on the same pages, and limits of memory. The default policy
+//! has these in `disk.rs` and `post.rs`, with more of each.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{OTHER_STREAMS, Plan};
+use sim::events::Weights;
+use sim::model::{Drive, drive};
+use sim::suite::{self, Crowd};
+use testkit::{Rng, seed};
+use units::PAGE_SIZE;
+
+const P: u64 = PAGE_SIZE as u64;
+
+/// Every policy on a disk whose readers need a stream.
+fn plans(bytes: u64) -> impl Iterator<Item = Plan> {
+    OTHER_STREAMS.iter().map(move |&(streams, max_streams)| Plan {
+        streams,
+        max_streams,
+        backing_pages: bytes / P / 2 + 8,
+        ..Plan::new(bytes, zcomp::ZSTD)
+    })
+}
+
+#[test]
+fn every_policy_has_a_test() {
+    let tested = |name: &&str| OTHER_STREAMS.iter().any(|(streams, _)| streams == name);
+    assert!(stack::STREAM_POLICIES[1..].iter().all(|name| tested(&name)));
+}
+
+#[test]
+fn every_policy_passes_the_suite() {
+    let seed = seed("every_policy_passes_the_suite");
+    for plan in plans(0) {
+        suite::block_device(seed, |bytes| {
+            let plan = Plan { bytes, backing_pages: bytes / P / 2 + 8, ..plan };
+            Plan { compact_every: 31, meddle_every: 7, ..plan }.device()
+        });
+    }
+}
+
+#[test]
+fn crowds_on_the_same_pages_get_along() {
+    let mut rng = Rng::new(seed("crowds_on_the_same_pages_get_along"));
+    for plan in plans(16 * P) {
+        // A reader may be waited for by a store that finds no space, and needs a stream itself.
+        for slots in ["bit-spinlock", "epoch"] {
+            let disk = Plan { slots, ..plan }.build();
+            let round = AtomicU32::new(0);
+            let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+            let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
+            suite::hot_pages(&disk, crowd);
+            suite::neighbours(&disk, Crowd { seed: rng.next_u64(), ..crowd });
+        }
+    }
+}
+
+#[test]
+fn a_store_that_waits_for_readers_holds_no_stream() {
+    let mut rng = Rng::new(seed("a_store_that_waits_for_readers_holds_no_stream"));
+    for plan in plans(64 * P) {
+        let crowded = Plan { slots: "epoch", mem_limit: 3 * P, backing_pages: 0, ..plan }.build();
+        let round = AtomicU32::new(0);
+        let change = || {
+            let count = 1 + round.fetch_add(1, Ordering::Relaxed) % 3;
+            let _ = crowded.disk.set_max_streams(count);
+        };
+        let crowd = Crowd { may_refuse: true, beside: &change, ..Crowd::new(rng.next_u64()) };
+        suite::hot_pages(&crowded, crowd);
+    }
+}
+
+#[test]
+fn every_byte_stays_under_every_policy() {
+    let mut rng = Rng::new(seed("every_byte_stays_under_every_policy"));
+    const THREADS: u64 = 4;
+    const PAGES: u64 = 100;
+    for plan in plans(THREADS * PAGES * P) {
+        let disk =
+            Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+        let round = AtomicU32::new(0);
+        let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+        let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+            let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
+            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, 1500) };
+            Box::new(move || {
+                drive.run(&part);
+            })
+        });
+        suite::together(tasks.collect(), &meddle);
+    }
+}
+
+#[test]
+fn resets_leave_nothing_behind() {
+    let mut rng = Rng::new(seed("resets_leave_nothing_behind"));
+    for plan in plans(100 * P) {
+        let disk = plan.build();
+        drive(&disk, rng.next_u64(), 500);
+        disk.disk.reset().expect("nobody uses it");
+        assert_eq!(disk.machine.frames().stats().lent, 0, "{plan:?}: a reset kept frames");
+        assert_eq!(disk.disk.max_streams(), 1, "{plan:?}: a reset puts the number back");
+        // Under `single` this may be the other kind of streams than before.
+        disk.disk.set_max_streams(if plan.streams == "mutex" { 1 } else { 2 }).expect("no size");
+        disk.set_up(Plan { bytes: 50 * P, max_streams: 0, ..plan });
+        drive(&disk, rng.next_u64(), 200);
+    }
+}
