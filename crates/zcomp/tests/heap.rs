@@ -9,11 +9,12 @@ mod common;
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use common::pages::{Page, pages};
 use testkit::Rng;
 use units::Lane;
-use zcomp::{LaneStreams, Streams};
+use zcomp::{Compressor, LaneStreams, MultiStreams, SingleStream, Streams};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -102,12 +103,11 @@ fn the_counter_sees_both_languages() {
 struct Aligned([u8; 64]);
 
 fn zstd_safe_context() -> Box<dyn zcomp::Context> {
-    use zcomp::Compressor;
     zcomp::Zstd::new(&zcomp::Params::default()).unwrap().context().unwrap()
 }
 
 /// Everything a stream is for, right and wrong, on one page.
-fn use_stream(streams: &LaneStreams, page: &Page, noise: &Page, kept: &mut [u8]) {
+fn use_stream(streams: &impl Streams, page: &Page, noise: &Page, kept: &mut [u8]) {
     let mut back = [0; 4096];
     for lane in 0..3 {
         let stream = &mut *streams.get(Lane(lane));
@@ -150,4 +150,39 @@ fn streams_leave_the_heap_alone() {
         let borrows = ["lz4hc Some(10)", "lz4hc Some(12)"].iter().any(|one| name.starts_with(one));
         assert_eq!(calls > 0, borrows, "{name}: {calls} calls");
     }
+}
+
+#[test]
+fn single_leaves_the_heap_alone() {
+    let mut rng = Rng::new(testkit::seed("single_leaves_the_heap_alone"));
+    let (page, noise) = (pages(&mut rng).remove(0).1, common::pages::random(&mut rng));
+    let mut kept = vec![0; 8192];
+    let single = SingleStream::new(&zcomp::Zstd::new(&zcomp::Params::default()).unwrap()).unwrap();
+    let (calls, ()) = calls_during(|| use_stream(&single, &page, &noise, &mut kept));
+    assert_eq!(calls, 0);
+}
+
+/// `multi` allocates when it grows, and lends, takes back and waits without.
+#[test]
+fn multi_leaves_the_heap_alone_once_it_has_grown() {
+    let mut rng = Rng::new(testkit::seed("multi_leaves_the_heap_alone_once_it_has_grown"));
+    let (page, noise) = (pages(&mut rng).remove(0).1, common::pages::random(&mut rng));
+    let mut kept = vec![0; 8192];
+    let codec: Arc<dyn Compressor> = Arc::new(zcomp::Zstd::new(&zcomp::Params::default()).unwrap());
+    let multi = MultiStreams::new(&codec, 3).unwrap();
+    // Each is asked for while those before it are lent; as many as may be, so nobody waits.
+    let three = || (0..3).map(|lane| multi.get(Lane(lane)));
+    let take_all = || {
+        let mut all = [None, None, None];
+        all.iter_mut().zip(three()).for_each(|(place, stream)| *place = Some(stream));
+    };
+    let (calls, ()) = calls_during(|| use_stream(&multi, &page, &noise, &mut kept));
+    assert_eq!((calls, multi.count()), (0, 1), "the first one is there from the beginning");
+    let (calls, ()) = calls_during(take_all);
+    assert!(calls > 0 && multi.count() == 3, "two were made");
+    let (calls, ()) = calls_during(|| {
+        (0..3).for_each(|_| take_all());
+        use_stream(&multi, &page, &noise, &mut kept);
+    });
+    assert_eq!((calls, multi.count()), (0, 3));
 }
