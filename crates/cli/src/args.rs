@@ -170,6 +170,31 @@ pub enum Transport {
     Nbd,
 }
 
+/// Which variant of each seam.
+#[derive(Args, Clone, Debug)]
+pub struct VariantOptions {
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
+    pub slots: Option<String>,
+
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = stream_policy, help = streams_help())]
+    pub streams: Option<String>,
+}
+
+impl VariantOptions {
+    /// The usual variants, but for those that were asked for.
+    #[must_use]
+    pub fn variants(&self) -> stack::Variants {
+        let usual = stack::Variants::default();
+        stack::Variants {
+            slots: self.slots.clone().unwrap_or(usual.slots),
+            streams: self.streams.clone().unwrap_or(usual.streams),
+            ..usual
+        }
+    }
+}
+
 /// `rampack up`.
 #[derive(Args, Debug)]
 pub struct Up {
@@ -181,9 +206,9 @@ pub struct Up {
     #[allow(missing_docs)]
     pub device: DeviceOptions,
 
+    #[command(flatten)]
     #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
-    pub slots: Option<String>,
+    pub variants: VariantOptions,
 
     /// Make a file system and mount it here. Needs root.
     #[arg(long, short, value_name = "DIR")]
@@ -218,9 +243,9 @@ pub struct Serve {
     #[allow(missing_docs)]
     pub doors: DoorOptions,
 
+    #[command(flatten)]
     #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
-    pub slots: Option<String>,
+    pub variants: VariantOptions,
 
     /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
@@ -418,6 +443,20 @@ fn slot_scheme(text: &str) -> Result<String, String> {
     let variants = stack::Variants { slots: text.to_string(), ..stack::Variants::default() };
     variants.check().map_err(|fault| fault.to_string())?;
     Ok(variants.slots)
+}
+
+fn streams_help() -> String {
+    let (known, default) = (stack::STREAM_POLICIES.join(", "), stack::STREAM_POLICIES[0]);
+    format!(
+        "How threads come by what they compress with: {known} [default: {default}]; mutex is for \
+         measuring only"
+    )
+}
+
+fn stream_policy(text: &str) -> Result<String, String> {
+    let variants = stack::Variants { streams: text.to_string(), ..stack::Variants::default() };
+    variants.check().map_err(|fault| fault.to_string())?;
+    Ok(variants.streams)
 }
 
 fn fs_name(text: &str) -> Result<String, String> {

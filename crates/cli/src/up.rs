@@ -103,7 +103,7 @@ fn check_doors(doors: &DoorOptions) -> Result<(), Fault> {
 pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     let plan = Plan::check(up)?;
     let events = listen()?;
-    let daemon = start(root, &up.doors, up.slots.as_deref(), events.sender())?;
+    let daemon = start(root, &up.doors, up.variants.variants(), events.sender())?;
     say_notes(&daemon);
     // Only now, for a daemon that was killed may have had it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
@@ -147,7 +147,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     }
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
-    let daemon = start(root, &serve.doors, serve.slots.as_deref(), events.sender())?;
+    let daemon = start(root, &serve.doors, serve.variants.variants(), events.sender())?;
     say_notes(&daemon);
     for _ in 0..serve.num_devices {
         daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
@@ -195,7 +195,7 @@ fn sockets_only(options: &Serve, activated: Vec<nbd::Activated>) -> Result<(), F
 
 /// Devices that only NBD clients can reach: they need a size from the start.
 fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExports>, Fault> {
-    let machine = daemon::machine(variants(options.slots.as_deref()))?;
+    let machine = daemon::machine(options.variants.variants())?;
     let mut request = options.device.request(options.size.as_ref());
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
     for _ in 0..count.max(1) {
@@ -211,21 +211,11 @@ fn listen() -> Result<Events, Fault> {
 fn start(
     root: Root,
     doors: &DoorOptions,
-    slots: Option<&str>,
+    variants: Variants,
     events: Sender<Event>,
 ) -> Result<Daemon, Fault> {
     let (transport, nbd_tcp) = (doors.transport, doors.nbd_tcp);
-    let variants = variants(slots);
     Daemon::start(DaemonOptions { root, transport, nbd_tcp, variants }, events)
-}
-
-/// The usual variants, but for the slot scheme that was asked for.
-fn variants(slots: Option<&str>) -> Variants {
-    let usual = Variants::default();
-    match slots {
-        Some(slots) => Variants { slots: slots.to_string(), ..usual },
-        None => usual,
-    }
 }
 
 fn say_notes(daemon: &Daemon) {
