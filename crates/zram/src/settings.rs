@@ -221,7 +221,8 @@ impl Disk {
     fn limit_streams(&self, engine: &dyn PageStore, count: u32) -> Result<(), Fault> {
         engine.limit_streams(&self.pins.pin(Lane(0)), count as usize).map_err(|OneStream| {
             Fault::invalid(format!(
-                "{} has got its size with a single stream, which stays the only one; to have                  {count}, reset it and set max_comp_streams before its size",
+                "{} has got its size with a single stream, which stays the only one; to have \
+                 {count}, reset it and set max_comp_streams before its size",
                 self.name()
             ))
         })
