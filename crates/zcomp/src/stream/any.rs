@@ -36,13 +36,12 @@ pub enum AnyStream<'a> {
 impl Streams for AnyStreams {
     type Guard<'a> = AnyStream<'a>;
 
-    #[inline]
+    // The default is to cost no call more than if it were the only one.
+    #[inline(always)]
     fn get(&self, lane: Lane) -> AnyStream<'_> {
         match self {
             AnyStreams::Lanes(streams) => AnyStream::Lane(streams.get(lane)),
-            AnyStreams::Single(stream) => AnyStream::Single(stream.get(lane)),
-            AnyStreams::Multi(streams) => AnyStream::Multi(streams.get(lane)),
-            AnyStreams::Mutex(stream) => AnyStream::Mutex(stream.get(lane)),
+            others => others.get_other(lane),
         }
     }
 
@@ -61,6 +60,18 @@ impl Streams for AnyStreams {
             AnyStreams::Single(stream) => stream.limit(count),
             AnyStreams::Multi(streams) => streams.limit(count),
             AnyStreams::Mutex(stream) => stream.limit(count),
+        }
+    }
+}
+
+impl AnyStreams {
+    #[inline(never)]
+    fn get_other(&self, lane: Lane) -> AnyStream<'_> {
+        match self {
+            AnyStreams::Lanes(streams) => AnyStream::Lane(streams.get(lane)),
+            AnyStreams::Single(stream) => AnyStream::Single(stream.get(lane)),
+            AnyStreams::Multi(streams) => AnyStream::Multi(streams.get(lane)),
+            AnyStreams::Mutex(stream) => AnyStream::Mutex(stream.get(lane)),
         }
     }
 }
