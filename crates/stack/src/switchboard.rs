@@ -132,17 +132,13 @@ const STREAMS: &[(&str, Policy)] = &[
             // As Linux 3.15 chose.
             make: |codec, _, asked_for| match asked_for {
                 0..=1 => SingleStream::new(&**codec).map(AnyStreams::Single),
-                _ => MultiStreams::new(codec, 1).map(AnyStreams::Multi),
+                _ => several(codec),
             },
         },
     ),
     (
         MultiStreams::NAME,
-        Policy {
-            usual: |_| 1,
-            most: u32::MAX,
-            make: |codec, _, _| MultiStreams::new(codec, 1).map(AnyStreams::Multi),
-        },
+        Policy { usual: |_| 1, most: u32::MAX, make: |codec, _, _| several(codec) },
     ),
     (
         MutexStream::NAME,
@@ -153,6 +149,10 @@ const STREAMS: &[(&str, Policy)] = &[
         },
     ),
 ];
+
+fn several(codec: &Arc<dyn Compressor>) -> Result<AnyStreams, CodecError> {
+    Ok(AnyStreams::Multi(Box::new(MultiStreams::new(codec, 1)?)))
+}
 
 /// How many streams may be asked for under a policy.
 pub(crate) fn stream_rules(streams: &str, lanes: usize) -> StreamRules {

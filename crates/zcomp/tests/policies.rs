@@ -68,7 +68,7 @@ fn any() {
     let single = |codec: &Arc<Watched>, _| AnyStreams::Single(SingleStream::new(&**codec).unwrap());
     passes(Subject { most: |_| 1, ..Subject::new(single) });
     let multi = |codec: &Arc<Watched>, limit| {
-        AnyStreams::Multi(MultiStreams::new(&shared(codec), limit).unwrap())
+        AnyStreams::Multi(Box::new(MultiStreams::new(&shared(codec), limit).unwrap()))
     };
     passes(Subject { grows: true, ..Subject::new(multi) });
 }

@@ -1,5 +1,6 @@
 //! Any of the policies: what an engine has, so that there need not be one engine for each.
 
+use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 
 use sync::{MutexGuard, OwnerGuard, SystemGuard};
@@ -15,8 +16,8 @@ pub enum AnyStreams {
     Lanes(LaneStreams),
     /// `single`.
     Single(SingleStream),
-    /// `multi`.
-    Multi(MultiStreams),
+    /// `multi`. It is larger than the others.
+    Multi(Box<MultiStreams>),
     /// `mutex`.
     Mutex(MutexStream),
 }

@@ -32,10 +32,11 @@ impl<S> Subject<S> {
 }
 
 type Verdict = Result<(), String>;
+type Step<S> = fn(&Subject<S>, u64) -> Verdict;
 
 /// Judges a policy; every step may take as long as `patience`.
 pub fn judge<S: Streams + 'static>(subject: Subject<S>, seed: u64, patience: Duration) -> Verdict {
-    let steps: &[(&str, fn(&Subject<S>, u64) -> Verdict)] = &[
+    let steps: &[(&str, Step<S>)] = &[
         ("a thread by itself", alone),
         ("a crowd", crowds),
         ("taking all there are", all_at_once),
@@ -133,11 +134,9 @@ fn crowd<S: Streams>(streams: &S, most: usize, rounds: u32, seed: u64) -> Verdic
             Ok(())
         };
         let threads: Vec<_> = (0..THREADS).map(|n| scope.spawn(move || work(n))).collect();
-        let verdicts = threads.into_iter().map(|thread| thread.join());
-        verdicts.fold(Ok(()), |all, one| match one {
-            Ok(verdict) => all.and(verdict),
-            Err(_) => Err("somebody panicked".into()),
-        })
+        let verdicts: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let panicked = |_| Err("somebody panicked".into());
+        verdicts.into_iter().try_for_each(|verdict| verdict.unwrap_or_else(panicked))
     })
 }
 

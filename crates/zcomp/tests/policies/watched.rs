@@ -7,6 +7,9 @@ use zcomp::{CodecError, Compressor, Context, Corrupt, Params, Stream, Zstd};
 
 pub type Page = [u8; 4096];
 
+/// What happens at a certain moment.
+pub type Deed = Box<dyn FnOnce() + Send>;
+
 /// What a context is asked for its number by.
 const WHO: Page = [0xa5; 4096];
 
@@ -18,7 +21,7 @@ pub struct Watched {
     pub one_in: AtomicU64,
     asked: AtomicU64,
     /// What happens while the next context is made, once; it fails then.
-    pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub meanwhile: Mutex<Option<Deed>>,
 }
 
 impl Watched {
@@ -50,7 +53,7 @@ impl Compressor for Watched {
         }
         let one_in = self.one_in.load(Ordering::Relaxed);
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if one_in == 0 || asked % one_in != 0 {
+        if one_in == 0 || !asked.is_multiple_of(one_in) {
             return no_memory();
         }
         self.numbered(self.next.fetch_add(1, Ordering::Relaxed))
