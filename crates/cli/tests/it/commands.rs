@@ -60,6 +60,21 @@ fn status_shows_what_is_stored() {
 }
 
 #[test]
+fn a_single_stream_stays_the_only_one() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --streams single");
+    assert_eq!(daemon.does("get zram0 max_comp_streams"), "1\n");
+    daemon.does("set zram0 disksize=8M");
+    refused(&daemon.ask("set zram0 max_comp_streams=2"), 1, &["zram0", "reset it", "EINVAL"]);
+    assert_eq!(daemon.does("status -n -o NAME,STREAMS"), "zram0 1\n");
+    daemon.does("set zram0 reset=1");
+    daemon.does("set zram0 max_comp_streams=2 disksize=8M");
+    daemon.does("set zram0 max_comp_streams=3");
+    assert_eq!(daemon.does("status -n -o NAME,STREAMS"), "zram0 3\n");
+    daemon.stop();
+}
+
+#[test]
 fn devices_come_and_go() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "serve --num-devices 2 --transport nbd");
