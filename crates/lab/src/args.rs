@@ -28,6 +28,8 @@ pub enum Command {
     Locks(LocksArgs),
     /// Compare the ways threads come by a stream, as when zram got several of them in 2014
     Streams(StreamsArgs),
+    /// Simulate threads that want the same slots, on more CPUs than there are
+    LocksSim(LocksSimArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
 }
@@ -293,6 +295,47 @@ pub struct StreamsArgs {
     /// single, multi:1, multi:N and percpu, as far as there are]
     #[arg(long, value_name = "NAME[:STREAMS]", value_delimiter = ',')]
     pub policies: Vec<String>,
+}
+
+/// `rampack-lab locks-sim`.
+#[derive(Args)]
+pub struct LocksSimArgs {
+    /// The pages: any file, best one that `corpus` has made [default: made-up pages]
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// Threads to simulate, each on a CPU of its own
+    #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [4, 16, 112])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub threads: Vec<u32>,
+
+    /// What the simulation draws its random numbers from; the same seed and the same measurements
+    /// give the same result
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How long each situation is measured on one thread, and on two, over all rounds
+    #[arg(long, value_name = "MS", default_value_t = 25)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=600_000))]
+    pub milliseconds: u32,
+
+    /// Rounds; medians count. Short turns are disturbed less often
+    #[arg(long, value_name = "R", default_value_t = 31)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Operations that each situation is simulated for
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    pub operations: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
 }
 
 fn thread_size(text: &str) -> Result<u64, String> {

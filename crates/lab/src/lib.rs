@@ -1,10 +1,11 @@
 //! The laboratory: dumps memory of live programs, and measures with it.
 //!
-//! Six commands. `corpus` makes page dumps of programs that are installed; `pages` stores and
+//! Its commands: `corpus` makes page dumps of programs that are installed; `pages` stores and
 //! loads such a dump, page by page, against the engine in process, any block device, and the bare
 //! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and
-//! `streams` put variants of the engine under the loads of two experiments with Linux's zram; `nbd`
-//! sets rampack's NBD server beside others. Numbers of one run are comparable with each other,
+//! `streams` put variants of the engine under the loads of two experiments with Linux's zram;
+//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `nbd` sets
+//! rampack's NBD server beside others. Numbers of one run are comparable with each other,
 //! because what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
@@ -15,6 +16,7 @@ mod corpus;
 mod drive;
 mod interrupt;
 mod locks;
+mod locks_sim;
 mod nbd;
 mod page;
 mod pages;
@@ -40,6 +42,7 @@ pub fn main() -> ExitCode {
         args::Command::Codecs(args) => codecs::run(args),
         args::Command::Locks(args) => locks::run(args),
         args::Command::Streams(args) => streams::run(args),
+        args::Command::LocksSim(args) => locks_sim::run(args),
         args::Command::Nbd(args) => nbd::run(args),
     });
     match result {

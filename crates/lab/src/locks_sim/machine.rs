@@ -1,0 +1,317 @@
+//! The simulated machine: CPUs with a thread each, events in the order of time.
+//!
+//! A thread's operation is a list of steps. Each step takes effect at the instant at which it is
+//! over, and the next begins then; so whoever has a line alone at an instant has it for the effect.
+//! Events at the same instant happen in the order in which they were planned. Nothing depends on
+//! anything but the seed.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use super::lines::{Costs, LineId, Lines};
+use super::locking::{Lock, LockStep, Watcher};
+use crate::random::Random;
+
+/// What a thread does next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Step {
+    /// Nanoseconds of its own.
+    Work(f64),
+    /// Reads a line.
+    Read(LineId),
+    /// Asks for a line to read, and goes on.
+    Prefetch(LineId),
+    /// Changes a line by an atomic instruction.
+    Own(LineId),
+    /// Something with a lock.
+    Lock(LockStep),
+    /// Whatever the model makes of this number.
+    Call(u32, usize),
+}
+
+/// What threads do.
+pub trait Model {
+    /// Plans an operation of a thread: pushes its steps, the last one first.
+    fn plan(&mut self, thread: usize, machine: &mut Machine);
+
+    /// Does what a `Step::Call` stands for.
+    fn call(&mut self, _thread: usize, _what: u32, _with: usize, _machine: &mut Machine) {}
+}
+
+/// One CPU's thread.
+#[derive(Default)]
+pub(super) struct Thread {
+    /// Steps to do, the next one last.
+    pub(super) steps: Vec<Step>,
+    /// A line that is under way, and when it is there.
+    coming: Option<(LineId, f64)>,
+    asleep_since: Option<f64>,
+    has_begun: bool,
+    /// It spins, and looks again when somebody changes the line.
+    pub(super) watching: bool,
+    /// Steps that stay when that happens.
+    pub(super) kept: usize,
+    /// Which of its events counts: those planned before it was called back do not.
+    pub(super) call: u64,
+}
+
+/// The machine.
+pub struct Machine {
+    /// What things cost.
+    pub costs: Costs,
+    /// The lines.
+    pub lines: Lines,
+    /// The locks.
+    pub locks: Vec<Lock>,
+    /// What is drawn at random.
+    pub random: Random,
+    pub(super) now: f64,
+    pub(super) threads: Vec<Thread>,
+    /// Time, order, thread, and the thread's call.
+    events: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
+    /// Who spin on a line, by line.
+    pub(super) watchers: HashMap<LineId, Vec<Watcher>>,
+    sequence: u64,
+    began: f64,
+    slept: f64,
+    /// A flaw, for tests: a lock lets two in.
+    pub(super) lets_two_in: bool,
+}
+
+/// What came out of a simulation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Operations a second, of all threads together.
+    pub rate: f64,
+    /// Half of the interval in which the rate lies with 95 % confidence (batch means).
+    pub confidence: f64,
+    /// The lock or line that is used most.
+    pub busiest: String,
+    /// The part of the time it is.
+    pub utilisation: f64,
+    /// The part of the time that threads sleep.
+    pub asleep: f64,
+    /// Operations done.
+    pub operations: u64,
+}
+
+/// Batches of a simulation, and Student's t for 95 % with one less.
+const BATCHES: usize = 10;
+const T_95: f64 = 2.262;
+
+impl Machine {
+    /// A machine with `cpus` CPUs, whose caches forget after `reach` operations.
+    pub fn new(cpus: usize, costs: Costs, reach: u64, seed: u64) -> Machine {
+        Machine {
+            costs,
+            lines: Lines::new(cpus, reach),
+            locks: Vec::new(),
+            random: Random::new(seed),
+            now: 0.0,
+            threads: (0..cpus).map(|_| Thread::default()).collect(),
+            events: BinaryHeap::new(),
+            watchers: HashMap::new(),
+            sequence: 0,
+            began: 0.0,
+            slept: 0.0,
+            lets_two_in: false,
+        }
+    }
+
+    /// How many CPUs.
+    pub fn cpus(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// A number from 0 to 1.
+    pub fn chance(&mut self) -> f64 {
+        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A step that a thread does before those it has.
+    pub fn push(&mut self, thread: usize, step: Step) {
+        self.threads[thread].steps.push(step);
+    }
+
+    /// Steps that a thread does before those it has, in this order.
+    pub fn push_all(&mut self, thread: usize, steps: &[Step]) {
+        self.threads[thread].steps.extend(steps.iter().rev());
+    }
+
+    pub(super) fn wake_at(&mut self, time: f64, thread: usize) {
+        let call = self.threads[thread].call;
+        self.events.push(Reverse((time.to_bits(), self.sequence, thread, call)));
+        self.sequence += 1;
+    }
+
+    /// Forgets what was planned for a thread.
+    pub(super) fn call_back(&mut self, thread: usize) {
+        self.threads[thread].call += 1;
+    }
+
+    /// The thread sleeps until somebody wakes it.
+    pub(super) fn sleep(&mut self, thread: usize) {
+        self.threads[thread].asleep_since = Some(self.now);
+    }
+
+    /// How long a thread has slept.
+    pub(super) fn slept_for(&self, thread: usize) -> f64 {
+        self.threads[thread].asleep_since.map_or(0.0, |since| self.now - since)
+    }
+
+    pub(super) fn wake(&mut self, thread: usize, at: f64) {
+        if let Some(since) = self.threads[thread].asleep_since.take() {
+            self.slept += at - since.max(self.began);
+            self.wake_at(at, thread);
+        }
+    }
+
+    /// Runs until `operations` have been done after as many for warming up as a tenth of them, or
+    /// until about `events` events have happened, and tells how it went. The model's threads begin
+    /// within `stagger` nanoseconds.
+    pub fn run(
+        mut self,
+        model: &mut dyn Model,
+        operations: u64,
+        events: u64,
+        stagger: f64,
+    ) -> Outcome {
+        for thread in 0..self.cpus() {
+            let at = self.chance() * stagger;
+            self.wake_at(at, thread);
+        }
+        let warm = operations / 10 + 1;
+        let (mut done, mut happened) = (0u64, 0u64);
+        // When each batch was over, and how many operations had been done by then.
+        let mut marks: Vec<(f64, u64)> = Vec::new();
+        let (mut next_mark, mut next_event) = (warm, events / (BATCHES as u64 + 1));
+        while let Some(Reverse((time, _, thread, call))) = self.events.pop() {
+            if call != self.threads[thread].call {
+                continue;
+            }
+            if std::mem::take(&mut self.threads[thread].watching) {
+                self.call_back(thread);
+            }
+            self.now = f64::from_bits(time);
+            happened += 1;
+            let over = self.advance(model, thread);
+            done += over;
+            if done >= next_mark || happened >= next_event {
+                if marks.is_empty() {
+                    self.begin();
+                }
+                marks.push((self.now, done));
+                next_mark = done + (operations / BATCHES as u64).max(1);
+                next_event = happened.saturating_add(events / (BATCHES as u64 + 1));
+                if marks.len() > BATCHES {
+                    break;
+                }
+            }
+        }
+        self.outcome(&marks)
+    }
+
+    fn begin(&mut self) {
+        (self.began, self.slept) = (self.now, 0.0);
+        self.lines.begin();
+        for lock in &mut self.locks {
+            lock.begin(self.now);
+        }
+    }
+
+    /// Lets a thread do steps until time passes; returns operations it has finished.
+    fn advance(&mut self, model: &mut dyn Model, thread: usize) -> u64 {
+        let mut finished = 0;
+        loop {
+            let Some(step) = self.threads[thread].steps.pop() else {
+                if finished > 0 {
+                    // An operation that takes no time must not hold up time itself.
+                    self.wake_at(self.now + 1e-3, thread);
+                    return finished;
+                }
+                if std::mem::replace(&mut self.threads[thread].has_begun, true) {
+                    finished = 1;
+                    self.lines.done[thread] += 1;
+                }
+                model.plan(thread, self);
+                continue;
+            };
+            let now = self.now;
+            let over = match step {
+                Step::Work(ns) => now + ns,
+                Step::Read(line) => self.read(thread, line),
+                Step::Prefetch(line) => {
+                    let there = self.lines.read(&self.costs, line, thread, now);
+                    self.threads[thread].coming = Some((line, there));
+                    now
+                }
+                Step::Own(line) => {
+                    self.stir(thread, line);
+                    self.lines.own(&self.costs, line, thread, now)
+                }
+                Step::Lock(step) => {
+                    self.lock_step(thread, step);
+                    let Thread { asleep_since, watching, .. } = &self.threads[thread];
+                    if asleep_since.is_some() || *watching {
+                        return finished;
+                    }
+                    now
+                }
+                Step::Call(what, with) => {
+                    model.call(thread, what, with, self);
+                    now
+                }
+            };
+            if over > now {
+                self.wake_at(over, thread);
+                return finished;
+            }
+        }
+    }
+
+    fn read(&mut self, thread: usize, line: LineId) -> f64 {
+        let there = self.lines.read(&self.costs, line, thread, self.now);
+        match self.threads[thread].coming {
+            Some((coming, at)) if coming == line => there.max(at),
+            _ => there,
+        }
+    }
+
+    fn outcome(self, marks: &[(f64, u64)]) -> Outcome {
+        let (first, last) = match marks {
+            [first, .., last] => (*first, *last),
+            _ => ((0.0, 0), (1.0, 0)),
+        };
+        let elapsed = (last.0 - first.0).max(1e-9);
+        let rate = (last.1 - first.1) as f64 / elapsed * 1e9;
+        let batches: Vec<f64> = marks
+            .windows(2)
+            .map(|pair| (pair[1].1 - pair[0].1) as f64 / (pair[1].0 - pair[0].0).max(1e-9) * 1e9)
+            .collect();
+        let count = batches.len() as f64;
+        let mean = batches.iter().sum::<f64>() / count.max(1.0);
+        let variance = batches.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>();
+        let variance = variance / (count - 1.0).max(1.0);
+        let mut busiest = self.lines.busiest();
+        for lock in &self.locks {
+            let held = lock.held_until(self.now);
+            if held > busiest.1 {
+                busiest = (lock.what, held);
+            }
+        }
+        let still: f64 = self
+            .threads
+            .iter()
+            .filter_map(|thread| thread.asleep_since)
+            .map(|since| self.now - since.max(self.began))
+            .sum();
+        Outcome {
+            rate,
+            confidence: T_95 * (variance / count.max(1.0)).sqrt(),
+            busiest: busiest.0.to_owned(),
+            utilisation: (busiest.1 / elapsed).min(1.0),
+            asleep: ((self.slept + still) / elapsed / self.cpus() as f64).clamp(0.0, 1.0),
+            operations: last.1 - first.1,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The simulated pins and bags of `epoch`, after crates/sync/src/{pins,retired}.rs.
+
+use std::collections::VecDeque;
+
+use super::engine::{Object, PINS};
+use super::lines::LineId;
+use super::machine::{Machine, Step};
+
+/// Words that a lane's bag holds: `BAG` in crates/zram/src/slots/epoch.rs.
+const BAG: usize = 128;
+/// Readers are looked for each time so many have come in: `BAG` by `LOOKS` of retired.rs.
+const LOOK_EVERY: usize = BAG / 8;
+/// Epochs until a word is ripe: `RIPE` of retired.rs.
+const RIPE: u32 = 3;
+
+const ENTER: u32 = PINS;
+const ENTERED: u32 = PINS + 1;
+const LEAVE: u32 = PINS + 2;
+const PUT: u32 = PINS + 3;
+const TURN: u32 = PINS + 4;
+const FLIPPED: u32 = PINS + 5;
+const COUNTED: u32 = PINS + 6;
+const EPOCH: u32 = PINS + 7;
+const RELEASED: u32 = PINS + 8;
+const TAKE_TURN: u32 = PINS + 9;
+
+/// Readers, the epoch, and what waits for it.
+pub(super) struct Readers {
+    phase: u32,
+    epoch: u32,
+    turn_held: bool,
+    phase_line: LineId,
+    epoch_line: LineId,
+    turn_line: LineId,
+    lanes: Vec<OneLane>,
+}
+
+struct OneLane {
+    line: LineId,
+    bag_line: LineId,
+    /// Readers of each phase. Always of this lane's thread, as each has a CPU to itself.
+    inside: [u32; 2],
+    entered: u32,
+    bag: VecDeque<(u32, Object)>,
+    retiring: Option<Object>,
+    /// Epochs still to be waited for: more than none when the bag is full.
+    waits: u32,
+}
+
+impl Readers {
+    pub(super) fn new(machine: &mut Machine) -> Readers {
+        let cpus = machine.cpus();
+        let lane = |cpu| OneLane {
+            line: machine.lines.add("readers of a CPU", 1, cpu),
+            bag_line: machine.lines.add("bag of a CPU", 1, cpu),
+            inside: [0; 2],
+            entered: 0,
+            bag: VecDeque::new(),
+            retiring: None,
+            waits: 0,
+        };
+        let lanes = (0..cpus).map(lane).collect();
+        let [phase_line, epoch_line, turn_line] =
+            ["phase of the pins", "number of the epoch", "turn of the pins"]
+                .map(|what| machine.lines.add(what, 1, 0));
+        Readers { phase: 0, epoch: 0, turn_held: false, phase_line, epoch_line, turn_line, lanes }
+    }
+
+    /// Pins::pin: the phase, and the lane's own counter.
+    pub(super) fn enter(&self) -> [Step; 2] {
+        [Step::Read(self.phase_line), Step::Call(ENTER, 0)]
+    }
+
+    /// Pin::drop.
+    pub(super) fn leave(&self, me: usize) -> [Step; 2] {
+        [Step::Own(self.lanes[me].line), Step::Call(LEAVE, 0)]
+    }
+
+    /// Retired::retire: the bag's lock is the lane's own; the epoch is read.
+    pub(super) fn retire(&mut self, me: usize, object: Object, machine: &mut Machine) {
+        let lane = &mut self.lanes[me];
+        lane.retiring = Some(object);
+        let steps = [
+            Step::Own(lane.bag_line),
+            Step::Read(self.epoch_line),
+            Step::Call(PUT, 0),
+            Step::Own(lane.bag_line),
+        ];
+        machine.push_all(me, &steps);
+    }
+
+    /// Does a part of the protocol; returns what is to be freed.
+    pub(super) fn call(
+        &mut self,
+        me: usize,
+        what: u32,
+        with: usize,
+        machine: &mut Machine,
+    ) -> Vec<Object> {
+        let count = self.lanes.len();
+        match what {
+            ENTER => {
+                self.lanes[me].entered = self.phase & 1;
+                machine.push_all(me, &[Step::Own(self.lanes[me].line), Step::Call(ENTERED, 0)]);
+            }
+            ENTERED => {
+                let lane = &mut self.lanes[me];
+                lane.inside[lane.entered as usize] += 1;
+            }
+            LEAVE => {
+                let lane = &mut self.lanes[me];
+                lane.inside[lane.entered as usize] -= 1;
+            }
+            PUT => {
+                let epoch = self.epoch;
+                let lane = &mut self.lanes[me];
+                lane.bag.extend(lane.retiring.take().map(|object| (epoch, object)));
+                if lane.bag.len().is_multiple_of(LOOK_EVERY) {
+                    let try_turn = [Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)];
+                    machine.push_all(me, &try_turn);
+                }
+            }
+            // Pins::try_turn, and the same in Pins::wait_for_readers.
+            TAKE_TURN if self.turn_held && self.lanes[me].waits > 0 => {
+                let again = [
+                    Step::Work(machine.costs.pause),
+                    Step::Own(self.turn_line),
+                    Step::Call(TAKE_TURN, 0),
+                ];
+                machine.push_all(me, &again);
+            }
+            TAKE_TURN if self.turn_held => return self.ripe(me, machine),
+            TAKE_TURN => {
+                self.turn_held = true;
+                machine.push_all(me, &[Step::Read(self.phase_line), Step::Call(TURN, 0)]);
+            }
+            TURN if self.phase == self.epoch => {
+                let flip = [Step::Own(self.phase_line), Step::Call(FLIPPED, 0)];
+                machine.push_all(me, &flip);
+            }
+            TURN => self.look_at(me, 0, machine),
+            FLIPPED => {
+                self.phase += 1;
+                self.look_at(me, 0, machine);
+            }
+            // Pins::have_left looks at the lanes in turn, until one has a reader.
+            COUNTED if self.lanes[with].inside[(self.epoch & 1) as usize] > 0 => {
+                if self.lanes[me].waits > 0 {
+                    self.look_again(me, machine);
+                } else {
+                    self.release(me, machine);
+                }
+            }
+            COUNTED if with + 1 < count => self.look_at(me, with + 1, machine),
+            COUNTED => {
+                machine.push_all(me, &[Step::Own(self.epoch_line), Step::Call(EPOCH, 0)]);
+            }
+            EPOCH => {
+                self.epoch += 1;
+                let lane = &mut self.lanes[me];
+                lane.waits = lane.waits.saturating_sub(1);
+                if lane.waits > 0 {
+                    machine.push_all(me, &[Step::Read(self.phase_line), Step::Call(TURN, 0)]);
+                } else {
+                    self.release(me, machine);
+                }
+            }
+            RELEASED => {
+                self.turn_held = false;
+                return self.ripe(me, machine);
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn look_at(&self, me: usize, lane: usize, machine: &mut Machine) {
+        let steps = [Step::Read(self.lanes[lane].line), Step::Call(COUNTED, lane)];
+        machine.push_all(me, &steps);
+    }
+
+    /// From the first lane on, after a pause.
+    fn look_again(&self, me: usize, machine: &mut Machine) {
+        let pause = machine.costs.pause;
+        machine.push_all(
+            me,
+            &[Step::Work(pause), Step::Read(self.lanes[0].line), Step::Call(COUNTED, 0)],
+        );
+    }
+
+    fn release(&self, me: usize, machine: &mut Machine) {
+        machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(RELEASED, 0)]);
+    }
+
+    /// Retired::tidy: takes out what is ripe; if the bag is full, waits for readers.
+    fn ripe(&mut self, me: usize, machine: &mut Machine) -> Vec<Object> {
+        let epoch = self.epoch;
+        let lane = &mut self.lanes[me];
+        let ripe = lane.bag.iter().take_while(|(then, _)| epoch - then >= RIPE).count();
+        let ripe = lane.bag.drain(..ripe).map(|(_, object)| object).collect();
+        if lane.bag.len() >= BAG {
+            // Waits for two epochs more, and is called again; by then nothing is younger.
+            lane.waits = 2;
+            for (then, _) in &mut lane.bag {
+                *then = epoch.wrapping_sub(RIPE).min(*then);
+            }
+            machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)]);
+        }
+        ripe
+    }
+}

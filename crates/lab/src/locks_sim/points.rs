@@ -1,0 +1,256 @@
+//! The engine itself, measured on one thread and on two: what the simulation is judged by.
+//!
+//! Every situation gets its turn in every round, for a few milliseconds; the median of the rounds
+//! counts. A turn in which a thread was taken off its CPU by another program is left out, as long
+//! as enough turns remain.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use rampack::{Disk, DiskOptions, Rampack, Variants};
+use sync::atomic::{AtomicU64, Ordering, spin_hint};
+use units::{PAGE_SIZE, Page};
+
+use super::content::Contents;
+use super::schemes::{Content, Op, Workload};
+use crate::page::{page, page_mut};
+use crate::random::Random;
+use crate::statistics::median;
+use crate::sys::Memory;
+
+/// Same-filled pages that a thread takes its own of.
+const PATTERNS: usize = 8;
+/// Operations between two looks at the clock.
+const BATCH: usize = 8;
+/// Turns that must be left.
+const ENOUGH: usize = 3;
+
+/// A device in a state to be measured.
+pub struct Device {
+    disk: Disk,
+    workload: Workload,
+    content: Content,
+}
+
+impl Device {
+    /// A device with every page stored.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn new(
+        variants: &Variants,
+        workload: Workload,
+        content: Content,
+        contents: &Contents,
+    ) -> Result<Device> {
+        let size = (workload.slots() * PAGE_SIZE) as u64;
+        let options = DiskOptions { size, ..DiskOptions::default() };
+        let make = || Rampack::with_variants(variants.clone())?.disk(options);
+        let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
+        let device = Device { disk, workload, content };
+        let mut hand = Hand::new(&device, contents, 0)?;
+        for slot in 0..workload.slots() {
+            hand.store(slot)?;
+        }
+        Ok(device)
+    }
+}
+
+/// A thread at work on a device.
+struct Hand<'a> {
+    device: &'a Device,
+    contents: &'a Contents,
+    random: Random,
+    patterns: Memory,
+    buffer: Memory,
+}
+
+impl<'a> Hand<'a> {
+    fn new(device: &'a Device, contents: &'a Contents, seed: u64) -> Result<Hand<'a>> {
+        let mut patterns = Memory::new(PATTERNS * PAGE_SIZE)?;
+        for (at, page) in patterns.chunks_exact_mut(PAGE_SIZE).enumerate() {
+            page.fill(at as u8 + 1);
+        }
+        let (random, buffer) = (Random::new(seed), Memory::new(PAGE_SIZE)?);
+        Ok(Hand { device, contents, random, patterns, buffer })
+    }
+
+    fn source(&mut self, slot: usize) -> &Page {
+        let Hand { device, contents, random, patterns, .. } = self;
+        match (device.content, device.workload) {
+            (Content::Filled, _) => page(patterns, random.below(PATTERNS as u64) as usize),
+            (_, Workload::Eight) => page(&contents.bytes, contents.eight[slot].0),
+            (_, Workload::Spread) => page(&contents.bytes, random.pick(&contents.objects).0),
+        }
+    }
+
+    #[inline]
+    fn store(&mut self, slot: usize) -> Result<()> {
+        let disk = &self.device.disk;
+        let stored = disk.store(slot as u64, self.source(slot));
+        stored.map_err(|error| anyhow!("storing page {slot}: {error}"))
+    }
+
+    #[inline]
+    fn load(&mut self, slot: usize) -> Result<()> {
+        let loaded = self.device.disk.load(slot as u64, page_mut(&mut self.buffer, 0));
+        loaded.map_err(|error| anyhow!("loading page {slot}: {error}"))
+    }
+
+    #[inline]
+    fn go(&mut self, op: Op) -> Result<()> {
+        let slot = self.random.below(self.device.workload.slots() as u64) as usize;
+        let stores = match op {
+            Op::Store => true,
+            Op::Load => false,
+            Op::Mix => self.random.next() >> 63 == 0,
+        };
+        if stores { self.store(slot) } else { self.load(slot) }
+    }
+}
+
+/// The rates of a situation, in pages a second.
+#[derive(Clone, Default, Debug)]
+pub struct Rates {
+    /// Of turns nobody disturbed.
+    calm: Vec<f64>,
+    all: Vec<f64>,
+}
+
+impl Rates {
+    /// The median.
+    pub fn median(&self) -> f64 {
+        let rates = if self.calm.len() >= ENOUGH { &self.calm } else { &self.all };
+        median(rates.iter().copied())
+    }
+
+    /// Turns that count.
+    pub fn counted(&self) -> usize {
+        if self.calm.len() >= ENOUGH { self.calm.len() } else { self.all.len() }
+    }
+
+    /// Turns, with those that do not count.
+    pub fn turns(&self) -> usize {
+        self.all.len()
+    }
+}
+
+/// What a thread has done in its turn.
+struct Share {
+    rate: f64,
+    calm: bool,
+    begun: Duration,
+}
+
+/// How often this thread was taken off its CPU (proc(5), `status`), and for how many nanoseconds it
+/// has waited for one (`schedstat`); 0 where the system does not say.
+fn disturbances() -> (u64, u64) {
+    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+    let text = read("/proc/thread-self/status");
+    let line = text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    let taken_off = line.and_then(|number| number.trim().parse().ok()).unwrap_or(0);
+    let text = read("/proc/thread-self/schedstat");
+    let waited = text.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0);
+    (taken_off, waited)
+}
+
+/// Whether nobody disturbed a thread between two looks at a time `elapsed` from each other: a
+/// thread that sleeps waits a little for its CPU in any case.
+fn is_calm(before: (u64, u64), after: (u64, u64), elapsed: Duration) -> bool {
+    before.0 == after.0 && u128::from(after.1 - before.1) * 20 < elapsed.as_nanos()
+}
+
+/// Lets one thread for each of `devices` work for a time, each on a CPU of its own, and notes the
+/// rate of all together. All may be the same device.
+///
+/// # Errors
+/// The engine's, or a thread cannot run on its CPU.
+pub fn turn(
+    devices: &[&Device],
+    contents: &Contents,
+    op: Op,
+    cpus: [usize; 2],
+    time: Duration,
+    rates: &mut Rates,
+) -> Result<()> {
+    // Relaxed: nothing is handed over by it, all only begin together.
+    let ready = &AtomicU64::new(0);
+    let count = devices.len() as u64;
+    let start = Instant::now();
+    let work = |device, cpu: usize| -> Result<Share> {
+        let pinned = host::pin_to_cpu(cpu);
+        let hand = Hand::new(device, contents, cpu as u64 + 1);
+        ready.fetch_add(1, Ordering::Relaxed);
+        while ready.load(Ordering::Relaxed) < count {
+            spin_hint();
+        }
+        pinned?;
+        let mut hand = hand?;
+        // Warm-up, also for what was left in caches by the situation before.
+        let begun = Instant::now();
+        while begun.elapsed() < time / 2 {
+            hand.go(op)?;
+        }
+        let before = disturbances();
+        let begun = Instant::now();
+        let mut done = 0;
+        loop {
+            for _ in 0..BATCH {
+                hand.go(op)?;
+            }
+            done += BATCH;
+            let elapsed = begun.elapsed();
+            if elapsed >= time {
+                let rate = done as f64 / elapsed.as_secs_f64();
+                let calm = is_calm(before, disturbances(), elapsed);
+                return Ok(Share { rate, calm, begun: begun - start });
+            }
+        }
+    };
+    let results: Vec<Result<Share>> = thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = devices
+            .iter()
+            .zip(cpus)
+            .map(|(device, cpu)| scope.spawn(move || work(device, cpu)))
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Share>>| {
+            thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
+        };
+        running.into_iter().map(join).collect()
+    });
+    let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+    let rate = results.iter().map(|share| share.rate).sum();
+    rates.all.push(rate);
+    // Who works while the other does not yet, or no more, has nobody beside it.
+    let begun = results.iter().map(|share| share.begun);
+    let late = begun.clone().max().unwrap_or_default() - begun.min().unwrap_or_default();
+    if results.iter().all(|share| share.calm) && late * 20 < time {
+        rates.calm.push(rate);
+    }
+    Ok(())
+}
+
+/// Operations timed one by one.
+const SINGLE: usize = 3000;
+
+/// How much single operations differ from their mean, as factors whose mean is 1. The slowest
+/// hundredth, which is the system's doing, counts as the one before it.
+///
+/// # Errors
+/// The engine's.
+pub fn spread(device: &Device, contents: &Contents, op: Op, clock: f64) -> Result<Vec<f64>> {
+    let mut hand = Hand::new(device, contents, 7)?;
+    let mut times = Vec::with_capacity(SINGLE);
+    for _ in 0..SINGLE {
+        let begun = Instant::now();
+        hand.go(op)?;
+        times.push((begun.elapsed().as_nanos() as f64 - clock).max(1.0));
+    }
+    times.sort_by(f64::total_cmp);
+    let most = times[SINGLE - SINGLE / 100];
+    let mean = times.iter().map(|time| time.min(most)).sum::<f64>() / SINGLE as f64;
+    Ok(times.iter().step_by(4).map(|time| time.min(most) / mean).collect())
+}

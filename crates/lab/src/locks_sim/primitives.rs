@@ -1,0 +1,361 @@
+//! What lines and waiting cost on this machine: two threads on two CPUs, and nothing of the engine.
+//!
+//! One prepares lines, the other uses them and is timed, and they take turns by a flag. Each time
+//! is the median of many, which leaves out what disturbed some of them.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use serde::Serialize;
+use sync::atomic::{AtomicU64, Ordering, spin_hint};
+use sync::{CachePadded, Rooms};
+
+use super::lines::{Costs, Wake};
+use crate::random::Random;
+use crate::statistics::median;
+
+/// Lines used one by one in a turn.
+const SINGLE: usize = 16;
+/// Lines there are to choose from.
+const POOL: usize = 256;
+/// Lines in a row.
+const ROW: usize = 32;
+const WORDS: usize = 8;
+/// Where in a word the number of the next line is.
+const LINK: u32 = 32;
+const TURNS: u64 = 1500;
+const WAKES: u64 = 61;
+/// How long sleepers are let wait, in nanoseconds: who has slept for a moment only is woken sooner
+/// than one whose CPU has gone to rest.
+const WAITS: [u64; 6] = [1_000, 2_000, 4_000, 10_000, 25_000, 80_000];
+
+/// What was measured, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Primitives {
+    /// Reading the clock, which is taken off everything else.
+    pub clock_ns: f64,
+    /// An atomic read-modify-write of a line that the CPU has.
+    pub rmw_local_ns: f64,
+    /// Of a line that the other CPU has changed.
+    pub rmw_remote_ns: f64,
+    /// Of a line that both have read.
+    pub rmw_shared_ns: f64,
+    /// Of a line that this CPU reads first, and the other has changed; without the reading.
+    pub rmw_after_read_ns: f64,
+    /// Reading a line that this CPU has changed, and the other has read since.
+    pub reread_ns: f64,
+    /// Whether this tells that lines move to who reads them.
+    pub reading_moves_lines: bool,
+    /// Reading a line that the other CPU has changed.
+    pub read_remote_ns: f64,
+    /// Of many in a row, each.
+    pub read_row_ns: f64,
+    /// Writing one of many in a row that the other CPU has changed.
+    pub write_row_ns: f64,
+    /// A turn of a spinning loop.
+    pub pause_ns: f64,
+    /// A system call (getpid).
+    pub system_call_ns: f64,
+    /// Waking a sleeper on another CPU, by how long it has slept: lower quartiles.
+    pub wakes: Vec<Wake>,
+}
+
+/// What both threads use.
+struct Field {
+    lines: Vec<CachePadded<AtomicU64>>,
+    /// Lines to use, in an order that no prefetcher guesses.
+    order: Vec<usize>,
+    row: Box<[[AtomicU64; WORDS]]>,
+    /// Odd when it is the second's turn.
+    turn: CachePadded<AtomicU64>,
+}
+
+impl Field {
+    fn new() -> Field {
+        let mut order: Vec<usize> = (0..POOL).collect();
+        Random::new(1).shuffle(&mut order);
+        order.truncate(SINGLE);
+        let word = |_| AtomicU64::new(0);
+        let field = Field {
+            lines: (0..POOL).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            order,
+            row: (0..ROW).map(|_| std::array::from_fn(word)).collect(),
+            turn: CachePadded::new(AtomicU64::new(0)),
+        };
+        field.link_each();
+        field
+    }
+
+    // Relaxed throughout: the turn orders both threads, and the values mean nothing.
+
+    /// Changes each line, knowing it only from the one before: the processor must not ask for
+    /// several at once. The line that comes next is in the upper half of the word.
+    fn change_each(&self) {
+        let mut at = self.order[0];
+        for _ in 0..SINGLE {
+            at = (self.lines[at].fetch_add(1, Ordering::Relaxed) >> LINK) as usize;
+        }
+        black_box(at);
+    }
+
+    /// The same, but each line is read first.
+    fn look_and_change_each(&self) {
+        let mut at = self.order[0];
+        for _ in 0..SINGLE {
+            let seen = self.lines[at].load(Ordering::Relaxed);
+            let line = (seen >> LINK) as usize;
+            // As locks are taken: by compare-and-swap, from what was seen.
+            let swapped = self.lines[at].compare_exchange(
+                seen,
+                seen + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            at = swapped.map_or(line, |was| (was >> LINK) as usize);
+        }
+        black_box(at);
+    }
+
+    /// Writes to each line which one comes next.
+    fn link_each(&self) {
+        for pair in self.order.windows(2) {
+            self.lines[pair[0]].store((pair[1] as u64) << LINK, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads each line, knowing it only from the one before.
+    fn follow(&self) {
+        let mut at = self.order[0];
+        for _ in 1..SINGLE {
+            at = (self.lines[at].load(Ordering::Relaxed) >> LINK) as usize;
+        }
+        black_box(at);
+    }
+
+    fn write_row(&self) {
+        for word in self.row.iter().flatten() {
+            word.store(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read_row(&self) {
+        let lines = self.row.iter().map(|line| line[0].load(Ordering::Relaxed));
+        black_box(lines.sum::<u64>());
+    }
+
+    fn wait_for(&self, turn: u64) {
+        // Acquire pairs with the Release in `pass`: what the other did is done.
+        while self.turn.load(Ordering::Acquire) != turn {
+            spin_hint();
+        }
+    }
+
+    fn pass(&self, turn: u64) {
+        // Release pairs with the Acquire in `wait_for`.
+        self.turn.store(turn, Ordering::Release);
+    }
+}
+
+/// Lets `first` prepare and `second` be timed, in turns, on two CPUs; after each turn `after` is
+/// done by who was timed. Nanoseconds, the median.
+fn duel(
+    cpus: [usize; 2],
+    clock: f64,
+    first: impl Fn(&Field) + Sync,
+    second: impl Fn(&Field) + Sync,
+    after: impl Fn(&Field) + Sync,
+) -> Result<f64> {
+    let field = &Field::new();
+    let times = thread::scope(|scope| {
+        let preparing = scope.spawn(|| {
+            let pinned = host::pin_to_cpu(cpus[0]);
+            for turn in 0..TURNS {
+                field.wait_for(2 * turn);
+                first(field);
+                field.pass(2 * turn + 1);
+            }
+            pinned
+        });
+        let timed = scope.spawn(|| {
+            let pinned = host::pin_to_cpu(cpus[1]);
+            let mut times = Vec::with_capacity(TURNS as usize);
+            let mine = CachePadded::new(AtomicU64::new(0));
+            for turn in 0..TURNS {
+                field.wait_for(2 * turn + 1);
+                let begun = Instant::now();
+                second(field);
+                // On x86 this waits until everything written has arrived. Relaxed: it is nobody
+                // else's.
+                mine.fetch_add(1, Ordering::Relaxed);
+                times.push(begun.elapsed().as_nanos() as f64);
+                after(field);
+                field.pass(2 * turn + 2);
+            }
+            pinned.map(|()| times)
+        });
+        let (preparing, timed) = (preparing.join(), timed.join());
+        preparing.map_err(|_| anyhow!("a thread panicked"))??;
+        Ok::<_, anyhow::Error>(timed.map_err(|_| anyhow!("a thread panicked"))??)
+    })?;
+    Ok((median(times) - clock).max(0.0))
+}
+
+/// Nanoseconds that each of `count` goes of `job` takes on this thread: the median of some tries.
+pub fn each(count: u32, mut job: impl FnMut(u32)) -> f64 {
+    let tries = (0..15).map(|_| {
+        let begun = Instant::now();
+        (0..count).for_each(&mut job);
+        begun.elapsed().as_nanos() as f64 / f64::from(count)
+    });
+    median(tries.collect::<Vec<_>>())
+}
+
+/// The first two CPUs this process may use.
+///
+/// # Errors
+/// There is only one.
+pub fn two_cpus() -> Result<[usize; 2]> {
+    match host::allowed_cpus()[..] {
+        [first, second, ..] => Ok([first, second]),
+        _ => bail!("contention is measured between two CPUs, and there is one"),
+    }
+}
+
+impl Primitives {
+    /// Measures between two CPUs.
+    ///
+    /// # Errors
+    /// A thread cannot run on its CPU.
+    pub fn measure(cpus: [usize; 2]) -> Result<Primitives> {
+        let clocks = (0..1000).map(|_| Instant::now().elapsed().as_nanos() as f64);
+        let clock = median(clocks.collect::<Vec<_>>());
+        let word = CachePadded::new(AtomicU64::new(0));
+        let local = each(10_000, |_| {
+            word.fetch_add(1, Ordering::Relaxed);
+        });
+        let pause = each(5_000, |_| spin_hint());
+        // getpid(2): sched_yield would let others run.
+        let system_call = each(1000, |_| {
+            black_box(std::process::id());
+        });
+        let single = SINGLE as f64;
+        // The last instruction of each turn is a local one.
+        let clock_and_one = clock + local;
+        let pair = |first: fn(&Field), second: fn(&Field)| {
+            duel(cpus, clock_and_one, first, second, |_| {})
+        };
+        let remote = pair(Field::change_each, Field::change_each)? / single;
+        let shared = pair(Field::look_at_each, Field::change_each)? / single;
+        let read = pair(Field::link_each, Field::follow)? / (single - 1.0);
+        let read_row = pair(Field::write_row, Field::read_row)? / ROW as f64;
+        let write_row = pair(Field::write_row, Field::write_row)? / ROW as f64;
+        let both = pair(Field::change_each, Field::look_and_change_each)? / single;
+        let reread =
+            duel(cpus, clock_and_one, Field::look_at_each, Field::follow, Field::change_each)?
+                / (single - 1.0);
+        let mut woken = Vec::new();
+        for wait in WAITS {
+            let (waker, latency) = wakes(cpus, Duration::from_nanos(wait))?;
+            woken.push(Wake {
+                asleep_ns: (wait as f64 - f64::from(Costs::SPINS) * pause).max(0.0),
+                waker_ns: (waker - clock - system_call).max(0.0),
+                latency_ns: latency.max(0.0),
+            });
+        }
+        Ok(Primitives {
+            clock_ns: clock,
+            rmw_local_ns: local,
+            rmw_remote_ns: remote.max(local),
+            rmw_shared_ns: shared.max(local),
+            rmw_after_read_ns: (both - read).max(local),
+            reread_ns: reread,
+            reading_moves_lines: reread > read / 2.0,
+            read_remote_ns: read,
+            read_row_ns: read_row,
+            write_row_ns: write_row,
+            pause_ns: pause.max(1.0),
+            system_call_ns: system_call,
+            wakes: woken,
+        })
+    }
+
+    /// What the simulation counts with.
+    pub fn costs(&self) -> Costs {
+        Costs {
+            local: self.rmw_local_ns,
+            take: self.rmw_remote_ns,
+            upgrade: self.rmw_shared_ns,
+            reading_moves: self.reading_moves_lines,
+            read: self.read_remote_ns,
+            read_in_row: self.read_row_ns,
+            write_in_row: self.write_row_ns,
+            pause: self.pause_ns,
+            spins: Costs::SPINS,
+            system_call: self.system_call_ns,
+            wakes: self.wakes.clone(),
+        }
+    }
+}
+
+impl Field {
+    /// Reads each line, so that both have it.
+    fn look_at_each(&self) {
+        for &line in &self.order {
+            black_box(self.lines[line].load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// The product's own way to sleep: how long waking takes who wakes, and from then on who is woken.
+fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
+    let (rooms, word) = (&Rooms::default(), &CachePadded::new(AtomicU64::new(0)));
+    let field = &Field::new();
+    let begin = Instant::now();
+    let now = || begin.elapsed().as_nanos() as u64;
+    let woken_at = &AtomicU64::new(0);
+    let times = thread::scope(|scope| {
+        let sleeper = scope.spawn(move || {
+            let pinned = host::pin_to_cpu(cpus[1]);
+            for turn in 0..WAKES {
+                field.wait_for(2 * turn + 1);
+                rooms.lock(word, 0);
+                // Relaxed: the turn orders it.
+                woken_at.store(now(), Ordering::Relaxed);
+                rooms.unlock(word, 0, 0);
+                field.pass(2 * turn + 2);
+            }
+            pinned
+        });
+        let waker = scope.spawn(move || {
+            let pinned = host::pin_to_cpu(cpus[0]);
+            let mut times = Vec::new();
+            for turn in 0..WAKES {
+                rooms.lock(word, 0);
+                field.pass(2 * turn + 1);
+                let begun = Instant::now();
+                while begun.elapsed() < wait {
+                    spin_hint();
+                }
+                let before = now();
+                rooms.unlock(word, 0, 0);
+                let after = now();
+                field.wait_for(2 * turn + 2);
+                let woken = woken_at.load(Ordering::Relaxed);
+                times.push(((after - before) as f64, woken as f64 - after as f64));
+            }
+            pinned.map(|()| times)
+        });
+        let (sleeper, waker) = (sleeper.join(), waker.join());
+        sleeper.map_err(|_| anyhow!("a thread panicked"))??;
+        Ok::<_, anyhow::Error>(waker.map_err(|_| anyhow!("a thread panicked"))??)
+    })?;
+    // The lower quartile: in some of the times the sleeper's CPU was another program's.
+    let quartile = |of: fn(&(f64, f64)) -> f64| {
+        let mut times: Vec<f64> = times.iter().map(of).collect();
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 4]
+    };
+    Ok((quartile(|time| time.0), quartile(|time| time.1)))
+}

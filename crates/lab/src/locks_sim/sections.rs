@@ -1,0 +1,161 @@
+//! How long the sections are that are held or private: the slot tables, pins, counters and the pool
+//! by themselves, on one thread.
+
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use pagealloc::{Zone, ZoneOptions};
+use serde::Serialize;
+use sync::{LaneCounters, Pins};
+use units::{Lane, PAGE_SIZE};
+use zcomp::{Compressor, Lz4, Params};
+use zram::Slot;
+use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+use zsmalloc::{Pool, PoolOptions};
+
+use super::primitives::each;
+use super::schemes::LINE;
+use crate::page::pages;
+
+const GOES: u32 = 4000;
+/// Slots that are gone round in: as many as under `eight`.
+const FEW: usize = 8;
+/// Bytes of the objects that the pool is timed with: copying them takes next to nothing.
+const OBJECT: usize = 64;
+const OBJECTS: usize = 256;
+
+/// A slot table by itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// The scheme.
+    pub scheme: &'static str,
+    /// Bytes a slot takes.
+    pub bytes: usize,
+    /// A load that only looks.
+    pub load_ns: f64,
+    /// An update.
+    pub update_ns: f64,
+}
+
+/// What was measured, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sections {
+    /// The slot tables.
+    pub tables: Vec<Table>,
+    /// Before and after each operation: the lane, a pin, a counter.
+    pub outside_ns: f64,
+    /// Storing a small object in the pool.
+    pub pool_store_ns: f64,
+    /// Freeing it.
+    pub pool_free_ns: f64,
+}
+
+impl Sections {
+    /// Measures on this thread, which should be pinned.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn measure() -> Result<Sections> {
+        let (pins, counters) = (Pins::new(2), LaneCounters::<2>::new(2));
+        let outside = each(GOES, |_| {
+            let lane = host::lane();
+            let _pin = pins.pin(lane);
+            counters.add(lane, 0, 1);
+        });
+        let pool = Bench::new()?;
+        let (store, free) = pool.times()?;
+        let tables = vec![
+            table::<GlobalRwLock>()?,
+            table::<Cas>()?,
+            table::<SpinLock>()?,
+            table::<RwLock>()?,
+            table::<BitLock>()?,
+            table::<Epoch>()?,
+        ];
+        let (outside_ns, pool_store_ns, pool_free_ns) = (outside, store, free);
+        Ok(Sections { tables, outside_ns, pool_store_ns, pool_free_ns })
+    }
+
+    /// How long a slot is held by an update: what is left of it without its atomic instructions.
+    pub fn update_held(&self, scheme: &str, local: f64) -> f64 {
+        let table = self.tables.iter().find(|table| table.scheme == scheme);
+        table.map_or(0.0, |table| (table.update_ns - 2.0 * local).max(1.0))
+    }
+}
+
+fn no_memory(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
+fn table<T: SlotTable>() -> Result<Table> {
+    let table = T::new(&host::Mmap, FEW, 2).map_err(no_memory)?;
+    let lane = Lane(0);
+    let slot = Slot::filled(0).unwrap_or_default();
+    let update = |go: u32| {
+        let _ = table.update(go as usize % FEW, |_| Some(slot));
+    };
+    let update_ns = each(GOES, update);
+    let load_ns = each(GOES, |go| {
+        std::hint::black_box(table.load(lane, go as usize % FEW, Slot::word));
+    });
+    Ok(Table { scheme: T::NAME, bytes: T::BYTES, load_ns, update_ns })
+}
+
+/// A pool by itself.
+pub struct Bench {
+    pool: Pool,
+    pins: Arc<Pins>,
+}
+
+impl Bench {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// No addresses.
+    pub fn new() -> Result<Bench> {
+        let pins = Arc::new(Pins::new(2));
+        let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, 1 << 14)).map_err(no_memory)?;
+        let options = PoolOptions { frames: Arc::new(zone), pins: pins.clone(), limit_frames: 0 };
+        Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)?, pins })
+    }
+
+    fn times(&self) -> Result<(f64, f64)> {
+        let (pin, lane, object) = (self.pins.pin(Lane(0)), Lane(0), [7; OBJECT]);
+        let kept = self.pool.store(&pin, lane, &object, None).map_err(no_memory)?;
+        let mut handles = Vec::with_capacity(OBJECTS);
+        let (mut stores, mut frees) = (Vec::new(), Vec::new());
+        for _ in 0..50 {
+            let begun = std::time::Instant::now();
+            for _ in 0..OBJECTS {
+                handles.push(self.pool.store(&pin, lane, &object, None).map_err(no_memory)?);
+            }
+            stores.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
+            let begun = std::time::Instant::now();
+            for handle in handles.drain(..) {
+                self.pool.free(lane, handle);
+            }
+            frees.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
+        }
+        self.pool.free(lane, kept);
+        Ok((crate::statistics::median(stores), crate::statistics::median(frees)))
+    }
+
+    /// For each page of `corpus`: its size class once compressed by lz4, its length, and the lines
+    /// it has then.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn objects(&self, corpus: &[u8]) -> Result<Vec<(usize, usize, u32)>> {
+        let codec = Lz4::new(&Params::default())?;
+        let mut context = codec.context()?;
+        let mut room = vec![0; 2 * PAGE_SIZE];
+        let object = |page: &units::Page| {
+            let length = match context.compress(page, &mut room) {
+                Some(length) if length <= self.pool.raw_threshold() => length,
+                _ => PAGE_SIZE,
+            };
+            (self.pool.size_class(length), length, length.div_ceil(LINE) as u32)
+        };
+        Ok(pages(corpus).map(object).collect())
+    }
+}

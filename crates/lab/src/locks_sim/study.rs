@@ -1,0 +1,495 @@
+//! The study: what is measured, what is simulated, and how far apart they are.
+//!
+//! Nothing is fitted to what two threads do. A situation's private work is what one thread takes,
+//! less what the simulation charges one thread for lines and locks; everything else comes from the
+//! primitives and the sections. So one thread comes out right by construction, but for the mix, and
+//! two threads are the test.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use rampack::Variants;
+use serde::Serialize;
+
+use super::content::Contents;
+use super::engine::{Length, Parts, Scene, simulate};
+use super::lines::Costs;
+use super::machine::Outcome;
+use super::points::{self, Device, Rates};
+use super::primitives::{Primitives, two_cpus};
+use super::schemes::{Content, Op, SCHEMES, Scheme, StreamPolicy, Workload};
+use super::sections::{Bench, Sections};
+use crate::args::LocksSimArgs;
+use crate::interrupt;
+
+/// A situation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// How slots are guarded.
+    pub scheme: Scheme,
+    /// Where threads work.
+    pub workload: Workload,
+    /// On what.
+    pub content: Content,
+    /// Doing what.
+    pub op: Op,
+    /// Whether all CPUs count in one place.
+    pub shared_counters: bool,
+    /// How threads come by a stream.
+    pub streams: StreamPolicy,
+}
+
+impl Cell {
+    /// What makes it special, if anything does.
+    pub fn variant(&self) -> String {
+        match (self.shared_counters, self.streams) {
+            (true, _) => "shared counters".to_owned(),
+            (_, StreamPolicy::PerCpu) => String::new(),
+            (_, streams) => format!("streams {}", streams.name()),
+        }
+    }
+
+    /// The same without what makes it special.
+    fn plain(&self) -> Cell {
+        Cell { shared_counters: false, streams: StreamPolicy::PerCpu, ..*self }
+    }
+
+    /// The variants of the engine, if this build has them and no more needs to be said.
+    fn variants(&self) -> Option<Variants> {
+        let counters = if self.shared_counters { "shared" } else { "percpu" };
+        let streams = match self.streams {
+            StreamPolicy::PerCpu => "percpu",
+            StreamPolicy::Single => "single",
+            StreamPolicy::Multi(_) => return None,
+        };
+        let variants = Variants {
+            slots: self.scheme.name.to_owned(),
+            counters: counters.to_owned(),
+            streams: streams.to_owned(),
+            ..Variants::default()
+        };
+        variants.check().is_ok().then_some(variants)
+    }
+}
+
+/// One number that was simulated, with how far it may be off.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prediction {
+    /// Threads, each on a CPU of its own.
+    pub threads: usize,
+    /// Always true.
+    pub simulated: bool,
+    /// Pages a second, of all threads together.
+    pub pages_per_s: f64,
+    /// Half of the interval that has the simulation's own rate in it with 95 % confidence.
+    pub confidence: f64,
+    /// Pages a second if lines moved at half and at twice the cost: the smaller, the larger.
+    pub band: [f64; 2],
+    /// By the base scheme in the same situation.
+    pub over_base: Option<f64>,
+    /// The lock or line that is busiest.
+    pub bottleneck: String,
+    /// The part of the time it is.
+    pub utilisation: f64,
+    /// The part of the time that threads sleep.
+    pub asleep: f64,
+}
+
+/// A measured number and the simulated one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// Threads.
+    pub threads: usize,
+    /// Pages a second, measured.
+    pub measured: f64,
+    /// Turns that count, and all.
+    pub turns: [usize; 2],
+    /// Pages a second, simulated.
+    pub simulated_pages_per_s: f64,
+    /// Half of its interval with 95 % confidence.
+    pub confidence: f64,
+    /// By how many percent the simulated is above the measured.
+    pub error_percent: f64,
+}
+
+/// A situation with its numbers.
+pub struct Row {
+    /// Which.
+    pub cell: Cell,
+    /// At one and two threads, where it was measured.
+    pub checks: Vec<Check>,
+    /// Beyond.
+    pub predictions: Vec<Prediction>,
+}
+
+/// How much longer a thread takes when another works beside it, on a device of its own.
+#[derive(Clone, Debug, Serialize)]
+pub struct Beside {
+    /// On what.
+    pub content: &'static str,
+    /// Doing what.
+    pub op: &'static str,
+    /// The factor.
+    pub factor: f64,
+}
+
+/// All of it.
+pub struct Study {
+    /// What lines and waiting cost.
+    pub primitives: Primitives,
+    /// What sections take.
+    pub sections: Sections,
+    /// What pages were.
+    pub contents: String,
+    /// Mean length of their objects.
+    pub mean_length: f64,
+    /// Neighbours.
+    pub beside: Vec<Beside>,
+    /// The situations.
+    pub rows: Vec<Row>,
+}
+
+/// Bytes of a private cache, where the system does not tell.
+const CACHE: u64 = 2 << 20;
+
+/// What of a cache an operation with pages takes besides the object: the page itself.
+const PAGE_BYTES: f64 = 4096.0;
+
+/// The situations that are looked at.
+fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for workload in Workload::ALL {
+        for content in Content::ALL {
+            for op in Op::ALL {
+                for scheme in SCHEMES {
+                    let (shared_counters, streams) = (false, StreamPolicy::PerCpu);
+                    cells.push(Cell { scheme, workload, content, op, shared_counters, streams });
+                }
+            }
+        }
+    }
+    // Without locks in the way, so that it is the counters that are seen.
+    let epoch = cells.iter().filter(|cell| {
+        cell.scheme.name == "epoch" && cell.workload == Workload::Spread && cell.op != Op::Mix
+    });
+    let counted: Vec<Cell> = epoch.map(|cell| Cell { shared_counters: true, ..*cell }).collect();
+    let stores = |cell: &&Cell| cell.content == Content::Pages && cell.op == Op::Store;
+    let stored = counted.iter().find(stores).map(Cell::plain);
+    let policies = [
+        StreamPolicy::Single,
+        StreamPolicy::Multi(2),
+        StreamPolicy::Multi(4),
+        StreamPolicy::Multi(16),
+    ];
+    let streams =
+        stored.into_iter().flat_map(|cell| policies.map(|streams| Cell { streams, ..cell }));
+    let streams: Vec<Cell> = streams.collect();
+    cells.extend(counted);
+    cells.extend(streams);
+    cells
+}
+
+/// Measured rates of each cell that could be measured, and what single operations are like.
+struct Measured {
+    rates: HashMap<usize, [Rates; 2]>,
+    beside: HashMap<(Content, Op), f64>,
+    spreads: HashMap<(Content, Op), Vec<f64>>,
+}
+
+fn measure(
+    cells: &[Cell],
+    args: &LocksSimArgs,
+    contents: &Contents,
+    clock: f64,
+    cpus: [usize; 2],
+    bar: &ProgressBar,
+) -> Result<Measured> {
+    let time = Duration::from_micros(u64::from(args.milliseconds) * 1000 / u64::from(args.repeat));
+    let mut devices: Vec<(Variants, Workload, Content, Device)> = Vec::new();
+    let mut places: Vec<Option<usize>> = Vec::new();
+    for cell in cells {
+        interrupt::check()?;
+        let Some(variants) = cell.variants() else {
+            places.push(None);
+            continue;
+        };
+        let same = |device: &(Variants, Workload, Content, Device)| {
+            (&device.0, device.1, device.2) == (&variants, cell.workload, cell.content)
+        };
+        let place = match devices.iter().position(same) {
+            Some(place) => place,
+            None => {
+                let device = Device::new(&variants, cell.workload, cell.content, contents)?;
+                devices.push((variants, cell.workload, cell.content, device));
+                devices.len() - 1
+            }
+        };
+        places.push(Some(place));
+    }
+    // Two more, for two threads that have nothing to do with each other.
+    let mut apart = Vec::new();
+    let free = Variants { slots: "epoch".to_owned(), ..Variants::default() };
+    for content in Content::ALL {
+        let make = || Device::new(&free, Workload::Spread, content, contents);
+        apart.push((content, [make()?, make()?]));
+    }
+    let mut rates: HashMap<usize, [Rates; 2]> = HashMap::new();
+    let mut alone: HashMap<(Content, Op), [Rates; 2]> = HashMap::new();
+    for round in 0..args.repeat {
+        for (number, place) in places.iter().enumerate() {
+            interrupt::check()?;
+            bar.inc(1);
+            let Some(place) = place else { continue };
+            let device = &devices[*place].3;
+            let rates = rates.entry(number).or_default();
+            // Who comes second finds caches warm.
+            for threads in if round % 2 == 0 { [1, 2] } else { [2, 1] } {
+                let (op, rates) = (cells[number].op, &mut rates[threads - 1]);
+                points::turn(&vec![device; threads], contents, op, cpus, time, rates)?;
+            }
+        }
+        for (content, [first, second]) in &apart {
+            for op in [Op::Store, Op::Load] {
+                let [one, two] = alone.entry((*content, op)).or_default();
+                if round % 2 == 0 {
+                    points::turn(&[first], contents, op, cpus, time, one)?;
+                }
+                points::turn(&[first, second], contents, op, cpus, time, two)?;
+                if round % 2 != 0 {
+                    points::turn(&[first], contents, op, cpus, time, one)?;
+                }
+            }
+        }
+    }
+    let mut spreads = HashMap::new();
+    for (content, [first, _]) in &apart {
+        for op in [Op::Store, Op::Load] {
+            spreads.insert((*content, op), points::spread(first, contents, op, clock)?);
+        }
+    }
+    let factor = |rates: [Rates; 2]| (2.0 * rates[0].median() / rates[1].median()).max(1.0);
+    let beside = alone.into_iter().map(|(key, rates)| (key, factor(rates))).collect();
+    Ok(Measured { rates, beside, spreads })
+}
+
+/// What a simulation needs besides the cell.
+struct Ground<'a> {
+    measured: Measured,
+    sections: &'a Sections,
+    costs: Costs,
+    spread_objects: Vec<(usize, u32)>,
+    eight_objects: Vec<(usize, u32)>,
+    mean_length: f64,
+    cache: u64,
+    seed: u64,
+    operations: u64,
+}
+
+const CALIBRATION: Length = Length { operations: 4000, events: u64::MAX };
+/// An operation that needs more events than so many is in a collapse that is plain by then.
+const EVENTS_EACH: u64 = 40;
+
+impl Ground<'_> {
+    fn scene<'s>(&'s self, cell: &Cell, parts: Parts, spread: &'s [f64]) -> Scene<'s> {
+        let spread_out = cell.workload == Workload::Spread && cell.content == Content::Pages;
+        let bytes = PAGE_BYTES + 2.0 * self.mean_length;
+        let reach = if spread_out { (self.cache as f64 / bytes) as u64 } else { u64::MAX };
+        Scene {
+            scheme: cell.scheme,
+            workload: cell.workload,
+            content: cell.content,
+            op: cell.op,
+            parts,
+            spread,
+            objects: match cell.workload {
+                Workload::Spread => &self.spread_objects,
+                Workload::Eight => &self.eight_objects,
+            },
+            shared_counters: cell.shared_counters,
+            streams: cell.streams,
+            reach,
+        }
+    }
+
+    /// The parts of stores and loads in a cell, from what one thread takes.
+    fn calibrate(&self, cells: &[Cell], cell: &Cell) -> Parts {
+        let mut parts = Parts {
+            outside: self.sections.outside_ns,
+            update_held: self.sections.update_held(cell.scheme.name, self.costs.local),
+            class_take: (self.sections.pool_store_ns - 2.0 * self.costs.local).max(5.0),
+            class_leave: (self.sections.pool_free_ns - 2.0 * self.costs.local).max(5.0),
+            ..Parts::default()
+        };
+        for op in [Op::Store, Op::Load] {
+            let wanted = Cell { op, ..cell.plain() };
+            let Some(rates) = self.rates_of(cells, &wanted) else { continue };
+            let scene = self.scene(&wanted, parts.clone(), &[1.0]);
+            let bare = simulate(&scene, 1, &self.costs, self.seed, CALIBRATION);
+            let body = (1e9 / rates[0].median() - 1e9 / bare.rate).max(0.0);
+            match op {
+                Op::Load => parts.load_body = body,
+                _ => parts.store_body = body,
+            }
+        }
+        if let (Op::Mix, Some(rates)) = (cell.op, self.rates_of(cells, cell)) {
+            // Stores and loads in turn get in each other's way in caches and predictors.
+            let scene = self.scene(cell, parts.clone(), &[1.0]);
+            let simulated = 1e9 / simulate(&scene, 1, &self.costs, self.seed, CALIBRATION).rate;
+            let body = (parts.store_body + parts.load_body) / 2.0;
+            let factor = ((1e9 / rates[0].median() - simulated) / body.max(1.0) + 1.0).max(0.0);
+            parts.store_body *= factor;
+            parts.load_body *= factor;
+        }
+        parts
+    }
+
+    fn rates_of(&self, cells: &[Cell], cell: &Cell) -> Option<&[Rates; 2]> {
+        let number = cells.iter().position(|other| other == cell)?;
+        self.measured.rates.get(&number)
+    }
+
+    fn simulate(&self, cell: &Cell, parts: &Parts, threads: usize, costs: &Costs) -> Outcome {
+        let mut parts = parts.clone();
+        if threads > 1 {
+            let beside = |op| self.measured.beside.get(&(cell.content, op)).copied();
+            parts.store_body *= beside(Op::Store).unwrap_or(1.0);
+            parts.load_body *= beside(Op::Load).unwrap_or(1.0);
+        }
+        let op = if cell.op == Op::Load { Op::Load } else { Op::Store };
+        let spread = self.measured.spreads.get(&(cell.content, op));
+        let scene = self.scene(cell, parts, spread.map_or(&[1.0], |spread| spread));
+        // A bag of each CPU fills before the first one is looked through.
+        let operations = self.operations.max(200 * threads as u64);
+        let length = Length { operations, events: operations * EVENTS_EACH };
+        simulate(&scene, threads, costs, self.seed, length)
+    }
+
+    fn row(&self, cells: &[Cell], number: usize, threads: &[usize]) -> Row {
+        let cell = cells[number];
+        let parts = self.calibrate(cells, &cell);
+        let mut checks = Vec::new();
+        if let Some(rates) = self.measured.rates.get(&number) {
+            for (threads, rates) in (1..).zip(rates) {
+                let outcome = self.simulate(&cell, &parts, threads, &self.costs);
+                let measured = rates.median();
+                checks.push(Check {
+                    threads,
+                    measured,
+                    turns: [rates.counted(), rates.turns()],
+                    simulated_pages_per_s: outcome.rate,
+                    confidence: outcome.confidence,
+                    error_percent: (outcome.rate / measured - 1.0) * 100.0,
+                });
+            }
+        }
+        let predict = |&threads: &usize| {
+            let at = |factor| {
+                let costs = self.costs.with_transfers(factor);
+                self.simulate(&cell, &parts, threads, &costs)
+            };
+            let (outcome, half, twice) = (at(1.0), at(0.5).rate, at(2.0).rate);
+            let rates = [outcome.rate, half, twice];
+            Prediction {
+                threads,
+                simulated: true,
+                pages_per_s: outcome.rate,
+                confidence: outcome.confidence,
+                band: [
+                    rates.into_iter().fold(f64::MAX, f64::min),
+                    rates.into_iter().fold(0.0, f64::max),
+                ],
+                over_base: None,
+                bottleneck: outcome.busiest,
+                utilisation: outcome.utilisation,
+                asleep: outcome.asleep,
+            }
+        };
+        Row { cell, checks, predictions: threads.iter().map(predict).collect() }
+    }
+}
+
+/// How big the cache is that a CPU has for itself (sysfs, `cacheinfo`).
+fn private_cache() -> u64 {
+    let path = "/sys/devices/system/cpu/cpu0/cache/index2/size";
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    units::parse_size(text.trim()).unwrap_or(CACHE)
+}
+
+impl Study {
+    /// Measures and simulates.
+    ///
+    /// # Errors
+    /// There is one CPU only, the corpus cannot be read, the engine fails, or it was interrupted.
+    pub fn make(args: &LocksSimArgs, bar: &ProgressBar) -> Result<Study> {
+        let cpus = two_cpus()?;
+        let cells = cells();
+        bar.set_length(cells.len() as u64 * (u64::from(args.repeat) + 1));
+        bar.set_message("measuring");
+        let primitives = Primitives::measure(cpus)?;
+        let sections = pinned(cpus[0], Sections::measure)?;
+        let contents = Contents::new(args.corpus.as_deref(), &Bench::new()?)?;
+        let measured = measure(&cells, args, &contents, primitives.clock_ns, cpus, bar)?;
+        let beside = beside(&measured);
+        let classes = |objects: &[(usize, usize, u32)]| {
+            objects.iter().map(|&(_, class, lines)| (class, lines)).collect()
+        };
+        let ground = Ground {
+            measured,
+            sections: &sections,
+            costs: primitives.costs(),
+            spread_objects: classes(&contents.objects),
+            eight_objects: classes(&contents.eight),
+            mean_length: contents.mean_length,
+            cache: private_cache(),
+            seed: args.seed,
+            operations: u64::from(args.operations),
+        };
+        bar.set_message("simulating");
+        let threads: Vec<usize> = args.threads.iter().map(|&threads| threads as usize).collect();
+        let mut rows: Vec<Row> = Vec::new();
+        for number in 0..cells.len() {
+            interrupt::check()?;
+            bar.inc(1);
+            let mut row = ground.row(&cells, number, &threads);
+            compare(&rows, &mut row);
+            rows.push(row);
+        }
+        let (mean_length, contents) = (contents.mean_length, contents.name);
+        Ok(Study { primitives, sections, contents, mean_length, beside, rows })
+    }
+}
+
+/// Says how a row compares with that of the base, which comes before it.
+fn compare(rows: &[Row], row: &mut Row) {
+    let special = row.cell.variant().is_empty();
+    let base_cell =
+        if special { Cell { scheme: SCHEMES[0], ..row.cell } } else { row.cell.plain() };
+    let Some(base) = rows.iter().find(|base| base.cell == base_cell) else { return };
+    for (mine, its) in row.predictions.iter_mut().zip(&base.predictions) {
+        mine.over_base = Some(mine.pages_per_s / its.pages_per_s);
+    }
+}
+
+fn beside(measured: &Measured) -> Vec<Beside> {
+    let mut beside = Vec::new();
+    for content in Content::ALL {
+        for op in [Op::Store, Op::Load] {
+            let factor = measured.beside.get(&(content, op)).copied().unwrap_or(1.0);
+            beside.push(Beside { content: content.name(), op: op.name(), factor });
+        }
+    }
+    beside
+}
+
+/// Runs `job` on a thread that stays on one CPU.
+fn pinned<T: Send>(cpu: usize, job: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            host::pin_to_cpu(cpu)?;
+            job()
+        });
+        running.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
+    })
+}

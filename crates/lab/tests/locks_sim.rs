@@ -1,0 +1,127 @@
+//! `rampack-lab locks-sim`, at a small size: what it promises of its results, never how fast it was
+//! or how right.
+
+mod common;
+
+use std::fs;
+
+use common::{Place, write_corpus};
+use serde_json::Value;
+
+const SHORT: [&str; 7] =
+    ["locks-sim", "--milliseconds", "1", "--repeat", "1", "--operations", "200"];
+
+/// There is nothing to be measured between CPUs where there is one.
+fn two_cpus() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1)
+}
+
+fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
+    result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
+}
+
+fn is_positive(value: &Value) -> bool {
+    value.as_f64().is_some_and(|number| number > 0.0)
+}
+
+#[test]
+fn measured_and_simulated_are_told_apart() {
+    if !two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    write_corpus(&place.path("c"), 200);
+    let plot = ["--corpus", "c", "--threads", "4,16", "--json", "--plot", "p.svg"];
+    let result = place.json(&[&SHORT[..], &plot].concat());
+    assert_eq!(result["seed"], 1);
+    for key in ["rmw_local_ns", "rmw_remote_ns", "read_remote_ns", "pause_ns", "system_call_ns"] {
+        assert!(is_positive(&result["primitives"][key]), "{key} of {}", result["primitives"]);
+    }
+    assert_eq!(list(&result["sections"], "tables").len(), 6);
+    let errors = list(&result, "errors");
+    assert_eq!((&errors[0]["threads"], &errors[1]["threads"]), (&1.into(), &2.into()));
+    let validation = list(&result, "validation");
+    for check in validation {
+        assert_eq!(check["measured"]["simulated"], false);
+        assert_eq!(check["simulation"]["simulated"], true);
+        assert!(is_positive(&check["measured"]["pages_per_s"]), "{check}");
+        assert!(is_positive(&check["simulation"]["pages_per_s"]), "{check}");
+        let rate = |key: &str| check[key]["pages_per_s"].as_f64().expect("a number");
+        let error = check["error_percent"].as_f64().expect("a number");
+        let wanted = (rate("simulation") / rate("measured") - 1.0) * 100.0;
+        assert!((error - wanted).abs() < 1e-6, "{check}");
+        assert_eq!(check["large_error"], error.abs() > 25.0);
+    }
+    let predictions = list(&result, "predictions");
+    for prediction in predictions {
+        assert_eq!(prediction["simulated"], true);
+        assert!([4, 16].contains(&prediction["threads"].as_u64().expect("threads")));
+        let rate = prediction["pages_per_s"].as_f64().expect("a number");
+        let band = list(prediction, "band");
+        let edge = |at: usize| band[at].as_f64().expect("a number");
+        assert!(edge(0) <= rate && rate <= edge(1) && edge(0) > 0.0, "{prediction}");
+        assert!(prediction["bottleneck"].is_string(), "{prediction}");
+    }
+    for scheme in rampack::SLOT_SCHEMES {
+        for workload in ["spread", "eight"] {
+            for content in ["same-filled", "pages"] {
+                for op in ["store", "load", "mix"] {
+                    let of = |row: &&Value| {
+                        row["scheme"] == *scheme
+                            && row["workload"] == workload
+                            && row["content"] == content
+                            && row["op"] == op
+                            && row["shared_counters"] == false
+                            && row["streams"] == "percpu"
+                    };
+                    let what = format!("{scheme} {workload} {content} {op}");
+                    assert_eq!(validation.iter().filter(of).count(), 2, "{what}");
+                    assert_eq!(predictions.iter().filter(of).count(), 2, "{what}");
+                }
+            }
+        }
+    }
+    for special in [&"single", &"multi:2", &"multi:16"] {
+        assert!(predictions.iter().any(|row| row["streams"] == *special), "{special}");
+    }
+    assert!(predictions.iter().any(|row| row["shared_counters"] == true));
+    let picture = fs::read_to_string(place.path("p.svg")).expect("a picture");
+    assert!(picture.contains("</svg>") && picture.contains("dashed curves are simulated"));
+}
+
+#[test]
+fn errors_come_first() {
+    if !two_cpus() {
+        return;
+    }
+    let place = Place::new();
+    let output = testkit::run(&mut place.lab(&[&SHORT[..], &["--threads", "3"]].concat()));
+    let at = |text: &str| {
+        output.stdout.find(text).unwrap_or_else(|| panic!("no {text:?} in {}", output.stdout))
+    };
+    assert!(at("made up") < at("median error"));
+    assert!(at("median error") < at("Simulated, all of it"));
+    // Every simulated rate has its mark.
+    let simulated = &output.stdout[at("Simulated, all of it")..];
+    for line in simulated.lines().filter(|line| line.starts_with("     3 ")) {
+        assert!(line.starts_with("     3 ") && line.contains(" ~"), "{line}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = Place::new();
+    for (arguments, word) in [
+        (&["--threads", "0"][..], "--threads"),
+        (&["--threads", "4,129"], "129"),
+        (&["--milliseconds", "0"], "--milliseconds"),
+        (&["--operations", "1"], "--operations"),
+    ] {
+        let message = place.refused(&[&["locks-sim"], arguments].concat());
+        assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
+    }
+    if two_cpus() {
+        let message = place.refused(&["locks-sim", "--corpus", "missing"]);
+        assert!(message.contains("missing"), "{message}");
+    }
+}
