@@ -1,13 +1,23 @@
-//! The atomics of the house: the processor's, or under `--cfg loom` the model checker's.
+//! The atomics of the house: the processor's, under `--cfg loom` the model checker's, and under
+//! `--cfg shuttle` the processor's again, with a place before each operation where another thread
+//! may be let run.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(shuttle)]
+mod scheduled;
 #[cfg(loom)]
 pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(shuttle)]
+pub use scheduled::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+#[cfg(shuttle)]
+pub(crate) use scheduled::{in_an_execution, point};
 
 /// A store-load barrier right after an atomic read-modify-write.
 ///
@@ -25,8 +35,10 @@ pub fn barrier_after_rmw() {
 /// Tells the processor that this thread is waiting for another.
 #[inline]
 pub fn spin_hint() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();
+    #[cfg(shuttle)]
+    scheduled::let_others_run();
 }

@@ -1,8 +1,9 @@
 //! Every atomic, lock, pin and lane of the house.
 //!
-//! No other crate names `core::sync::atomic`: they use the types of [`atomic`], so that the whole
-//! engine can be put under loom by building with `--cfg loom`. Waiting is always the same: spin
-//! for a moment, then park, because in userspace the holder of a lock may have been preempted.
+//! No other crate names `core::sync::atomic`: they use the types of [`atomic`], so that
+//! `--cfg loom` puts what is here under loom, and `--cfg shuttle` the whole engine under shuttle.
+//! Waiting is always the same: spin for a moment, then park, because in userspace the holder of a
+//! lock may have been preempted.
 
 pub mod atomic;
 mod bell;

@@ -1,34 +1,34 @@
 //! Sleeping until a word changes: a futex.
 //!
-//! Under loom it's a model of one: sleepers queue per address and are blocked until they are woken,
-//! and looking at the word and falling asleep are one step. So a wake-up that was forgotten shows
-//! as a deadlock.
+//! Under loom and shuttle it's a model of one: sleepers queue per address and are blocked until
+//! they are woken, and looking at the word and falling asleep are one step. So a wake-up that was
+//! forgotten shows as a deadlock.
 
 use crate::atomic::AtomicU32;
 
 /// Times a waiter looks again before it parks. `pause` takes 10 to 60 ns, depending on the
 /// processor, so this is 2 to 12 us: one decompression at least, and less than waking a sleeper
 /// costs the one who wakes.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) const SPINS: u32 = 200;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(crate) const SPINS: u32 = 1;
 
 /// The same for a waiter who knows that the holder runs on another CPU: about twenty microseconds,
 /// which is some compressions by lz4 or one by zstd, and not more than it costs to sleep and be
 /// woken.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) const OWNER_SPINS: u32 = 400;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_SPINS: u32 = 1;
 
 /// Sleeps while `word` is `expected`. May return early; callers look again.
 #[inline(never)]
 #[cold]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wait(word, expected);
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     model::wait(word, expected);
 }
 
@@ -36,43 +36,54 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
 #[inline(never)]
 #[cold]
 pub(crate) fn wake_one(word: &AtomicU32) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wake_one(word);
-    #[cfg(loom)]
-    model::wake(word, loom::sync::Condvar::notify_one);
+    #[cfg(any(loom, shuttle))]
+    model::wake(word, model::Condvar::notify_one);
 }
 
 /// Wakes every sleeper on `word`.
 #[inline(never)]
 #[cold]
 pub(crate) fn wake_all(word: &AtomicU32) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wake_all(word);
-    #[cfg(loom)]
-    model::wake(word, loom::sync::Condvar::notify_all);
+    #[cfg(any(loom, shuttle))]
+    model::wake(word, model::Condvar::notify_all);
 }
 
 /// Lets other threads run: for waiting that cannot sleep.
 #[cold]
 pub(crate) fn let_others_run() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     std::thread::yield_now();
-    #[cfg(loom)]
-    loom::thread::yield_now();
+    #[cfg(any(loom, shuttle))]
+    crate::atomic::spin_hint();
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod model {
     use std::sync::Arc;
 
-    use loom::sync::{Condvar, Mutex};
+    #[cfg(loom)]
+    use loom::lazy_static;
+    #[cfg(loom)]
+    pub(super) use loom::sync::Condvar;
+    #[cfg(loom)]
+    use loom::sync::Mutex;
+    #[cfg(shuttle)]
+    use shuttle::lazy_static;
+    #[cfg(shuttle)]
+    pub(super) use shuttle::sync::Condvar;
+    #[cfg(shuttle)]
+    use shuttle::sync::Mutex;
 
     use crate::atomic::{AtomicU32, Ordering};
 
     /// The queues there are: the address of a word, and those who sleep on it.
     type Queues = Vec<(usize, Arc<Condvar>)>;
 
-    loom::lazy_static! {
+    lazy_static! {
         static ref QUEUES: Mutex<Queues> = Mutex::new(Vec::new());
     }
 
@@ -87,6 +98,10 @@ mod model {
     }
 
     pub(super) fn wait(word: &AtomicU32, expected: u32) {
+        #[cfg(shuttle)]
+        if !crate::atomic::in_an_execution() {
+            return super::let_others_run();
+        }
         let mut queues = QUEUES.lock().expect("no thread of the model panics");
         // The queues' lock orders this with every wake-up made so far, so it sees the change that
         // such a wake-up announced. A change not yet announced may be missed: its wake-up follows.
@@ -97,6 +112,10 @@ mod model {
     }
 
     pub(super) fn wake(word: &AtomicU32, notify: fn(&Condvar)) {
+        #[cfg(shuttle)]
+        if !crate::atomic::in_an_execution() {
+            return;
+        }
         let mut queues = QUEUES.lock().expect("no thread of the model panics");
         notify(&queue(&mut queues, word));
     }

@@ -20,6 +20,9 @@ pub fn prefetch_bytes(start: *const u8, bytes: Range<usize>) {
 /// Asks the processor for the line at an address, which need not be valid.
 #[inline]
 pub fn prefetch<T>(address: *const T) {
+    // What is asked for now is read or written for a while: others may come between.
+    #[cfg(shuttle)]
+    crate::atomic::point();
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -135,6 +135,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("serde", &["cli", "lab", "xtask"], &[]),
     ("serde_json", &["cli", "lab", "xtask"], &["*"]),
     ("sha2", &["lab"], &["*"]),
+    ("shuttle", &["sync"], &["sim"]),
     ("signal-hook", &["cli", "lab"], &[]),
     ("tempfile", &["lab"], &["*"]),
     ("toml", &["cli", "xtask"], &[]),
