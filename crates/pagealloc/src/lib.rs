@@ -28,6 +28,7 @@ mod frames;
 #[cfg(not(loom))]
 mod lane_pages;
 mod table;
+pub mod watch;
 mod world;
 #[cfg(not(loom))]
 mod zone;

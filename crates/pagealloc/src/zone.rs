@@ -15,7 +15,8 @@
 //! exchange on every free, about as much as the rest of it.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses; the frames are never touched here.
+//! [`Frames`] is a promise about addresses; the frames are never touched here, but for what
+//! [`watch`] does.
 
 use core::ptr::NonNull;
 
@@ -25,7 +26,7 @@ use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
 
 use crate::buddy::{Buddy, Chore, PIECES};
 use crate::lane_pages::{self, LanePages};
-use crate::{Frames, LazyTable, NoMemory, Region, World, Zeroed, ZoneStats};
+use crate::{Frames, LazyTable, NoMemory, Region, World, Zeroed, ZoneStats, watch};
 
 /// How much of its addresses a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
 const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
@@ -169,6 +170,9 @@ impl Zone {
             let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
             let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
             if grown {
+                if cfg!(asan) {
+                    self.shut(free.managed(), frames);
+                }
                 free.extend(frames);
             }
             grown
@@ -261,6 +265,28 @@ impl Zone {
         false
     }
 
+    /// Nobody may touch these frames: they are lent no more, or not yet.
+    #[inline]
+    fn shut(&self, first: u32, frames: u32) {
+        if watch::WATCHED {
+            let offset = first as usize * PAGE_SIZE;
+            // SAFETY: they lie within the region, their memory was committed, and what is not lent
+            // is the zone's alone.
+            unsafe { watch::shut(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
+        }
+    }
+
+    /// These frames are lent now.
+    #[inline]
+    fn open(&self, first: u32, frames: u32) {
+        if watch::WATCHED {
+            let offset = first as usize * PAGE_SIZE;
+            // SAFETY: they lie within the region.
+            let start = unsafe { self.region.base().add(offset) };
+            watch::open(start, frames as usize * PAGE_SIZE);
+        }
+    }
+
     #[cold]
     fn refuse(&self, frame: Frame, order: Order) {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
@@ -302,6 +328,7 @@ unsafe impl Frames for Zone {
             order => self.alloc_block(order)?,
         };
         self.lent.get(frame as usize).store(order.get() + 1, Ordering::Relaxed);
+        self.open(frame, 1 << order.get());
         Some(Frame(frame))
     }
 
@@ -310,6 +337,7 @@ unsafe impl Frames for Zone {
         if !self.take_back(frame, order) {
             return;
         }
+        self.shut(frame.0, 1 << order.get());
         let chores = if order == Order::ZERO {
             let mut stock = self.lanes.get(lane).lock();
             let full = stock.len() >= self.options.cache_high;
@@ -348,6 +376,15 @@ unsafe impl Frames for Zone {
 
     fn validate(&self) {
         self.check();
+    }
+}
+
+#[cfg(asan)]
+impl Drop for Zone {
+    fn drop(&mut self) {
+        // The addresses may be anybody's from now on.
+        let managed = self.free.lock().managed();
+        self.open(0, managed);
     }
 }
 

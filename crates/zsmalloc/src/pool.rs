@@ -10,7 +10,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use pagealloc::{Frames, LazyTable, NoMemory, World};
+use pagealloc::{Frames, LazyTable, NoMemory, World, watch};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, MutexGuard, Pin, Pins};
 use units::{Frame, Lane, PAGE_SIZE};
@@ -257,6 +257,9 @@ impl Pool {
             };
             zspage.set_used(used & !bit);
             let next = self.forwards.follow(table, at.slot());
+            if next.is_none() {
+                self.shut(zspage, class, at.slot());
+            }
             if used == bit {
                 self.bury(&mut state, lane, class, at.zspage());
             } else if next.is_none() && zspage.stuck.load(Ordering::Relaxed) {
@@ -370,6 +373,40 @@ impl Pool {
         let (n, within) = (offset / PAGE_SIZE, offset % PAGE_SIZE);
         let frame = zspage.frame(n).unwrap_or_else(|| no_frame(n));
         (self.address(frame, within), (PAGE_SIZE - within).min(class.slot - from))
+    }
+
+    /// Nobody may touch a slot of which all frames are there: it holds no object. Under the lock
+    /// of the class, as neighbours may share what a checker marks.
+    #[inline]
+    pub(crate) fn shut(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
+        let mut done = 0;
+        while watch::WATCHED && done < class.slot {
+            let (start, length) = self.piece(zspage, class, slot, done);
+            // SAFETY: these bytes are the slot's, in frames lent to this pool, and nobody's while
+            // it holds no object.
+            unsafe { watch::shut(start, length) };
+            done += length;
+        }
+    }
+
+    /// A slot was taken. Under the lock of the class.
+    #[inline]
+    pub(crate) fn open(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
+        let mut done = 0;
+        while watch::WATCHED && done < class.slot {
+            let (start, length) = self.piece(zspage, class, slot, done);
+            watch::open(start, length);
+            done += length;
+        }
+    }
+
+    /// A frame was lent, and holds nothing yet.
+    #[inline]
+    pub(crate) fn shut_frame(&self, frame: Frame) {
+        if watch::WATCHED {
+            // SAFETY: it was lent just now, and nobody knows it.
+            unsafe { watch::shut(self.address(frame, 0), PAGE_SIZE) };
+        }
     }
 
     #[inline]

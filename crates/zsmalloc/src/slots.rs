@@ -92,6 +92,7 @@ impl Pool {
         zspage.set_used(used);
         state.objects += 1;
         state.holes -= 1;
+        self.open(zspage, class, slot);
         state.regroup(&self.zspages, id, group_of(class, used, backed));
         Handle::new(id, slot)
     }
@@ -121,6 +122,7 @@ impl Pool {
             match self.lend_frame(lane) {
                 Ok(frame) => {
                     zspage.set_frame(n, Some(frame));
+                    self.shut_frame(frame);
                     lent[n] = true;
                     state.frames += 1;
                 }
@@ -140,6 +142,7 @@ impl Pool {
         }
         let (used, backed) = (used | 1 << slot, zspage.backed(class));
         zspage.set_used(used);
+        self.open(zspage, class, slot);
         state.objects += 1;
         state.holes += (backed & !used).count_ones();
         state.holes -= holes_before;
@@ -160,6 +163,7 @@ impl Pool {
         let holes_before = (backed & !used).count_ones();
         let used = used & !(1 << at.slot());
         zspage.set_used(used);
+        self.shut(zspage, class, at.slot());
         let (first, last) = class.frames_of(at.slot());
         for n in first..=last {
             if used & class.in_frame[n] == 0 {

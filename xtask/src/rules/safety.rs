@@ -19,6 +19,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/nbd/src/sys.rs",
     "crates/pagealloc/src/frames.rs",
     "crates/pagealloc/src/table.rs",
+    "crates/pagealloc/src/watch.rs",
     "crates/pagealloc/src/world.rs",
     "crates/pagealloc/src/zone.rs",
     "crates/sync/src/mutex.rs",
