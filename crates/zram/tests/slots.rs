@@ -1,11 +1,13 @@
 //! One suite for every slot scheme: against a model, and threads tearing at a few slots whose
 //! objects notice being read after they were freed. Broken schemes show that it can fail.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+#[path = "common/broken.rs"]
+mod broken;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use pagealloc::{NoMemory, World};
+use broken::{EpochOfNone, EpochTooShort, FreesAtOnce, HoldsNothing, LosesUpdates};
 use testkit::Rng;
 use units::Lane;
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
@@ -227,145 +229,6 @@ fn a_reader_who_stays_stops_no_writer() {
     assert_eq!(cells.wrong.load(SeqCst), 0, "the reader lost what it read");
 }
 
-/// Swaps without a lock and frees at once: readers lose what they read.
-struct FreesAtOnce(Box<[AtomicU64]>);
-
-/// Reads the word and writes it back as two steps: displaced objects are lost or freed twice.
-struct LosesUpdates(Box<[AtomicU64]>);
-
-macro_rules! broken {
-    ($name:ident, $swap:expr) => {
-        impl SlotTable for $name {
-            const NAME: &'static str = stringify!($name);
-            const BYTES: usize = 8;
-
-            fn new(_: &dyn World, slots: usize, _: usize) -> Result<Self, NoMemory> {
-                Ok(Self((0..slots).map(|_| AtomicU64::new(0)).collect()))
-            }
-            fn count(&self) -> usize {
-                self.0.len()
-            }
-            fn load<R>(&self, _: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
-                read(self.peek(index))
-            }
-            fn update(
-                &self,
-                index: usize,
-                mut next: impl FnMut(Slot) -> Option<Slot>,
-            ) -> Result<Slot, Slot> {
-                let old = self.peek(index);
-                match next(old) {
-                    Some(new) => Ok($swap(&self.0[index], old, new)),
-                    None => Err(old),
-                }
-            }
-            fn retire(&self, _: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
-                free(displaced);
-            }
-            fn peek(&self, index: usize) -> Slot {
-                Slot::from_word(self.0[index].load(SeqCst))
-            }
-            fn next_touched(&self, from: usize, _: usize) -> usize {
-                from
-            }
-            fn touched(&self, _: usize) -> u64 {
-                0
-            }
-            fn prefetch(&self, _: usize) {}
-        }
-    };
-}
-
-broken!(FreesAtOnce, |word: &AtomicU64, _, new: Slot| {
-    Slot::from_word(word.swap(new.word(), SeqCst))
-});
-broken!(LosesUpdates, |word: &AtomicU64, old, new: Slot| {
-    std::thread::yield_now();
-    word.store(new.word(), SeqCst);
-    old
-});
-
-/// The epoch scheme with another idea of when to free.
-macro_rules! hasty {
-    ($name:ident, $waiting:ty, $retire:expr) => {
-        impl SlotTable for $name {
-            const NAME: &'static str = stringify!($name);
-            const BYTES: usize = 8;
-
-            fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Self, NoMemory> {
-                Ok(Self(Epoch::new(world, slots, lanes)?, Default::default()))
-            }
-            fn count(&self) -> usize {
-                self.0.count()
-            }
-            fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R {
-                self.0.load(lane, index, read)
-            }
-            fn update(
-                &self,
-                index: usize,
-                next: impl FnMut(Slot) -> Option<Slot>,
-            ) -> Result<Slot, Slot> {
-                self.0.update(index, next)
-            }
-            fn retire(&self, _: Lane, displaced: Slot, free: impl FnMut(Slot)) {
-                let retire: fn(&$waiting, Slot) -> Option<Slot> = $retire;
-                retire(&self.1, displaced).into_iter().for_each(free);
-            }
-            fn quiesce(&self, mut free: impl FnMut(Slot)) -> bool {
-                // All that is left.
-                let mut any = false;
-                while let Some(slot) = Waits::next(&self.1) {
-                    any = true;
-                    free(slot);
-                }
-                any
-            }
-            fn peek(&self, index: usize) -> Slot {
-                self.0.peek(index)
-            }
-            fn next_touched(&self, from: usize, end: usize) -> usize {
-                self.0.next_touched(from, end)
-            }
-            fn touched(&self, end: usize) -> u64 {
-                self.0.touched(end)
-            }
-            fn prefetch(&self, _: usize) {}
-        }
-    };
-}
-
-trait Waits {
-    fn next(&self) -> Option<Slot>;
-}
-
-impl Waits for () {
-    fn next(&self) -> Option<Slot> {
-        None
-    }
-}
-
-type Queue = Mutex<VecDeque<Slot>>;
-
-impl Waits for Queue {
-    fn next(&self) -> Option<Slot> {
-        self.lock().unwrap().pop_front()
-    }
-}
-
-/// Readers pin, and nobody cares.
-struct EpochOfNone(Epoch, ());
-
-/// Frees what was displaced two displacements ago, whoever still reads it.
-struct EpochTooShort(Epoch, Queue);
-
-hasty!(EpochOfNone, (), |_, displaced| Some(displaced));
-hasty!(EpochTooShort, Queue, |queue, displaced| {
-    let mut queue = queue.lock().unwrap();
-    queue.push_back(displaced);
-    (queue.len() > 2).then(|| queue.pop_front()).flatten()
-});
-
 #[test]
 fn epochs_that_do_not_wait_are_rejected() {
     let rejected = (0..50).any(|seed| conforms::<EpochOfNone>(seed).is_err());
@@ -388,4 +251,10 @@ fn schemes_that_free_at_once_are_rejected() {
 fn schemes_that_lose_updates_are_rejected() {
     let rejected = (0..50).any(|seed| conforms::<LosesUpdates>(seed).is_err());
     assert!(rejected, "the suite accepted a scheme that loses updates");
+}
+
+#[test]
+fn schemes_whose_readers_hold_nothing_are_rejected() {
+    let rejected = (0..50).any(|seed| conforms::<HoldsNothing>(seed).is_err());
+    assert!(rejected, "the suite accepted a scheme whose readers hold nothing");
 }
