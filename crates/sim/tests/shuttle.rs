@@ -1,0 +1,126 @@
+//! The whole engine under shuttle, which runs one thread at a time and decides by chance who is
+//! next at each atomic operation: stores, loads, parts of pages and discards beside compaction,
+//! writeback, compressing again, idle marks, other codecs, limits, sizes and resets, under every
+//! slot scheme. Every byte is checked. Broken engines must be found out by the same worlds.
+//!
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p rampack-sim --test shuttle --release`, in a
+//! target directory of its own. Without `--cfg shuttle` this file is empty. See docs/TESTING.md for
+//! more schedules, other seeds, and one schedule again.
+//!
+//! Shuttle is sequentially consistent: a missing fence is for loom to find (`crates/sync`). A
+//! thread can be interrupted at atomic operations and nowhere else, so what is freed is filled with
+//! rubbish, and reading an object begins with such operations (`sync::prefetch`).
+#![cfg(shuttle)]
+
+#[path = "common/bench.rs"]
+mod bench;
+#[path = "../../zram/tests/common/broken.rs"]
+mod broken;
+#[path = "shuttle/explore.rs"]
+mod explore;
+#[path = "shuttle/history.rs"]
+mod history;
+#[path = "shuttle/stage.rs"]
+mod stage;
+#[path = "shuttle/subjects.rs"]
+mod subjects;
+
+#[path = "shuttle/tables.rs"]
+mod tables;
+
+use std::sync::Arc;
+
+use broken::{
+    EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort, FreesAtOnce, HoldsNothing, LosesUpdates,
+};
+use explore::{Play, holds, rejected};
+use stage::World;
+use subjects::{Flaw, Subject, flawed, scheme, table};
+use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+
+/// A disk of this kind in a world.
+fn on(world: World, subject: Subject) -> Play {
+    Arc::new(move || world.play(&subject))
+}
+
+/// A slot table alone.
+fn alone<T: SlotTable + 'static>() -> Play {
+    Arc::new(tables::play::<T>)
+}
+
+/// A test for each world: all schemes hold in it.
+macro_rules! worlds {
+    ($($test:ident: $world:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                for slots in stack::SLOT_SCHEMES {
+                    holds(stringify!($test), slots, &on($world, scheme(slots)));
+                }
+            }
+        )*
+    };
+}
+
+worlds! {
+    crowds: World::CROWD;
+    crowds_whose_readers_need_streams: World::STREAMS;
+    compaction: World::COMPACTED;
+    writeback: World::WRITTEN_BACK;
+    compressed_writeback_to_one_block: World::ONE_BLOCK;
+    compressing_again_and_other_codecs: World::RECOMPRESSED;
+    limits: World::LIMITED;
+    sizes_and_resets: World::RESET;
+    everything: World::EVERYTHING;
+}
+
+#[test]
+fn tables_alone() {
+    let tables = [
+        (BitLock::NAME, alone::<BitLock>()),
+        (GlobalRwLock::NAME, alone::<GlobalRwLock>()),
+        (Cas::NAME, alone::<Cas>()),
+        (SpinLock::NAME, alone::<SpinLock>()),
+        (RwLock::NAME, alone::<RwLock>()),
+        (Epoch::NAME, alone::<Epoch>()),
+    ];
+    let names = tables.each_ref().map(|table| table.0);
+    assert_eq!(names, stack::SLOT_SCHEMES, "a scheme is missing here");
+    tables.iter().for_each(|(name, play)| holds("tables_alone", name, play));
+}
+
+/// A test for each broken engine: some world finds it out.
+macro_rules! controls {
+    ($($test:ident: $play:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                rejected(stringify!($test), &$play);
+            }
+        )*
+    };
+}
+
+controls! {
+    publishing_and_freeing_at_once_is_found: on(World::CROWD, table::<FreesAtOnce>());
+    losing_updates_is_found: on(World::CROWD, table::<LosesUpdates>());
+    readers_who_hold_nothing_are_found: on(World::CROWD, table::<HoldsNothing>());
+    epochs_that_nobody_waits_for_are_found: on(World::CROWD, table::<EpochOfNone>());
+    epochs_that_are_too_short_are_found: on(World::CROWD, table::<EpochTooShort>());
+    epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
+    blocks_that_are_free_at_once_are_found: on(World::ONE_BLOCK, flawed(Flaw::FreesBlocksAtOnce));
+    slots_that_are_not_looked_at_again_are_found: on(World::ONE_BLOCK, flawed(Flaw::LooksOnce));
+    parts_that_are_changed_in_steps_are_found: on(World::CROWD, flawed(Flaw::ChangesInSteps));
+    old_pages_that_are_compressed_again_are_found:
+        on(World::RECOMPRESSED, flawed(Flaw::CompressesOldPages));
+    objects_that_are_moved_under_readers_are_found: on(World::COMPACTED, flawed(Flaw::MovesAtOnce));
+}
+
+/// The copies that controls are made from are right but for the flaw.
+#[test]
+fn faithful_copies_hold() {
+    let holds = |play| holds("faithful_copies_hold", "", &play);
+    holds(alone::<EpochInTime>());
+    holds(on(World::ONE_BLOCK, flawed(Flaw::None)));
+    holds(on(World::COMPACTED, flawed(Flaw::None)));
+}

@@ -1,0 +1,103 @@
+//! Running a world under many schedules, and one of them again.
+
+use std::any::Any;
+use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
+use shuttle::{Config, MaxSteps, Runner};
+use testkit::{Rng, seed};
+
+use crate::stage;
+
+/// Schedules of a world under a scheme, if `RAMPACK_SCHEDULES` does not say otherwise.
+const SCHEDULES: usize = 400;
+/// A broken engine must be found out by so many.
+const PATIENCE: usize = 200_000;
+/// Schedules under one scheduler before it is another one's turn.
+const TURN: usize = 40;
+/// One more than the places where a schedule of the PCT scheduler changes who goes first.
+const DEPTHS: [usize; 3] = [2, 3, 6];
+
+/// What is played once for each schedule.
+pub type Play = Arc<dyn Fn() + Send + Sync>;
+
+/// `play` must go well, under as many schedules as there is time for.
+pub fn holds(test: &str, subject: &str, play: &Play) {
+    let what = format!("{test}, {subject}");
+    if again(&what, play) {
+        return;
+    }
+    let schedules = env::var("RAMPACK_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let mut rng = Rng::new(seed(&what));
+    let run = AtomicUsize::new(0).into();
+    let outcome = explore(&mut rng, schedules.unwrap_or(SCHEDULES), play, &run);
+    let run = run.load(Ordering::Relaxed);
+    println!("{what}: {run} schedules, {:?}", stage::tally());
+    if let Err(payload) = outcome {
+        println!(
+            "{what}: schedule {run} failed. RAMPACK_SEED repeats the run; RAMPACK_SCHEDULE=… with \
+             the failing schedule above, and this test alone, repeats it for each scheme"
+        );
+        resume_unwind(payload);
+    }
+}
+
+/// `play` is of something broken, and must not go well.
+pub fn rejected(test: &str, play: &Play) {
+    if again(test, play) {
+        return;
+    }
+    let mut rng = Rng::new(seed(test));
+    let run = AtomicUsize::new(0).into();
+    let outcome = explore(&mut rng, PATIENCE, play, &run);
+    let run = run.load(Ordering::Relaxed);
+    let Err(payload) = outcome else { panic!("{test}: {run} schedules found nothing wrong") };
+    let said = payload.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("");
+    println!("{test}: found by schedule {run}: {said}");
+}
+
+/// Runs the schedule of `RAMPACK_SCHEDULE`, if there is one.
+fn again(what: &str, play: &Play) -> bool {
+    let Ok(schedule) = env::var("RAMPACK_SCHEDULE") else { return false };
+    println!("{what}: the schedule of RAMPACK_SCHEDULE");
+    schedule_with(ReplayScheduler::new_from_encoded(&schedule), play, &Arc::default());
+    true
+}
+
+/// Runs schedules until one fails or there have been enough; `run` counts those begun.
+fn explore(
+    rng: &mut Rng,
+    schedules: usize,
+    play: &Play,
+    run: &Arc<AtomicUsize>,
+) -> Result<(), Box<dyn Any + Send>> {
+    let mut turn = 0;
+    while run.load(Ordering::Relaxed) < schedules {
+        let count = TURN.min(schedules - run.load(Ordering::Relaxed));
+        let (seed, depth) = (rng.next_u64(), DEPTHS[turn / 2 % DEPTHS.len()]);
+        catch_unwind(AssertUnwindSafe(|| match turn % 2 {
+            0 => schedule_with(RandomScheduler::new_from_seed(seed, count), play, run),
+            _ => schedule_with(PctScheduler::new_from_seed(seed, depth, count), play, run),
+        }))?;
+        turn += 1;
+    }
+    Ok(())
+}
+
+fn schedule_with(scheduler: impl Scheduler + 'static, play: &Play, run: &Arc<AtomicUsize>) {
+    let mut config = Config::new();
+    // Pages lie on the stack.
+    config.stack_size = 1 << 18;
+    config.max_steps = MaxSteps::FailAfter(2_000_000);
+    // That orderings are not modelled is known.
+    config.silence_warnings = true;
+    let (play, run) = (play.clone(), run.clone());
+    Runner::new(scheduler, config).run(move || {
+        run.fetch_add(1, Ordering::Relaxed);
+        play();
+    });
+}

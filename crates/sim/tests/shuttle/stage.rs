@@ -1,0 +1,545 @@
+//! Small worlds: a disk, what is on it, users of its pages, and an administrator. What they do is
+//! drawn for each schedule anew, from the numbers that belong to the schedule.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use block::{BlockDevice, IoError, Operation, ZeroMode};
+use control::Fault;
+use shuttle::rand::RngCore;
+use shuttle::thread;
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE, Page};
+use zcomp::Params;
+use zram::{Disk, Recompress, Select, Stats, Writeback};
+
+use crate::history::{History, Version};
+use crate::subjects::{Made, Subject};
+
+const P: u64 = PAGE_SIZE as u64;
+/// Pages of the disk.
+const PAGES: u64 = 64;
+/// Where the pages are that nobody uses while it plays.
+const BALLAST: u64 = 16;
+/// Of so many schedules one has its structures looked through in the end.
+const LOOKED_THROUGH: u64 = 8;
+
+/// What an administrator does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    Compact,
+    MarkIdle,
+    WriteBack(Select),
+    WriteBackPages,
+    Recompress(Select),
+    Switch,
+    Limit,
+    Streams,
+    Resize,
+    Reset,
+    Stats,
+    Peak,
+}
+
+/// A world: who is there, and what they may do.
+#[derive(Clone, Copy)]
+pub struct World {
+    users: usize,
+    /// How much each of them does.
+    steps: usize,
+    /// Pages that all use.
+    hot: u64,
+    /// Do users change parts of a page that all use, and have they pages of their own?
+    own: bool,
+    /// Objects of one size class stored before, and mostly discarded again.
+    ballast: u64,
+    deeds: &'static [Deed],
+    /// How many of them the administrator does.
+    count: usize,
+    algorithm: &'static str,
+    /// Blocks to write back to, on which some pages are from the beginning.
+    blocks: usize,
+    compressed_writeback: bool,
+    /// The limit of the device's memory in pages; 0 for none.
+    limit: u64,
+}
+
+impl World {
+    const BASE: World = World {
+        users: 3,
+        steps: 4,
+        hot: 1,
+        own: true,
+        ballast: 0,
+        deeds: &[],
+        count: 0,
+        algorithm: zcomp::LZO,
+        blocks: 0,
+        compressed_writeback: false,
+        limit: 0,
+    };
+    /// Users alone, with a codec that readers need no stream for.
+    pub const CROWD: World = World::BASE;
+    /// Users who wait for streams: more than there are of them.
+    pub const STREAMS: World =
+        World { algorithm: zcomp::ZSTD, deeds: &[Deed::Streams], count: 2, ..World::BASE };
+    /// Objects that are moved while they are used.
+    pub const COMPACTED: World =
+        World { users: 2, ballast: 12, deeds: &[Deed::Compact], count: 2, ..World::BASE };
+    /// Pages that move to blocks, of which there are few.
+    pub const WRITTEN_BACK: World = World {
+        users: 2,
+        deeds: &[
+            Deed::WriteBack(Select::Any),
+            Deed::WriteBack(Select::Huge),
+            Deed::WriteBack(Select::Idle),
+            Deed::WriteBackPages,
+            Deed::MarkIdle,
+        ],
+        count: 3,
+        blocks: 2,
+        ..World::BASE
+    };
+    /// Pages that take turns on one block.
+    pub const ONE_BLOCK: World = World {
+        users: 2,
+        hot: 2,
+        own: false,
+        steps: 3,
+        deeds: &[Deed::WriteBack(Select::Any)],
+        count: 2,
+        blocks: 1,
+        compressed_writeback: true,
+        ..World::BASE
+    };
+    /// Pages that are made smaller, by codecs that change.
+    pub const RECOMPRESSED: World = World {
+        users: 2,
+        deeds: &[
+            Deed::Recompress(Select::Any),
+            Deed::Recompress(Select::Huge),
+            Deed::Recompress(Select::Idle),
+            Deed::MarkIdle,
+            Deed::Switch,
+            Deed::Switch,
+        ],
+        count: 3,
+        algorithm: zcomp::LZ4,
+        ..World::BASE
+    };
+    /// Less memory than is wanted.
+    pub const LIMITED: World = World {
+        algorithm: zcomp::ZSTD,
+        deeds: &[Deed::Limit, Deed::Stats, Deed::Compact, Deed::Peak],
+        count: 2,
+        limit: 3,
+        ..World::BASE
+    };
+    /// A disk that ends and begins again, smaller or larger.
+    pub const RESET: World = World {
+        users: 2,
+        hot: 2,
+        own: false,
+        deeds: &[Deed::Reset, Deed::Resize, Deed::WriteBack(Select::Any), Deed::Compact],
+        count: 3,
+        blocks: 2,
+        ..World::BASE
+    };
+    /// All of it but resets.
+    pub const EVERYTHING: World = World {
+        users: 2,
+        ballast: 6,
+        deeds: &[
+            Deed::Compact,
+            Deed::MarkIdle,
+            Deed::WriteBack(Select::Any),
+            Deed::WriteBackPages,
+            Deed::Recompress(Select::Any),
+            Deed::Switch,
+            Deed::Limit,
+            Deed::Streams,
+            Deed::Resize,
+            Deed::Stats,
+        ],
+        count: 4,
+        blocks: 3,
+        compressed_writeback: true,
+        limit: 12,
+        ..World::BASE
+    };
+
+    /// Plays a schedule of it.
+    pub fn play(&self, subject: &Subject) {
+        let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
+        let stage =
+            Stage { made: subject.make(self.blocks), world: *self, history: History::default() };
+        stage.set_up();
+        let mut users: Vec<User> = (0..self.users).map(|n| User::new(n, rng.fork())).collect();
+        stage.fill(&mut rng, &mut users);
+        let stage = Arc::new(stage);
+        let threads: Vec<_> = users
+            .into_iter()
+            .map(|mut user| {
+                let stage = stage.clone();
+                thread::spawn(move || {
+                    (0..stage.world.steps).for_each(|_| user.act(&stage));
+                    user
+                })
+            })
+            .collect();
+        (0..self.count).for_each(|_| stage.administer(&mut rng));
+        let users: Vec<_> = threads
+            .into_iter()
+            .map(|user| user.join().expect("shuttle ends with a panic"))
+            .collect();
+        stage.end(&mut rng, users);
+    }
+
+    fn refuses(&self) -> bool {
+        self.limit > 0
+    }
+
+    fn ends(&self) -> bool {
+        self.deeds.contains(&Deed::Reset)
+    }
+}
+
+struct Stage {
+    made: Made,
+    world: World,
+    history: History,
+}
+
+impl Stage {
+    fn disk(&self) -> &Disk {
+        &self.made.disk
+    }
+
+    fn set_up(&self) {
+        let (disk, world) = (self.disk(), &self.world);
+        disk.set_algorithm(world.algorithm).expect("it is known");
+        disk.set_algorithm_at(1, zcomp::LZ4HC).expect("it is known");
+        disk.set_mem_limit(world.limit * P);
+        if world.blocks > 0 {
+            disk.set_backing("shelf").expect("there is one");
+            disk.set_compressed_writeback(world.compressed_writeback).expect("it has no size");
+            disk.set_writeback_batch(2).expect("that is a number");
+        }
+        disk.set_disksize(PAGES * P).expect("there are addresses");
+    }
+
+    /// What is there before they come.
+    fn fill(&self, rng: &mut Rng, users: &mut [User]) {
+        let (disk, world) = (self.disk(), &self.world);
+        let mut page = [0; PAGE_SIZE];
+        for index in 0..world.ballast {
+            Version::new(true, BALLAST + index, 9, 1).render(&mut page);
+            let stored = disk.store_page(Lane(0), BALLAST + index, &page);
+            self.made_it(stored);
+        }
+        for page in 0..world.hot {
+            self.history.stored(page, Version::ZEROES, self.history.now());
+            if !rng.one_in(8) {
+                users[0].store_hot(self, page);
+            }
+        }
+        if world.own {
+            users.iter_mut().for_each(|user| user.store_own(self));
+        }
+        for index in 0..world.ballast {
+            if index % 6 != 0 {
+                disk.discard_pages(Lane(0), BALLAST + index, 1).expect("discards succeed");
+            }
+        }
+        if world.blocks > 0 && !rng.one_in(4) {
+            self.done(disk.writeback(&of_kind(Select::Any)));
+        }
+    }
+
+    /// Did it succeed? Some may fail in some worlds.
+    fn made_it(&self, result: Result<(), IoError>) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(IoError::NoSpace | IoError::NoMemory) if self.world.refuses() => false,
+            Err(IoError::NotReady | IoError::OutOfRange) if self.world.ends() => false,
+            Err(error) => panic!("a request failed: {error}"),
+        }
+    }
+
+    fn done(&self, result: Result<(), Fault>) {
+        match result {
+            // No block is left, or no memory.
+            Err(fault) if [28, 12].contains(&fault.errno.0) => {}
+            // A page is there beyond the new end.
+            Err(fault) if self.world.deeds.contains(&Deed::Resize) && fault.errno.0 == 16 => {}
+            result => result.expect("an administrator may do this"),
+        }
+    }
+
+    fn administer(&self, rng: &mut Rng) {
+        let (disk, world) = (self.disk(), &self.world);
+        match *rng.pick(world.deeds) {
+            Deed::Compact => self.done(disk.compact().map(drop)),
+            Deed::MarkIdle => self.done(disk.mark_idle(None)),
+            Deed::WriteBack(select) => self.done(disk.writeback(&of_kind(select))),
+            Deed::WriteBackPages => {
+                let first = rng.below(4);
+                let pages = vec![(first, first + rng.below(3))];
+                self.done(disk.writeback(&Writeback { select: None, pages }));
+            }
+            Deed::Recompress(select) => {
+                self.done(disk.recompress(&Recompress { select, ..Recompress::default() }));
+            }
+            Deed::Switch => {
+                let names = [zcomp::LZO, zcomp::LZ4, zcomp::LZO_RLE, zcomp::LZ4HC, zcomp::ZSTD];
+                let (priority, name) = (rng.below(2) as u8, rng.pick(&names));
+                self.done(disk.switch_algorithm(priority, name, Params::default()));
+            }
+            Deed::Limit => disk.set_mem_limit((1 + rng.below(2 * world.limit)) * P),
+            Deed::Streams => disk.set_max_streams(1 + rng.below(3) as u32),
+            Deed::Resize => {
+                // Without the last of the hot pages, without pages that nobody uses, or with more.
+                let keep = if world.ends() { world.hot - 1 } else { PAGES / 2 };
+                let pages = [keep, PAGES / 2, PAGES + 7][rng.below(3) as usize];
+                self.done(disk.resize(pages * P));
+                if rng.one_in(2) {
+                    self.done(disk.resize(PAGES * P));
+                }
+            }
+            Deed::Reset => {
+                let begun = self.history.now();
+                disk.reset().expect("nobody has opened it");
+                (0..world.hot).for_each(|page| {
+                    self.history.stored(page, Version::ZEROES, begun);
+                });
+                self.set_up();
+            }
+            Deed::Stats => drop(disk.stats()),
+            Deed::Peak => disk.reset_peak(),
+        }
+    }
+
+    /// Everybody has left: all is as the models say, and nothing stays behind.
+    fn end(&self, rng: &mut Rng, mut users: Vec<User>) {
+        let disk = self.disk();
+        disk.set_mem_limit(0);
+        disk.resize(PAGES * P).expect("it can be as large as it was");
+        users.iter_mut().for_each(|user| user.look_at_own(self));
+        (0..self.world.hot).for_each(|page| users[0].load_hot(self, page));
+        self.history.judge();
+        Tally::add(&disk.stats());
+        let thoroughly = rng.one_in(LOOKED_THROUGH);
+        if thoroughly {
+            disk.validate();
+            self.made.frames.validate();
+        }
+        disk.discard_pages(Lane(0), 0, PAGES).expect("discards succeed");
+        let stats = disk.stats();
+        let left = [stats.pages_stored, stats.compressed_bytes, stats.pool_bytes];
+        assert_eq!(left, [0; 3], "everything was discarded: {stats:?}");
+        let left = [stats.same_filled_pages, stats.huge_pages, stats.backed_pages];
+        assert_eq!(left, [0; 3], "everything was discarded: {stats:?}");
+        assert_eq!(self.made.frames.stats().lent, 0, "frames were not given back");
+        if thoroughly {
+            disk.validate();
+            self.made.frames.validate();
+            self.no_block_is_lost();
+        }
+    }
+
+    fn no_block_is_lost(&self) {
+        let (disk, blocks) = (self.disk(), self.world.blocks as u64);
+        if blocks == 0 {
+            return;
+        }
+        let mut page = [0; PAGE_SIZE];
+        for index in 0..blocks {
+            Version::new(true, index, 9, 2).render(&mut page);
+            disk.store_page(Lane(0), index, &page).expect("there is space");
+        }
+        disk.writeback(&of_kind(Select::Any)).expect("there are as many blocks");
+        assert_eq!(disk.stats().backed_pages, blocks, "a block was lost");
+        disk.discard_pages(Lane(0), 0, PAGES).expect("discards succeed");
+    }
+}
+
+fn of_kind(select: Select) -> Writeback {
+    Writeback { select: Some(select), pages: Vec::new() }
+}
+
+/// What came to pass in the schedules that this thread has played: a world in which nothing does
+/// shows nothing.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    compacted: u64,
+    written_back: u64,
+    fetched: u64,
+    refused: u64,
+}
+
+thread_local! {
+    static TALLY: Cell<Tally> = const {
+        Cell::new(Tally { compacted: 0, written_back: 0, fetched: 0, refused: 0 })
+    };
+}
+
+/// The tally so far; a new one begins.
+pub fn tally() -> Tally {
+    TALLY.take()
+}
+
+impl Tally {
+    fn add(stats: &Stats) {
+        TALLY.set({
+            let before = TALLY.get();
+            Tally {
+                compacted: before.compacted + stats.pages_compacted,
+                written_back: before.written_back + stats.backed_writes,
+                fetched: before.fetched + stats.backed_reads,
+                refused: before.refused + stats.failed_writes,
+            }
+        });
+    }
+}
+
+/// A thread that uses pages, and what it knows of them.
+struct User {
+    number: usize,
+    rng: Rng,
+    stored: u32,
+    /// What is on the page of its own.
+    own: Box<Page>,
+    /// What is in its part of the page of which each has one.
+    part: Vec<u8>,
+}
+
+/// Bytes of a part.
+const PART: usize = 700;
+
+impl User {
+    fn new(number: usize, rng: Rng) -> User {
+        User { number, rng, stored: 0, own: Box::new([0; PAGE_SIZE]), part: vec![0; PART] }
+    }
+
+    fn lane(&self) -> Lane {
+        Lane(self.number as u32)
+    }
+
+    fn act(&mut self, stage: &Stage) {
+        let page = self.rng.below(stage.world.hot);
+        match self.rng.below(if stage.world.own { 16 } else { 8 }) {
+            0..=2 => self.store_hot(stage, page),
+            3..=6 => self.load_hot(stage, page),
+            7 => self.empty_hot(stage, page),
+            8 => self.store_own(stage),
+            9 => self.empty_own(stage),
+            10 | 11 => self.change_own(stage),
+            12 | 13 => self.change_part(stage),
+            _ => self.look_at_own(stage),
+        }
+    }
+
+    fn next_version(&mut self, page: u64) -> Version {
+        self.stored += 1;
+        Version::new(self.rng.one_in(2), page, self.number, self.stored)
+    }
+
+    fn store_hot(&mut self, stage: &Stage, page: u64) {
+        let (version, mut contents) = (self.next_version(page), [0; PAGE_SIZE]);
+        version.render(&mut contents);
+        let begun = stage.history.now();
+        if stage.made_it(stage.disk().store_page(self.lane(), page, &contents)) {
+            stage.history.stored(page, version, begun);
+        }
+    }
+
+    fn load_hot(&mut self, stage: &Stage, page: u64) {
+        let (disk, lane, mut contents) = (stage.disk(), self.lane(), [0xa5; PAGE_SIZE]);
+        let begun = stage.history.now();
+        let read = if self.rng.one_in(2) {
+            disk.load_page(lane, page, &mut contents)
+        } else {
+            disk.submit(lane, Operation::Read { offset: page * P, into: &mut contents })
+        };
+        if stage.made_it(read) {
+            stage.history.saw(page, Version::of(&contents), begun);
+        }
+    }
+
+    fn empty_hot(&mut self, stage: &Stage, page: u64) {
+        let begun = stage.history.now();
+        if stage.made_it(self.empty(stage, page)) {
+            stage.history.stored(page, Version::ZEROES, begun);
+        }
+    }
+
+    fn empty(&mut self, stage: &Stage, page: u64) -> Result<(), IoError> {
+        let (offset, length) = (page * P, P);
+        let operation = match self.rng.below(3) {
+            0 => Operation::Discard { offset, length },
+            1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
+            _ => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
+        };
+        stage.disk().submit(self.lane(), operation)
+    }
+
+    fn own_page(&self, stage: &Stage) -> u64 {
+        stage.world.hot + 1 + self.number as u64
+    }
+
+    fn store_own(&mut self, stage: &Stage) {
+        let (page, mut contents) = (self.own_page(stage), [0; PAGE_SIZE]);
+        self.next_version(page).render(&mut contents);
+        if stage.made_it(stage.disk().store_page(self.lane(), page, &contents)) {
+            *self.own = contents;
+        }
+    }
+
+    fn empty_own(&mut self, stage: &Stage) {
+        let page = self.own_page(stage);
+        if stage.made_it(self.empty(stage, page)) {
+            self.own.fill(0);
+        }
+    }
+
+    fn change_own(&mut self, stage: &Stage) {
+        let from = self.rng.below(P - 1) as usize;
+        let length = 1 + self.rng.below(P - from as u64 - 1) as usize;
+        let mut bytes = vec![0; length];
+        self.rng.fill(&mut bytes);
+        let offset = self.own_page(stage) * P + from as u64;
+        let write = Operation::Write { offset, from: &bytes };
+        if stage.made_it(stage.disk().submit(self.lane(), write)) {
+            self.own[from..from + length].copy_from_slice(&bytes);
+        }
+    }
+
+    /// Where its part of the page is that all have a part of.
+    fn place(&self, stage: &Stage) -> u64 {
+        stage.world.hot * P + (self.number * PART) as u64
+    }
+
+    fn change_part(&mut self, stage: &Stage) {
+        let mut bytes = vec![0; PART];
+        self.rng.fill(&mut bytes[..PART / 2]);
+        let write = Operation::Write { offset: self.place(stage), from: &bytes };
+        if stage.made_it(stage.disk().submit(self.lane(), write)) {
+            self.part = bytes;
+        }
+    }
+
+    fn look_at_own(&mut self, stage: &Stage) {
+        if !stage.world.own {
+            return;
+        }
+        let (disk, lane) = (stage.disk(), self.lane());
+        let (page, mut contents) = (self.own_page(stage), [0xa5; PAGE_SIZE]);
+        assert_eq!(disk.load_page(lane, page, &mut contents), Ok(()));
+        let wrong = contents.iter().zip(&*self.own).position(|(is, was)| is != was);
+        assert_eq!(wrong, None, "the own page of user {} is another", self.number);
+        let mut part = vec![0xa5; PART];
+        let read = Operation::Read { offset: self.place(stage), into: &mut part };
+        assert_eq!(disk.submit(lane, read), Ok(()));
+        assert!(part == self.part, "the part of user {} is not what it wrote", self.number);
+    }
+}

@@ -1,0 +1,107 @@
+//! Slot tables alone: a few slots, threads that store and read, and objects that notice being read
+//! or freed after they were freed. With so little in between, rarer meetings are met.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use shuttle::rand::RngCore;
+use shuttle::thread;
+use sync::atomic::{AtomicU64, Ordering};
+use testkit::Rng;
+use units::Lane;
+use zram::slots::SlotTable;
+use zram::{Kind, Slot};
+use zsmalloc::Handle;
+
+use crate::bench::LANES;
+
+const SLOTS: usize = 2;
+/// The first of the threads reads, the others store.
+const THREADS: u32 = 4;
+const READS: usize = 8;
+const STORES: usize = 5;
+/// Reading takes so long that others may store some times meanwhile.
+const MOMENTS: usize = 16;
+
+/// Which objects there are, and which of them live.
+#[derive(Default)]
+struct Objects {
+    live: Mutex<Vec<bool>>,
+    /// Touched while an object is read, so that others may come between.
+    moment: AtomicU64,
+}
+
+impl Objects {
+    fn make(&self) -> Slot {
+        let mut live = self.live.lock().unwrap();
+        live.push(true);
+        Slot::compressed(Handle::from_raw(live.len() as u32), 100, 0)
+    }
+
+    fn number(slot: Slot) -> Option<usize> {
+        match slot.kind() {
+            Kind::Compressed { handle, .. } => Some(handle.get() as usize - 1),
+            _ => None,
+        }
+    }
+
+    fn read(&self, slot: Slot) {
+        let Some(number) = Objects::number(slot) else { return };
+        for _ in 0..MOMENTS {
+            assert!(self.live.lock().unwrap()[number], "object {number} was read after its end");
+            self.moment.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn free(&self, slot: Slot) {
+        let Some(number) = Objects::number(slot) else { return };
+        let was_live = std::mem::replace(&mut self.live.lock().unwrap()[number], false);
+        assert!(was_live, "object {number} was freed twice");
+    }
+}
+
+struct Stage<T> {
+    table: T,
+    objects: Objects,
+}
+
+impl<T: SlotTable> Stage<T> {
+    /// What thread `n` does.
+    fn act(&self, n: u32, rng: &mut Rng) {
+        let lane = Lane(n);
+        for _ in 0..if n == 0 { READS } else { STORES } {
+            let index = if rng.one_in(4) { 1 } else { 0 };
+            if n == 0 {
+                self.table.load(lane, index, |slot| self.objects.read(slot));
+            } else if rng.one_in(8) {
+                self.swap(lane, index, Slot::EMPTY);
+            } else {
+                self.swap(lane, index, self.objects.make());
+            }
+        }
+    }
+
+    fn swap(&self, lane: Lane, index: usize, new: Slot) {
+        let old = self.table.update(index, |_| Some(new)).expect("nobody declines");
+        self.table.retire(lane, old, |slot| self.objects.free(slot));
+    }
+}
+
+/// Plays a schedule with a table of this scheme.
+pub fn play<T: SlotTable + 'static>() {
+    let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
+    let table = T::new(&host::Mmap, SLOTS, LANES).expect("there are addresses");
+    let stage = Arc::new(Stage { table, objects: Objects::default() });
+    (0..SLOTS).for_each(|index| stage.swap(Lane(0), index, stage.objects.make()));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|n| {
+            let (stage, mut rng) = (stage.clone(), rng.fork());
+            thread::spawn(move || stage.act(n, &mut rng))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("shuttle ends with a panic"));
+    (0..SLOTS).for_each(|index| stage.swap(Lane(0), index, Slot::EMPTY));
+    stage.table.quiesce(|slot| stage.objects.free(slot));
+    let lost = stage.objects.live.lock().unwrap().iter().filter(|live| **live).count();
+    assert_eq!(lost, 0, "objects were lost");
+}
