@@ -6,6 +6,7 @@
 //! * [`seed`] and [`Rng`]: random tests print the seed they ran with and repeat it from
 //!   `RAMPACK_SEED`.
 //! * [`TempDir`]: a directory that is gone after the test.
+//! * [`dies`]: what must end the process, in a process of its own.
 //! * [`run`] and [`try_run`]: a foreign program whose failure shows its output.
 //!
 //! ```text
@@ -20,11 +21,13 @@
 //! ```
 
 mod command;
+mod dies;
 mod need;
 mod rng;
 mod scratch;
 
 pub use command::{Output, run, try_run};
+pub use dies::dies;
 pub use need::{Need, met};
 pub use rng::{Rng, seed};
 pub use scratch::TempDir;

@@ -3,7 +3,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::need::{append, on_path};
-use crate::{Need, Rng, TempDir, met, run, try_run};
+use crate::{Need, Rng, TempDir, dies, met, run, try_run};
 
 const ABSENT: Need = Need::program("rampack-no-such-program", "no-such-package");
 
@@ -99,4 +99,10 @@ fn a_scratch_directory_goes_away() {
 #[should_panic(expected = "the reason")]
 fn a_failing_program_shows_its_output() {
     run(Command::new("sh").args(["-c", "echo the reason >&2; exit 3"]));
+}
+
+#[test]
+fn what_ends_its_process_dies_and_what_does_not_lives() {
+    let name = "tests::what_ends_its_process_dies_and_what_does_not_lives";
+    dies(name, "the end of it", || panic!("the end of it"));
 }

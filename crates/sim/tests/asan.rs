@@ -1,0 +1,128 @@
+//! AddressSanitizer sees what broken engines do: an object that is taken from under its reader ends
+//! the process. A codec lets another in at that moment, so that no timing is needed. Without
+//! `--cfg asan` this file is empty; docs/TESTING.md says how it is run.
+#![cfg(asan)]
+
+#[path = "common/bench.rs"]
+mod bench;
+#[path = "../../zram/tests/common/broken.rs"]
+mod broken;
+
+use std::sync::{Arc, Mutex};
+
+use bench::Bench;
+use block::Plain;
+use broken::{EpochOfNone, FreesAtOnce, HoldsNothing};
+use sim::content::Fill;
+use testkit::dies;
+use units::{Lane, PAGE_SIZE, Page};
+use zcomp::{CodecError, Compressor, Context, Corrupt};
+use zram::Disk;
+use zram::slots::{BitLock, Epoch, SlotTable};
+
+const LANE: Lane = Lane(0);
+const REPORT: &str = "AddressSanitizer: use-after-poison";
+const PAGES: u64 = 64;
+
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// What is done by somebody else when the reader has found the object and begins to read it.
+#[derive(Clone, Default)]
+struct Moment(Arc<Mutex<Option<Deed>>>);
+
+/// A codec that lets others in before it decompresses.
+struct Interrupted(Arc<dyn Compressor>, Moment);
+
+impl Compressor for Interrupted {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        self.0.context()
+    }
+    fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
+        let deed = self.1.0.lock().unwrap().take();
+        if let Some(deed) = deed {
+            deed();
+        }
+        self.0.decompress_bare(bytes, page)
+    }
+}
+
+/// Each page shrinks, to about the same size.
+fn contents(stamp: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    Fill::Partly { noise: stamp, parts: 20 }.render(&mut page);
+    page
+}
+
+/// A disk whose codec is written in Rust, and so looked at by the sanitizer.
+fn disk<T: SlotTable + 'static>(pool_waits: bool) -> (Arc<Disk>, Moment) {
+    let moment = Moment::default();
+    let others = moment.clone();
+    let over_codec = Box::new(move |codec| Arc::new(Interrupted(codec, others.clone())) as _);
+    let bench = Bench { pool_waits, over_codec, ..Bench::new(Arc::new(Plain::new(0))) };
+    let (disk, _) = bench.disk::<T>();
+    disk.set_algorithm(zcomp::LZO).unwrap();
+    disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
+    (disk, moment)
+}
+
+/// A page is stored anew while it is read.
+fn stored_while_read<T: SlotTable + 'static>() {
+    let (disk, moment) = disk::<T>(true);
+    disk.store_page(LANE, 0, &contents(1)).unwrap();
+    let writer = disk.clone();
+    let deed = move || writer.store_page(Lane(1), 0, &contents(2)).unwrap();
+    *moment.0.lock().unwrap() = Some(Box::new(deed));
+    let mut page = [0; PAGE_SIZE];
+    disk.load_page(LANE, 0, &mut page).unwrap();
+    assert!(page == contents(1), "the reader found the page before it was stored anew");
+    assert!(moment.0.lock().unwrap().is_none(), "nobody read an object");
+}
+
+#[test]
+fn publishing_and_freeing_at_once_is_found() {
+    let name = "publishing_and_freeing_at_once_is_found";
+    dies(name, REPORT, stored_while_read::<FreesAtOnce>);
+}
+
+#[test]
+fn epochs_that_nobody_waits_for_are_found() {
+    dies("epochs_that_nobody_waits_for_are_found", REPORT, stored_while_read::<EpochOfNone>);
+}
+
+#[test]
+fn readers_who_hold_nothing_are_found() {
+    dies("readers_who_hold_nothing_are_found", REPORT, stored_while_read::<HoldsNothing>);
+}
+
+/// The right scheme without a lock: the object stays for its reader.
+#[test]
+fn what_is_read_stays_under_epochs() {
+    stored_while_read::<Epoch>();
+}
+
+/// Objects are moved together while one of them is read.
+fn moved_while_read() {
+    let (disk, moment) = disk::<BitLock>(false);
+    (0..PAGES).for_each(|index| disk.store_page(LANE, index, &contents(index)).unwrap());
+    let left = || (0..PAGES).filter(|index| index % 7 == 0);
+    (0..PAGES).filter(|index| index % 7 != 0).for_each(|index| {
+        disk.discard_pages(LANE, index, 1).unwrap();
+    });
+    for index in left() {
+        let administrator = disk.clone();
+        *moment.0.lock().unwrap() = Some(Box::new(move || {
+            administrator.compact().unwrap();
+        }));
+        let mut page = [0; PAGE_SIZE];
+        disk.load_page(LANE, index, &mut page).unwrap();
+        assert!(page == contents(index), "page {index} is another");
+    }
+}
+
+#[test]
+fn objects_that_are_moved_under_readers_are_found() {
+    dies("objects_that_are_moved_under_readers_are_found", REPORT, moved_while_read);
+}
