@@ -40,6 +40,8 @@ mod published;
 mod retired;
 #[path = "loom/shared.rs"]
 mod shared;
+#[path = "loom/slots.rs"]
+mod slots;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -119,6 +119,8 @@ mod copy {
         LosesWaited,
         /// Unlocking does not release what was written under the lock.
         NoRelease,
+        /// Locking does not acquire what was written before.
+        NoAcquire,
         /// Who waits looks at the word first and takes the ticket then.
         LateTicket,
         /// Waiters mark the word by a plain store.
@@ -136,7 +138,11 @@ mod copy {
                 let early = self.room.load(Ordering::Acquire);
                 let seen = word.load(Ordering::Relaxed);
                 if seen & LOCKED == 0 {
-                    if self.swap(word, seen, seen | LOCKED, Ordering::Acquire) {
+                    let order = match self.flaw {
+                        Flaw::NoAcquire => Ordering::Relaxed,
+                        _ => Ordering::Acquire,
+                    };
+                    if self.swap(word, seen, seen | LOCKED, order) {
                         return seen & !(LOCKED | WAITED);
                     }
                     continue;
@@ -218,6 +224,11 @@ fn losing_the_mark_of_sleepers_is_found() {
 #[test]
 fn unlocking_without_release_is_found() {
     refused(RACE, || copies_add(copy::Flaw::NoRelease));
+}
+
+#[test]
+fn locking_without_acquire_is_found() {
+    refused(RACE, || copies_add(copy::Flaw::NoAcquire));
 }
 
 #[test]

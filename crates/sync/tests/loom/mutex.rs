@@ -82,6 +82,8 @@ mod copy {
         NoMark,
         /// Unlocking does not release what was written under the lock.
         NoRelease,
+        /// Locking does not acquire what was written before.
+        NoAcquire,
         /// Locking looks first and takes then.
         NotAtomic,
     }
@@ -105,7 +107,11 @@ mod copy {
                 }
                 return free;
             }
-            self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            self.state.compare_exchange(0, 1, self.acquire(), Ordering::Relaxed).is_ok()
+        }
+
+        fn acquire(&self) -> Ordering {
+            if self.flaw == Flaw::NoAcquire { Ordering::Relaxed } else { Ordering::Acquire }
         }
 
         pub(super) fn lock(&self) {
@@ -113,7 +119,7 @@ mod copy {
                 return;
             }
             let mark = if self.flaw == Flaw::NoMark { 1 } else { 2 };
-            while self.state.swap(mark, Ordering::Acquire) != 0 {
+            while self.state.swap(mark, self.acquire()) != 0 {
                 futex::wait(&self.state, mark);
             }
         }
@@ -162,6 +168,11 @@ fn forgetting_who_sleeps_is_found() {
 #[test]
 fn unlocking_without_release_is_found() {
     refused(RACE, || copies_add(copy::Flaw::NoRelease));
+}
+
+#[test]
+fn locking_without_acquire_is_found() {
+    refused(RACE, || copies_add(copy::Flaw::NoAcquire));
 }
 
 #[test]

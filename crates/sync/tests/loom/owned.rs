@@ -104,6 +104,32 @@ impl Manner for NoRelease {
     }
 }
 
+/// Owns the word without acquiring what was done with it before.
+struct NoAcquire;
+
+impl Manner for NoAcquire {
+    fn own(word: &AtomicU64) -> u64 {
+        loop {
+            let seen = word.load(Ordering::Relaxed);
+            let owned = seen | sync::LOCKED;
+            let free = seen & sync::LOCKED == 0;
+            let taken = || word.compare_exchange(seen, owned, Ordering::Relaxed, Ordering::Relaxed);
+            if free && taken().is_ok() {
+                return seen;
+            }
+            thread::yield_now();
+        }
+    }
+    fn disown(word: &AtomicU64, next: u64) {
+        sync::disown(word, next);
+    }
+}
+
+#[test]
+fn owning_without_acquire_is_found() {
+    refused(RACE, || run::<NoAcquire>(&[World::load::<NoAcquire>, World::store::<NoAcquire>]));
+}
+
 #[test]
 fn publishing_and_freeing_at_once_is_found() {
     fn reads(world: &World) {

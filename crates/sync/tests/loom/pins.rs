@@ -205,6 +205,7 @@ struct Copy<F> {
 trait Flaw: Send + Sync + 'static {
     const TURNS: usize = 2;
     const BARRIER: bool = true;
+    const FENCES: bool = true;
     const RELEASE: Ordering = Ordering::Release;
     const LANES: usize = 2;
 }
@@ -229,16 +230,22 @@ impl<F: Flaw> Manner for Copy<F> {
 
     fn wait_for_readers(&self) {
         for _ in 0..F::TURNS {
-            sync::atomic::fence(Ordering::SeqCst);
+            if F::FENCES {
+                sync::atomic::fence(Ordering::SeqCst);
+            }
             let left_behind = self.phase.fetch_add(1, Ordering::Relaxed) & 1;
-            sync::atomic::fence(Ordering::SeqCst);
+            if F::FENCES {
+                sync::atomic::fence(Ordering::SeqCst);
+            }
             for lane in &self.readers[..F::LANES] {
                 while lane[left_behind].load(Ordering::Acquire) != 0 {
                     thread::yield_now();
                 }
             }
         }
-        sync::atomic::fence(Ordering::SeqCst);
+        if F::FENCES {
+            sync::atomic::fence(Ordering::SeqCst);
+        }
     }
 }
 
@@ -266,6 +273,15 @@ fn pinning_without_a_barrier_is_found() {
         const BARRIER: bool = false;
     }
     refused(RACE, || run::<Copy<NoBarrier>>(&[1], 1, 1));
+}
+
+#[test]
+fn waiting_without_fences_is_found() {
+    struct NoFences;
+    impl Flaw for NoFences {
+        const FENCES: bool = false;
+    }
+    refused(RACE, || run::<Copy<NoFences>>(&[1], 1, 1));
 }
 
 #[test]

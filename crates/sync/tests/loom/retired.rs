@@ -175,6 +175,8 @@ enum Flaw {
     WriterFence,
     /// Readers who leave release nothing.
     NoRelease,
+    /// Who looks for readers does not acquire what they did.
+    NoAcquire,
 }
 
 /// One lane, one writer, and no lock: the writer alone turns.
@@ -198,7 +200,9 @@ impl Copy {
         }
         let epoch = self.epoch.load(Ordering::Relaxed);
         let before = (epoch + 1) % 2;
-        if self.readers[before as usize].load(Ordering::Acquire) == 0 {
+        let order =
+            if self.flaw == Flaw::NoAcquire { Ordering::Relaxed } else { Ordering::Acquire };
+        if self.readers[before as usize].load(order) == 0 {
             self.epoch.store(epoch + 1, Ordering::Release);
         }
     }
@@ -287,4 +291,49 @@ fn looking_for_readers_without_a_fence_is_found() {
 #[test]
 fn leaving_without_release_is_found() {
     refused(RACE, || copies(Flaw::NoRelease));
+}
+
+#[test]
+fn looking_for_readers_without_acquire_is_found() {
+    refused(RACE, || copies(Flaw::NoAcquire));
+}
+
+/// The word of a slot, published and looked at with these orderings; nobody frees anything.
+fn published(publish: Ordering, look: Ordering) {
+    struct Shared(AtomicU64, [UnsafeCell<u64>; 2]);
+    // SAFETY: the word orders the object before its readers; loom checks that it does.
+    unsafe impl Sync for Shared {}
+    // SAFETY: as above.
+    unsafe impl Send for Shared {}
+
+    let shared = Arc::new(Shared(AtomicU64::new(0), Default::default()));
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let index = shared.0.load(look);
+            // SAFETY: loom checks that nobody changes it meanwhile.
+            let object = shared.1[index as usize].with(|object| unsafe { *object });
+            assert_eq!(object, index, "an object was read before it was there");
+        })
+    };
+    // SAFETY: nobody knows it yet; loom checks.
+    shared.1[1].with_mut(|object| unsafe { *object = 1 });
+    let swapped = shared.0.compare_exchange(0, 1, publish, Ordering::Relaxed);
+    assert_eq!(swapped, Ok(0));
+    reader.join().expect("no thread of the model panics");
+}
+
+#[test]
+fn a_slot_is_published_with_its_object() {
+    every(|| published(Ordering::AcqRel, Ordering::Acquire));
+}
+
+#[test]
+fn publishing_without_release_is_found() {
+    refused(RACE, || published(Ordering::Acquire, Ordering::Acquire));
+}
+
+#[test]
+fn looking_without_acquire_is_found() {
+    refused(RACE, || published(Ordering::AcqRel, Ordering::Relaxed));
 }

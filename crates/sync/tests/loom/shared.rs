@@ -120,6 +120,10 @@ enum Flaw {
     LeavesQuietly,
     /// Readers who leave release nothing.
     NoRelease,
+    /// Writers who leave release nothing.
+    NoReleaseOfWriters,
+    /// Who comes in acquires nothing.
+    NoAcquire,
     /// A writer looks whether anybody writes, not whether anybody reads.
     IgnoresReaders,
 }
@@ -139,8 +143,12 @@ impl Copy {
             let ticket = self.room.load(Ordering::Acquire);
             let seen = word.load(Ordering::Relaxed);
             let swap = |next, order| word.compare_exchange(seen, next, order, Ordering::Relaxed);
+            let acquire = match self.flaw {
+                Flaw::NoAcquire => Ordering::Relaxed,
+                _ => Ordering::Acquire,
+            };
             if admits(seen) {
-                if swap(taken(seen), Ordering::Acquire).is_ok() {
+                if swap(taken(seen), acquire).is_ok() {
                     return;
                 }
             } else if seen & WAITED != 0 || swap(seen | WAITED, Ordering::Relaxed).is_ok() {
@@ -175,7 +183,11 @@ impl Manner for Copy {
         self.take(word, |seen| seen & others == 0, |seen| seen | LOCKED);
     }
     fn end_write(&self, word: &AtomicU64) {
-        if word.swap(0, Ordering::Release) & WAITED != 0 {
+        let order = match self.flaw {
+            Flaw::NoReleaseOfWriters => Ordering::Relaxed,
+            _ => Ordering::Release,
+        };
+        if word.swap(0, order) & WAITED != 0 {
             self.open();
         }
     }
@@ -199,6 +211,16 @@ fn leaving_without_waking_is_found() {
 #[test]
 fn leaving_without_release_is_found() {
     refused(RACE, || copies(Flaw::NoRelease));
+}
+
+#[test]
+fn ending_a_write_without_release_is_found() {
+    refused(RACE, || copies(Flaw::NoReleaseOfWriters));
+}
+
+#[test]
+fn coming_in_without_acquire_is_found() {
+    refused(RACE, || copies(Flaw::NoAcquire));
 }
 
 #[test]
