@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod checkers;
 mod count;
 mod licences;
 mod rules;
@@ -16,9 +17,11 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <chore>
 
-  test [--strict]  build and run every test: unit, integration and documentation tests, and the
-                   loom models. The last line is `N passed, N failed, N skipped`. A test that needs
-                   more than this machine has says what and is skipped; --strict fails it instead.
+  test [--strict]  build and run every test: unit, integration and documentation tests, loom
+                   models, the engine under shuttle, and the tests of concurrency under
+                   AddressSanitizer. The last line is `N passed, N failed, N skipped`. A test that
+                   needs more than this machine has says what and is skipped; --strict fails it
+                   instead.
   check            formatting, clippy, the rules, the licences, and that the fuzz targets build
   rules            the rules of the house alone: who may depend on whom, where atomics and unsafe
                    may be, file sizes and the like
