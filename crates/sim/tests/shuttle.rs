@@ -35,7 +35,7 @@ use broken::{
 };
 use explore::{Play, holds, rejected};
 use stage::World;
-use subjects::{Flaw, Subject, flawed, scheme, table};
+use subjects::{Flaw, Subject, flawed, policy, scheme, table};
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 
 /// A disk of this kind in a world.
@@ -87,6 +87,18 @@ fn tables_alone() {
     let names = tables.each_ref().map(|table| table.0);
     assert_eq!(names, stack::SLOT_SCHEMES, "a scheme is missing here");
     tables.iter().for_each(|(name, play)| holds("tables_alone", name, play));
+}
+
+/// All but `mutex`, whose sleepers shuttle would not know of.
+#[test]
+fn policies_of_streams() {
+    for streams in stack::STREAM_POLICIES.iter().filter(|name| **name != "mutex") {
+        for world in [World::STREAMS, World::RECOMPRESSED] {
+            for slots in [BitLock::NAME, Epoch::NAME] {
+                holds("policies_of_streams", streams, &on(world, policy(slots, streams)));
+            }
+        }
+    }
 }
 
 /// A test for each broken engine: some world finds it out.

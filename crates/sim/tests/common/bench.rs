@@ -107,7 +107,7 @@ fn build<T: SlotTable + 'static>(
     let parts = EngineParts {
         slots: T::new(&host::Mmap, plan.room, LANES).expect("addresses"),
         pool: Pool::new(&host::Mmap, pool).expect("addresses"),
-        make_streams: Box::new(|codec| LaneStreams::new(codec, LANES)),
+        make_streams: Box::new(|codec, _| LaneStreams::new(&**codec, LANES)),
     };
     Ok((shop.bench.over_engine)(plan.assemble(&host::Mmap, parts)?))
 }

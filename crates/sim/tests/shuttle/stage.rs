@@ -296,7 +296,8 @@ impl Stage {
                 self.done(disk.switch_algorithm(priority, name, Params::default()));
             }
             Deed::Limit => disk.set_mem_limit((1 + rng.below(2 * world.limit)) * P),
-            Deed::Streams => disk.set_max_streams(1 + rng.below(3) as u32),
+            // Where there is one stream for good, that is all there may be.
+            Deed::Streams => drop(disk.set_max_streams(1 + rng.below(3) as u32)),
             Deed::Resize => {
                 // Without the last of the hot pages, without pages that nobody uses, or with more.
                 let keep = if world.ends() { world.hot - 1 } else { PAGES / 2 };

@@ -11,6 +11,7 @@ use stack::{Machine, MachineOptions, Variants};
 use sync::Pin;
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Lane, PAGE_SIZE, Page};
+use zcomp::OneStream;
 use zram::slots::{BitLock, SlotTable};
 use zram::{
     Backed, Backing, Chosen, Disk, Export, Loaded, PageStore, Recompressed, Recompression, Slot,
@@ -24,6 +25,8 @@ use crate::bench::{Bench, FRAMES, LANES, Shelf};
 pub struct Subject {
     /// What it is.
     pub name: &'static str,
+    /// The policy of streams, where the stack makes it.
+    streams: &'static str,
     make: fn(&Subject, usize) -> Made,
     flaw: Flaw,
 }
@@ -60,11 +63,20 @@ pub enum Flaw {
 
 /// A disk of the stack, with the slot scheme of this name.
 pub fn scheme(slots: &'static str) -> Subject {
+    policy(slots, stack::STREAM_POLICIES[0])
+}
+
+/// A disk of the stack, with the slot scheme and the policy of streams of these names.
+pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
     let make = |subject: &Subject, blocks| {
         let options = MachineOptions {
             lanes: LANES,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
-            variants: Variants { slots: subject.name.into(), ..Variants::default() },
+            variants: Variants {
+                slots: subject.name.into(),
+                streams: subject.streams.into(),
+                ..Variants::default()
+            },
             outside: Arc::new(Shelf(shelf(blocks))),
             track_access: false,
         };
@@ -72,17 +84,17 @@ pub fn scheme(slots: &'static str) -> Subject {
         let disk = machine.add().expect("there are numbers");
         Made { disk, frames: machine.frames().clone(), _machine: Some(machine) }
     };
-    Subject { name: slots, make, flaw: Flaw::None }
+    Subject { name: slots, streams, make, flaw: Flaw::None }
 }
 
 /// A disk with a slot table that the stack does not know.
 pub fn table<T: SlotTable + 'static>() -> Subject {
-    Subject { name: T::NAME, make: bench::<T>, flaw: Flaw::None }
+    Subject { name: T::NAME, streams: "", make: bench::<T>, flaw: Flaw::None }
 }
 
 /// A disk with the default scheme and a flaw elsewhere.
 pub fn flawed(flaw: Flaw) -> Subject {
-    Subject { make: bench::<BitLock>, flaw, name: "flawed" }
+    Subject { name: "flawed", streams: "", make: bench::<BitLock>, flaw }
 }
 
 fn bench<T: SlotTable + 'static>(subject: &Subject, blocks: usize) -> Made {
@@ -264,8 +276,8 @@ impl PageStore for Flawed {
     fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
         self.engine.priority_of(pin, codec)
     }
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) {
-        self.engine.limit_streams(pin, count);
+    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
+        self.engine.limit_streams(pin, count)
     }
     fn last_access(&self, index: usize) -> Option<u32> {
         self.engine.last_access(index)
