@@ -7,14 +7,10 @@ use std::fs;
 
 use common::{Place, write_corpus};
 use serde_json::Value;
+use testkit::Need;
 
 const SHORT: [&str; 7] =
     ["locks-sim", "--milliseconds", "1", "--repeat", "1", "--operations", "200"];
-
-/// There is nothing to be measured between CPUs where there is one.
-fn two_cpus() -> bool {
-    std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1)
-}
 
 fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
     result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
@@ -26,7 +22,7 @@ fn is_positive(value: &Value) -> bool {
 
 #[test]
 fn measured_and_simulated_are_told_apart() {
-    if !two_cpus() {
+    if !testkit::met("measured_and_simulated_are_told_apart", &[Need::TwoCpus]) {
         return;
     }
     let place = Place::new();
@@ -91,7 +87,7 @@ fn measured_and_simulated_are_told_apart() {
 
 #[test]
 fn errors_come_first() {
-    if !two_cpus() {
+    if !testkit::met("errors_come_first", &[Need::TwoCpus]) {
         return;
     }
     let place = Place::new();
@@ -120,8 +116,13 @@ fn nonsense_is_refused_and_named() {
         let message = place.refused(&[&["locks-sim"], arguments].concat());
         assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
     }
-    if two_cpus() {
-        let message = place.refused(&["locks-sim", "--corpus", "missing"]);
-        assert!(message.contains("missing"), "{message}");
+}
+
+#[test]
+fn a_missing_corpus_is_named() {
+    if !testkit::met("a_missing_corpus_is_named", &[Need::TwoCpus]) {
+        return;
     }
+    let message = Place::new().refused(&["locks-sim", "--corpus", "missing"]);
+    assert!(message.contains("missing"), "{message}");
 }

@@ -7,6 +7,11 @@
 //! preempted, and the waiter sleeps at once to let it go on. Otherwise the holder most likely runs,
 //! and the waiter spins for about as long as a few compressions take.
 //!
+//! What the lock guards lies in the cache of the holder's CPU: a codec's tables are some twenty
+//! kilobytes. So it is better for all if who held it may take it again many times before it moves:
+//! who spins looks more and more seldom, leaves a lock that has just come free to its last holder
+//! for a moment, and sleeps as soon as there is a third thread that does.
+//!
 //! One of those who spin is named in the word. While there is one, no sleeper is woken: the lock
 //! goes to a thread that runs, and the holder's way out is one instruction. So that nobody sleeps
 //! for ever, a sleeper is woken all the same once in a while.
@@ -30,7 +35,7 @@ const SPINNER: u32 = 1 << 1;
 const WAITERS: u32 = SLEEPERS | SPINNER;
 
 /// Times that the lock may go past the sleepers before one of them is woken.
-const PASSES: u32 = if cfg!(loom) { 2 } else { 64 };
+const PASSES: u32 = if cfg!(loom) { 2 } else { 1024 };
 
 /// A mutual exclusion lock whose waiters spin while the holder is likely to run, and sleep when it
 /// is not.
@@ -61,9 +66,9 @@ impl<T: ?Sized> OwnerMutex<T> {
     #[inline]
     pub fn lock(&self, lane: Lane) -> OwnerGuard<'_, T> {
         let holder = holder(lane);
-        // Acquire pairs with the Release in `release`.
-        let taken = self.state.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
+        // Marks of those who wait do not make it slow for who comes first.
+        let seen = self.state.load(Ordering::Relaxed);
+        if seen & !WAITERS != 0 || !self.swap(seen, seen | holder) {
             self.lock_slowly(holder);
         }
         OwnerGuard { mutex: self, holder }
@@ -71,30 +76,41 @@ impl<T: ?Sized> OwnerMutex<T> {
 
     #[cold]
     fn lock_slowly(&self, holder: u32) {
-        let (mut spins, mut is_spinner, mut slept) = (0, false, 0);
+        let (mut spins, mut gap, mut is_spinner, mut slept) = (0, 1, false, 0);
+        let mut was_free = false;
         loop {
             let seen = self.state.load(Ordering::Relaxed);
             // What is known of the others who wait, when this one waits no more.
             let others = slept | if is_spinner { seen & !SPINNER } else { seen };
-            if seen & !WAITERS == 0 {
+            let (is_free, some_sleep) = (seen & !WAITERS == 0, seen & SLEEPERS != 0);
+            let spins_on = spins < park::OWNER_SPINS && !some_sleep;
+            if is_free && spins > 0 && slept == 0 && !was_free {
+                (0..park::OWNER_PATIENCE).for_each(|_| spin_hint());
+                was_free = true;
+                continue;
+            }
+            was_free = false;
+            if is_free {
                 if self.swap(seen, others | holder) {
                     return;
                 }
-            } else if seen & !WAITERS != holder && spins < park::OWNER_SPINS {
+            } else if spins_on && seen & !WAITERS != holder {
                 if seen & SPINNER == 0 && !is_spinner {
                     is_spinner = self.swap(seen, seen | SPINNER);
                     continue;
                 }
-                spins += 1;
-                spin_hint();
+                (0..gap).for_each(|_| spin_hint());
+                spins += gap;
+                gap = (2 * gap).min(park::OWNER_GAP);
             } else if seen == others | SLEEPERS || self.swap(seen, others | SLEEPERS) {
                 park::wait(&self.state, others | SLEEPERS);
                 // There may be others who sleep: whoever was woken says so when it takes the lock.
-                (spins, is_spinner, slept) = (0, false, SLEEPERS);
+                (spins, gap, is_spinner, slept) = (0, 1, false, SLEEPERS);
             }
         }
     }
 
+    #[inline]
     fn swap(&self, seen: u32, next: u32) -> bool {
         // Acquire pairs with the Release in `release`.
         self.state.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -115,8 +131,10 @@ impl<T: ?Sized> OwnerMutex<T> {
             // If somebody else took it with the mark in it, that one will see to it.
             self.state.compare_exchange(SLEEPERS, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         } else {
-            let passes = self.passes.fetch_add(1, Ordering::Relaxed);
-            passes % PASSES == PASSES - 1
+            // Two who count at once may count one: a sleeper then sleeps a little longer.
+            let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
+            self.passes.store(passes, Ordering::Relaxed);
+            passes.is_multiple_of(PASSES)
         };
         if wakes {
             park::wake_one(&self.state);

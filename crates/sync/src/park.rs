@@ -14,13 +14,24 @@ pub(crate) const SPINS: u32 = 200;
 #[cfg(any(loom, shuttle))]
 pub(crate) const SPINS: u32 = 1;
 
-/// The same for a waiter who knows that the holder runs on another CPU: about twenty microseconds,
-/// which is some compressions by lz4 or one by zstd, and not more than it costs to sleep and be
-/// woken.
+/// The same for a waiter who knows that the holder runs on another CPU: 160 us or more. Linux's
+/// mutex would spin as long as the holder runs.
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) const OWNER_SPINS: u32 = 400;
+pub(crate) const OWNER_SPINS: u32 = 16384;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_SPINS: u32 = 1;
+
+/// The most pauses between two of its looks.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const OWNER_GAP: u32 = 2048;
+#[cfg(any(loom, shuttle))]
+pub(crate) const OWNER_GAP: u32 = 1;
+
+/// Pauses for which it leaves a free lock to the last holder.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const OWNER_PATIENCE: u32 = 128;
+#[cfg(any(loom, shuttle))]
+pub(crate) const OWNER_PATIENCE: u32 = 1;
 
 /// Sleeps while `word` is `expected`. May return early; callers look again.
 #[inline(never)]

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
 
 /// Something a test needs that a Rust toolchain and a C compiler do not bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Need {
     Loop,
     /// The kernel's own `/sys/block/zram0`, which nobody uses. That takes root.
     Zram,
+    /// Two CPUs that this process may use.
+    TwoCpus,
     /// A program on the `PATH`.
     Program {
         /// The name it is started by.
@@ -44,6 +47,7 @@ impl Need {
             }
             Need::Loop => is_root() && free_loop_device(),
             Need::Zram => is_root() && unused_zram(),
+            Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
             Need::Program { name, .. } => on_path(name),
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Display for Need {
                     "a /sys/block/zram0 that nobody uses, as root (modprobe zram; package kmod)"
                 )
             }
+            Need::TwoCpus => write!(f, "two CPUs"),
             Need::Program { name, package } => write!(f, "{name} (package {package})"),
         }
     }
