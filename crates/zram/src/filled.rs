@@ -1,37 +1,39 @@
 //! Pages that are the same eight bytes over and over.
 
-use units::Page;
+use units::{PAGE_SIZE, Page};
 
-/// Bytes looked at before the next decision: two full-width vectors of most processors.
-const STRIDE: usize = 128;
+/// Bytes looked at before all of a page is: most pages that are not filled are known by these.
+const BEGINNING: usize = 128;
 
-/// The eight bytes a page is filled with, if it is. Most pages that are not are known by their
-/// first 128 bytes.
+/// The eight bytes a page is filled with, if it is.
 #[inline]
 #[must_use]
 pub(crate) fn same_filled(page: &Page) -> Option<u64> {
     let (words, _) = page.as_chunks::<8>();
     let pattern = u64::from_ne_bytes(words[0]);
-    let (strides, _) = words.as_chunks::<{ STRIDE / 8 }>();
-    for stride in strides {
-        let mut different = 0;
-        for word in stride {
-            different |= u64::from_ne_bytes(*word) ^ pattern;
-        }
-        if different != 0 {
-            return None;
-        }
+    let mut different = 0;
+    for word in &words[..BEGINNING / 8] {
+        different |= u64::from_ne_bytes(*word) ^ pattern;
     }
-    Some(pattern)
+    // A page that is the same as itself eight bytes on repeats its first eight. The system's way to
+    // compare is as wide as the processor allows.
+    (different == 0 && page[..PAGE_SIZE - 8] == page[8..]).then_some(pattern)
 }
 
 /// Fills a page with a pattern.
 #[inline]
 pub(crate) fn fill(page: &mut Page, pattern: u64) {
-    if pattern == 0 {
-        page.fill(0);
+    let bytes = pattern.to_ne_bytes();
+    if bytes == [bytes[0]; 8] {
+        page.fill(bytes[0]);
         return;
     }
     let (words, _) = page.as_chunks_mut::<8>();
-    words.fill(pattern.to_ne_bytes());
+    words[..8].fill(bytes);
+    let mut filled = 64;
+    while filled < PAGE_SIZE {
+        let (done, rest) = page.split_at_mut(filled);
+        rest[..filled].copy_from_slice(done);
+        filled *= 2;
+    }
 }
