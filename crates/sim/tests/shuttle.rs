@@ -16,6 +16,8 @@
 mod bench;
 #[path = "../../zram/tests/common/broken.rs"]
 mod broken;
+#[path = "../../zram/tests/common/delegate.rs"]
+mod delegate;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]

@@ -19,6 +19,7 @@ use zram::{
 use zsmalloc::Pool;
 
 use crate::bench::{Bench, FRAMES, LANES, Shelf};
+use crate::delegate;
 
 /// Makes disks of one kind, on a shelf of so many blocks.
 #[derive(Clone)]
@@ -212,34 +213,6 @@ impl PageStore for Flawed {
     fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
         self.engine.store(pin, lane, index, page)
     }
-    fn unpack(
-        &self,
-        pin: &Pin<'_>,
-        lane: Lane,
-        place: Backed,
-        bytes: &Page,
-        page: &mut Page,
-    ) -> Result<(), IoError> {
-        self.engine.unpack(pin, lane, place, bytes, page)
-    }
-    fn discard(&self, pin: &Pin<'_>, lane: Lane, first: usize, count: usize) {
-        self.engine.discard(pin, lane, first, count);
-    }
-    fn store_zeroes(&self, lane: Lane, index: usize) {
-        self.engine.store_zeroes(lane, index);
-    }
-    fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
-        self.engine.extents(first, count, visit);
-    }
-    fn peek(&self, index: usize) -> Slot {
-        self.engine.peek(index)
-    }
-    fn next_touched(&self, from: usize, end: usize) -> usize {
-        self.engine.next_touched(from, end)
-    }
-    fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
-        self.engine.alter(index, next)
-    }
     fn export(
         &self,
         pin: &Pin<'_>,
@@ -248,9 +221,6 @@ impl PageStore for Flawed {
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
         self.engine.export(pin, lane, index, to)
-    }
-    fn settle(&self, pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
-        self.engine.settle(pin, lane, index, place)
     }
     fn recompress(
         &self,
@@ -270,34 +240,6 @@ impl PageStore for Flawed {
         }
         Ok(done)
     }
-    fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
-        self.engine.install(priority, chosen, pages)
-    }
-    fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
-        self.engine.priority_of(pin, codec)
-    }
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
-        self.engine.limit_streams(pin, count)
-    }
-    fn last_access(&self, index: usize) -> Option<u32> {
-        self.engine.last_access(index)
-    }
-    fn pool(&self) -> &Pool {
-        self.engine.pool()
-    }
-    fn give_back(&self, lane: Lane) {
-        self.engine.give_back(lane);
-    }
-    fn capacity(&self) -> usize {
-        self.engine.capacity()
-    }
-    fn table_bytes(&self, pages: usize) -> u64 {
-        self.engine.table_bytes(pages)
-    }
-    fn scheme(&self) -> &'static str {
-        self.engine.scheme()
-    }
-    fn streams(&self, pin: &Pin<'_>) -> usize {
-        self.engine.streams(pin)
-    }
+
+    delegate::to_engine!();
 }
