@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 /// Crates in which nothing can do I/O, ask the time or start a thread.
 const NO_STD: &[&str] =
-    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "stack"];
+    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "zswap", "stack"];
 
 /// The one file that names variants.
 const SWITCHBOARD: &str = "crates/stack/src/switchboard.rs";

@@ -1,0 +1,109 @@
+//! Where a page belongs, and the word that names its entry.
+
+use core::fmt;
+use core::num::NonZeroU64;
+
+use control::Fault;
+
+/// Swap types there can be at once; Linux has about as many (`MAX_SWAPFILES`).
+pub const MAX_TYPES: usize = 32;
+
+/// Pages an area can have: 128 TiB.
+pub const MAX_OFFSETS: u64 = 1 << OFFSET_BITS;
+
+const OFFSET_BITS: u32 = 35;
+
+/// The number of a swap area.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SwapType(u8);
+
+impl SwapType {
+    /// Number `number`.
+    ///
+    /// # Errors
+    /// `EINVAL` from [`MAX_TYPES`] on.
+    pub fn new(number: usize) -> Result<SwapType, Fault> {
+        match u8::try_from(number) {
+            Ok(number) if usize::from(number) < MAX_TYPES => Ok(SwapType(number)),
+            _ => {
+                let most = MAX_TYPES - 1;
+                let message = alloc::format!("there is no swap type {number}: 0 to {most} are");
+                Err(Fault::invalid(message))
+            }
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for SwapType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A page of swap space: its area and its offset there, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// The area.
+    pub swap: SwapType,
+    /// The page's number there, below [`MAX_OFFSETS`].
+    pub offset: u64,
+}
+
+impl Key {
+    /// In one number of 40 bits.
+    pub(crate) const fn pack(self) -> u64 {
+        (self.swap.0 as u64) << OFFSET_BITS | self.offset
+    }
+
+    /// Bits of [`Key::pack`].
+    pub(crate) const BITS: u32 = OFFSET_BITS + 5;
+
+    pub(crate) const fn unpack(bits: u64) -> Key {
+        let swap = (bits >> OFFSET_BITS) as u8 & (MAX_TYPES as u8 - 1);
+        Key { swap: SwapType(swap), offset: bits & (MAX_OFFSETS - 1) }
+    }
+}
+
+/// Names an entry: its number, and how often that number was used before. Entries that come after
+/// one another under one number have different words, so a word that an index still holds names
+/// what it named when it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Word(NonZeroU64);
+
+impl Word {
+    /// The word of entry `number`, which is at least 1, in its life number `life`.
+    #[must_use]
+    pub const fn new(number: u32, life: u32) -> Option<Word> {
+        match NonZeroU64::new((life as u64) << 32 | number as u64) {
+            Some(word) if number != 0 => Some(Word(word)),
+            _ => None,
+        }
+    }
+
+    /// The number of the entry: at least 1, and no two entries that are there at once share one.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.0.get() as u32
+    }
+
+    /// The word as a number, never zero.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The word a number stands for; none for zero. Only numbers from [`Word::get`] name entries.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Option<Word> {
+        match NonZeroU64::new(raw) {
+            Some(word) => Some(Word(word)),
+            None => None,
+        }
+    }
+}
