@@ -4,15 +4,20 @@
 //! libdeflate behind `deflate`. `lzo`, `lzo-rle` and `842` are written here, in safe Rust. A
 //! [`Compressor`] is a codec with its parameters, shared by all; a [`Context`] is the private state
 //! one thread at a time needs to run it; a [`Stream`] is a context with its buffers, and
-//! [`Streams`] is how threads come by one.
+//! [`Streams`] is how threads come by one. A [`Bank`] has the codecs of a store of pages, which may
+//! change while objects of older ones are there. Pages that are one pattern over and over need no
+//! codec: see [`same_filled`].
 #![no_std]
 
 extern crate alloc;
 
+mod bank;
 mod codec;
 mod compressor;
+mod filled;
 mod stream;
 
+pub use bank::{Bank, CODECS, Chosen, Codec, MakeStreams, NotInstalled, PRIORITIES};
 pub use codec::deflate::{Deflate, NAME as DEFLATE};
 pub use codec::eight42::{Eight42, NAME as EIGHT42};
 pub use codec::lz4::{Lz4, NAME as LZ4};
@@ -20,5 +25,6 @@ pub use codec::lz4hc::{Lz4hc, NAME as LZ4HC};
 pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
+pub use filled::{fill, same_filled};
 pub use stream::{AnyStream, AnyStreams, Buffer, LaneStreams, LentStream, MultiStreams};
 pub use stream::{MutexStream, OneStream, SingleStream, Stream, Streams};

@@ -4,30 +4,25 @@
 //! fail comes before that, all that frees comes after.
 
 mod again;
-mod codecs;
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
-use control::Fault;
+use control::{Errno, Fault};
 use sync::{CachePadded, Mutex, Pin};
 use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{Corrupt, OneStream, Streams};
+use zcomp::{Bank, Chosen, Corrupt, MakeStreams, NotInstalled, OneStream, Streams};
+use zcomp::{fill, same_filled};
 use zsmalloc::{Handle, Pool, StoreError};
-
-pub(crate) use codecs::PRIORITIES;
-pub use codecs::{Chosen, MakeStreams};
 
 use crate::access::{Accesses, TIME_BYTES};
 use crate::blocks::Backing;
 use crate::counts::{Count, Counts};
-use crate::filled::{fill, same_filled};
 use crate::slot::Backed;
 use crate::slots::SlotTable;
 use crate::store::{Export, Loaded, PageStore, Recompressed, Recompression};
 use crate::{Kind, Slot};
-use codecs::Codecs;
 
 /// What an engine is made of.
 pub struct EngineParts<T, S> {
@@ -52,7 +47,7 @@ pub(crate) struct Belongings {
 pub struct Engine<T, S> {
     slots: T,
     pool: Pool,
-    codecs: Codecs<S>,
+    codecs: Bank<S>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<Backing>>,
@@ -82,7 +77,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let EngineParts { slots, pool, make_streams } = parts;
         let Belongings { counts, accesses, backing, streams } = belongings;
-        let codecs = Codecs::new(make_streams, streams, pins);
+        let codecs = Bank::new(make_streams, streams, pins);
         Engine { slots, pool, codecs, counts, accesses, backing, turns }
     }
 
@@ -509,7 +504,13 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
     }
 
     fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
-        self.codecs.install(priority, chosen, || self.codecs_in_use(pages))
+        self.codecs.install(priority, chosen, || self.codecs_in_use(pages)).map_err(|error| {
+            let errno = match error {
+                NotInstalled::Codec(_) => Errno::ENOMEM,
+                NotInstalled::Full => Errno::EBUSY,
+            };
+            Fault::new(errno, format!("{error}"))
+        })
     }
 
     fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {

@@ -18,7 +18,6 @@ mod counts;
 mod disk;
 mod engine;
 mod fetch;
-mod filled;
 mod life;
 mod post;
 mod ranges;
@@ -32,13 +31,14 @@ pub use access::Clock;
 pub use attributes::{ROWS, attributes};
 pub use blocks::Backing;
 pub use disk::{Disk, DiskOptions, Opener};
-pub use engine::{Chosen, Engine, EngineParts, MakeStreams};
+pub use engine::{Engine, EngineParts};
 pub use life::{Nowhere, Outside, Plan, StreamRules, Workshop};
 pub use post::{Recompress, Writeback};
 pub use settings::Which;
 pub use slot::{Backed, Kind, Slot};
 pub use stats::Stats;
 pub use store::{Export, Loaded, PageStore, Recompressed, Recompression, Select};
+pub use zcomp::{Chosen, MakeStreams};
 
 #[cfg(test)]
 mod tests;

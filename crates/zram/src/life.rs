@@ -6,12 +6,12 @@ use block::BlockDevice;
 use control::{Errno, Fault};
 use pagealloc::{NoMemory, World};
 use sync::Pins;
-use zcomp::{Compressor, Params, Streams};
+use zcomp::{Chosen, Compressor, Params, Streams};
 
 use crate::access::{Accesses, Clock};
 use crate::blocks::Backing;
 use crate::counts::Counts;
-use crate::engine::{Belongings, Chosen, Engine, EngineParts};
+use crate::engine::{Belongings, Engine, EngineParts};
 use crate::slots::SlotTable;
 use crate::store::PageStore;
 

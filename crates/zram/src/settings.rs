@@ -4,11 +4,10 @@ use alloc::{format, string::String, sync::Arc};
 
 use control::{Errno, Fault};
 use units::{Lane, PAGE_SIZE, pages_for};
-use zcomp::{OneStream, Params};
+use zcomp::{Chosen, OneStream, PRIORITIES, Params};
 
 use crate::blocks::Backing;
 use crate::disk::Disk;
-use crate::engine::{Chosen, PRIORITIES};
 use crate::life::Workshop;
 use crate::post::each;
 use crate::slot::Slot;

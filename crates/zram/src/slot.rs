@@ -34,8 +34,6 @@ const FILLED: u64 = 1;
 const STORED: u64 = 2;
 const BACKED: u64 = 3;
 const FILL_CODEC: u8 = 31;
-/// Codecs that slots can tell apart.
-pub(crate) const CODECS: usize = 31;
 /// Bits a slot has for itself.
 pub(crate) const SLOT_BITS: u32 = 62;
 
@@ -107,7 +105,7 @@ impl Slot {
     #[inline]
     #[must_use]
     pub const fn compressed(handle: Handle, length: usize, codec: u8) -> Slot {
-        debug_assert!(length > 0 && length <= PAGE_SIZE && (codec as usize) < CODECS);
+        debug_assert!(length > 0 && length <= PAGE_SIZE && (codec as usize) < zcomp::CODECS);
         Slot::stored(handle, length, codec)
     }
 

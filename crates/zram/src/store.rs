@@ -6,11 +6,10 @@ use block::{IoError, Visit};
 use control::Fault;
 use sync::Pin;
 use units::{Lane, Page};
-use zcomp::OneStream;
+use zcomp::{Chosen, OneStream};
 use zsmalloc::Pool;
 
 use crate::blocks::Backing;
-use crate::engine::Chosen;
 use crate::slot::{Backed, Kind, Slot};
 
 /// Where a page came from.

@@ -4,10 +4,10 @@ use core::ops::ControlFlow;
 use block::{Extent, ExtentKind};
 use units::PAGE_SIZE;
 
-use crate::filled::{fill, same_filled};
 use crate::post::apart;
 use crate::ranges::{clip, touched_pages};
 use crate::{Backed, Kind, Slot};
+use zcomp::{fill, same_filled};
 use zsmalloc::Handle;
 
 const PLACE: Backed = Backed { block: u32::MAX, length: 4096, codec: 30, huge: true };

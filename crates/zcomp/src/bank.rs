@@ -1,15 +1,17 @@
-//! The codecs of a device: one for each priority, and those that older objects were made by.
+//! The codecs of a store of pages: one for each priority, and those that older objects were made by.
 
-use alloc::{boxed::Box, format, sync::Arc};
+use alloc::{boxed::Box, sync::Arc};
+use core::fmt;
 
-use control::{Errno, Fault};
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Pin, Pins, Published};
-use zcomp::{CodecError, Compressor, OneStream, Params, Streams};
 
-use crate::slot::CODECS;
+use crate::{CodecError, Compressor, OneStream, Params, Streams};
 
-/// Codecs a device has at a time: the primary one, and three to recompress with (as Linux).
+/// Codecs that objects can tell apart.
+pub const CODECS: usize = 31;
+
+/// Codecs a store has at a time: the primary one, and three to recompress with (as Linux).
 pub const PRIORITIES: usize = 4;
 
 /// Makes the streams of a codec, of which at most so many may be used at once.
@@ -31,16 +33,43 @@ impl Chosen {
     }
 }
 
+/// Why a codec was not installed. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NotInstalled {
+    /// Its streams could not be made.
+    Codec(CodecError),
+    /// Objects made by [`CODECS`] others are there.
+    Full,
+}
+
+impl fmt::Display for NotInstalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotInstalled::Codec(error) => error.fmt(f),
+            NotInstalled::Full => write!(
+                f,
+                "pages compressed in {CODECS} other ways are stored here; write them anew, or wait \
+                 until they are discarded"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for NotInstalled {}
+
 /// A codec with its streams.
-pub(crate) struct Codec<S> {
-    pub(crate) chosen: Chosen,
-    pub(crate) streams: S,
-    pub(crate) priority: u8,
+pub struct Codec<S> {
+    /// The codec.
+    pub chosen: Chosen,
+    /// Its streams.
+    pub streams: S,
+    /// What it was installed for.
+    pub priority: u8,
 }
 
 /// Codecs by number, and which of them is the one of each priority. A codec stays while an object
-/// needs it.
-pub(crate) struct Codecs<S> {
+/// needs it. Every method may be called by any number of threads at once.
+pub struct Bank<S> {
     table: [Published<Codec<S>>; CODECS],
     current: [AtomicU8; PRIORITIES],
     changing: Mutex<()>,
@@ -52,9 +81,12 @@ pub(crate) struct Codecs<S> {
 
 const NONE: u8 = u8::MAX;
 
-impl<S: 'static> Codecs<S> {
-    pub(crate) fn new(make_streams: MakeStreams<S>, limit: usize, pins: Arc<Pins>) -> Codecs<S> {
-        Codecs {
+impl<S: 'static> Bank<S> {
+    /// No codecs yet. At most `limit` streams of each may be used at once; who looks at codecs
+    /// holds one of `pins`.
+    #[must_use]
+    pub fn new(make_streams: MakeStreams<S>, limit: usize, pins: Arc<Pins>) -> Bank<S> {
+        Bank {
             table: core::array::from_fn(|_| Published::default()),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
@@ -66,39 +98,43 @@ impl<S: 'static> Codecs<S> {
 
     /// A codec by its number.
     #[inline]
-    pub(crate) fn get<'p>(&self, pin: &'p Pin<'_>, number: u8) -> Option<&'p Codec<S>> {
+    pub fn get<'p>(&self, pin: &'p Pin<'_>, number: u8) -> Option<&'p Codec<S>> {
         self.table.get(usize::from(number))?.get(pin)
     }
 
     /// The codec of a priority, and its number.
     #[inline]
-    pub(crate) fn current<'p>(&self, pin: &'p Pin<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
+    pub fn current<'p>(&self, pin: &'p Pin<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
         // Acquire pairs with the Release in `install`: who sees the number finds the codec.
         let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
         Some((number, self.get(pin, number)?))
     }
 
     /// Every codec there is.
-    pub(crate) fn all<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Codec<S>> {
+    pub fn all<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Codec<S>> {
         self.table.iter().filter_map(|place| place.get(pin))
     }
 
     /// Makes `chosen` the codec of a priority. `in_use` tells which codecs objects need, a bit
-    /// for each; it is asked when nobody can make objects by a codec that is not current.
-    pub(crate) fn install(
+    /// for each; it is asked when nobody can make objects by a codec that is not current. The
+    /// calling thread must hold no pin.
+    ///
+    /// # Errors
+    /// [`NotInstalled`].
+    pub fn install(
         &self,
         priority: u8,
         chosen: Chosen,
         in_use: impl FnOnce() -> u32,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), NotInstalled> {
         let _changing = self.changing.lock();
         if let Some(number) = self.find(priority, &chosen) {
             self.make_current(priority, number);
             return Ok(());
         }
         let limit = self.limit.load(Ordering::Relaxed);
-        let streams = (self.make_streams)(&chosen.compressor, limit)
-            .map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
+        let streams =
+            (self.make_streams)(&chosen.compressor, limit).map_err(NotInstalled::Codec)?;
         self.forget_unused(in_use);
         let mut codec = Box::new(Codec { chosen, streams, priority });
         for (number, place) in self.table.iter().enumerate() {
@@ -110,11 +146,7 @@ impl<S: 'static> Codecs<S> {
                 Err(back) => codec = back,
             }
         }
-        let message = format!(
-            "pages compressed in {CODECS} other ways are stored here; write them anew, or wait \
-             until they are discarded"
-        );
-        Err(Fault::new(Errno::EBUSY, message))
+        Err(NotInstalled::Full)
     }
 
     /// A codec that objects were made by before, and that is the same in all respects.
@@ -155,10 +187,13 @@ impl<S: 'static> Codecs<S> {
     }
 }
 
-impl<S: Streams + 'static> Codecs<S> {
+impl<S: Streams + 'static> Bank<S> {
     /// Lets at most `count` streams of each codec be used at once. One that is being installed may
     /// have to be told again.
-    pub(crate) fn limit(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
+    ///
+    /// # Errors
+    /// [`OneStream`] where there is one for good.
+    pub fn limit(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
         self.all(pin).try_for_each(|codec| codec.streams.limit(count))?;
         self.limit.store(count, Ordering::Relaxed);
         Ok(())

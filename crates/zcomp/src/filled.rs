@@ -8,7 +8,7 @@ const BEGINNING: usize = 128;
 /// The eight bytes a page is filled with, if it is.
 #[inline]
 #[must_use]
-pub(crate) fn same_filled(page: &Page) -> Option<u64> {
+pub fn same_filled(page: &Page) -> Option<u64> {
     let (words, _) = page.as_chunks::<8>();
     let pattern = u64::from_ne_bytes(words[0]);
     let mut different = 0;
@@ -20,9 +20,9 @@ pub(crate) fn same_filled(page: &Page) -> Option<u64> {
     (different == 0 && page[..PAGE_SIZE - 8] == page[8..]).then_some(pattern)
 }
 
-/// Fills a page with a pattern.
+/// Fills a page with a pattern of eight bytes.
 #[inline]
-pub(crate) fn fill(page: &mut Page, pattern: u64) {
+pub fn fill(page: &mut Page, pattern: u64) {
     let bytes = pattern.to_ne_bytes();
     if bytes == [bytes[0]; 8] {
         page.fill(bytes[0]);
