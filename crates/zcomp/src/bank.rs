@@ -1,4 +1,4 @@
-//! The codecs of a store of pages: one for each priority, and those that older objects were made by.
+//! The codecs of a store of pages: one for each priority, and those that older objects need.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;

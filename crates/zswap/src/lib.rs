@@ -2,12 +2,36 @@
 //!
 //! After Seth Jennings' zswap (linux-mm, "zswap: compressed swap caching", 2013) and what Linux
 //! made of it since (`Documentation/admin-guide/mm/zswap.rst`), from their behaviour.
+//!
+//! [`Zswap`] is the cache: areas of swap space with an [`Index`] each, objects in a pool, lists of
+//! what came when. [`SwapDevice`] is an area as a block device, with the area's own device behind
+//! the cache. The engine knows no clock and starts no thread: somebody calls [`Zswap::work`] when
+//! [`Zswap::bell`] rings, and [`Zswap::shrink`] when the system's memory is short.
 #![no_std]
 
 extern crate alloc;
 
+mod area;
+mod attributes;
+mod counts;
+mod device;
+mod engine;
+mod entry;
 mod index;
 mod key;
+mod lru;
+mod outcome;
+mod policy;
+mod stats;
+mod tenant;
+mod writeback;
 
+pub use attributes::{DEBUG, PARAMETERS, TENANT_ROWS};
+pub use device::SwapDevice;
+pub use engine::{AreaOptions, FindCodec, Parts, Zswap};
 pub use index::{Index, MakeIndex, PAGES_PER_PART};
 pub use key::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
+pub use outcome::{LoadError, Reclaimed, Reject, Work};
+pub use policy::Policy;
+pub use stats::{AreaStats, Stats};
+pub use tenant::{MAX_TENANTS, Tenant};

@@ -1,0 +1,207 @@
+//! A swap area: its index, its device, and whose turn it is to touch a page of the device.
+//!
+//! Whoever reads, writes or discards a page of the device holds the page's *claim*, and so does who
+//! stores a page that the device holds. So of one page there is one piece of I/O at a time, and a
+//! page that is on the device and not in the cache stays so under the claim, unless it is given up.
+//!
+//! A mark says that the device holds the page. It is set under the claim, after the page has been
+//! written and before it leaves the cache; so a page is always found in one place or the other. The
+//! mark may be out of date while the cache has the page: whoever takes a page out of the cache, but
+//! to the device, takes the mark away before and after. That a page is in neither place is known
+//! only under the claim.
+
+use alloc::{boxed::Box, sync::Arc};
+use core::ops::Range;
+
+use block::BlockDevice;
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::Bell;
+use sync::atomic::{AtomicU64, Ordering};
+
+use crate::tenant::Tenant;
+use crate::{Index, SwapType};
+
+/// Pages that are read, written or claimed together at most: as many as one ring of the io_uring
+/// devices of this house takes at once; more would wait in a queue of ours instead of the device's.
+pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
+
+/// An area that is on. Every method may be called by any number of threads at once.
+pub(crate) struct Area {
+    pub(crate) swap: SwapType,
+    pub(crate) pages: u64,
+    pub(crate) index: Box<dyn Index>,
+    pub(crate) device: Option<Arc<dyn BlockDevice>>,
+    /// Who owns what is stored by the device of this area.
+    pub(crate) tenant: Tenant,
+    claims: LazyTable<AtomicU64>,
+    /// The device holds these pages, unless the cache does.
+    on_device: LazyTable<AtomicU64>,
+    given_up: Bell,
+}
+
+fn place(offset: u64) -> (usize, u64) {
+    ((offset / 64) as usize, 1 << (offset % 64))
+}
+
+/// The words with marks of these pages, and which bits of each.
+fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
+    let Range { start, end } = offsets;
+    let words = if start < end { start / 64..end.div_ceil(64) } else { 0..0 };
+    words.map(move |word| {
+        let first = start.saturating_sub(word * 64);
+        let last = (end - 1 - word * 64).min(63);
+        (word as usize, u64::MAX << first & u64::MAX >> (63 - last))
+    })
+}
+
+impl Area {
+    pub(crate) fn new(
+        world: &dyn World,
+        (swap, pages): (SwapType, u64),
+        index: Box<dyn Index>,
+        device: Option<Arc<dyn BlockDevice>>,
+        tenant: Tenant,
+    ) -> Result<Area, NoMemory> {
+        let words = pages.div_ceil(64) as usize;
+        let claims = LazyTable::new(world, words)?;
+        let on_device = LazyTable::new(world, words)?;
+        let given_up = Bell::default();
+        Ok(Area { swap, pages, index, device, tenant, claims, on_device, given_up })
+    }
+
+    /// Claims a page if nobody has it.
+    pub(crate) fn try_claim(&self, offset: u64) -> bool {
+        let (word, bit) = place(offset);
+        // Acquire pairs with the Release in `unclaim`: what the one before did is done.
+        self.claims.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
+    }
+
+    /// Claims a page, after whoever has it. The calling thread holds no pin, and no claim of a page
+    /// behind this one.
+    pub(crate) fn claim(&self, offset: u64) {
+        while !self.try_claim(offset) {
+            let ticket = self.given_up.ticket();
+            if self.try_claim(offset) {
+                return;
+            }
+            self.given_up.wait(ticket);
+        }
+    }
+
+    pub(crate) fn unclaim(&self, offset: u64) {
+        let (word, bit) = place(offset);
+        // Release pairs with the Acquire in `try_claim` and `wait_for`.
+        self.claims.get(word).fetch_and(!bit, Ordering::Release);
+        self.given_up.ring_all();
+    }
+
+    /// Waits until whoever has claimed the page now has given it up. The calling thread holds no
+    /// pin.
+    pub(crate) fn wait_for(&self, offset: u64) {
+        loop {
+            let ticket = self.given_up.ticket();
+            if !self.is_claimed(offset) {
+                return;
+            }
+            self.given_up.wait(ticket);
+        }
+    }
+
+    pub(crate) fn is_claimed(&self, offset: u64) -> bool {
+        let (word, bit) = place(offset);
+        // Acquire pairs with the Release in `unclaim`.
+        self.claims.get(word).load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Waits until whoever has claimed any page now has given it up. The calling thread holds no
+    /// pin.
+    pub(crate) fn wait_for_all(&self) {
+        for word in 0..self.claims.len() {
+            // Acquire pairs with the Release in `unclaim`.
+            let mut claimed = self.claims.get(word).load(Ordering::Acquire);
+            while claimed != 0 {
+                self.wait_for(word as u64 * 64 + u64::from(claimed.trailing_zeros()));
+                claimed &= claimed - 1;
+            }
+        }
+    }
+
+    /// Does the device hold the page, unless the cache does?
+    pub(crate) fn is_on_device(&self, offset: u64) -> bool {
+        let (word, bit) = place(offset);
+        // Acquire pairs with the Release in `set_on_device`.
+        self.on_device.get(word).load(Ordering::Acquire) & bit != 0
+    }
+
+    /// The device holds the page. Under its claim.
+    pub(crate) fn set_on_device(&self, offset: u64) {
+        let (word, bit) = place(offset);
+        // Release pairs with the Acquire in `is_on_device`: the page has been written.
+        self.on_device.get(word).fetch_or(bit, Ordering::Release);
+    }
+
+    /// What the device holds of the page is of no use.
+    pub(crate) fn clear_on_device(&self, offset: u64) {
+        let (word, bit) = place(offset);
+        let marks = self.on_device.get(word);
+        if marks.load(Ordering::Relaxed) & bit != 0 {
+            marks.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Pages the device holds.
+    pub(crate) fn count_on_device(&self) -> u64 {
+        let words = (0..self.on_device.len()).map(|word| self.on_device.get(word));
+        words.map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+    }
+
+    /// Does the device hold any of these pages?
+    pub(crate) fn any_on_device(&self, offsets: Range<u64>) -> bool {
+        parts(offsets)
+            .any(|(word, bits)| self.on_device.get(word).load(Ordering::Relaxed) & bits != 0)
+    }
+
+    /// What the device holds of these pages is of no use.
+    pub(crate) fn clear_range_on_device(&self, offsets: Range<u64>) {
+        for (word, bits) in parts(offsets) {
+            let marks = self.on_device.get(word);
+            if marks.load(Ordering::Relaxed) & bits != 0 {
+                marks.fetch_and(!bits, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Is any page claimed? For tests and checks.
+    pub(crate) fn any_claimed(&self) -> bool {
+        (0..self.claims.len()).any(|word| self.claims.get(word).load(Ordering::Relaxed) != 0)
+    }
+}
+
+/// Claims of pages of one area, given up together.
+pub(crate) struct Claims<'a> {
+    area: &'a Area,
+    offsets: [u64; BATCH],
+    count: usize,
+}
+
+impl<'a> Claims<'a> {
+    pub(crate) fn of(area: &'a Area) -> Claims<'a> {
+        Claims { area, offsets: [0; BATCH], count: 0 }
+    }
+
+    /// Claims a page behind all those that are claimed already. See [`Area::claim`].
+    pub(crate) fn add(&mut self, offset: u64) {
+        debug_assert!(self.count == 0 || self.offsets[self.count - 1] < offset);
+        self.area.claim(offset);
+        self.offsets[self.count] = offset;
+        self.count += 1;
+    }
+}
+
+impl Drop for Claims<'_> {
+    fn drop(&mut self) {
+        for offset in &self.offsets[..self.count] {
+            self.area.unclaim(*offset);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What an operator sees and turns: the parameters of Linux's zswap with a few of ours, and the
+//! counters of both its generations (2013, and what became of it).
+
+use alloc::format;
+use core::fmt;
+use core::str::FromStr;
+
+use control::{Access, Errno, Fault, Row};
+use units::{PAGE_SIZE, parse_size};
+
+use crate::{Stats, Tenant, Zswap};
+
+fn put(out: &mut dyn fmt::Write, text: fmt::Arguments<'_>) -> Result<(), Fault> {
+    out.write_fmt(text).map_err(|_| Fault::new(Errno::ENOMEM, "no memory for the text"))
+}
+
+fn line<N: fmt::Display>(out: &mut dyn fmt::Write, value: N) -> Result<(), Fault> {
+    put(out, format_args!("{value}\n"))
+}
+
+/// A switch as the kernel's module parameters show and read one (`kstrtobool`).
+fn switch(name: &str, text: &str) -> Result<bool, Fault> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    match text.as_bytes() {
+        [b'1' | b'y' | b'Y' | b't' | b'T', ..] => Ok(true),
+        [b'0' | b'n' | b'N' | b'f' | b'F', ..] => Ok(false),
+        [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
+        [b'o' | b'O', b'f' | b'F', ..] => Ok(false),
+        _ => Err(Fault::invalid(format!("{name} takes Y or N, 1 or 0, on or off, not {text:?}"))),
+    }
+}
+
+fn shown(on: bool) -> char {
+    if on { 'Y' } else { 'N' }
+}
+
+fn number<N: FromStr>(name: &str, text: &str) -> Result<N, Fault> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.parse().map_err(|_| Fault::invalid(format!("{name} takes a whole number, not {text:?}")))
+}
+
+fn size(text: &str) -> Result<u64, Fault> {
+    parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))
+}
+
+macro_rules! parameter {
+    ($name:literal, $unit:literal, $help:literal, $show:expr, $store:expr) => {
+        Row {
+            name: $name,
+            access: Access::ReadWrite,
+            unit: $unit,
+            help: $help,
+            show: Some($show),
+            store: Some($store),
+        }
+    };
+}
+
+macro_rules! switch_row {
+    ($name:literal, $help:literal, $get:ident, $set:ident) => {
+        parameter!(
+            $name,
+            "flag",
+            $help,
+            |zswap, out| line(out, shown(zswap.policy().$get())),
+            |zswap, text| {
+                zswap.policy().$set(switch($name, text)?);
+                Ok(())
+            }
+        )
+    };
+}
+
+/// `module/zswap/parameters`.
+pub static PARAMETERS: &[Row<Zswap>] = &[
+    switch_row!("enabled", "whether new pages are taken", enabled, set_enabled),
+    parameter!(
+        "compressor",
+        "name",
+        "what new pages are compressed with; pages that are there stay as they are",
+        |zswap, out| line(out, zswap.compressor()),
+        |zswap, text| zswap.set_compressor(text.trim())
+    ),
+    parameter!(
+        "max_pool_percent",
+        "percent",
+        "the most memory the pool may have, of all there is; max_pool_bytes comes first",
+        |zswap, out| line(out, zswap.policy().max_pool_percent()),
+        |zswap, text| zswap.set_max_pool_percent(number("max_pool_percent", text)?)
+    ),
+    parameter!(
+        "max_pool_bytes",
+        "bytes",
+        "the most memory the pool may have (K M G T suffixes); 0 leaves it to max_pool_percent",
+        |zswap, out| line(out, zswap.policy().max_pool_bytes()),
+        |zswap, text| {
+            zswap.set_max_pool_bytes(size(text)?);
+            Ok(())
+        }
+    ),
+    parameter!(
+        "accept_threshold_percent",
+        "percent",
+        "to how much of its limit a full pool must shrink before it takes pages; 100 for no wait",
+        |zswap, out| line(out, zswap.policy().accept_threshold_percent()),
+        |zswap, text| {
+            zswap.policy().set_accept_threshold_percent(number("accept_threshold_percent", text)?)
+        }
+    ),
+    parameter!(
+        "max_compression_ratio",
+        "percent",
+        "how much of a page may be left of it, else it is refused; 100 keeps all, as in Linux now",
+        |zswap, out| line(out, zswap.policy().max_compression_ratio()),
+        |zswap, text| {
+            zswap.policy().set_max_compression_ratio(number("max_compression_ratio", text)?)
+        }
+    ),
+    switch_row!(
+        "same_filled_pages_enabled",
+        "whether a page that is one pattern over and over is kept as that",
+        same_filled,
+        set_same_filled
+    ),
+    switch_row!(
+        "non_same_filled_pages_enabled",
+        "whether other pages are taken at all",
+        non_same_filled,
+        set_non_same_filled
+    ),
+    switch_row!(
+        "exclusive_loads",
+        "whether a load takes the page out; block devices keep it all the same",
+        exclusive_loads,
+        set_exclusive_loads
+    ),
+    switch_row!(
+        "shrinker_enabled",
+        "whether pages are written back when the system's memory is short",
+        shrinker_enabled,
+        set_shrinker_enabled
+    ),
+    parameter!(
+        "writebacks_max",
+        "pages",
+        "the most pages that may be on their way to devices at once",
+        |zswap, out| line(out, zswap.policy().writebacks_max()),
+        |zswap, text| zswap.policy().set_writebacks_max(number("writebacks_max", text)?)
+    ),
+];
+
+macro_rules! counter {
+    ($name:literal, $unit:literal, $help:literal, $field:expr) => {
+        Row {
+            name: $name,
+            access: Access::ReadOwner,
+            unit: $unit,
+            help: $help,
+            show: Some(|zswap, out| {
+                let read: fn(Stats) -> u64 = $field;
+                line(out, read(zswap.stats()))
+            }),
+            store: None,
+        }
+    };
+}
+
+/// `kernel/debug/zswap`. Rows that Linux renamed stand under both names.
+pub static DEBUG: &[Row<Zswap>] = &[
+    counter!("stored_pages", "pages", "pages in the cache", |s| s.stored_pages),
+    counter!("pool_total_size", "bytes", "memory of the pool", |s| s.pool_bytes),
+    counter!("pool_pages", "pages", "memory of the pool (2013)", |s| s.pool_bytes
+        / PAGE_SIZE as u64),
+    counter!("pool_limit_hit", "count", "stores that found the pool full", |s| s.pool_limit_hit),
+    counter!("written_back_pages", "pages", "pages written back", |s| s.written_back_pages),
+    counter!("flushed_pages", "pages", "pages written back (2013)", |s| s.written_back_pages),
+    counter!("writeback_attempted", "count", "stores that wrote others back to find space", |s| {
+        s.writeback_attempted
+    }),
+    counter!("reject_flush_attempted", "count", "the same (2013)", |s| s.writeback_attempted),
+    counter!("saved_by_writeback", "count", "stores among them that found space", |s| {
+        s.saved_by_writeback
+    }),
+    counter!("saved_by_flush", "count", "the same (2013)", |s| s.saved_by_writeback),
+    counter!("outstanding_writebacks", "pages", "pages on their way to devices", |s| {
+        s.outstanding_writebacks
+    }),
+    counter!("outstanding_flushes", "pages", "the same (2013)", |s| s.outstanding_writebacks),
+    counter!("writeback_fail", "pages", "pages whose writing back failed; they stayed", |s| {
+        s.writeback_failed
+    }),
+    counter!("reject_tmppage_fail", "count", "times as much was under way as may be (2013)", |s| {
+        s.writebacks_refused
+    }),
+    counter!("reject_reclaim_fail", "count", "stores refused for a limit", |s| {
+        s.reject_reclaim_fail
+    }),
+    counter!("reject_flush_fail", "count", "the same (2013)", |s| s.reject_reclaim_fail),
+    counter!("reject_alloc_fail", "count", "stores refused for want of a frame", |s| {
+        s.reject_alloc_fail
+    }),
+    counter!("reject_zsmalloc_fail", "count", "the same (2013)", |s| s.reject_alloc_fail),
+    counter!("reject_kmemcache_fail", "count", "stores refused for want of an entry", |s| {
+        s.reject_entry_fail
+    }),
+    counter!("reject_compress_fail", "count", "stores refused that would not shrink", |s| {
+        s.reject_compress_fail
+    }),
+    counter!("reject_compress_poor", "count", "stores refused that shrank too little", |s| {
+        s.reject_compress_poor
+    }),
+    counter!("reject_disabled", "count", "stores refused while disabled", |s| s.reject_disabled),
+    counter!("decompress_fail", "count", "objects that did not decompress", |s| s.decompress_fail),
+    counter!("duplicate_entry", "count", "stores that replaced a page", |s| s.duplicate_entry),
+    counter!("same_filled_pages", "pages", "pages of one pattern in the cache", |s| {
+        s.same_filled_pages
+    }),
+    counter!("stored_incompressible_pages", "pages", "pages in the cache as they are", |s| {
+        s.incompressible_pages
+    }),
+    counter!("compressed_bytes", "bytes", "bytes of all objects", |s| s.compressed_bytes),
+    counter!("overhead_bytes", "bytes", "memory of entries and indexes", |s| s.overhead_bytes),
+    counter!("zswpout", "pages", "pages stored so far", |s| s.stores),
+    counter!("zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),
+    counter!("zswpwb", "pages", "pages written back so far", |s| s.written_back_pages),
+    counter!("through_pages", "pages", "pages refused and sent to devices", |s| s.through),
+    counter!("read_back_pages", "pages", "pages read from devices", |s| s.read_back),
+    counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
+];
+
+/// `fs/cgroup/NAME`, for each tenant.
+pub static TENANT_ROWS: &[Row<Tenant>] = &[
+    Row {
+        name: "memory.zswap.current",
+        access: Access::Read,
+        unit: "bytes",
+        help: "bytes of the tenant's objects",
+        show: Some(|tenant, out| line(out, tenant.bytes())),
+        store: None,
+    },
+    Row {
+        name: "memory.zswap.max",
+        access: Access::ReadWrite,
+        unit: "bytes",
+        help: "the most bytes of objects it may have; max for any number",
+        show: Some(|tenant, out| match tenant.max() {
+            u64::MAX => line(out, "max"),
+            bytes => line(out, bytes),
+        }),
+        store: Some(|tenant, text| {
+            tenant.set_max(match text.trim() {
+                "max" => u64::MAX,
+                text => size(text)?,
+            });
+            Ok(())
+        }),
+    },
+    Row {
+        name: "memory.zswap.writeback",
+        access: Access::ReadWrite,
+        unit: "flag",
+        help: "whether its pages may go to a device",
+        show: Some(|tenant, out| line(out, u8::from(tenant.writeback()))),
+        store: Some(|tenant, text| {
+            tenant.set_writeback(match text.trim() {
+                "0" => false,
+                "1" => true,
+                other => {
+                    let message = format!("memory.zswap.writeback takes 0 or 1, not {other:?}");
+                    return Err(Fault::invalid(message));
+                }
+            });
+            Ok(())
+        }),
+    },
+    Row {
+        name: "memory.stat",
+        access: Access::Read,
+        unit: "text",
+        help: "zswap: bytes of its objects; zswapped: bytes of its pages; zswpwb: written back",
+        show: Some(|tenant, out| {
+            let pages = tenant.pages() * PAGE_SIZE as u64;
+            let (bytes, written) = (tenant.bytes(), tenant.written_back());
+            put(out, format_args!("zswap {bytes}\nzswapped {pages}\nzswpwb {written}\n"))
+        }),
+        store: None,
+    },
+];

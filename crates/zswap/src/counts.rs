@@ -1,0 +1,58 @@
+//! What is counted, per lane.
+
+use sync::LaneCounters;
+use units::Lane;
+
+macro_rules! counts { ($($name:ident, $text:literal;)*) => {
+    /// One counter or gauge. Gauges go down as well.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(usize)]
+    pub(crate) enum Count {
+        $(#[doc = $text] $name,)*
+    }
+
+    const COUNTS: usize = [$(Count::$name),*].len();
+} }
+
+counts! {
+    Pages, "Gauge: pages in the cache.";
+    Filled, "Gauge: same-filled pages among them.";
+    Raw, "Gauge: pages among them that would not shrink.";
+    Bytes, "Gauge: bytes of all objects.";
+    Stores, "Pages that were stored.";
+    Loads, "Pages that were loaded from the cache.";
+    PoolLimitHit, "Stores that found the pool as large as it may be.";
+    Duplicate, "Stores that replaced a page.";
+    WritebackAttempted, "Stores that found no space and wrote others back to make some.";
+    SavedByWriteback, "Stores among them that then found space.";
+    WrittenBack, "Pages that were written back.";
+    WritebackFailed, "Pages whose writing back failed; they stayed.";
+    Through, "Pages that went to the device because the cache refused them.";
+    ReadBack, "Pages that were read from the device.";
+    NoBuffer, "Times when all that may be written back at once was under way already.";
+    DecompressFail, "Objects that did not decompress to a page.";
+    RejectDisabled, "Stores refused while the cache was disabled.";
+    RejectReclaimFail, "Stores refused for the pool's or the tenant's limit.";
+    RejectAllocFail, "Stores refused because the page allocator had no frame.";
+    RejectEntryFail, "Stores refused because there was no entry or no node of the index.";
+    RejectCompressFail, "Stores refused because the page did not shrink, or not by any codec.";
+    RejectCompressPoor, "Stores refused because the page did not shrink enough.";
+}
+
+/// The counters of an engine.
+pub(crate) struct Counts(LaneCounters<COUNTS>);
+
+impl Counts {
+    pub(crate) fn new(lanes: usize) -> Counts {
+        Counts(LaneCounters::new(lanes))
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, lane: Lane, which: Count, amount: i64) {
+        self.0.add(lane, which as usize, amount);
+    }
+
+    pub(crate) fn sum(&self, which: Count) -> u64 {
+        self.0.sum(which as usize)
+    }
+}

@@ -1,0 +1,802 @@
+//! The engine: storing, loading and giving up pages.
+//!
+//! A store makes an object and an entry and puts the entry's word into the index of the area; that
+//! is its commit. Whoever takes a word out of an index (a store that displaces it, a load that
+//! takes the page, an invalidation, a writeback) owns the entry and disposes of it: out of its
+//! list, and to those that wait until no reader can hold them ([`sync::Retired`]).
+
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+
+use block::BlockDevice;
+use control::{Errno, Fault};
+use pagealloc::{Frames, NoMemory, World};
+use sync::atomic::{AtomicBool, Ordering};
+use sync::{Bell, LaneCounters, Mutex, Pin, Pins, Published, Retired};
+use units::{Lane, PAGE_SIZE, Page};
+use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, NotInstalled, Streams};
+use zcomp::{fill, same_filled};
+use zsmalloc::{Pool, PoolOptions, StoreError};
+
+use crate::area::{Area, BATCH, Claims};
+use crate::counts::{Count, Counts};
+use crate::entry::{Content, Entries};
+use crate::lru::Ages;
+use crate::outcome::{LoadError, Reject};
+use crate::policy::Policy;
+use crate::tenant::{MAX_TENANTS, Tenant};
+use crate::writeback::Evictors;
+use crate::{Key, MAX_OFFSETS, MAX_TYPES, MakeIndex, SwapType, Word};
+
+/// Entries of a lane that may wait to be freed. Under shuttle so few that bags come full in small
+/// worlds.
+const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
+
+/// Finds a codec by its name: `ENOENT` where there is none of that name.
+pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, Fault> + Send + Sync>;
+
+/// What an engine is made of.
+pub struct Parts {
+    /// Where frames come from.
+    pub frames: Arc<dyn Frames>,
+    /// Lanes there are.
+    pub lanes: usize,
+    /// Lanes that count for themselves: all of them, or one that all share.
+    pub counting_lanes: usize,
+    /// How the index of an area is made.
+    pub make_index: MakeIndex,
+    /// How streams of a codec are made.
+    pub make_streams: MakeStreams<AnyStreams>,
+    /// The codec it begins with.
+    pub codec: Chosen,
+    /// Finds a codec by its name, for the administrator.
+    pub find_codec: FindCodec,
+    /// Pages of the memory that `max_pool_percent` is a part of.
+    pub total_pages: u64,
+    /// The most pages that may be in the cache at once.
+    pub entries: u32,
+}
+
+/// A cache of pages in front of swap areas. Every method may be called by any number of threads
+/// at once.
+pub struct Zswap {
+    world: Arc<dyn World>,
+    pub(crate) pool: Pool,
+    pub(crate) entries: Entries,
+    pub(crate) ages: Ages,
+    areas: [Published<Arc<Area>>; MAX_TYPES],
+    tenants: [Published<Tenant>; MAX_TENANTS],
+    bank: Bank<AnyStreams>,
+    /// Pages by the codec that made their objects.
+    by_codec: LaneCounters<CODECS>,
+    pub(crate) retired: Retired,
+    /// Who reads areas, tenants, codecs and objects.
+    pub(crate) pins: Arc<Pins>,
+    pub(crate) policy: Policy,
+    pub(crate) counts: Counts,
+    pub(crate) evictors: Evictors,
+    pub(crate) bell: Bell,
+    /// The pool was at its limit and has not shrunk to the accept threshold since.
+    reached_full: AtomicBool,
+    /// The background is writing pages back, down to the accept threshold.
+    pub(crate) evicting: AtomicBool,
+    changing: Mutex<()>,
+    make_index: MakeIndex,
+    find_codec: FindCodec,
+    lanes: usize,
+}
+
+/// What an area is to be.
+#[derive(Clone)]
+pub struct AreaOptions {
+    /// The swap device itself: pages are written back to it, each at its own offset. Without one,
+    /// pages stay in the cache.
+    pub device: Option<Arc<dyn BlockDevice>>,
+    /// Who owns the pages that are stored through [`crate::SwapDevice`].
+    pub tenant: Tenant,
+}
+
+/// Whether incompressible pages are taken when there is no device for them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Whoever swaps may keep a page that is refused (Linux's reclaim).
+    MayKeep,
+    /// The page is gone if it is refused.
+    HasNoOther,
+}
+
+impl Zswap {
+    /// An engine without areas, and with the tenant `default`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out.
+    pub fn new(world: Arc<dyn World>, parts: Parts) -> Result<Zswap, Fault> {
+        let pins = Arc::new(Pins::new(parts.lanes));
+        let pool = PoolOptions { frames: parts.frames, pins: pins.clone(), limit_frames: 0 };
+        let evictors = Evictors::new(parts.lanes);
+        let zswap = Zswap {
+            pool: Pool::new(&*world, pool).map_err(no_memory)?,
+            entries: Entries::new(&*world, parts.entries, parts.lanes).map_err(no_memory)?,
+            ages: Ages::default(),
+            areas: core::array::from_fn(|_| Published::default()),
+            tenants: core::array::from_fn(|_| Published::default()),
+            bank: Bank::new(parts.make_streams, parts.lanes, pins.clone()),
+            by_codec: LaneCounters::new(parts.counting_lanes),
+            retired: Retired::new(parts.lanes, BAG),
+            pins,
+            policy: Policy::new(parts.total_pages, evictors.pages()),
+            counts: Counts::new(parts.counting_lanes),
+            evictors,
+            bell: Bell::default(),
+            reached_full: AtomicBool::new(false),
+            evicting: AtomicBool::new(false),
+            changing: Mutex::new(()),
+            make_index: parts.make_index,
+            find_codec: parts.find_codec,
+            lanes: parts.lanes,
+            world,
+        };
+        zswap.install(parts.codec)?;
+        zswap.apply_limit();
+        zswap.tenant("default")?;
+        Ok(zswap)
+    }
+
+    /// Turns an area on: `pages` pages that begin empty.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is on, `EINVAL` for no pages, too many, or more than its device has, `ENOMEM`
+    /// when the index cannot be made. Nothing has changed then.
+    pub fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault> {
+        if pages == 0 || pages > MAX_OFFSETS {
+            let message = format!("a swap area has 1 to {MAX_OFFSETS} pages, not {pages}");
+            return Err(Fault::invalid(message));
+        }
+        if let Some(device) = &options.device {
+            let there = device.geometry().bytes / PAGE_SIZE as u64;
+            if there < pages {
+                let message = format!(
+                    "the device of the swap area has {there} pages, and {pages} are needed"
+                );
+                return Err(Fault::invalid(message));
+            }
+        }
+        let _changing = self.changing.lock();
+        if self.area(swap).is_some() {
+            return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
+        }
+        let entries = self.entries.capacity();
+        let index = (self.make_index)(&*self.world, pages, entries, self.lanes);
+        let index = index.map_err(no_memory)?;
+        let AreaOptions { device, tenant } = options;
+        let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
+        let area = Box::new(Arc::new(area.map_err(no_memory)?));
+        self.areas[swap.number()]
+            .publish(area)
+            .map_err(|_| Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")))
+    }
+
+    /// Turns an area off. The calling thread must hold no pin.
+    ///
+    /// # Errors
+    /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
+    /// [`Zswap::invalidate_area`]; nothing has changed then.
+    pub fn swapoff(&self, swap: SwapType) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        let off = || Fault::new(Errno::ENODEV, format!("swap area {swap} is not on"));
+        let area = self.area(swap).ok_or_else(off)?;
+        let (cached, there) = (area.index.count(), area.count_on_device());
+        if cached + there > 0 {
+            let message = format!(
+                "swap area {swap} still has pages: {cached} in the cache and {there} on its device"
+            );
+            return Err(Fault::new(Errno::EBUSY, message));
+        }
+        drop(self.areas[swap.number()].withdraw(&self.pins));
+        // Whoever found the area before may have stored a page meanwhile.
+        self.empty(Lane(0), &area);
+        Ok(())
+    }
+
+    /// Is the area on?
+    #[must_use]
+    pub fn is_on(&self, swap: SwapType) -> bool {
+        self.area(swap).is_some()
+    }
+
+    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
+        self.areas[swap.number()].get(&self.pins.pin(Lane(0))).cloned()
+    }
+
+    /// The area of a page, if it has the page.
+    #[inline]
+    pub(crate) fn area_of<'p>(&self, pin: &'p Pin<'_>, key: Key) -> Option<&'p Arc<Area>> {
+        let area = self.areas[key.swap.number()].get(pin)?;
+        (key.offset < area.pages).then_some(area)
+    }
+
+    /// The areas that are on.
+    #[must_use]
+    pub fn areas(&self) -> Vec<SwapType> {
+        let all = (0..MAX_TYPES).filter_map(|number| SwapType::new(number).ok());
+        all.filter(|swap| self.is_on(*swap)).collect()
+    }
+
+    /// The tenant called `name`, made now if there was none.
+    ///
+    /// # Errors
+    /// `ENOSPC` when there are [`MAX_TENANTS`].
+    pub fn tenant(&self, name: &str) -> Result<Tenant, Fault> {
+        let _changing = self.changing.lock();
+        if let Some(tenant) = self.tenants().into_iter().find(|tenant| tenant.name() == name) {
+            return Ok(tenant);
+        }
+        for (number, place) in self.tenants.iter().enumerate() {
+            let tenant = Tenant::new(number as u8, name, self.lanes);
+            if place.publish(Box::new(tenant.clone())).is_ok() {
+                return Ok(tenant);
+            }
+        }
+        let message = format!("there are {MAX_TENANTS} tenants already; remove one first");
+        Err(Fault::new(Errno::ENOSPC, message))
+    }
+
+    /// Removes a tenant without pages; nobody can store by it any more. The calling thread must hold
+    /// no pin.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
+    pub fn remove_tenant(&self, name: &str) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        let none = || Fault::new(Errno::ENOENT, format!("there is no tenant {name:?}"));
+        let tenants = self.tenants();
+        let tenant = tenants.iter().find(|tenant| tenant.name() == name).ok_or_else(none)?;
+        let owns =
+            |swap: &SwapType| self.area(*swap).is_some_and(|area| area.tenant.name() == name);
+        let busy = |why: &str| Fault::new(Errno::EBUSY, format!("tenant {name:?} {why}"));
+        if name == "default" || self.areas().iter().any(owns) {
+            return Err(busy("has a swap area, or is the default"));
+        }
+        tenant.set_gone(true);
+        // Whoever did not know may have stored a page.
+        self.pins.wait_for_readers();
+        if tenant.pages() > 0 {
+            tenant.set_gone(false);
+            return Err(busy("has pages"));
+        }
+        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.pins));
+        Ok(())
+    }
+
+    /// Every tenant.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<Tenant> {
+        let pin = self.pins.pin(Lane(0));
+        self.all_tenants(&pin).cloned().collect()
+    }
+
+    pub(crate) fn all_tenants<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Tenant> {
+        self.tenants.iter().filter_map(|place| place.get(pin))
+    }
+
+    pub(crate) fn tenant_of<'p>(&self, pin: &'p Pin<'_>, number: u32) -> Option<&'p Tenant> {
+        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(pin)
+    }
+
+    /// Stores a copy of `page` for `tenant`. What was there is replaced. When there is no space,
+    /// others are written back first, by this thread.
+    ///
+    /// # Errors
+    /// [`Reject`]: the cache does not hold the page, neither this one nor what was there, and
+    /// nobody is writing it to the device or will; so the caller may do that himself.
+    pub fn store(&self, lane: Lane, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject> {
+        let stored = self.put(lane, key, tenant, page, Owner::MayKeep);
+        if stored.is_err() {
+            self.invalidate_page(lane, key);
+        }
+        stored
+    }
+
+    /// As [`Zswap::store`], but what was there stays if the page is refused.
+    pub(crate) fn put(
+        &self,
+        lane: Lane,
+        key: Key,
+        tenant: &Tenant,
+        page: &Page,
+        owner: Owner,
+    ) -> Result<(), Reject> {
+        // A page that the device holds is replaced under its claim: see `area`.
+        let behind = {
+            let pin = self.pins.pin(lane);
+            let area = self.area_of(&pin, key).filter(|area| area.is_on_device(key.offset));
+            area.cloned()
+        };
+        let mut claims = None;
+        if let Some(area) = &behind {
+            claims.insert(Claims::of(area)).add(key.offset);
+        }
+        let mut stored = self.try_put(lane, key, tenant, page, owner);
+        if let Err(reject) = stored
+            && reject.is_for_space()
+        {
+            stored = self.put_after_making_space(lane, key, tenant, page, (owner, reject));
+        }
+        if let (Ok(()), Some(area)) = (stored, &behind) {
+            area.clear_on_device(key.offset);
+        }
+        drop(claims);
+        if let Err(reject) = stored {
+            self.counts.add(lane, count_of(reject), 1);
+        }
+        stored
+    }
+
+    #[cold]
+    fn put_after_making_space(
+        &self,
+        lane: Lane,
+        key: Key,
+        tenant: &Tenant,
+        page: &Page,
+        (owner, mut reject): (Owner, Reject),
+    ) -> Result<(), Reject> {
+        self.counts.add(lane, Count::WritebackAttempted, 1);
+        // Objects that wait for readers may be all it takes.
+        let mut again = self.quiesce(lane);
+        loop {
+            if again {
+                match self.try_put(lane, key, tenant, page, owner) {
+                    Ok(()) => {
+                        self.counts.add(lane, Count::SavedByWriteback, 1);
+                        return Ok(());
+                    }
+                    Err(other) if !other.is_for_space() => return Err(other),
+                    Err(other) => reject = other,
+                }
+            }
+            let whose = (reject == Reject::TenantLimit).then_some(tenant);
+            // Each round takes pages out of the cache, so there is an end to it.
+            again = self.evict(lane, whose, BATCH).written > 0;
+            if !again {
+                return Err(reject);
+            }
+        }
+    }
+
+    fn try_put(
+        &self,
+        lane: Lane,
+        key: Key,
+        tenant: &Tenant,
+        page: &Page,
+        owner: Owner,
+    ) -> Result<(), Reject> {
+        if !self.policy.enabled() {
+            return Err(Reject::Disabled);
+        }
+        let pin = self.pins.pin(lane);
+        let area = self.area_of(&pin, key).ok_or(Reject::NoArea)?;
+        if tenant.is_full() {
+            return Err(Reject::TenantLimit);
+        }
+        self.admit(lane)?;
+        let content = self.make(&pin, lane, (area, tenant, owner), page)?;
+        let Some(word) = self.entries.take(lane) else {
+            self.free(lane, content);
+            return Err(Reject::NoEntry);
+        };
+        self.entries.write(word, key, tenant.0.number, content);
+        // It must be in its list before anybody can find it: who finds it may take it out again.
+        if area.device.is_some() {
+            tenant.0.lru.join(&self.entries, &self.ages, lane, word.number());
+        }
+        self.account(lane, tenant, content, 1);
+        match area.index.insert(lane, key.offset, word) {
+            Ok(old) => {
+                self.counts.add(lane, Count::Stores, 1);
+                if let Some(old) = old {
+                    self.counts.add(lane, Count::Duplicate, 1);
+                    self.dispose(&pin, lane, old);
+                }
+                Ok(())
+            }
+            Err(NoMemory { .. }) => {
+                self.dispose(&pin, lane, word);
+                Err(Reject::NoEntry)
+            }
+        }
+    }
+
+    /// Whether the pool may grow at all. Wakes the background before it may not.
+    #[inline]
+    fn admit(&self, lane: Lane) -> Result<(), Reject> {
+        let frames = self.pool.frames();
+        if frames < self.policy.wake_frames() && !self.reached_full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.admit_to_full(lane, frames)
+    }
+
+    #[cold]
+    fn admit_to_full(&self, lane: Lane, frames: u64) -> Result<(), Reject> {
+        if !self.evicting.load(Ordering::Relaxed) && !self.evicting.swap(true, Ordering::Relaxed) {
+            self.bell.ring_all();
+        }
+        if frames >= self.policy.max_frames() {
+            self.counts.add(lane, Count::PoolLimitHit, 1);
+            self.reached_full.store(true, Ordering::Relaxed);
+            return Err(Reject::PoolLimit);
+        }
+        if self.reached_full.load(Ordering::Relaxed) {
+            if frames > self.policy.accept_frames() {
+                return Err(Reject::PoolLimit);
+            }
+            self.reached_full.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes an object of a page, if it needs one.
+    #[inline]
+    fn make(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        (area, tenant, owner): (&Area, &Tenant, Owner),
+        page: &Page,
+    ) -> Result<Content, Reject> {
+        if self.policy.same_filled()
+            && let Some(pattern) = same_filled(page)
+        {
+            return Ok(Content::Filled(pattern));
+        }
+        if !self.policy.non_same_filled() {
+            return Err(Reject::Disabled);
+        }
+        let (number, codec) = self.bank.current(pin, 0).ok_or(Reject::Disabled)?;
+        let ratio = self.policy.max_compression_ratio() as usize;
+        let mut stream = codec.streams.get(lane);
+        let stream = &mut *stream;
+        let length = stream.context.compress(page, &mut stream.output[..]);
+        let small = length.filter(|length| *length <= self.pool.raw_threshold());
+        let Some(length) = small else {
+            // It is kept as it is, so that pages leave in the order they came (SeongJae Park,
+            // linux-mm, "mm/zswap: store <PAGE_SIZE compression failed page as-is", 2025); but not
+            // if it could not leave and its owner had better keep it.
+            let stays = !(tenant.writeback() && area.device.is_some());
+            return match ratio {
+                100 if owner == Owner::HasNoOther || !stays => {
+                    let handle = self.pool.store(pin, lane, page, None).map_err(refused)?;
+                    Ok(Content::Raw(handle))
+                }
+                100 => Err(Reject::Incompressible),
+                _ => Err(Reject::Poor),
+            };
+        };
+        if length * 100 / PAGE_SIZE > ratio {
+            return Err(Reject::Poor);
+        }
+        let handle = self.pool.store(pin, lane, &stream.output[..length], None).map_err(refused)?;
+        Ok(Content::Compressed { handle, length, codec: number })
+    }
+
+    /// Fills `page` with what the cache has. `exclusive_loads` says whether it keeps it.
+    ///
+    /// # Errors
+    /// [`LoadError`]; `page` is undefined then.
+    pub fn load(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
+        if self.policy.exclusive_loads() {
+            self.load_and_take(lane, key, page)
+        } else {
+            self.load_and_keep(lane, key, page)
+        }
+    }
+
+    /// Fills `page` with what the cache has, and keeps it.
+    ///
+    /// # Errors
+    /// As [`Zswap::load`].
+    pub fn load_and_keep(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
+        let pin = self.pins.pin(lane);
+        let area = self.area_of(&pin, key).ok_or(LoadError::NotFound)?;
+        let reading = self.retired.read(lane);
+        let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
+        self.expand(&pin, lane, word, page)?;
+        self.entries.refer(word.number());
+        drop(reading);
+        self.counts.add(lane, Count::Loads, 1);
+        Ok(())
+    }
+
+    /// Fills `page` with what the cache has, and takes it out: the page is the caller's alone.
+    ///
+    /// # Errors
+    /// As [`Zswap::load`].
+    pub fn load_and_take(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
+        let pin = self.pins.pin(lane);
+        let area = self.area_of(&pin, key).ok_or(LoadError::NotFound)?;
+        let reading = self.retired.read(lane);
+        let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
+        self.expand(&pin, lane, word, page)?;
+        drop(reading);
+        // If the page is going to the device at this moment it is gone from there as well.
+        area.clear_on_device(key.offset);
+        // Whoever was quicker has taken it, or replaced it; this load came before that.
+        if area.index.remove_if(lane, key.offset, word) {
+            area.clear_on_device(key.offset);
+            self.dispose(&pin, lane, word);
+        }
+        self.counts.add(lane, Count::Loads, 1);
+        Ok(())
+    }
+
+    /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
+    pub(crate) fn expand(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        word: Word,
+        page: &mut Page,
+    ) -> Result<(), LoadError> {
+        match self.entries.content(word.number()) {
+            Content::Filled(pattern) => fill(page, pattern),
+            Content::Raw(handle) => self.pool.read(pin, handle, PAGE_SIZE, |object| {
+                object.copy_to(page);
+            }),
+            Content::Compressed { handle, length, codec } => {
+                let done = self.pool.read(pin, handle, length, |object| {
+                    object.joined(|bytes| self.decompress(pin, lane, codec, bytes, page))
+                });
+                done.map_err(|Corrupt| {
+                    self.counts.add(lane, Count::DecompressFail, 1);
+                    LoadError::Corrupt
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decompress(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        codec: u8,
+        bytes: &[u8],
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let codec = self.bank.get(pin, codec).ok_or(Corrupt)?;
+        match codec.chosen.compressor.decompress_bare(bytes, page) {
+            Some(result) => result,
+            None => codec.streams.get(lane).context.decompress(bytes, page),
+        }
+    }
+
+    /// Gives up a page. Afterwards nobody is writing it to the device, or will.
+    pub fn invalidate_page(&self, lane: Lane, key: Key) {
+        let area = {
+            let pin = self.pins.pin(lane);
+            let Some(area) = self.area_of(&pin, key) else { return };
+            self.drop_page(&pin, lane, area, key.offset);
+            if !area.is_claimed(key.offset) {
+                return;
+            }
+            area.clone()
+        };
+        area.wait_for(key.offset);
+    }
+
+    /// Takes a page out of the cache, and marks that the device does not hold it either.
+    pub(crate) fn drop_page(&self, pin: &Pin<'_>, lane: Lane, area: &Area, offset: u64) {
+        area.clear_on_device(offset);
+        let word = area.index.remove(lane, offset);
+        area.clear_on_device(offset);
+        if let Some(word) = word {
+            self.dispose(pin, lane, word);
+        }
+    }
+
+    /// Gives up all pages of an area, in the cache and on its device.
+    pub fn invalidate_area(&self, lane: Lane, swap: SwapType) {
+        if let Some(area) = self.area(swap) {
+            self.empty(lane, &area);
+        }
+    }
+
+    fn empty(&self, lane: Lane, area: &Area) {
+        self.drop_range(lane, area, 0, area.pages);
+        area.wait_for_all();
+        self.quiesce(lane);
+    }
+
+    /// Takes pages out of the cache, and marks that the device does not hold them either.
+    pub(crate) fn drop_range(&self, lane: Lane, area: &Area, first: u64, end: u64) {
+        let mut at = first;
+        while at < end {
+            // As many as there is room for: an entry is disposed of outside the index.
+            let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
+            let (mut words, mut count) = ([None; DROPS], 0);
+            area.clear_range_on_device(at..next);
+            area.index.drain(lane, at..next, &mut |_, word| {
+                words[count] = Some(word);
+                count += 1;
+            });
+            area.clear_range_on_device(at..next);
+            if count > 0 {
+                let pin = self.pins.pin(lane);
+                words.into_iter().flatten().for_each(|word| self.dispose(&pin, lane, word));
+            }
+            at = next;
+        }
+    }
+
+    /// Frees an entry that was taken out of its index, when no reader can hold it any more. The
+    /// calling thread holds no pin of the readers, no stream and no lock.
+    pub(crate) fn dispose(&self, pin: &Pin<'_>, lane: Lane, word: Word) {
+        let number = word.number();
+        let content = self.entries.content(number);
+        // A tenant with pages is there.
+        if let Some(tenant) = self.tenant_of(pin, number) {
+            tenant.0.lru.leave(&self.entries, number);
+            self.account(lane, tenant, content, -1);
+        }
+        self.retired.retire(lane, word.get(), |word| self.release(lane, word));
+    }
+
+    /// Frees an entry that nobody can find.
+    fn release(&self, lane: Lane, word: u64) {
+        let Some(word) = Word::from_raw(word) else { return };
+        let content = self.entries.content(word.number());
+        self.entries.give_back(lane, word.number());
+        self.free(lane, content);
+    }
+
+    fn free(&self, lane: Lane, content: Content) {
+        if let Some(handle) = content.handle() {
+            self.pool.free(lane, handle);
+        }
+    }
+
+    /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
+    /// nothing.
+    pub(crate) fn quiesce(&self, lane: Lane) -> bool {
+        self.retired.quiesce(|word| self.release(lane, word))
+    }
+
+    fn account(&self, lane: Lane, tenant: &Tenant, content: Content, sign: i64) {
+        let bytes = sign * content.bytes() as i64;
+        tenant.add(lane, sign, bytes);
+        self.counts.add(lane, Count::Pages, sign);
+        match content {
+            Content::Filled(_) => self.counts.add(lane, Count::Filled, sign),
+            Content::Raw(_) => {
+                self.counts.add(lane, Count::Raw, sign);
+                self.counts.add(lane, Count::Bytes, bytes);
+            }
+            Content::Compressed { codec, .. } => {
+                self.counts.add(lane, Count::Bytes, bytes);
+                self.by_codec.add(lane, usize::from(codec), sign);
+            }
+        }
+    }
+
+    /// The name of the codec that new pages are compressed with.
+    #[must_use]
+    pub fn compressor(&self) -> &'static str {
+        let pin = self.pins.pin(Lane(0));
+        self.bank.current(&pin, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
+    }
+
+    /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
+    /// calling thread must hold no pin.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
+    /// too many other codecs are there. Nothing has changed then.
+    pub fn set_compressor(&self, name: &str) -> Result<(), Fault> {
+        self.install((self.find_codec)(name)?)
+    }
+
+    fn install(&self, chosen: Chosen) -> Result<(), Fault> {
+        let in_use = || {
+            // Entries that wait to be freed have been read already.
+            let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
+            used.fold(0u32, |all, number| all | 1 << number)
+        };
+        self.bank.install(0, chosen, in_use).map_err(|error| {
+            let errno = match error {
+                NotInstalled::Codec(_) => Errno::ENOMEM,
+                NotInstalled::Full => Errno::EBUSY,
+            };
+            Fault::new(errno, format!("{error}"))
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Lets the pool have at most `percent` of the memory, unless it is limited in bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` above 100.
+    pub fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
+        self.policy.set_max_pool_percent(percent)?;
+        self.apply_limit();
+        Ok(())
+    }
+
+    /// Lets the pool have at most `bytes`; 0 leaves it to the percentage.
+    pub fn set_max_pool_bytes(&self, bytes: u64) {
+        self.policy.set_max_pool_bytes(bytes);
+        self.apply_limit();
+    }
+
+    /// So that stores that were admitted at once do not pass the limit together.
+    fn apply_limit(&self) {
+        self.pool.set_limit(self.policy.max_frames().max(1));
+        self.bell.ring_all();
+    }
+
+    /// Rung when [`Zswap::work`] may have something to do.
+    #[must_use]
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Is a store likely to have to make space?
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.reached_full.load(Ordering::Relaxed)
+            || self.pool.frames() + BATCH as u64 >= self.policy.max_frames()
+    }
+
+    /// Checks every structure against every other, while nobody calls anything else.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    pub fn validate(&self) {
+        self.quiesce(Lane(0));
+        self.pool.validate();
+        let mut pages = 0;
+        for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
+            area.index.validate();
+            pages += area.index.count();
+            assert!(!area.any_claimed(), "a page of area {} is claimed at rest", area.swap);
+        }
+        let counted = self.counts.sum(Count::Pages);
+        assert_eq!(pages, counted, "the indexes have {pages} pages, and {counted} are counted");
+        let used = self.entries.touched() - self.entries.unused();
+        assert_eq!(pages, used, "the indexes have {pages} pages, and {used} entries are used");
+        let tenants: u64 = self.tenants().iter().map(Tenant::pages).sum();
+        assert_eq!(pages, tenants, "the indexes have {pages} pages, and tenants {tenants}");
+        let objects = self.pool.stats().objects;
+        let expected = pages - self.counts.sum(Count::Filled);
+        assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
+    }
+}
+
+/// Entries that are taken out of an index at once.
+const DROPS: usize = 64;
+
+fn count_of(reject: Reject) -> Count {
+    match reject {
+        Reject::NoArea | Reject::Disabled => Count::RejectDisabled,
+        Reject::PoolLimit | Reject::TenantLimit => Count::RejectReclaimFail,
+        Reject::NoMemory => Count::RejectAllocFail,
+        Reject::NoEntry => Count::RejectEntryFail,
+        Reject::Incompressible => Count::RejectCompressFail,
+        Reject::Poor => Count::RejectCompressPoor,
+    }
+}
+
+fn refused(error: StoreError) -> Reject {
+    match error {
+        StoreError::OverLimit => Reject::PoolLimit,
+        StoreError::NoMemory => Reject::NoMemory,
+    }
+}
+
+fn no_memory(error: NoMemory) -> Fault {
+    Fault::new(Errno::ENOMEM, format!("{error}"))
+}

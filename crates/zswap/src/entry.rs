@@ -1,0 +1,273 @@
+//! Entries: what is known of a page in the cache. 40 bytes each, in lazily backed memory.
+//!
+//! An entry is written by whoever stores the page, before the index names it, and not again until
+//! it is used anew; but for its place in a list, which the lock of the list guards, and for the
+//! mark that it was read.
+
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::{Mutex, PerLane};
+use units::Lane;
+use zsmalloc::Handle;
+
+use crate::{Key, Word};
+
+/// What the page of an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// These eight bytes over and over.
+    Filled(u64),
+    /// An object as long as a page.
+    Raw(Handle),
+    /// An object made by codec number `codec`.
+    Compressed { handle: Handle, length: usize, codec: u8 },
+}
+
+impl Content {
+    /// Its object, if it has one.
+    pub(crate) fn handle(self) -> Option<Handle> {
+        match self {
+            Content::Filled(_) => None,
+            Content::Raw(handle) | Content::Compressed { handle, .. } => Some(handle),
+        }
+    }
+
+    /// Bytes of its object.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Content::Filled(_) => 0,
+            Content::Raw(_) => units::PAGE_SIZE,
+            Content::Compressed { length, .. } => length,
+        }
+    }
+
+    fn pack(self) -> (u64, u64) {
+        match self {
+            Content::Filled(pattern) => (FILLED, pattern),
+            Content::Raw(handle) => (RAW | u64::from(handle.get()), 0),
+            Content::Compressed { handle, length, codec } => {
+                let codec = u64::from(codec) << CODEC_SHIFT;
+                let length = (length as u64) << LENGTH_SHIFT;
+                (COMPRESSED | codec | length | u64::from(handle.get()), 0)
+            }
+        }
+    }
+
+    fn unpack(object: u64, pattern: u64) -> Content {
+        let handle = Handle::from_raw(object as u32);
+        match object & KINDS {
+            FILLED => Content::Filled(pattern),
+            RAW => Content::Raw(handle),
+            _ => Content::Compressed {
+                handle,
+                length: (object >> LENGTH_SHIFT) as usize & 0x1fff,
+                codec: (object >> CODEC_SHIFT) as u8 & 0x1f,
+            },
+        }
+    }
+}
+
+const LENGTH_SHIFT: u32 = 32;
+const CODEC_SHIFT: u32 = 45;
+const KINDS: u64 = 3 << 62;
+const FILLED: u64 = 1 << 62;
+const RAW: u64 = 2 << 62;
+const COMPRESSED: u64 = 3 << 62;
+
+/// Numbers of an entry's words.
+const KEY: usize = 0;
+const OBJECT: usize = 1;
+const LINKS: usize = 2;
+const STATE: usize = 3;
+const PATTERN: usize = 4;
+
+/// Parts of the word `STATE`: the life in the upper half, then the tenant, the list, and marks.
+const LIFE_SHIFT: u32 = 32;
+const TENANT_SHIFT: u32 = 24;
+const LIST_SHIFT: u32 = 16;
+const REFERENCED: u64 = 1;
+const LINKED: u64 = 2;
+
+/// The age is kept above the key.
+const AGE_BITS: u32 = 64 - Key::BITS;
+
+/// All entries of an engine. Every method may be called by any number of threads at once; who
+/// writes an entry owns it.
+pub(crate) struct Entries {
+    table: LazyTable<[AtomicU64; 5]>,
+    /// Numbers below this one have been used.
+    fresh: AtomicU32,
+    unused: PerLane<Mutex<Unused>>,
+    capacity: u32,
+}
+
+/// Numbers that were used before and are free, linked by their words `LINKS`.
+#[derive(Default)]
+struct Unused {
+    first: u32,
+    count: u32,
+}
+
+/// Bytes an entry takes.
+pub(crate) const ENTRY_BYTES: u64 = 40;
+
+impl Entries {
+    /// Room for `capacity` entries.
+    pub(crate) fn new(world: &dyn World, capacity: u32, lanes: usize) -> Result<Entries, NoMemory> {
+        Ok(Entries {
+            table: LazyTable::new(world, capacity as usize + 1)?,
+            fresh: AtomicU32::new(1),
+            unused: PerLane::new(lanes, |_| Mutex::new(Unused::default())),
+            capacity,
+        })
+    }
+
+    /// The most there can be.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Entries that were ever used at once, about: their memory stays.
+    pub(crate) fn touched(&self) -> u64 {
+        u64::from(self.fresh.load(Ordering::Relaxed) - 1)
+    }
+
+    /// Numbers that nobody uses; only while nobody takes or gives back.
+    pub(crate) fn unused(&self) -> u64 {
+        self.unused.iter().map(|list| u64::from(list.lock().count)).sum()
+    }
+
+    /// An entry for the caller alone; none if all are used.
+    pub(crate) fn take(&self, lane: Lane) -> Option<Word> {
+        let number = self
+            .take_from(&mut self.unused.get(lane).lock())
+            .or_else(|| self.take_fresh())
+            .or_else(|| self.unused.iter().find_map(|list| self.take_from(&mut list.lock())))?;
+        let state = &self.table.get(number as usize)[STATE];
+        let life = ((state.load(Ordering::Relaxed) >> LIFE_SHIFT) as u32).wrapping_add(1);
+        state.store(u64::from(life) << LIFE_SHIFT, Ordering::Relaxed);
+        Word::new(number, life)
+    }
+
+    fn take_from(&self, list: &mut Unused) -> Option<u32> {
+        let number = list.first;
+        if number == 0 {
+            return None;
+        }
+        list.first = self.table.get(number as usize)[LINKS].load(Ordering::Relaxed) as u32;
+        list.count -= 1;
+        Some(number)
+    }
+
+    fn take_fresh(&self) -> Option<u32> {
+        let next = |fresh| (fresh <= self.capacity).then(|| fresh + 1);
+        self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+    }
+
+    /// Takes an entry back that nobody can find any more.
+    pub(crate) fn give_back(&self, lane: Lane, number: u32) {
+        let mut list = self.unused.get(lane).lock();
+        self.table.get(number as usize)[LINKS].store(u64::from(list.first), Ordering::Relaxed);
+        list.first = number;
+        list.count += 1;
+    }
+
+    /// Writes an entry that was just taken.
+    pub(crate) fn write(&self, word: Word, key: Key, tenant: u8, content: Content) {
+        let entry = self.table.get(word.number() as usize);
+        let (object, pattern) = content.pack();
+        entry[KEY].store(key.pack(), Ordering::Relaxed);
+        entry[OBJECT].store(object, Ordering::Relaxed);
+        entry[PATTERN].store(pattern, Ordering::Relaxed);
+        let life = word.get() >> LIFE_SHIFT << LIFE_SHIFT;
+        entry[STATE].store(life | u64::from(tenant) << TENANT_SHIFT, Ordering::Relaxed);
+    }
+
+    pub(crate) fn key(&self, number: u32) -> Key {
+        let word = self.table.get(number as usize)[KEY].load(Ordering::Relaxed);
+        Key::unpack(word & ((1 << Key::BITS) - 1))
+    }
+
+    pub(crate) fn content(&self, number: u32) -> Content {
+        let entry = self.table.get(number as usize);
+        let pattern = entry[PATTERN].load(Ordering::Relaxed);
+        Content::unpack(entry[OBJECT].load(Ordering::Relaxed), pattern)
+    }
+
+    pub(crate) fn tenant(&self, number: u32) -> u8 {
+        (self.state(number) >> TENANT_SHIFT) as u8
+    }
+
+    /// The word that names an entry in its present life.
+    pub(crate) fn word(&self, number: u32) -> Option<Word> {
+        Word::new(number, (self.state(number) >> LIFE_SHIFT) as u32)
+    }
+
+    fn state(&self, number: u32) -> u64 {
+        self.table.get(number as usize)[STATE].load(Ordering::Relaxed)
+    }
+
+    /// Its page was read.
+    #[inline]
+    pub(crate) fn refer(&self, number: u32) {
+        let state = &self.table.get(number as usize)[STATE];
+        if state.load(Ordering::Relaxed) & REFERENCED == 0 {
+            state.fetch_or(REFERENCED, Ordering::Relaxed);
+        }
+    }
+
+    /// Was its page read since this was last asked?
+    pub(crate) fn take_reference(&self, number: u32) -> bool {
+        let state = &self.table.get(number as usize)[STATE];
+        state.load(Ordering::Relaxed) & REFERENCED != 0
+            && state.fetch_and(!REFERENCED, Ordering::Relaxed) & REFERENCED != 0
+    }
+
+    // What follows is called under the lock of the entry's list.
+
+    /// The list it is, or was last, in.
+    pub(crate) fn list(&self, number: u32) -> u8 {
+        (self.state(number) >> LIST_SHIFT) as u8
+    }
+
+    pub(crate) fn is_linked(&self, number: u32) -> bool {
+        self.state(number) & LINKED != 0
+    }
+
+    pub(crate) fn set_linked(&self, number: u32, list: u8) {
+        // The list's byte is zero in an entry that was just written.
+        let mark = LINKED | u64::from(list) << LIST_SHIFT;
+        self.table.get(number as usize)[STATE].fetch_or(mark, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_unlinked(&self, number: u32) {
+        self.table.get(number as usize)[STATE].fetch_and(!LINKED, Ordering::Relaxed);
+    }
+
+    /// The entries before and after it; zero for none.
+    pub(crate) fn links(&self, number: u32) -> (u32, u32) {
+        let links = self.table.get(number as usize)[LINKS].load(Ordering::Relaxed);
+        (links as u32, (links >> 32) as u32)
+    }
+
+    pub(crate) fn set_links(&self, number: u32, before: u32, after: u32) {
+        let links = u64::from(after) << 32 | u64::from(before);
+        self.table.get(number as usize)[LINKS].store(links, Ordering::Relaxed);
+    }
+
+    /// When it came to the end of its list.
+    pub(crate) fn age(&self, number: u32) -> u32 {
+        (self.table.get(number as usize)[KEY].load(Ordering::Relaxed) >> Key::BITS) as u32
+    }
+
+    pub(crate) fn set_age(&self, number: u32, age: u32) {
+        let word = &self.table.get(number as usize)[KEY];
+        let key = word.load(Ordering::Relaxed) & ((1 << Key::BITS) - 1);
+        word.store(key | u64::from(age) << Key::BITS, Ordering::Relaxed);
+    }
+}
+
+/// How much older `first` is than `second`, in ages that wrap; negative if it is younger.
+pub(crate) fn older_by(first: u32, second: u32) -> i32 {
+    (second.wrapping_sub(first) << (32 - AGE_BITS)) as i32
+}

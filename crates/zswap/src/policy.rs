@@ -1,0 +1,177 @@
+//! What the administrator decides, at run time.
+
+use alloc::format;
+
+use control::Fault;
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// The settings of an engine but for the compressor. All may be read and changed by any number of
+/// threads at any time.
+pub struct Policy {
+    /// Pages of the memory that `max_pool_percent` is a part of.
+    total_pages: u64,
+    enabled: AtomicBool,
+    max_pool_percent: AtomicU32,
+    max_pool_bytes: AtomicU64,
+    accept_threshold_percent: AtomicU32,
+    max_compression_ratio: AtomicU32,
+    same_filled: AtomicBool,
+    non_same_filled: AtomicBool,
+    exclusive_loads: AtomicBool,
+    shrinker_enabled: AtomicBool,
+    writebacks_max: AtomicU32,
+}
+
+/// A switch by its name, and what is said of it.
+macro_rules! switches { ($($name:ident, $set:ident, $text:literal;)*) => {
+    impl Policy {
+        $(
+            #[doc = $text]
+            #[must_use]
+            pub fn $name(&self) -> bool {
+                self.$name.load(Ordering::Relaxed)
+            }
+
+            #[doc = concat!("Sets [`Policy::", stringify!($name), "`].")]
+            pub fn $set(&self, on: bool) {
+                self.$name.store(on, Ordering::Relaxed);
+            }
+        )*
+    }
+} }
+
+switches! {
+    enabled, set_enabled, "New pages are taken. What is there stays either way.";
+    same_filled, set_same_filled, "Pages that are one pattern over and over are kept as that.";
+    non_same_filled, set_non_same_filled, "Other pages are taken at all.";
+    exclusive_loads, set_exclusive_loads,
+        "A load takes the page out (Linux since 6.x) instead of keeping and refreshing it (2013).";
+    shrinker_enabled, set_shrinker_enabled, "Pages are written back when memory is short.";
+}
+
+impl Policy {
+    /// What Linux begins with, but enabled; for a memory of `total_pages`.
+    pub(crate) fn new(total_pages: u64, writebacks_max: u32) -> Policy {
+        Policy {
+            total_pages,
+            enabled: AtomicBool::new(true),
+            max_pool_percent: AtomicU32::new(20),
+            max_pool_bytes: AtomicU64::new(0),
+            accept_threshold_percent: AtomicU32::new(90),
+            max_compression_ratio: AtomicU32::new(100),
+            same_filled: AtomicBool::new(true),
+            non_same_filled: AtomicBool::new(true),
+            exclusive_loads: AtomicBool::new(false),
+            shrinker_enabled: AtomicBool::new(false),
+            writebacks_max: AtomicU32::new(writebacks_max),
+        }
+    }
+
+    /// Bytes of memory that `max_pool_percent` is a part of.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.total_pages.saturating_mul(units::PAGE_SIZE as u64)
+    }
+
+    /// See `max_pool_percent` in Linux.
+    #[must_use]
+    pub fn max_pool_percent(&self) -> u32 {
+        self.max_pool_percent.load(Ordering::Relaxed)
+    }
+
+    /// The pool's limit in bytes; 0 if [`Policy::max_pool_percent`] says it.
+    #[must_use]
+    pub fn max_pool_bytes(&self) -> u64 {
+        self.max_pool_bytes.load(Ordering::Relaxed)
+    }
+
+    /// To how much of its limit a pool that was full must shrink before pages are taken again.
+    #[must_use]
+    pub fn accept_threshold_percent(&self) -> u32 {
+        self.accept_threshold_percent.load(Ordering::Relaxed)
+    }
+
+    /// How much of a page may be left of it, in percent; 100 for all.
+    #[must_use]
+    pub fn max_compression_ratio(&self) -> u32 {
+        self.max_compression_ratio.load(Ordering::Relaxed)
+    }
+
+    /// Pages that may be on their way to devices at once.
+    #[must_use]
+    pub fn writebacks_max(&self) -> u32 {
+        self.writebacks_max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
+        percentage("max_pool_percent", percent)?;
+        self.max_pool_percent.store(percent, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn set_max_pool_bytes(&self, bytes: u64) {
+        self.max_pool_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets [`Policy::accept_threshold_percent`].
+    ///
+    /// # Errors
+    /// `EINVAL` above 100.
+    pub fn set_accept_threshold_percent(&self, percent: u32) -> Result<(), Fault> {
+        percentage("accept_threshold_percent", percent)?;
+        self.accept_threshold_percent.store(percent, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets [`Policy::max_compression_ratio`].
+    ///
+    /// # Errors
+    /// `EINVAL` above 100.
+    pub fn set_max_compression_ratio(&self, percent: u32) -> Result<(), Fault> {
+        percentage("max_compression_ratio", percent)?;
+        self.max_compression_ratio.store(percent, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets [`Policy::writebacks_max`].
+    ///
+    /// # Errors
+    /// `EINVAL` for 0.
+    pub fn set_writebacks_max(&self, pages: u32) -> Result<(), Fault> {
+        if pages == 0 {
+            return Err(Fault::invalid("writebacks_max takes a number of pages from 1 on, not 0"));
+        }
+        self.writebacks_max.store(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The most frames the pool may have.
+    pub(crate) fn max_frames(&self) -> u64 {
+        match self.max_pool_bytes() {
+            0 => part(self.total_pages, self.max_pool_percent()),
+            bytes => bytes / units::PAGE_SIZE as u64,
+        }
+    }
+
+    /// To how many frames a pool that was full must shrink before pages are taken again.
+    pub(crate) fn accept_frames(&self) -> u64 {
+        part(self.max_frames(), self.accept_threshold_percent())
+    }
+
+    /// From how many frames on pages are written back beforehand: halfway between the two, so
+    /// that a store seldom finds the pool full.
+    pub(crate) fn wake_frames(&self) -> u64 {
+        u64::midpoint(self.max_frames(), self.accept_frames())
+    }
+}
+
+fn part(pages: u64, percent: u32) -> u64 {
+    (u128::from(pages) * u128::from(percent) / 100) as u64
+}
+
+fn percentage(name: &str, percent: u32) -> Result<(), Fault> {
+    match percent {
+        0..=100 => Ok(()),
+        _ => Err(Fault::invalid(format!("{name} takes a percentage from 0 to 100, not {percent}"))),
+    }
+}

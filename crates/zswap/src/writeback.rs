@@ -1,0 +1,353 @@
+//! Writing pages back: the oldest entries go to the devices of their areas.
+//!
+//! Nothing is taken from the cache before the device has it, so a failed write changes nothing.
+//! What happens to a page while it is being written is found out afterwards: its word is taken out
+//! of the index only if it is still the same.
+
+use alloc::{sync::Arc, vec::Vec};
+
+use block::{Job, Operation};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{Mutex, Pin};
+use units::{Lane, PAGE_SIZE, Page};
+
+use crate::area::{Area, BATCH};
+use crate::counts::Count;
+use crate::engine::Zswap;
+use crate::outcome::{Reclaimed, Work};
+use crate::tenant::Tenant;
+use crate::{Key, Word};
+
+const P: u64 = PAGE_SIZE as u64;
+
+/// Memory for pages on their way to devices: whoever writes back takes a set of [`BATCH`] pages of
+/// it. As there are only so many sets, there are only so many writes under way.
+pub(crate) struct Evictors {
+    free: Mutex<Vec<Pages>>,
+    sets: usize,
+    /// Pages under way now.
+    under_way: AtomicU64,
+}
+
+type Pages = Vec<Page>;
+
+impl Evictors {
+    /// One set for each lane, and one for the background.
+    pub(crate) fn new(lanes: usize) -> Evictors {
+        let sets = lanes + 1;
+        let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
+        let free = Mutex::new((0..sets).map(set).collect());
+        Evictors { free, sets, under_way: AtomicU64::new(0) }
+    }
+
+    /// The most pages that can be under way.
+    pub(crate) fn pages(&self) -> u32 {
+        (self.sets * BATCH) as u32
+    }
+
+    /// Pages under way.
+    pub(crate) fn under_way(&self) -> u64 {
+        self.under_way.load(Ordering::Relaxed)
+    }
+
+    /// Takes leave for at most `want` pages to be under way besides those that are.
+    fn take(&self, want: usize, most: u32) -> Option<(Pages, usize)> {
+        let set = self.free.lock().pop()?;
+        let mut granted = 0;
+        let more = |now: u64| {
+            granted = u64::from(most).saturating_sub(now).min(want as u64);
+            (granted > 0).then_some(now + granted)
+        };
+        match self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Some((set, granted as usize)),
+            Err(_) => {
+                self.free.lock().push(set);
+                None
+            }
+        }
+    }
+
+    fn give_back(&self, set: Pages, granted: usize) {
+        self.under_way.fetch_sub(granted as u64, Ordering::Relaxed);
+        // The vector has had room for all sets since it was made.
+        self.free.lock().push(set);
+    }
+}
+
+/// A page on its way: claimed, and copied to its place in a set.
+struct Leaving {
+    area: Arc<Area>,
+    key: Key,
+    word: Word,
+}
+
+/// Pages on their way, in the order of their keys. A page's copy is at its own place in the set.
+struct Batch {
+    pages: [Option<Leaving>; BATCH],
+    count: usize,
+}
+
+impl Zswap {
+    /// Writes back the oldest pages, at most `pages` of them, and waits until that is done. What
+    /// was read since it was stored or last looked at is passed over once.
+    pub fn reclaim(&self, lane: Lane, pages: u64) -> Reclaimed {
+        let mut all = Reclaimed::default();
+        while all.written < pages {
+            let want = (pages - all.written).min(BATCH as u64) as usize;
+            let now = self.evict(lane, None, want);
+            all.add(now);
+            if now.written == 0 {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Writes back one batch of the oldest pages, of `whose` or of all tenants. The calling thread
+    /// holds no pin and no stream; claims of pages it may hold.
+    pub(crate) fn evict(&self, lane: Lane, whose: Option<&Tenant>, want: usize) -> Reclaimed {
+        let mut done = Reclaimed::default();
+        let most = self.policy.writebacks_max();
+        let Some((mut set, granted)) = self.evictors.take(want.min(BATCH), most) else {
+            self.counts.add(lane, Count::NoBuffer, 1);
+            return done;
+        };
+        let mut batch = Batch { pages: [const { None }; BATCH], count: 0 };
+        self.fill(lane, whose, &mut set[..granted], (&mut batch, &mut done));
+        self.write(lane, &set, &mut batch, &mut done);
+        self.evictors.give_back(set, granted);
+        // What was written is to be free now, not when a reader comes to see it.
+        if done.written > 0 {
+            self.quiesce(lane);
+        }
+        done
+    }
+
+    /// Chooses pages, claims them and copies them.
+    fn fill(
+        &self,
+        lane: Lane,
+        whose: Option<&Tenant>,
+        set: &mut [Page],
+        (batch, done): (&mut Batch, &mut Reclaimed),
+    ) {
+        let pin = self.pins.pin(lane);
+        // From now on no entry is used anew.
+        let reading = self.retired.read(lane);
+        let mut chosen = [None; BATCH];
+        let count = self.choose(&pin, whose, &mut chosen[..set.len()]);
+        let chosen = &mut chosen[..count];
+        chosen.sort_unstable_by_key(|found| found.map(|(key, _): (Key, Word)| key));
+        for (key, word) in chosen.iter().flatten().copied() {
+            let leaving = self.claim(&pin, lane, (key, word), &mut set[batch.count]);
+            done.left += u64::from(leaving.is_none());
+            if leaving.is_some() {
+                batch.pages[batch.count] = leaving;
+                batch.count += 1;
+            }
+        }
+        drop(reading);
+    }
+
+    /// The oldest entries of each tenant that may be written back, as many of each as it has a
+    /// share in all; Linux goes round its control groups.
+    fn choose(
+        &self,
+        pin: &Pin<'_>,
+        whose: Option<&Tenant>,
+        chosen: &mut [Option<(Key, Word)>],
+    ) -> usize {
+        let (mut count, want) = (0, chosen.len());
+        let mut take = |tenant: &Tenant, want: usize, count: &mut usize| {
+            let found = |word: Word| {
+                chosen[*count] = Some((self.entries.key(word.number()), word));
+                *count += 1;
+            };
+            tenant.0.lru.oldest(&self.entries, &self.ages, want, found)
+        };
+        // Twice, for all may have been read since they were last looked at.
+        if let Some(tenant) = whose {
+            for _ in 0..2 {
+                if count == 0 && tenant.writeback() {
+                    take(tenant, want, &mut count);
+                }
+            }
+            return count;
+        }
+        let all = || self.all_tenants(pin).filter(|tenant| tenant.writeback());
+        let total: u64 = all().map(|tenant| tenant.0.lru.count()).sum();
+        for _ in 0..2 {
+            for tenant in all() {
+                let share = (tenant.0.lru.count() * want as u64).div_ceil(total.max(1));
+                let left = want - count;
+                take(tenant, left.min(share as usize), &mut count);
+            }
+            if count > 0 {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Claims a page that is to leave and copies it to `copy`; `None` if it cannot leave now.
+    fn claim(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        (key, word): (Key, Word),
+        copy: &mut Page,
+    ) -> Option<Leaving> {
+        let area = self.area_of(pin, key).filter(|area| area.device.is_some())?;
+        if !area.try_claim(key.offset) {
+            return None;
+        }
+        // Whoever took it out of the index before the claim may be writing the page by himself
+        // after the claim; whoever does so later waits for the claim.
+        let is_there = area.index.get(lane, key.offset) == Some(word);
+        if is_there && self.expand(pin, lane, word, copy).is_ok() {
+            return Some(Leaving { area: area.clone(), key, word });
+        }
+        area.unclaim(key.offset);
+        None
+    }
+
+    /// Writes a batch, and takes out of the cache what was written.
+    fn write(&self, lane: Lane, set: &[Page], batch: &mut Batch, done: &mut Reclaimed) {
+        let mut first = 0;
+        while first < batch.count {
+            let area = batch.pages[first].as_ref().map(|leaving| leaving.area.clone());
+            let same = |leaving: &Option<Leaving>| {
+                leaving.as_ref().map(|leaving| leaving.key.swap) == area.as_ref().map(|a| a.swap)
+            };
+            let count = batch.pages[first..batch.count].iter().take_while(|l| same(l)).count();
+            if let Some(area) = area {
+                let pages = &mut batch.pages[first..first + count];
+                self.write_to(lane, &area, &set[first..first + count], pages, done);
+            }
+            first += count;
+        }
+    }
+
+    fn write_to(
+        &self,
+        lane: Lane,
+        area: &Area,
+        set: &[Page],
+        pages: &mut [Option<Leaving>],
+        done: &mut Reclaimed,
+    ) {
+        let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);
+        // Neighbours on the device are one write.
+        let (mut at, mut ends) = (0, [0usize; BATCH]);
+        let mut jobs: [Job<'_>; BATCH] = core::array::from_fn(|n| {
+            let start = at;
+            while at < pages.len() && (at == start || offset(at) == offset(at - 1) + 1) {
+                at += 1;
+            }
+            ends[n] = at;
+            Job::new(match at > start {
+                true => Operation::Write {
+                    offset: offset(start) * P,
+                    from: set[start..at].as_flattened(),
+                },
+                false => Operation::Flush,
+            })
+        });
+        let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
+        if let Some(device) = &area.device {
+            device.submit_all(lane, &mut jobs[..count]);
+        }
+        let mut start = 0;
+        for (job, end) in jobs.iter().zip(ends).take(count) {
+            for leaving in &mut pages[start..end] {
+                let Some(leaving) = leaving.take() else { continue };
+                match job.result {
+                    Ok(()) => self.gone(lane, &leaving, done),
+                    Err(_) => {
+                        done.failed += 1;
+                        self.counts.add(lane, Count::WritebackFailed, 1);
+                    }
+                }
+                leaving.area.unclaim(leaving.key.offset);
+            }
+            start = end;
+        }
+    }
+
+    /// The device has the page now.
+    fn gone(&self, lane: Lane, leaving: &Leaving, done: &mut Reclaimed) {
+        let Leaving { area, key, word } = leaving;
+        area.set_on_device(key.offset);
+        if !area.index.remove_if(lane, key.offset, *word) {
+            // Stored anew or given up meanwhile: what was written is out of date.
+            area.clear_on_device(key.offset);
+            done.left += 1;
+            return;
+        }
+        done.written += 1;
+        self.counts.add(lane, Count::WrittenBack, 1);
+        let pin = self.pins.pin(lane);
+        if let Some(tenant) = self.tenant_of(&pin, word.number()) {
+            tenant.count_written(lane, 1);
+        }
+        self.dispose(&pin, lane, *word);
+    }
+
+    /// One step of the background: writes back a batch if the pool has come near its limit and has
+    /// not shrunk to the accept threshold since.
+    pub fn work(&self, lane: Lane) -> Work {
+        if !self.is_crowded() {
+            return Work::Idle;
+        }
+        let done = self.evict(lane, None, BATCH);
+        match (self.is_crowded(), done.written) {
+            (false, _) => Work::Idle,
+            (true, 0) => Work::Later,
+            (true, _) => Work::Again,
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        let frames = self.pool.frames();
+        if frames > self.policy.wake_frames() {
+            self.evicting.store(true, Ordering::Relaxed);
+        } else if frames <= self.policy.accept_frames() {
+            self.evicting.store(false, Ordering::Relaxed);
+        }
+        self.evicting.load(Ordering::Relaxed)
+    }
+
+    /// Pages that could be written back to relieve the system's memory: those in the cache, less
+    /// those that were read from devices lately, for they show that too much was written back; and
+    /// the fewer the better pages shrink, as little is won by each. After Nhat Pham, linux-mm,
+    /// "zswap: shrinks zswap pool based on memory pressure", 2023. The reads are forgotten by this
+    /// call. 0 unless `shrinker_enabled`.
+    #[must_use]
+    pub fn shrinkable(&self) -> u64 {
+        if !self.policy.shrinker_enabled() {
+            return 0;
+        }
+        let pin = self.pins.pin(Lane(0));
+        let shrinkable = self.all_tenants(&pin).filter(|tenant| tenant.writeback()).map(|tenant| {
+            let count = tenant.0.lru.count();
+            count - tenant.take_read_back(count).min(count)
+        });
+        let (shrinkable, pages) = (shrinkable.sum::<u64>(), self.counts.sum(Count::Pages));
+        match pages {
+            0 => 0,
+            _ => {
+                (u128::from(shrinkable) * u128::from(self.pool.frames().min(pages))
+                    / u128::from(pages)) as u64
+            }
+        }
+    }
+
+    /// Writes back at most `pages` because the system's memory is short; less where a page turns
+    /// out to be in use. Nothing unless `shrinker_enabled`.
+    pub fn shrink(&self, lane: Lane, pages: u64) -> Reclaimed {
+        match self.policy.shrinker_enabled() {
+            true => self.reclaim(lane, pages),
+            false => Reclaimed::default(),
+        }
+    }
+}
