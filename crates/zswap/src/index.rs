@@ -3,6 +3,9 @@
 //! An index keeps no entries, it names them. It promises one thing: whatever threads do to an
 //! offset at once, there is an order of their calls in which each returned what it did. So of
 //! several that take an entry out, exactly one gets its word, and that one owns the entry.
+//!
+//! There are four: [`RbTree`] has one lock, [`XArray`] one for those who change it, and both can be
+//! [`Split`], so that each part has a lock of its own.
 
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -11,6 +14,25 @@ use pagealloc::{NoMemory, World};
 use units::Lane;
 
 use crate::Word;
+
+mod radix;
+mod red_black;
+mod stock;
+mod trees;
+mod xarray;
+
+pub use red_black::RedBlackTrees;
+pub use trees::{Forest, Split, Trees, Whole};
+pub use xarray::RadixTrees;
+
+/// `rbtree`: one red-black tree, one lock (Linux's zswap of 2013).
+pub type RbTree = Whole<RedBlackTrees>;
+/// `rbtree-split`: a red-black tree and a lock for each part (2024).
+pub type RbTreeSplit = Split<RedBlackTrees>;
+/// `xarray`: one radix tree with lookups that take no lock, and one lock for those who change it.
+pub type XArray = Whole<RadixTrees>;
+/// `xarray-split`: such a tree for each part (Linux's now).
+pub type XArraySplit = Split<RadixTrees>;
 
 /// Pages in each part of a split index: 64 MiB of swap space, as Linux splits its own (Chengming
 /// Zhou, linux-mm, "mm/zswap: split zswap rb-tree", 2024).

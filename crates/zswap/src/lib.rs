@@ -17,7 +17,7 @@ mod counts;
 mod device;
 mod engine;
 mod entry;
-mod index;
+pub mod index;
 mod key;
 mod lru;
 mod outcome;

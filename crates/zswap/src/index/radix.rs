@@ -1,0 +1,286 @@
+//! Radix trees whose nodes are read without a lock, after Linux's xarray.
+//!
+//! A node has a slot for each value of some bits of an offset; in a slot is the node below, or in
+//! the lowest nodes the entry. All nodes of an index are in one table and are used again; a node
+//! from which the last slot was emptied is taken out of its tree at once.
+//!
+//! # How lookups notice that a node is another one's now
+//! A node has a number and a life, which ends when it is taken out: both are in the word that
+//! leads to it. So such a word stands in one place in one tree for ever, wherever its node is
+//! used later. A reader takes the word, reads the slot, and then looks whether the node is still in
+//! that life. If so the slot was read while the node had its place, and what was in it was in the
+//! tree at that moment. If not it begins again. Readers write nothing and wait for nobody: who has
+//! to begin again does so because somebody else has got on.
+//!
+//! Every slot is written with Release, those of new nodes too: who reads what was written in a
+//! later life sees that the life before has ended. Lives are 32 bits. A reader is deceived only if
+//! a node ends its life exactly 2^32 times while it looks at one slot.
+
+use pagealloc::NoMemory;
+use sync::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
+use units::Lane;
+
+use super::stock::Stocks;
+use crate::Word;
+
+/// Bits of an offset that choose a slot. Checkers have smaller nodes, which come and go more often.
+pub const BITS: u32 = if cfg!(loom) {
+    1
+} else if cfg!(shuttle) {
+    2
+} else {
+    6
+};
+/// Slots of a node.
+pub const SLOTS: usize = 1 << BITS;
+/// Levels a tree can have at most: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and
+/// for the small worlds of checkers.
+pub const MAX_LEVELS: usize = if cfg!(shuttle) { 18 } else { 6 };
+
+/// The memory of nodes, which are numbered from 1. All of it is zero in the beginning.
+pub trait Cells: Send + Sync {
+    /// Slot `slot` of a node.
+    fn slot(&self, node: u32, slot: usize) -> &AtomicU64;
+    /// How many lives of a node have ended.
+    fn life(&self, node: u32) -> &AtomicU32;
+    /// Of a node in a tree, how many slots are not empty; of another, the next one in its list.
+    fn count(&self, node: u32) -> &AtomicU32;
+    /// The highest number.
+    fn highest(&self) -> u32;
+}
+
+/// What leads to a node: its number and its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Link {
+    node: u32,
+    life: u32,
+}
+
+impl Link {
+    const fn raw(self) -> u64 {
+        (self.life as u64) << 32 | self.node as u64
+    }
+
+    /// No node has number 0.
+    #[inline]
+    const fn from_raw(raw: u64) -> Option<Link> {
+        match raw as u32 {
+            0 => None,
+            node => Some(Link { node, life: (raw >> 32) as u32 }),
+        }
+    }
+}
+
+/// Radix trees in one memory. Whoever changes a tree holds its lock.
+pub struct Radix<C> {
+    cells: C,
+    stocks: Stocks,
+    levels: usize,
+}
+
+/// The slot of `offset` in a node of level `level`; the lowest is 0.
+#[inline]
+const fn slot_of(offset: u64, level: usize) -> usize {
+    (offset >> (level as u32 * BITS)) as usize & (SLOTS - 1)
+}
+
+/// How many levels a tree of `pages` pages has.
+pub fn levels(pages: u64) -> usize {
+    let covers = |levels: &usize| pages <= 1u64.checked_shl(*levels as u32 * BITS).unwrap_or(0);
+    (1..MAX_LEVELS).find(covers).unwrap_or(MAX_LEVELS)
+}
+
+impl<C: Cells> Radix<C> {
+    /// Trees of `pages` pages each in `cells`, for so many lanes.
+    pub fn new(cells: C, pages: u64, lanes: usize) -> Radix<C> {
+        Radix { cells, stocks: Stocks::new(lanes), levels: levels(pages) }
+    }
+
+    /// What is at `offset`. Needs no lock.
+    #[inline]
+    pub fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word> {
+        'again: loop {
+            // Acquire pairs with the Release in `insert`: the nodes below have been filled.
+            let mut raw = root.load(Ordering::Acquire);
+            for level in (0..self.levels).rev() {
+                let link = Link::from_raw(raw)?;
+                // Acquire pairs with the Release of who filled the slot. It also keeps the look at
+                // the life behind it.
+                raw = self.cells.slot(link.node, slot_of(offset, level)).load(Ordering::Acquire);
+                // Acquire pairs with the Release in `end`: who has to begin again does not find
+                // the same node in the same place.
+                if self.cells.life(link.node).load(Ordering::Acquire) != link.life {
+                    spin_hint();
+                    continue 'again;
+                }
+            }
+            return Word::from_raw(raw);
+        }
+    }
+
+    /// Puts `word` at `offset`; gives what was there.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if there are no more nodes; nothing has changed then.
+    pub fn insert(
+        &self,
+        lane: Lane,
+        root: &AtomicU64,
+        offset: u64,
+        word: Word,
+    ) -> Result<Option<Word>, NoMemory> {
+        let (mut place, mut owner, mut level) = (root, None, self.levels);
+        while level > 0
+            && let Some(link) = Link::from_raw(place.load(Ordering::Relaxed))
+        {
+            level -= 1;
+            owner = Some(link.node);
+            place = self.cells.slot(link.node, slot_of(offset, level));
+        }
+        // Nodes of levels below `level` are missing: they are made from the lowest up, and one
+        // store makes all of them seen.
+        let mut fresh = [0; MAX_LEVELS];
+        let fresh = &mut fresh[..level];
+        self.stocks.take(&self.cells, lane, fresh)?;
+        let mut below = word.get();
+        for (level, node) in fresh.iter().enumerate() {
+            // Release pairs with the Acquire in `get` of a reader who is still at a life before.
+            self.cells.slot(*node, slot_of(offset, level)).store(below, Ordering::Release);
+            self.cells.count(*node).store(1, Ordering::Relaxed);
+            let life = self.cells.life(*node).load(Ordering::Relaxed);
+            below = Link { node: *node, life }.raw();
+        }
+        let displaced = place.load(Ordering::Relaxed);
+        // Release pairs with the Acquire in `get`.
+        place.store(below, Ordering::Release);
+        match owner {
+            Some(owner) if displaced == 0 => {
+                let count = self.cells.count(owner);
+                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        // Where something was, it was an entry: there was no node missing.
+        Ok(Word::from_raw(displaced))
+    }
+
+    /// Takes out what is at `offset`; if `only` is given, nothing else than that.
+    pub fn remove(
+        &self,
+        lane: Lane,
+        root: &AtomicU64,
+        offset: u64,
+        only: Option<Word>,
+    ) -> Option<Word> {
+        let mut path = [0; MAX_LEVELS];
+        let mut place = root;
+        for level in (0..self.levels).rev() {
+            let link = Link::from_raw(place.load(Ordering::Relaxed))?;
+            path[level] = link.node;
+            place = self.cells.slot(link.node, slot_of(offset, level));
+        }
+        let word = Word::from_raw(place.load(Ordering::Relaxed))?;
+        if only.is_some_and(|only| only != word) {
+            return None;
+        }
+        // Release pairs with the Acquire in `get`.
+        place.store(0, Ordering::Release);
+        for level in 0..self.levels {
+            let count = self.cells.count(path[level]);
+            let left = count.load(Ordering::Relaxed) - 1;
+            count.store(left, Ordering::Relaxed);
+            if left > 0 {
+                break;
+            }
+            let above = match path[..self.levels].get(level + 1) {
+                Some(above) => self.cells.slot(*above, slot_of(offset, level + 1)),
+                None => root,
+            };
+            self.end(lane, above, path[level]);
+        }
+        Some(word)
+    }
+
+    /// Takes an empty node out of `place` and lets it be used again.
+    fn end(&self, lane: Lane, place: &AtomicU64, node: u32) {
+        // Release pairs with the Acquire in `get`.
+        place.store(0, Ordering::Release);
+        let life = self.cells.life(node);
+        // Release pairs with the Acquire in `get`: who sees that the life has ended finds the
+        // place above empty, or with another node.
+        life.store(life.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        self.stocks.give(&self.cells, lane, node);
+    }
+
+    /// The first entry from `from` on.
+    pub fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)> {
+        self.next_below(root, self.levels, 0, from)
+    }
+
+    /// As above, below `place`: what is there begins at `base` and has `levels` levels.
+    fn next_below(
+        &self,
+        place: &AtomicU64,
+        levels: usize,
+        base: u64,
+        from: u64,
+    ) -> Option<(u64, Word)> {
+        let raw = place.load(Ordering::Relaxed);
+        if levels == 0 {
+            return Word::from_raw(raw).map(|word| (base, word));
+        }
+        let link = Link::from_raw(raw)?;
+        let shift = (levels as u32 - 1) * BITS;
+        let first = from.saturating_sub(base) >> shift;
+        (first..SLOTS as u64).find_map(|slot| {
+            let place = self.cells.slot(link.node, slot as usize);
+            self.next_below(place, levels - 1, base + (slot << shift), from)
+        })
+    }
+
+    /// Bytes of the nodes in trees, and of what is kept of them.
+    pub fn bytes(&self) -> u64 {
+        self.stocks.lent(&self.cells) * (SLOTS * 8 + 8) as u64
+    }
+
+    /// Checks a tree. Gives its entries and its nodes.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    pub fn validate(&self, root: &AtomicU64) -> (u64, u64) {
+        self.validate_below(root.load(Ordering::Relaxed), self.levels)
+    }
+
+    fn validate_below(&self, raw: u64, levels: usize) -> (u64, u64) {
+        let Some(link) = Link::from_raw(raw).filter(|_| levels > 0) else {
+            return (u64::from(raw != 0), 0);
+        };
+        let life = self.cells.life(link.node).load(Ordering::Relaxed);
+        assert_eq!(life, link.life, "node {} is in a tree after its life has ended", link.node);
+        let (mut filled, mut entries, mut nodes) = (0, 0, 1);
+        for slot in 0..SLOTS {
+            let raw = self.cells.slot(link.node, slot).load(Ordering::Relaxed);
+            let (its_entries, its_nodes) = self.validate_below(raw, levels - 1);
+            filled += u32::from(raw != 0);
+            (entries, nodes) = (entries + its_entries, nodes + its_nodes);
+        }
+        let count = self.cells.count(link.node).load(Ordering::Relaxed);
+        assert_eq!(count, filled, "node {} counts other slots than are filled", link.node);
+        assert!(filled > 0, "node {} is empty and still in its tree", link.node);
+        (entries, nodes)
+    }
+
+    /// Checks that there are as many nodes as are in all trees, and that those which are not are
+    /// empty.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    pub fn validate_all(&self, nodes: u64) {
+        let unused = self.stocks.validate(&self.cells, |node| {
+            let empty = |slot| self.cells.slot(node, slot).load(Ordering::Relaxed) == 0;
+            assert!((0..SLOTS).all(empty), "node {node} is not used and has something in it");
+        });
+        let lent = self.stocks.lent(&self.cells);
+        assert_eq!(lent, nodes, "nodes are lost: {lent} are lent, {nodes} in trees, {unused} not");
+    }
+}

@@ -1,0 +1,302 @@
+//! An index of one tree, or of one for each part of the area.
+//!
+//! Both are this: a line of locks and roots, and below it trees of one kind that share the memory
+//! of their nodes. Splitting is nothing but a smaller number of pages to a tree, so that what is
+//! measured of it is splitting alone.
+
+use alloc::boxed::Box;
+use core::ops::Range;
+
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{LaneCounters, Rooms};
+use units::Lane;
+
+use super::{Index, PAGES_PER_PART};
+use crate::{MAX_OFFSETS, Word};
+
+/// Words of a tree's head: two cache lines. The lock is in the first; what is read without the
+/// lock belongs into the second.
+const HEAD: usize = 16;
+/// Where in its head the lock is.
+const LOCK: usize = 0;
+/// Entries that are taken out under one lock while an index is drained.
+const BATCH: usize = 64;
+/// Trees for which there is a bit in one word.
+const MARKS: usize = 64;
+
+/// Trees of one kind, in one memory. What takes a root is called with the lock of its tree held,
+/// but for `get` of a kind that is [`Forest::LOCK_FREE`].
+pub trait Forest: Sized + Send + Sync {
+    /// The name of an index of one such tree.
+    const NAME: &'static str;
+    /// The name of an index of several.
+    const SPLIT_NAME: &'static str;
+    /// Which word of a tree's head is its root; 0 is the lock.
+    const ROOT: usize;
+    /// Whether `get` needs no lock.
+    const LOCK_FREE: bool;
+
+    /// Memory for `trees` trees of `pages` pages each, with entries numbered 1 to `entries` in all
+    /// of them.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for it.
+    fn new(
+        world: &dyn World,
+        trees: usize,
+        pages: u64,
+        entries: u32,
+        lanes: usize,
+    ) -> Result<Self, NoMemory>;
+
+    /// What is at `offset`.
+    fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word>;
+
+    /// Puts `word` at `offset`; gives what was there.
+    ///
+    /// # Errors
+    /// [`NoMemory`]; nothing has changed then.
+    fn insert(
+        &self,
+        lane: Lane,
+        root: &AtomicU64,
+        offset: u64,
+        word: Word,
+    ) -> Result<Option<Word>, NoMemory>;
+
+    /// Takes out what is at `offset`; if `only` is given, nothing else than that.
+    fn remove(&self, lane: Lane, root: &AtomicU64, offset: u64, only: Option<Word>)
+    -> Option<Word>;
+
+    /// The first entry from `from` on.
+    fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)>;
+
+    /// Bytes of the nodes of all trees, which have so many entries.
+    fn bytes(&self, entries: u64) -> u64;
+
+    /// Checks the structure of a tree. Gives its entries, and its nodes.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    fn validate(&self, root: &AtomicU64) -> (u64, u64);
+
+    /// Checks what all trees have in common, being told how many entries and nodes they have.
+    ///
+    /// # Panics
+    /// As above.
+    fn validate_all(&self, entries: u64, nodes: u64);
+}
+
+/// An index of trees of `PAGES` pages each, a power of two.
+pub struct Trees<F, const PAGES: u64> {
+    forest: F,
+    heads: LazyTable<[AtomicU64; HEAD]>,
+    /// A bit for each tree that ever had an entry.
+    marks: LazyTable<AtomicU64>,
+    rooms: Rooms,
+    entries: LaneCounters<1>,
+    pages: u64,
+}
+
+/// An index of one tree.
+pub type Whole<F> = Trees<F, MAX_OFFSETS>;
+/// An index of one tree for each [`PAGES_PER_PART`] pages.
+pub type Split<F> = Trees<F, PAGES_PER_PART>;
+
+/// A tree's lock is held while this lives.
+struct Held<'a> {
+    rooms: &'a Rooms,
+    head: &'a [AtomicU64; HEAD],
+    number: usize,
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.rooms.unlock(&self.head[LOCK], self.number, 0);
+    }
+}
+
+impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
+    /// The name it is chosen by.
+    pub const NAME: &'static str = if PAGES == MAX_OFFSETS { F::NAME } else { F::SPLIT_NAME };
+
+    /// An index of `pages` pages for entries numbered 1 to `entries`. Costs addresses, and memory
+    /// only for the lanes.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when there are no addresses for it.
+    pub fn new(
+        world: &dyn World,
+        pages: u64,
+        entries: u32,
+        lanes: usize,
+    ) -> Result<Trees<F, PAGES>, NoMemory> {
+        const { assert!(PAGES.is_power_of_two()) };
+        let trees = usize::try_from(pages.div_ceil(PAGES).max(1))
+            .map_err(|_| NoMemory { bytes: usize::MAX })?;
+        Ok(Trees {
+            forest: F::new(world, trees, pages.min(PAGES), entries, lanes)?,
+            heads: LazyTable::new(world, trees)?,
+            marks: LazyTable::new(world, trees.div_ceil(MARKS))?,
+            rooms: Rooms::default(),
+            entries: LaneCounters::new(lanes),
+            pages,
+        })
+    }
+
+    /// See [`crate::MakeIndex`].
+    ///
+    /// # Errors
+    /// Those of [`Trees::new`].
+    pub fn make(
+        world: &dyn World,
+        pages: u64,
+        entries: u32,
+        lanes: usize,
+    ) -> Result<Box<dyn Index>, NoMemory> {
+        Ok(Box::new(Trees::<F, PAGES>::new(world, pages, entries, lanes)?))
+    }
+
+    /// The number of the tree of an offset, and the offset in it.
+    #[inline]
+    fn place(&self, offset: u64) -> (usize, u64) {
+        debug_assert!(offset < self.pages, "page {offset} of an area of {}", self.pages);
+        ((offset / PAGES) as usize, offset % PAGES)
+    }
+
+    #[inline]
+    fn lock(&self, number: usize) -> Held<'_> {
+        let head = self.heads.get(number);
+        self.rooms.lock(&head[LOCK], number);
+        Held { rooms: &self.rooms, head, number }
+    }
+
+    fn mark(&self, number: usize) {
+        let (word, bit) = (self.marks.get(number / MARKS), 1 << (number % MARKS));
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The first tree from `from` on that ever had an entry.
+    fn next_tree(&self, from: usize) -> Option<usize> {
+        (from / MARKS..self.marks.len()).find_map(|n| {
+            let first = from.saturating_sub(n * MARKS);
+            let marks = self.marks.get(n).load(Ordering::Relaxed) & (u64::MAX << first);
+            (marks != 0).then(|| n * MARKS + marks.trailing_zeros() as usize)
+        })
+    }
+
+    /// Takes out, under one lock, some of what is within `offsets` of one tree. Gives how many, and
+    /// where to go on if there may be more.
+    fn drain_some(
+        &self,
+        lane: Lane,
+        number: usize,
+        offsets: Range<u64>,
+        taken: &mut [Option<(u64, Word)>; BATCH],
+    ) -> (usize, Option<u64>) {
+        let held = self.lock(number);
+        let root = &held.head[F::ROOT];
+        let (mut count, mut from) = (0, offsets.start);
+        while let Some((offset, word)) = self.forest.next(root, from)
+            && offset < offsets.end
+        {
+            if count == BATCH {
+                return (count, Some(offset));
+            }
+            self.forest.remove(lane, root, offset, None);
+            taken[count] = Some((offset, word));
+            (count, from) = (count + 1, offset + 1);
+        }
+        (count, None)
+    }
+}
+
+impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
+    #[inline]
+    fn get(&self, _: Lane, offset: u64) -> Option<Word> {
+        let (number, offset) = self.place(offset);
+        if F::LOCK_FREE {
+            return self.forest.get(&self.heads.get(number)[F::ROOT], offset);
+        }
+        let held = self.lock(number);
+        self.forest.get(&held.head[F::ROOT], offset)
+    }
+
+    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+        let (number, offset) = self.place(offset);
+        self.mark(number);
+        let held = self.lock(number);
+        let displaced = self.forest.insert(lane, &held.head[F::ROOT], offset, word)?;
+        drop(held);
+        if displaced.is_none() {
+            self.entries.add(lane, 0, 1);
+        }
+        Ok(displaced)
+    }
+
+    fn remove(&self, lane: Lane, offset: u64) -> Option<Word> {
+        let (number, offset) = self.place(offset);
+        let held = self.lock(number);
+        let word = self.forest.remove(lane, &held.head[F::ROOT], offset, None);
+        drop(held);
+        if word.is_some() {
+            self.entries.add(lane, 0, -1);
+        }
+        word
+    }
+
+    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool {
+        let (number, offset) = self.place(offset);
+        let held = self.lock(number);
+        let removed = self.forest.remove(lane, &held.head[F::ROOT], offset, Some(word)).is_some();
+        drop(held);
+        if removed {
+            self.entries.add(lane, 0, -1);
+        }
+        removed
+    }
+
+    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+        let end = offsets.end.min(self.pages);
+        let mut from = offsets.start;
+        let mut taken = [None; BATCH];
+        while from < end
+            && let Some(number) = self.next_tree((from / PAGES) as usize)
+        {
+            let base = number as u64 * PAGES;
+            if base >= end {
+                return;
+            }
+            let within = from.saturating_sub(base)..(end - base).min(PAGES);
+            let (count, next) = self.drain_some(lane, number, within, &mut taken);
+            self.entries.add(lane, 0, -(count as i64));
+            for (offset, word) in taken[..count].iter().flatten() {
+                visit(base + offset, *word);
+            }
+            from = next.map_or(base + PAGES, |next| base + next);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.entries.sum(0)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.forest.bytes(self.count())
+    }
+
+    fn validate(&self) {
+        let (mut entries, mut nodes, mut from) = (0, 0, 0);
+        while let Some(number) = self.next_tree(from) {
+            let held = self.lock(number);
+            let (of_tree, its_nodes) = self.forest.validate(&held.head[F::ROOT]);
+            (entries, nodes, from) = (entries + of_tree, nodes + its_nodes, number + 1);
+        }
+        assert_eq!(self.count(), entries, "entries are counted that are not there, or not counted");
+        self.forest.validate_all(entries, nodes);
+    }
+}

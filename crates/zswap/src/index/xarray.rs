@@ -1,0 +1,123 @@
+//! The memory of radix trees: nodes in lazily backed tables.
+
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU32, AtomicU64};
+use units::Lane;
+
+use super::radix::{BITS, Cells, MAX_LEVELS, Radix, SLOTS, levels};
+use super::stock::KEPT;
+use super::trees::Forest;
+use crate::Word;
+
+/// What readers only read, what changes with each entry, and the slots: each in a table of its own.
+struct Tables {
+    slots: LazyTable<[AtomicU64; SLOTS]>,
+    lives: LazyTable<AtomicU32>,
+    counts: LazyTable<AtomicU32>,
+    highest: u32,
+}
+
+impl Tables {
+    fn new(world: &dyn World, highest: u32) -> Result<Tables, NoMemory> {
+        let count = highest as usize + 1;
+        Ok(Tables {
+            slots: LazyTable::new(world, count)?,
+            lives: LazyTable::new(world, count)?,
+            counts: LazyTable::new(world, count)?,
+            highest,
+        })
+    }
+}
+
+impl Cells for Tables {
+    #[inline]
+    fn slot(&self, node: u32, slot: usize) -> &AtomicU64 {
+        &self.slots.get(node as usize)[slot]
+    }
+    #[inline]
+    fn life(&self, node: u32) -> &AtomicU32 {
+        self.lives.get(node as usize)
+    }
+    #[inline]
+    fn count(&self, node: u32) -> &AtomicU32 {
+        self.counts.get(node as usize)
+    }
+    fn highest(&self) -> u32 {
+        self.highest
+    }
+}
+
+/// Radix trees whose lookups take no lock.
+pub struct RadixTrees(Radix<Tables>);
+
+/// The most nodes there can be: on each level one for each entry, or all that there is place for;
+/// and what lanes keep.
+fn most_nodes(trees: usize, pages: u64, entries: u32, lanes: usize) -> u64 {
+    let of_level = |level: usize| {
+        let of_tree = pages.div_ceil(1 << ((level as u32 + 1) * BITS).min(63)).max(1);
+        of_tree.saturating_mul(trees as u64).min(u64::from(entries))
+    };
+    let in_trees: u64 = (0..levels(pages)).map(of_level).sum();
+    in_trees + (lanes.max(1) * (KEPT + MAX_LEVELS)) as u64
+}
+
+impl Forest for RadixTrees {
+    const NAME: &'static str = "xarray";
+    const SPLIT_NAME: &'static str = "xarray-split";
+    /// In a cache line without the lock.
+    const ROOT: usize = 8;
+    const LOCK_FREE: bool = true;
+
+    fn new(
+        world: &dyn World,
+        trees: usize,
+        pages: u64,
+        entries: u32,
+        lanes: usize,
+    ) -> Result<RadixTrees, NoMemory> {
+        let most = most_nodes(trees, pages, entries, lanes);
+        let most = u32::try_from(most).map_err(|_| NoMemory { bytes: usize::MAX })?;
+        Ok(RadixTrees(Radix::new(Tables::new(world, most)?, pages, lanes)))
+    }
+
+    #[inline]
+    fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word> {
+        self.0.get(root, offset)
+    }
+
+    fn insert(
+        &self,
+        lane: Lane,
+        root: &AtomicU64,
+        offset: u64,
+        word: Word,
+    ) -> Result<Option<Word>, NoMemory> {
+        self.0.insert(lane, root, offset, word)
+    }
+
+    fn remove(
+        &self,
+        lane: Lane,
+        root: &AtomicU64,
+        offset: u64,
+        only: Option<Word>,
+    ) -> Option<Word> {
+        self.0.remove(lane, root, offset, only)
+    }
+
+    fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)> {
+        self.0.next(root, from)
+    }
+
+    fn bytes(&self, _: u64) -> u64 {
+        self.0.bytes()
+    }
+
+    fn validate(&self, root: &AtomicU64) -> (u64, u64) {
+        self.0.validate(root)
+    }
+
+    fn validate_all(&self, _: u64, nodes: u64) {
+        self.0.validate_all(nodes);
+    }
+}
