@@ -28,7 +28,7 @@ pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
 use outside::System;
-pub use stack::{ALGORITHMS, DEFAULT_ALGORITHM, SLOT_SCHEMES, STREAM_POLICIES, Variants};
+pub use stack::{ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants};
 use stack::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zram::Stats;

@@ -13,7 +13,9 @@ pub mod switchboard;
 mod workshop;
 
 pub use machine::{Machine, MachineOptions};
-pub use switchboard::{ALGORITHMS, DEFAULT_ALGORITHM, SLOT_SCHEMES, STREAM_POLICIES, Variants};
+pub use switchboard::{
+    ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants,
+};
 pub use zram::{Nowhere, Outside};
 
 #[cfg(test)]

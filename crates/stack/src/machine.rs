@@ -7,6 +7,7 @@ use pagealloc::{Frames, World, ZoneOptions};
 use sync::Mutex;
 use units::pages_for;
 use zram::{Clock, Disk, DiskOptions, Outside};
+use zswap::Zswap;
 
 use crate::switchboard::{self, Variants};
 use crate::workshop::Workshop;
@@ -32,6 +33,8 @@ pub struct Machine {
     clock: Arc<Clock>,
     track_access: bool,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
+    memory: u64,
+    swap: Mutex<Option<Arc<Zswap>>>,
 }
 
 impl Machine {
@@ -44,10 +47,10 @@ impl Machine {
         let max_frames = pages_for(options.memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
         let zone = ZoneOptions { settle: true, ..ZoneOptions::new(options.lanes, max_frames) };
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let MachineOptions { lanes, variants, outside, track_access, .. } = options;
+        let MachineOptions { lanes, variants, outside, track_access, memory } = options;
         let workshop = Arc::new(Workshop { world, frames, lanes, variants, outside });
         let (clock, disks) = (Arc::default(), Mutex::new(BTreeMap::new()));
-        Ok(Machine { workshop, clock, track_access, disks })
+        Ok(Machine { workshop, clock, track_access, disks, memory, swap: Mutex::new(None) })
     }
 
     /// Adds a device without a size, with the lowest number that is free.
@@ -104,6 +107,27 @@ impl Machine {
     #[must_use]
     pub fn disks(&self) -> Vec<Arc<Disk>> {
         self.disks.lock().values().cloned().collect()
+    }
+
+    /// The cache in front of swap areas, made now if there was none. It shares the machine's zone,
+    /// and begins with the default codec and `max_pool_percent` of the machine's memory.
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out.
+    pub fn swap(&self) -> Result<Arc<Zswap>, Fault> {
+        let mut swap = self.swap.lock();
+        if let Some(zswap) = &*swap {
+            return Ok(zswap.clone());
+        }
+        let zswap = Arc::new(self.workshop.swap(pages_for(self.memory))?);
+        *swap = Some(zswap.clone());
+        Ok(zswap)
+    }
+
+    /// The cache in front of swap areas, if it was ever asked for.
+    #[must_use]
+    pub fn swap_if_made(&self) -> Option<Arc<Zswap>> {
+        self.swap.lock().clone()
     }
 
     /// The zone the devices take their frames from.

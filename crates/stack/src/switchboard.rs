@@ -12,6 +12,8 @@ use zcomp::{
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 use zram::{EngineParts, PageStore, Plan, StreamRules};
 use zsmalloc::{Pool, PoolOptions};
+use zswap::MakeIndex;
+use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
 
 /// The codecs there are, in the order they are listed to the operator, which is the kernel's.
 pub const ALGORITHMS: &[&str] = &[
@@ -39,6 +41,8 @@ pub struct Variants {
     /// Where it is counted what happens: in a cache line of each CPU, or in one that all share. The
     /// latter is there to be measured, as what it costs.
     pub counters: String,
+    /// The index of a swap area.
+    pub index: String,
 }
 
 impl Default for Variants {
@@ -48,6 +52,7 @@ impl Default for Variants {
             slots: SLOTS[0].0.into(),
             streams: STREAMS[0].0.into(),
             counters: COUNTERS[0].into(),
+            index: INDEX[0].0.into(),
         }
     }
 }
@@ -73,6 +78,9 @@ pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
 /// The policies of how threads come by a stream, the default first.
 pub const STREAM_POLICIES: &[&str] = names!(STREAMS);
 
+/// The indexes of swap areas, the default first.
+pub const INDEXES: &[&str] = names!(INDEX);
+
 impl Variants {
     /// Checks that every name is known.
     ///
@@ -82,7 +90,8 @@ impl Variants {
         known("zone", &self.zone, ZONES.iter().map(|zone| zone.0))?;
         known("slot scheme", &self.slots, SLOTS.iter().map(|slots| slots.0))?;
         known("stream policy", &self.streams, STREAMS.iter().map(|streams| streams.0))?;
-        known("kind of counters", &self.counters, COUNTERS.iter().copied())
+        known("kind of counters", &self.counters, COUNTERS.iter().copied())?;
+        known("index", &self.index, INDEX.iter().map(|index| index.0))
     }
 }
 
@@ -100,6 +109,18 @@ const SLOTS: &[(&str, MakeEngine)] = &[
     (RwLock::NAME, engine::<RwLock>),
     (Epoch::NAME, engine::<Epoch>),
 ];
+
+const INDEX: &[(&str, MakeIndex)] = &[
+    (XArraySplit::NAME, XArraySplit::make),
+    (XArray::NAME, XArray::make),
+    (RbTreeSplit::NAME, RbTreeSplit::make),
+    (RbTree::NAME, RbTree::make),
+];
+
+/// What makes the index called `name`.
+pub(crate) fn index(name: &str) -> Result<MakeIndex, Fault> {
+    find("index", name, INDEX)
+}
 
 /// Makes streams of a codec: on so many lanes, for a device that was given its size when so many
 /// streams were asked for.
@@ -212,9 +233,12 @@ pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, 
 }
 
 /// What makes the streams of an engine's codecs.
-fn make_streams(site: &Site<'_>) -> Result<zram::MakeStreams<AnyStreams>, Fault> {
-    let make = find("stream policy", site.streams, STREAMS)?.make;
-    let (lanes, asked_for) = (site.lanes, site.plan.streams);
+pub(crate) fn make_streams(
+    streams: &str,
+    lanes: usize,
+    asked_for: u32,
+) -> Result<zcomp::MakeStreams<AnyStreams>, Fault> {
+    let make = find("stream policy", streams, STREAMS)?.make;
     Ok(Box::new(move |codec, limit| {
         let streams = make(codec, lanes, asked_for)?;
         streams.limit(limit).map_err(|error| CodecError(format!("{error}")))?;
@@ -225,7 +249,7 @@ fn make_streams(site: &Site<'_>) -> Result<zram::MakeStreams<AnyStreams>, Fault>
 fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     let plan = site.plan;
     let lanes = site.lanes;
-    let make_streams = make_streams(site)?;
+    let make_streams = make_streams(site.streams, lanes, plan.streams)?;
     let pool = PoolOptions {
         frames: site.frames.clone(),
         pins: plan.pins.clone(),

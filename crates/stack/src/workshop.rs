@@ -1,12 +1,14 @@
 //! Where the devices of a machine have their engines built.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use block::BlockDevice;
-use control::Fault;
+use control::{Errno, Fault};
 use pagealloc::{Frames, World};
-use zcomp::{Compressor, Params};
+use zcomp::{Chosen, Compressor, Params};
 use zram::{Backing, Outside, PageStore, Plan, StreamRules};
+
+use zswap::Zswap;
 
 use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
 
@@ -17,6 +19,41 @@ pub(crate) struct Workshop {
     pub(crate) lanes: usize,
     pub(crate) variants: Variants,
     pub(crate) outside: Arc<dyn Outside>,
+}
+
+/// For how many times the machine's memory there are entries of swapped pages: pages that are one
+/// pattern, or shrink much, take next to none of it.
+const ENTRIES_PER_PAGE: u64 = 16;
+
+impl Workshop {
+    /// Makes a cache in front of swap areas, on a machine of so many pages of memory.
+    pub(crate) fn swap(&self, total_pages: u64) -> Result<Zswap, Fault> {
+        let find_codec = |name: &str| {
+            let params = Params::default();
+            let compressor =
+                switchboard::codec(name, &params).map_err(|fault| match fault.errno {
+                    // As Linux answers for a name it does not know.
+                    Errno::EINVAL => Fault::new(Errno::ENOENT, fault.message),
+                    _ => fault,
+                })?;
+            Ok(Chosen { compressor, params })
+        };
+        let lanes = self.lanes;
+        let streams = switchboard::stream_rules(&self.variants.streams, lanes).usual;
+        let entries = total_pages.saturating_mul(ENTRIES_PER_PAGE).min(1 << 30) as u32;
+        let parts = zswap::Parts {
+            frames: self.frames.clone(),
+            lanes,
+            counting_lanes: switchboard::counting_lanes(&self.variants.counters, lanes),
+            make_index: switchboard::index(&self.variants.index)?,
+            make_streams: switchboard::make_streams(&self.variants.streams, lanes, streams)?,
+            codec: find_codec(DEFAULT_ALGORITHM)?,
+            find_codec: Box::new(find_codec),
+            total_pages,
+            entries,
+        };
+        Zswap::new(self.world.clone(), parts)
+    }
 }
 
 impl zram::Workshop for Workshop {

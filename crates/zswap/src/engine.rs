@@ -5,7 +5,11 @@
 //! takes the page, an invalidation, a writeback) owns the entry and disposes of it: out of its
 //! list, and to those that wait until no reader can hold them ([`sync::Retired`]).
 
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+mod admin;
+mod areas;
+mod frees;
+
+use alloc::{boxed::Box, format, sync::Arc};
 
 use block::BlockDevice;
 use control::{Errno, Fault};
@@ -13,8 +17,7 @@ use pagealloc::{Frames, NoMemory, World};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{Bell, LaneCounters, Mutex, Pin, Pins, Published, Retired};
 use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, NotInstalled, Streams};
-use zcomp::{fill, same_filled};
+use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, Streams, fill, same_filled};
 use zsmalloc::{Pool, PoolOptions, StoreError};
 
 use crate::area::{Area, BATCH, Claims};
@@ -25,7 +28,7 @@ use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
 use crate::tenant::{MAX_TENANTS, Tenant};
 use crate::writeback::Evictors;
-use crate::{Key, MAX_OFFSETS, MAX_TYPES, MakeIndex, SwapType, Word};
+use crate::{Key, MAX_TYPES, MakeIndex, Word};
 
 /// Entries of a lane that may wait to be freed. Under shuttle so few that bags come full in small
 /// worlds.
@@ -139,147 +142,6 @@ impl Zswap {
         zswap.apply_limit();
         zswap.tenant("default")?;
         Ok(zswap)
-    }
-
-    /// Turns an area on: `pages` pages that begin empty.
-    ///
-    /// # Errors
-    /// `EBUSY` if it is on, `EINVAL` for no pages, too many, or more than its device has, `ENOMEM`
-    /// when the index cannot be made. Nothing has changed then.
-    pub fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault> {
-        if pages == 0 || pages > MAX_OFFSETS {
-            let message = format!("a swap area has 1 to {MAX_OFFSETS} pages, not {pages}");
-            return Err(Fault::invalid(message));
-        }
-        if let Some(device) = &options.device {
-            let there = device.geometry().bytes / PAGE_SIZE as u64;
-            if there < pages {
-                let message = format!(
-                    "the device of the swap area has {there} pages, and {pages} are needed"
-                );
-                return Err(Fault::invalid(message));
-            }
-        }
-        let _changing = self.changing.lock();
-        if self.area(swap).is_some() {
-            return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
-        }
-        let entries = self.entries.capacity();
-        let index = (self.make_index)(&*self.world, pages, entries, self.lanes);
-        let index = index.map_err(no_memory)?;
-        let AreaOptions { device, tenant } = options;
-        let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
-        let area = Box::new(Arc::new(area.map_err(no_memory)?));
-        self.areas[swap.number()]
-            .publish(area)
-            .map_err(|_| Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")))
-    }
-
-    /// Turns an area off. The calling thread must hold no pin.
-    ///
-    /// # Errors
-    /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
-    /// [`Zswap::invalidate_area`]; nothing has changed then.
-    pub fn swapoff(&self, swap: SwapType) -> Result<(), Fault> {
-        let _changing = self.changing.lock();
-        let off = || Fault::new(Errno::ENODEV, format!("swap area {swap} is not on"));
-        let area = self.area(swap).ok_or_else(off)?;
-        let (cached, there) = (area.index.count(), area.count_on_device());
-        if cached + there > 0 {
-            let message = format!(
-                "swap area {swap} still has pages: {cached} in the cache and {there} on its device"
-            );
-            return Err(Fault::new(Errno::EBUSY, message));
-        }
-        drop(self.areas[swap.number()].withdraw(&self.pins));
-        // Whoever found the area before may have stored a page meanwhile.
-        self.empty(Lane(0), &area);
-        Ok(())
-    }
-
-    /// Is the area on?
-    #[must_use]
-    pub fn is_on(&self, swap: SwapType) -> bool {
-        self.area(swap).is_some()
-    }
-
-    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
-        self.areas[swap.number()].get(&self.pins.pin(Lane(0))).cloned()
-    }
-
-    /// The area of a page, if it has the page.
-    #[inline]
-    pub(crate) fn area_of<'p>(&self, pin: &'p Pin<'_>, key: Key) -> Option<&'p Arc<Area>> {
-        let area = self.areas[key.swap.number()].get(pin)?;
-        (key.offset < area.pages).then_some(area)
-    }
-
-    /// The areas that are on.
-    #[must_use]
-    pub fn areas(&self) -> Vec<SwapType> {
-        let all = (0..MAX_TYPES).filter_map(|number| SwapType::new(number).ok());
-        all.filter(|swap| self.is_on(*swap)).collect()
-    }
-
-    /// The tenant called `name`, made now if there was none.
-    ///
-    /// # Errors
-    /// `ENOSPC` when there are [`MAX_TENANTS`].
-    pub fn tenant(&self, name: &str) -> Result<Tenant, Fault> {
-        let _changing = self.changing.lock();
-        if let Some(tenant) = self.tenants().into_iter().find(|tenant| tenant.name() == name) {
-            return Ok(tenant);
-        }
-        for (number, place) in self.tenants.iter().enumerate() {
-            let tenant = Tenant::new(number as u8, name, self.lanes);
-            if place.publish(Box::new(tenant.clone())).is_ok() {
-                return Ok(tenant);
-            }
-        }
-        let message = format!("there are {MAX_TENANTS} tenants already; remove one first");
-        Err(Fault::new(Errno::ENOSPC, message))
-    }
-
-    /// Removes a tenant without pages; nobody can store by it any more. The calling thread must hold
-    /// no pin.
-    ///
-    /// # Errors
-    /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
-    pub fn remove_tenant(&self, name: &str) -> Result<(), Fault> {
-        let _changing = self.changing.lock();
-        let none = || Fault::new(Errno::ENOENT, format!("there is no tenant {name:?}"));
-        let tenants = self.tenants();
-        let tenant = tenants.iter().find(|tenant| tenant.name() == name).ok_or_else(none)?;
-        let owns =
-            |swap: &SwapType| self.area(*swap).is_some_and(|area| area.tenant.name() == name);
-        let busy = |why: &str| Fault::new(Errno::EBUSY, format!("tenant {name:?} {why}"));
-        if name == "default" || self.areas().iter().any(owns) {
-            return Err(busy("has a swap area, or is the default"));
-        }
-        tenant.set_gone(true);
-        // Whoever did not know may have stored a page.
-        self.pins.wait_for_readers();
-        if tenant.pages() > 0 {
-            tenant.set_gone(false);
-            return Err(busy("has pages"));
-        }
-        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.pins));
-        Ok(())
-    }
-
-    /// Every tenant.
-    #[must_use]
-    pub fn tenants(&self) -> Vec<Tenant> {
-        let pin = self.pins.pin(Lane(0));
-        self.all_tenants(&pin).cloned().collect()
-    }
-
-    pub(crate) fn all_tenants<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Tenant> {
-        self.tenants.iter().filter_map(|place| place.get(pin))
-    }
-
-    pub(crate) fn tenant_of<'p>(&self, pin: &'p Pin<'_>, number: u32) -> Option<&'p Tenant> {
-        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(pin)
     }
 
     /// Stores a copy of `page` for `tenant`. What was there is replaced. When there is no space,
@@ -570,214 +432,7 @@ impl Zswap {
             None => codec.streams.get(lane).context.decompress(bytes, page),
         }
     }
-
-    /// Gives up a page. Afterwards nobody is writing it to the device, or will.
-    pub fn invalidate_page(&self, lane: Lane, key: Key) {
-        let area = {
-            let pin = self.pins.pin(lane);
-            let Some(area) = self.area_of(&pin, key) else { return };
-            self.drop_page(&pin, lane, area, key.offset);
-            if !area.is_claimed(key.offset) {
-                return;
-            }
-            area.clone()
-        };
-        area.wait_for(key.offset);
-    }
-
-    /// Takes a page out of the cache, and marks that the device does not hold it either.
-    pub(crate) fn drop_page(&self, pin: &Pin<'_>, lane: Lane, area: &Area, offset: u64) {
-        area.clear_on_device(offset);
-        let word = area.index.remove(lane, offset);
-        area.clear_on_device(offset);
-        if let Some(word) = word {
-            self.dispose(pin, lane, word);
-        }
-    }
-
-    /// Gives up all pages of an area, in the cache and on its device.
-    pub fn invalidate_area(&self, lane: Lane, swap: SwapType) {
-        if let Some(area) = self.area(swap) {
-            self.empty(lane, &area);
-        }
-    }
-
-    fn empty(&self, lane: Lane, area: &Area) {
-        self.drop_range(lane, area, 0, area.pages);
-        area.wait_for_all();
-        self.quiesce(lane);
-    }
-
-    /// Takes pages out of the cache, and marks that the device does not hold them either.
-    pub(crate) fn drop_range(&self, lane: Lane, area: &Area, first: u64, end: u64) {
-        let mut at = first;
-        while at < end {
-            // As many as there is room for: an entry is disposed of outside the index.
-            let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
-            let (mut words, mut count) = ([None; DROPS], 0);
-            area.clear_range_on_device(at..next);
-            area.index.drain(lane, at..next, &mut |_, word| {
-                words[count] = Some(word);
-                count += 1;
-            });
-            area.clear_range_on_device(at..next);
-            if count > 0 {
-                let pin = self.pins.pin(lane);
-                words.into_iter().flatten().for_each(|word| self.dispose(&pin, lane, word));
-            }
-            at = next;
-        }
-    }
-
-    /// Frees an entry that was taken out of its index, when no reader can hold it any more. The
-    /// calling thread holds no pin of the readers, no stream and no lock.
-    pub(crate) fn dispose(&self, pin: &Pin<'_>, lane: Lane, word: Word) {
-        let number = word.number();
-        let content = self.entries.content(number);
-        // A tenant with pages is there.
-        if let Some(tenant) = self.tenant_of(pin, number) {
-            tenant.0.lru.leave(&self.entries, number);
-            self.account(lane, tenant, content, -1);
-        }
-        self.retired.retire(lane, word.get(), |word| self.release(lane, word));
-    }
-
-    /// Frees an entry that nobody can find.
-    fn release(&self, lane: Lane, word: u64) {
-        let Some(word) = Word::from_raw(word) else { return };
-        let content = self.entries.content(word.number());
-        self.entries.give_back(lane, word.number());
-        self.free(lane, content);
-    }
-
-    fn free(&self, lane: Lane, content: Content) {
-        if let Some(handle) = content.handle() {
-            self.pool.free(lane, handle);
-        }
-    }
-
-    /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
-    /// nothing.
-    pub(crate) fn quiesce(&self, lane: Lane) -> bool {
-        self.retired.quiesce(|word| self.release(lane, word))
-    }
-
-    fn account(&self, lane: Lane, tenant: &Tenant, content: Content, sign: i64) {
-        let bytes = sign * content.bytes() as i64;
-        tenant.add(lane, sign, bytes);
-        self.counts.add(lane, Count::Pages, sign);
-        match content {
-            Content::Filled(_) => self.counts.add(lane, Count::Filled, sign),
-            Content::Raw(_) => {
-                self.counts.add(lane, Count::Raw, sign);
-                self.counts.add(lane, Count::Bytes, bytes);
-            }
-            Content::Compressed { codec, .. } => {
-                self.counts.add(lane, Count::Bytes, bytes);
-                self.by_codec.add(lane, usize::from(codec), sign);
-            }
-        }
-    }
-
-    /// The name of the codec that new pages are compressed with.
-    #[must_use]
-    pub fn compressor(&self) -> &'static str {
-        let pin = self.pins.pin(Lane(0));
-        self.bank.current(&pin, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
-    }
-
-    /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
-    /// calling thread must hold no pin.
-    ///
-    /// # Errors
-    /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
-    /// too many other codecs are there. Nothing has changed then.
-    pub fn set_compressor(&self, name: &str) -> Result<(), Fault> {
-        self.install((self.find_codec)(name)?)
-    }
-
-    fn install(&self, chosen: Chosen) -> Result<(), Fault> {
-        let in_use = || {
-            // Entries that wait to be freed have been read already.
-            let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
-            used.fold(0u32, |all, number| all | 1 << number)
-        };
-        self.bank.install(0, chosen, in_use).map_err(|error| {
-            let errno = match error {
-                NotInstalled::Codec(_) => Errno::ENOMEM,
-                NotInstalled::Full => Errno::EBUSY,
-            };
-            Fault::new(errno, format!("{error}"))
-        })
-    }
-
-    /// The settings.
-    #[must_use]
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// Lets the pool have at most `percent` of the memory, unless it is limited in bytes.
-    ///
-    /// # Errors
-    /// `EINVAL` above 100.
-    pub fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
-        self.policy.set_max_pool_percent(percent)?;
-        self.apply_limit();
-        Ok(())
-    }
-
-    /// Lets the pool have at most `bytes`; 0 leaves it to the percentage.
-    pub fn set_max_pool_bytes(&self, bytes: u64) {
-        self.policy.set_max_pool_bytes(bytes);
-        self.apply_limit();
-    }
-
-    /// So that stores that were admitted at once do not pass the limit together.
-    fn apply_limit(&self) {
-        self.pool.set_limit(self.policy.max_frames().max(1));
-        self.bell.ring_all();
-    }
-
-    /// Rung when [`Zswap::work`] may have something to do.
-    #[must_use]
-    pub fn bell(&self) -> &Bell {
-        &self.bell
-    }
-
-    /// Is a store likely to have to make space?
-    pub(crate) fn is_nearly_full(&self) -> bool {
-        self.reached_full.load(Ordering::Relaxed)
-            || self.pool.frames() + BATCH as u64 >= self.policy.max_frames()
-    }
-
-    /// Checks every structure against every other, while nobody calls anything else.
-    ///
-    /// # Panics
-    /// Says what contradicts what.
-    pub fn validate(&self) {
-        self.quiesce(Lane(0));
-        self.pool.validate();
-        let mut pages = 0;
-        for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
-            area.index.validate();
-            pages += area.index.count();
-            assert!(!area.any_claimed(), "a page of area {} is claimed at rest", area.swap);
-        }
-        let counted = self.counts.sum(Count::Pages);
-        assert_eq!(pages, counted, "the indexes have {pages} pages, and {counted} are counted");
-        let used = self.entries.touched() - self.entries.unused();
-        assert_eq!(pages, used, "the indexes have {pages} pages, and {used} entries are used");
-        let tenants: u64 = self.tenants().iter().map(Tenant::pages).sum();
-        assert_eq!(pages, tenants, "the indexes have {pages} pages, and tenants {tenants}");
-        let objects = self.pool.stats().objects;
-        let expected = pages - self.counts.sum(Count::Filled);
-        assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
-    }
 }
-
-/// Entries that are taken out of an index at once.
-const DROPS: usize = 64;
 
 fn count_of(reject: Reject) -> Count {
     match reject {

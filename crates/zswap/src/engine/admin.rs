@@ -1,0 +1,113 @@
+//! What an administrator turns, and what is checked for him.
+
+use alloc::format;
+
+use control::{Errno, Fault};
+use sync::Bell;
+use sync::atomic::Ordering;
+use units::Lane;
+use zcomp::{CODECS, Chosen, NotInstalled};
+
+use super::Zswap;
+use crate::area::BATCH;
+use crate::counts::Count;
+use crate::policy::Policy;
+use crate::tenant::Tenant;
+
+impl Zswap {
+    /// The name of the codec that new pages are compressed with.
+    #[must_use]
+    pub fn compressor(&self) -> &'static str {
+        let pin = self.pins.pin(Lane(0));
+        self.bank.current(&pin, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
+    }
+
+    /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
+    /// calling thread must hold no pin.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
+    /// too many other codecs are there. Nothing has changed then.
+    pub fn set_compressor(&self, name: &str) -> Result<(), Fault> {
+        self.install((self.find_codec)(name)?)
+    }
+
+    pub(super) fn install(&self, chosen: Chosen) -> Result<(), Fault> {
+        let in_use = || {
+            // Entries that wait to be freed have been read already.
+            let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
+            used.fold(0u32, |all, number| all | 1 << number)
+        };
+        self.bank.install(0, chosen, in_use).map_err(|error| {
+            let errno = match error {
+                NotInstalled::Codec(_) => Errno::ENOMEM,
+                NotInstalled::Full => Errno::EBUSY,
+            };
+            Fault::new(errno, format!("{error}"))
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Lets the pool have at most `percent` of the memory, unless it is limited in bytes.
+    ///
+    /// # Errors
+    /// `EINVAL` above 100.
+    pub fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
+        self.policy.set_max_pool_percent(percent)?;
+        self.apply_limit();
+        Ok(())
+    }
+
+    /// Lets the pool have at most `bytes`; 0 leaves it to the percentage.
+    pub fn set_max_pool_bytes(&self, bytes: u64) {
+        self.policy.set_max_pool_bytes(bytes);
+        self.apply_limit();
+    }
+
+    /// So that stores that were admitted at once do not pass the limit together.
+    pub(super) fn apply_limit(&self) {
+        self.pool.set_limit(self.policy.max_frames().max(1));
+        self.bell.ring_all();
+    }
+
+    /// Rung when [`Zswap::work`] may have something to do.
+    #[must_use]
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Is a store likely to have to make space?
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.reached_full.load(Ordering::Relaxed)
+            || self.pool.frames() + BATCH as u64 >= self.policy.max_frames()
+    }
+
+    /// Checks every structure against every other, while nobody calls anything else.
+    ///
+    /// # Panics
+    /// Says what contradicts what.
+    pub fn validate(&self) {
+        self.quiesce(Lane(0));
+        self.pool.validate();
+        let mut pages = 0;
+        for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
+            area.index.validate();
+            pages += area.index.count();
+            assert!(!area.any_claimed(), "a page of area {} is claimed at rest", area.swap);
+        }
+        let counted = self.counts.sum(Count::Pages);
+        assert_eq!(pages, counted, "the indexes have {pages} pages, and {counted} are counted");
+        let used = self.entries.touched() - self.entries.unused();
+        assert_eq!(pages, used, "the indexes have {pages} pages, and {used} entries are used");
+        let tenants: u64 = self.tenants().iter().map(Tenant::pages).sum();
+        assert_eq!(pages, tenants, "the indexes have {pages} pages, and tenants {tenants}");
+        let objects = self.pool.stats().objects;
+        let expected = pages - self.counts.sum(Count::Filled);
+        assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Areas and tenants: how they come and go.
+
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+
+use control::{Errno, Fault};
+use sync::Pin;
+use units::{Lane, PAGE_SIZE};
+
+use super::{AreaOptions, Zswap, no_memory};
+use crate::area::Area;
+use crate::tenant::{MAX_TENANTS, Tenant};
+use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
+
+impl Zswap {
+    /// Turns an area on: `pages` pages that begin empty.
+    ///
+    /// # Errors
+    /// `EBUSY` if it is on, `EINVAL` for no pages, too many, or more than its device has, `ENOMEM`
+    /// when the index cannot be made. Nothing has changed then.
+    pub fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault> {
+        if pages == 0 || pages > MAX_OFFSETS {
+            let message = format!("a swap area has 1 to {MAX_OFFSETS} pages, not {pages}");
+            return Err(Fault::invalid(message));
+        }
+        if let Some(device) = &options.device {
+            let there = device.geometry().bytes / PAGE_SIZE as u64;
+            if there < pages {
+                let message = format!(
+                    "the device of the swap area has {there} pages, and {pages} are needed"
+                );
+                return Err(Fault::invalid(message));
+            }
+        }
+        let _changing = self.changing.lock();
+        if self.area(swap).is_some() {
+            return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
+        }
+        let entries = self.entries.capacity();
+        let index = (self.make_index)(&*self.world, pages, entries, self.lanes);
+        let index = index.map_err(no_memory)?;
+        let AreaOptions { device, tenant } = options;
+        let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
+        let area = Box::new(Arc::new(area.map_err(no_memory)?));
+        self.areas[swap.number()]
+            .publish(area)
+            .map_err(|_| Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")))
+    }
+
+    /// Turns an area off. The calling thread must hold no pin.
+    ///
+    /// # Errors
+    /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
+    /// [`Zswap::invalidate_area`]; nothing has changed then.
+    pub fn swapoff(&self, swap: SwapType) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        let off = || Fault::new(Errno::ENODEV, format!("swap area {swap} is not on"));
+        let area = self.area(swap).ok_or_else(off)?;
+        let (cached, there) = (area.index.count(), area.count_on_device());
+        if cached + there > 0 {
+            let message = format!(
+                "swap area {swap} still has pages: {cached} in the cache and {there} on its device"
+            );
+            return Err(Fault::new(Errno::EBUSY, message));
+        }
+        drop(self.areas[swap.number()].withdraw(&self.pins));
+        // Whoever found the area before may have stored a page meanwhile.
+        self.empty(Lane(0), &area);
+        Ok(())
+    }
+
+    /// Is the area on?
+    #[must_use]
+    pub fn is_on(&self, swap: SwapType) -> bool {
+        self.area(swap).is_some()
+    }
+
+    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
+        self.areas[swap.number()].get(&self.pins.pin(Lane(0))).cloned()
+    }
+
+    /// The area of a page, if it has the page.
+    #[inline]
+    pub(crate) fn area_of<'p>(&self, pin: &'p Pin<'_>, key: Key) -> Option<&'p Arc<Area>> {
+        let area = self.areas[key.swap.number()].get(pin)?;
+        (key.offset < area.pages).then_some(area)
+    }
+
+    /// The areas that are on.
+    #[must_use]
+    pub fn areas(&self) -> Vec<SwapType> {
+        let all = (0..MAX_TYPES).filter_map(|number| SwapType::new(number).ok());
+        all.filter(|swap| self.is_on(*swap)).collect()
+    }
+
+    /// The tenant called `name`, made now if there was none.
+    ///
+    /// # Errors
+    /// `ENOSPC` when there are [`MAX_TENANTS`].
+    pub fn tenant(&self, name: &str) -> Result<Tenant, Fault> {
+        let _changing = self.changing.lock();
+        if let Some(tenant) = self.tenants().into_iter().find(|tenant| tenant.name() == name) {
+            return Ok(tenant);
+        }
+        for (number, place) in self.tenants.iter().enumerate() {
+            let tenant = Tenant::new(number as u8, name, self.lanes);
+            if place.publish(Box::new(tenant.clone())).is_ok() {
+                return Ok(tenant);
+            }
+        }
+        let message = format!("there are {MAX_TENANTS} tenants already; remove one first");
+        Err(Fault::new(Errno::ENOSPC, message))
+    }
+
+    /// Removes a tenant without pages; nobody can store by it any more. The calling thread holds no
+    /// pin.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
+    pub fn remove_tenant(&self, name: &str) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        let none = || Fault::new(Errno::ENOENT, format!("there is no tenant {name:?}"));
+        let tenants = self.tenants();
+        let tenant = tenants.iter().find(|tenant| tenant.name() == name).ok_or_else(none)?;
+        let owns =
+            |swap: &SwapType| self.area(*swap).is_some_and(|area| area.tenant.name() == name);
+        let busy = |why: &str| Fault::new(Errno::EBUSY, format!("tenant {name:?} {why}"));
+        if name == "default" || self.areas().iter().any(owns) {
+            return Err(busy("has a swap area, or is the default"));
+        }
+        tenant.set_gone(true);
+        // Whoever did not know may have stored a page.
+        self.pins.wait_for_readers();
+        if tenant.pages() > 0 {
+            tenant.set_gone(false);
+            return Err(busy("has pages"));
+        }
+        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.pins));
+        Ok(())
+    }
+
+    /// Every tenant.
+    #[must_use]
+    pub fn tenants(&self) -> Vec<Tenant> {
+        let pin = self.pins.pin(Lane(0));
+        self.all_tenants(&pin).cloned().collect()
+    }
+
+    pub(crate) fn all_tenants<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Tenant> {
+        self.tenants.iter().filter_map(|place| place.get(pin))
+    }
+
+    pub(crate) fn tenant_of<'p>(&self, pin: &'p Pin<'_>, number: u32) -> Option<&'p Tenant> {
+        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(pin)
+    }
+}

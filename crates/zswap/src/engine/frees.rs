@@ -1,0 +1,124 @@
+//! Giving up pages, and freeing what was theirs when no reader can hold it any more.
+
+use sync::Pin;
+use units::Lane;
+
+use super::Zswap;
+use crate::area::Area;
+use crate::counts::Count;
+use crate::entry::Content;
+use crate::tenant::Tenant;
+use crate::{Key, SwapType, Word};
+
+/// Entries that are taken out of an index at once.
+const DROPS: usize = 64;
+
+impl Zswap {
+    /// Gives up a page. Afterwards nobody is writing it to the device, or will.
+    pub fn invalidate_page(&self, lane: Lane, key: Key) {
+        let area = {
+            let pin = self.pins.pin(lane);
+            let Some(area) = self.area_of(&pin, key) else { return };
+            self.drop_page(&pin, lane, area, key.offset);
+            if !area.is_claimed(key.offset) {
+                return;
+            }
+            area.clone()
+        };
+        area.wait_for(key.offset);
+    }
+
+    /// Takes a page out of the cache, and marks that the device does not hold it either.
+    pub(crate) fn drop_page(&self, pin: &Pin<'_>, lane: Lane, area: &Area, offset: u64) {
+        area.clear_on_device(offset);
+        let word = area.index.remove(lane, offset);
+        area.clear_on_device(offset);
+        if let Some(word) = word {
+            self.dispose(pin, lane, word);
+        }
+    }
+
+    /// Gives up all pages of an area, in the cache and on its device.
+    pub fn invalidate_area(&self, lane: Lane, swap: SwapType) {
+        if let Some(area) = self.area(swap) {
+            self.empty(lane, &area);
+        }
+    }
+
+    pub(super) fn empty(&self, lane: Lane, area: &Area) {
+        self.drop_range(lane, area, 0, area.pages);
+        area.wait_for_all();
+        self.quiesce(lane);
+    }
+
+    /// Takes pages out of the cache, and marks that the device does not hold them either.
+    pub(crate) fn drop_range(&self, lane: Lane, area: &Area, first: u64, end: u64) {
+        let mut at = first;
+        while at < end {
+            // As many as there is room for: an entry is disposed of outside the index.
+            let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
+            let (mut words, mut count) = ([None; DROPS], 0);
+            area.clear_range_on_device(at..next);
+            area.index.drain(lane, at..next, &mut |_, word| {
+                words[count] = Some(word);
+                count += 1;
+            });
+            area.clear_range_on_device(at..next);
+            if count > 0 {
+                let pin = self.pins.pin(lane);
+                words.into_iter().flatten().for_each(|word| self.dispose(&pin, lane, word));
+            }
+            at = next;
+        }
+    }
+
+    /// Frees an entry that was taken out of its index, when no reader can hold it any more. The
+    /// calling thread holds no pin of the readers, no stream and no lock.
+    pub(crate) fn dispose(&self, pin: &Pin<'_>, lane: Lane, word: Word) {
+        let number = word.number();
+        let content = self.entries.content(number);
+        // A tenant with pages is there.
+        if let Some(tenant) = self.tenant_of(pin, number) {
+            tenant.0.lru.leave(&self.entries, number);
+            self.account(lane, tenant, content, -1);
+        }
+        self.retired.retire(lane, word.get(), |word| self.release(lane, word));
+    }
+
+    /// Frees an entry that nobody can find.
+    fn release(&self, lane: Lane, word: u64) {
+        let Some(word) = Word::from_raw(word) else { return };
+        let content = self.entries.content(word.number());
+        self.entries.give_back(lane, word.number());
+        self.free(lane, content);
+    }
+
+    pub(super) fn free(&self, lane: Lane, content: Content) {
+        if let Some(handle) = content.handle() {
+            self.pool.free(lane, handle);
+        }
+    }
+
+    /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
+    /// nothing.
+    pub(crate) fn quiesce(&self, lane: Lane) -> bool {
+        self.retired.quiesce(|word| self.release(lane, word))
+    }
+
+    pub(super) fn account(&self, lane: Lane, tenant: &Tenant, content: Content, sign: i64) {
+        let bytes = sign * content.bytes() as i64;
+        tenant.add(lane, sign, bytes);
+        self.counts.add(lane, Count::Pages, sign);
+        match content {
+            Content::Filled(_) => self.counts.add(lane, Count::Filled, sign),
+            Content::Raw(_) => {
+                self.counts.add(lane, Count::Raw, sign);
+                self.counts.add(lane, Count::Bytes, bytes);
+            }
+            Content::Compressed { codec, .. } => {
+                self.counts.add(lane, Count::Bytes, bytes);
+                self.by_codec.add(lane, usize::from(codec), sign);
+            }
+        }
+    }
+}
