@@ -6,6 +6,7 @@ mod device;
 mod engine;
 pub(crate) mod kernel;
 mod report;
+mod swap;
 mod target;
 mod work;
 
@@ -15,7 +16,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use rampack::SLOT_SCHEMES;
+use rampack::{INDEXES, SLOT_SCHEMES};
 use units::PAGE_SIZE;
 
 use crate::args::PagesArgs;
@@ -69,7 +70,13 @@ fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
             None => bail!("no slot scheme {name:?}; there are: {}", SLOT_SCHEMES.join(" ")),
         },
     };
+    let swap = |name: &str| match INDEXES.iter().find(|known| **known == name) {
+        Some(known) => Ok(Kind::Swap(known)),
+        None => bail!("no index {name:?}; there are: {}", INDEXES.join(" ")),
+    };
     let kind = |path: &Path| match path.to_str() {
+        Some("swap") => Ok(Kind::Swap(INDEXES[0])),
+        Some(name) if name.starts_with("swap:") => swap(name.trim_start_matches("swap:")),
         Some("engine") => engine(args.slots.as_deref()),
         Some(name) if name.starts_with("engine:") => engine(name.strip_prefix("engine:")),
         _ => Ok(Kind::Device(path.to_owned())),

@@ -46,9 +46,10 @@ impl SwapDevice {
         Key { swap: self.swap, offset }
     }
 
-    /// The area, if it has a range of bytes, and which pages these are.
-    fn area(&self, offset: u64, length: u64) -> Result<(Arc<Area>, Range<u64>), IoError> {
-        let area = self.zswap.area(self.swap).ok_or(IoError::NotReady)?;
+    /// The pages of a range of bytes, if the area has them all.
+    fn pages(&self, lane: Lane, offset: u64, length: u64) -> Result<Range<u64>, IoError> {
+        let pin = self.zswap.pins.pin(lane);
+        let area = self.zswap.area_here(&pin, self.swap).ok_or(IoError::NotReady)?;
         if !(offset | length).is_multiple_of(P) {
             return Err(IoError::Unaligned);
         }
@@ -56,17 +57,23 @@ impl SwapDevice {
         if pages.end > area.pages {
             return Err(IoError::OutOfRange);
         }
-        Ok((area, pages))
+        Ok(pages)
+    }
+
+    /// The area, for longer than a pin may last. All who ask for it count in one place: not for
+    /// what happens to every page.
+    fn area(&self) -> Result<Arc<Area>, IoError> {
+        self.zswap.area(self.swap).ok_or(IoError::NotReady)
     }
 
     fn write(&self, lane: Lane, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        let (area, pages) = self.area(offset, from.len() as u64)?;
+        let pages = self.pages(lane, offset, from.len() as u64)?;
         let (from, _) = from.as_chunks::<PAGE_SIZE>();
         // A run of pages that the cache refused, and why it refused the last of them.
         let mut refused: Option<(Range<usize>, Reject)> = None;
         for (n, page) in from.iter().enumerate() {
             let key = self.key(pages.start + n as u64);
-            match self.zswap.put(lane, key, &area.tenant, page, Owner::HasNoOther) {
+            match self.zswap.put(lane, key, None, page, Owner::HasNoOther) {
                 Ok(()) => {}
                 Err(reject) => {
                     let start = refused.take().map_or(n, |(run, _)| run.start);
@@ -75,12 +82,12 @@ impl SwapDevice {
             }
             let full = |run: &Range<usize>| run.end <= n || run.len() == BATCH;
             if let Some((run, reject)) = refused.take_if(|(run, _)| full(run)) {
-                self.write_through(lane, &area, pages.start, &from[run.clone()], (run, reject))?;
+                self.write_through(lane, pages.start, &from[run.clone()], (run, reject))?;
             }
         }
         match refused {
             Some((run, reject)) => {
-                self.write_through(lane, &area, pages.start, &from[run.clone()], (run, reject))
+                self.write_through(lane, pages.start, &from[run.clone()], (run, reject))
             }
             None => Ok(()),
         }
@@ -90,11 +97,11 @@ impl SwapDevice {
     fn write_through(
         &self,
         lane: Lane,
-        area: &Area,
         start: u64,
         from: &[Page],
         (run, reject): (Range<usize>, Reject),
     ) -> Result<(), IoError> {
+        let area = &*self.area()?;
         let device = area.device.as_ref().filter(|_| area.tenant.writeback());
         let Some(device) = device else { return Err(error_of(reject)) };
         let first = start + run.start as u64;
@@ -114,7 +121,7 @@ impl SwapDevice {
     }
 
     fn read(&self, lane: Lane, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        let (area, pages) = self.area(offset, into.len() as u64)?;
+        let pages = self.pages(lane, offset, into.len() as u64)?;
         let (into, _) = into.as_chunks_mut::<PAGE_SIZE>();
         let mut first = pages.start;
         for into in into.chunks_mut(BATCH) {
@@ -127,7 +134,7 @@ impl SwapDevice {
                 }
             }
             if missing != 0 {
-                self.read_missing(lane, &area, first, into, missing)?;
+                self.read_missing(lane, first, into, missing)?;
             }
             first += into.len() as u64;
         }
@@ -139,11 +146,11 @@ impl SwapDevice {
     fn read_missing(
         &self,
         lane: Lane,
-        area: &Area,
         first: u64,
         into: &mut [Page],
         missing: u64,
     ) -> Result<(), IoError> {
+        let area = &*self.area()?;
         // Only under its claim is it known where a page is, or that it is nowhere.
         let mut claims = Claims::of(area);
         let mut there = 0u64;
@@ -185,7 +192,7 @@ impl SwapDevice {
     }
 
     fn discard(&self, lane: Lane, offset: u64, length: u64) -> Result<(), IoError> {
-        let (area, pages) = self.area(offset, length)?;
+        let (pages, area) = (self.pages(lane, offset, length)?, self.area()?);
         let mut at = pages.start;
         while at < pages.end {
             let next = (at | (BATCH as u64 - 1)).saturating_add(1).min(pages.end);
@@ -232,7 +239,8 @@ impl SwapDevice {
 
 impl BlockDevice for SwapDevice {
     fn geometry(&self) -> Geometry {
-        let bytes = self.zswap.area(self.swap).map_or(0, |area| area.pages * P);
+        let pin = self.zswap.pins.pin(Lane(0));
+        let bytes = self.zswap.area_here(&pin, self.swap).map_or(0, |area| area.pages * P);
         let page = PAGE_SIZE as u32;
         Geometry { bytes, minimum_block: page, preferred_block: page }
     }
@@ -253,13 +261,16 @@ impl BlockDevice for SwapDevice {
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let Ok((area, pages)) = self.area(offset, length) else { return false };
+        let lane = Lane(0);
+        let pin = self.zswap.pins.pin(lane);
+        let Some(area) = self.zswap.area_here(&pin, self.swap) else { return false };
+        let Ok(pages) = self.pages(lane, offset, length) else { return false };
         area.device.is_some() && (self.zswap.is_nearly_full() || area.any_on_device(pages))
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let (area, pages) = self.area(offset, length)?;
         let lane = Lane(0);
+        let (pages, area) = (self.pages(lane, offset, length)?, self.area()?);
         let mut at = pages.start;
         while at < pages.end {
             let (start, kind) = (at, self.kind(lane, &area, at));

@@ -10,6 +10,7 @@ mod areas;
 mod frees;
 
 use alloc::{boxed::Box, format, sync::Arc};
+use core::ops::Range;
 
 use block::BlockDevice;
 use control::{Errno, Fault};
@@ -36,6 +37,11 @@ const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// Finds a codec by its name: `ENOENT` where there is none of that name.
 pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, Fault> + Send + Sync>;
+
+/// Of a page that is to be stored, what is asked for before anything else, and what is asked for
+/// when the first of it has come: as many misses as a processor keeps in flight each time.
+const BEGINNING: Range<usize> = 0..10 * 64;
+const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// What an engine is made of.
 pub struct Parts {
@@ -151,22 +157,24 @@ impl Zswap {
     /// [`Reject`]: the cache does not hold the page, neither this one nor what was there, and
     /// nobody is writing it to the device or will; so the caller may do that himself.
     pub fn store(&self, lane: Lane, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject> {
-        let stored = self.put(lane, key, tenant, page, Owner::MayKeep);
+        let stored = self.put(lane, key, Some(tenant), page, Owner::MayKeep);
         if stored.is_err() {
             self.invalidate_page(lane, key);
         }
         stored
     }
 
-    /// As [`Zswap::store`], but what was there stays if the page is refused.
+    /// As [`Zswap::store`], but what was there stays if the page is refused. The area's tenant
+    /// stores if none is named.
     pub(crate) fn put(
         &self,
         lane: Lane,
         key: Key,
-        tenant: &Tenant,
+        tenant: Option<&Tenant>,
         page: &Page,
         owner: Owner,
     ) -> Result<(), Reject> {
+        sync::prefetch_bytes(page.as_ptr(), BEGINNING);
         // A page that the device holds is replaced under its claim: see `area`.
         let behind = {
             let pin = self.pins.pin(lane);
@@ -198,7 +206,7 @@ impl Zswap {
         &self,
         lane: Lane,
         key: Key,
-        tenant: &Tenant,
+        tenant: Option<&Tenant>,
         page: &Page,
         (owner, mut reject): (Owner, Reject),
     ) -> Result<(), Reject> {
@@ -216,9 +224,13 @@ impl Zswap {
                     Err(other) => reject = other,
                 }
             }
-            let whose = (reject == Reject::TenantLimit).then_some(tenant);
+            let whose = match (reject, tenant) {
+                (Reject::TenantLimit, Some(tenant)) => Some(tenant.clone()),
+                (Reject::TenantLimit, None) => self.area(key.swap).map(|area| area.tenant.clone()),
+                _ => None,
+            };
             // Each round takes pages out of the cache, so there is an end to it.
-            again = self.evict(lane, whose, BATCH).written > 0;
+            again = self.evict(lane, whose.as_ref(), BATCH).written > 0;
             if !again {
                 return Err(reject);
             }
@@ -229,7 +241,7 @@ impl Zswap {
         &self,
         lane: Lane,
         key: Key,
-        tenant: &Tenant,
+        tenant: Option<&Tenant>,
         page: &Page,
         owner: Owner,
     ) -> Result<(), Reject> {
@@ -238,6 +250,7 @@ impl Zswap {
         }
         let pin = self.pins.pin(lane);
         let area = self.area_of(&pin, key).ok_or(Reject::NoArea)?;
+        let tenant = tenant.unwrap_or(&area.tenant);
         if tenant.is_full() {
             return Err(Reject::TenantLimit);
         }
@@ -317,6 +330,7 @@ impl Zswap {
         }
         let (number, codec) = self.bank.current(pin, 0).ok_or(Reject::Disabled)?;
         let ratio = self.policy.max_compression_ratio() as usize;
+        sync::prefetch_bytes(page.as_ptr(), SEQUEL);
         let mut stream = codec.streams.get(lane);
         let stream = &mut *stream;
         let length = stream.context.compress(page, &mut stream.output[..]);

@@ -11,6 +11,7 @@ use super::codec::{self, Codec};
 use super::device::Device;
 use super::engine::Engine;
 use super::kernel;
+use super::swap::Swap;
 use super::target::{Figures, Target};
 use super::work::{Speed, Work};
 use crate::interrupt;
@@ -20,6 +21,8 @@ use crate::interrupt;
 pub enum Kind {
     /// Our engine in process, with this slot scheme.
     Engine(&'static str),
+    /// Our cache in front of swap devices, in process, with this index.
+    Swap(&'static str),
     /// What is at this path.
     Device(PathBuf),
 }
@@ -30,6 +33,8 @@ impl Kind {
         match self {
             Kind::Engine(slots) if *slots == rampack::SLOT_SCHEMES[0] => "engine".to_owned(),
             Kind::Engine(slots) => format!("engine:{slots}"),
+            Kind::Swap(index) if *index == rampack::INDEXES[0] => "swap".to_owned(),
+            Kind::Swap(index) => format!("swap:{index}"),
             Kind::Device(path) => path.display().to_string(),
         }
     }
@@ -37,7 +42,7 @@ impl Kind {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Kind::Engine(_) => None,
+            Kind::Engine(_) | Kind::Swap(_) => None,
             Kind::Device(path) => Some(path),
         }
     }
@@ -159,6 +164,9 @@ impl Contestant {
             Kind::Engine(slots) => {
                 Box::new(Engine::new(work.pages(), &self.algorithm, self.level, slots)?)
             }
+            Kind::Swap(index) => {
+                Box::new(Swap::new(work.pages(), &self.algorithm, self.level, index)?)
+            }
             Kind::Device(path) => Box::new(Device::open(path, work.pages())?),
         };
         let target = &*target;
@@ -166,8 +174,8 @@ impl Contestant {
         let first_figures = target.figures();
         step()?;
         let overwrite = work.store(target)?;
-        let growth = matches!(self.kind, Kind::Engine(_))
-            .then(|| host::resident_bytes().saturating_sub(before));
+        let growth =
+            self.kind.path().is_none().then(|| host::resident_bytes().saturating_sub(before));
         let figures = target.figures();
         step()?;
         let compress = codec.map(|codec| codec.compress(work)).transpose()?;

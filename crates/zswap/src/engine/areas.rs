@@ -78,6 +78,10 @@ impl Zswap {
         self.areas[swap.number()].get(&self.pins.pin(Lane(0))).cloned()
     }
 
+    pub(crate) fn area_here<'p>(&self, pin: &'p Pin<'_>, swap: SwapType) -> Option<&'p Arc<Area>> {
+        self.areas[swap.number()].get(pin)
+    }
+
     /// The area of a page, if it has the page.
     #[inline]
     pub(crate) fn area_of<'p>(&self, pin: &'p Pin<'_>, key: Key) -> Option<&'p Arc<Area>> {

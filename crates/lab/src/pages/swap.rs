@@ -1,0 +1,67 @@
+//! Our cache in front of swap devices, in this process, with nothing behind it.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use block::{BlockDevice, Operation};
+use control::Fault;
+use rampack::{Rampack, Variants};
+use units::{PAGE_SIZE, Page};
+use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
+
+use super::target::{Figures, Target};
+
+/// A swap area of its own.
+pub struct Swap {
+    zswap: Arc<Zswap>,
+    device: SwapDevice,
+}
+
+impl Swap {
+    /// A new one, in a machine of its own; `index` is its index.
+    ///
+    /// # Errors
+    /// The cache's: an unknown index or algorithm, a level, no memory.
+    pub fn new(pages: usize, algorithm: &str, level: Option<i32>, index: &str) -> Result<Swap> {
+        if level.is_some() {
+            bail!("--level: codecs of swap have their default levels");
+        }
+        let make = || -> Result<Swap, Fault> {
+            let variants = Variants { index: index.to_owned(), ..Variants::default() };
+            let zswap = Rampack::with_variants(variants)?.machine().swap()?;
+            zswap.set_compressor(algorithm)?;
+            zswap.set_max_pool_percent(100)?;
+            let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
+            zswap.swapon(swap, pages as u64, AreaOptions { device: None, tenant })?;
+            let device = SwapDevice::new(zswap.clone(), swap);
+            Ok(Swap { zswap, device })
+        };
+        make().map_err(|fault| anyhow!("{fault}")).context("the cache of swap pages")
+    }
+}
+
+impl Target for Swap {
+    #[inline]
+    fn store(&self, index: u64, page: &Page) -> Result<()> {
+        let write = Operation::Write { offset: index * PAGE_SIZE as u64, from: page };
+        let stored = self.device.submit(host::lane(), write);
+        stored.map_err(|error| anyhow!("storing page {index}: {error}"))
+    }
+
+    #[inline]
+    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+        let read = Operation::Read { offset: index * PAGE_SIZE as u64, into: page };
+        let loaded = self.device.submit(host::lane(), read);
+        loaded.map_err(|error| anyhow!("loading page {index}: {error}"))
+    }
+
+    fn figures(&self) -> Figures {
+        let stats = self.zswap.stats();
+        Figures {
+            orig: Some(stats.stored_pages * PAGE_SIZE as u64),
+            compressed: Some(stats.compressed_bytes),
+            pool: Some(stats.pool_bytes),
+            metadata: Some(stats.overhead_bytes),
+        }
+    }
+}
