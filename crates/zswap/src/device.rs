@@ -4,7 +4,9 @@
 use alloc::sync::Arc;
 use core::ops::{ControlFlow, Range};
 
-use block::{Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit};
+use block::{
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+};
 use units::{Lane, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH, Claims};
@@ -14,6 +16,8 @@ use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
 
 const P: u64 = PAGE_SIZE as u64;
+
+static ZEROES: Page = [0; PAGE_SIZE];
 
 /// A swap area that is on, as a device of as many pages. Operations are of whole pages, each of
 /// them atomic. What was stored stays until it is discarded, whatever `exclusive_loads` says: who
@@ -254,7 +258,13 @@ impl BlockDevice for SwapDevice {
             Operation::Read { offset, into } => self.read(lane, offset, into),
             Operation::Write { offset, from } => self.write(lane, offset, from),
             Operation::Discard { offset, length }
-            | Operation::WriteZeroes { offset, length, .. } => self.discard(lane, offset, length),
+            | Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch } => {
+                self.discard(lane, offset, length)
+            }
+            Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated } => {
+                let pages = self.pages(lane, offset, length)?;
+                pages.into_iter().try_for_each(|page| self.write(lane, page * P, &ZEROES))
+            }
             // It is swap space: nothing of it outlives this process.
             Operation::Flush => Ok(()),
         }

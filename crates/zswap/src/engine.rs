@@ -84,7 +84,8 @@ pub struct Zswap {
     pub(crate) counts: Counts,
     pub(crate) evictors: Evictors,
     pub(crate) bell: Bell,
-    /// The pool was at its limit and has not shrunk to the accept threshold since.
+    /// A store was refused for the pool's limit, as nothing could be written back to make space,
+    /// and the pool has not shrunk to the accept threshold since: until then all are refused.
     reached_full: AtomicBool,
     /// The background is writing pages back, down to the accept threshold.
     pub(crate) evicting: AtomicBool,
@@ -213,6 +214,7 @@ impl Zswap {
         self.counts.add(lane, Count::WritebackAttempted, 1);
         // Objects that wait for readers may be all it takes.
         let mut again = self.quiesce(lane);
+        let (was_full, mut evicted) = (self.reached_full.load(Ordering::Relaxed), false);
         loop {
             if again {
                 match self.try_put(lane, key, tenant, page, owner) {
@@ -229,11 +231,15 @@ impl Zswap {
                 (Reject::TenantLimit, None) => self.area(key.swap).map(|area| area.tenant.clone()),
                 _ => None,
             };
-            // Each round takes pages out of the cache, so there is an end to it.
-            again = self.evict(lane, whose.as_ref(), BATCH).written > 0;
-            if !again {
+            // Each round takes pages out of the cache, so there is an end to it. A pool that has to
+            // shrink to the accept threshold is helped by one round, no more.
+            if evicted && was_full || self.evict(lane, whose.as_ref(), BATCH).written == 0 {
+                if reject == Reject::PoolLimit {
+                    self.reached_full.store(true, Ordering::Relaxed);
+                }
                 return Err(reject);
             }
+            (again, evicted) = (true, true);
         }
     }
 
@@ -299,7 +305,6 @@ impl Zswap {
         }
         if frames >= self.policy.max_frames() {
             self.counts.add(lane, Count::PoolLimitHit, 1);
-            self.reached_full.store(true, Ordering::Relaxed);
             return Err(Reject::PoolLimit);
         }
         if self.reached_full.load(Ordering::Relaxed) {
@@ -395,11 +400,11 @@ impl Zswap {
         let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&pin, lane, word, page)?;
         drop(reading);
-        // If the page is going to the device at this moment it is gone from there as well.
+        // If the page is going to the device at this moment it is gone from there as well. Not
+        // afterwards: the mark may be of another page then.
         area.clear_on_device(key.offset);
         // Whoever was quicker has taken it, or replaced it; this load came before that.
         if area.index.remove_if(lane, key.offset, word) {
-            area.clear_on_device(key.offset);
             self.dispose(&pin, lane, word);
         }
         self.counts.add(lane, Count::Loads, 1);

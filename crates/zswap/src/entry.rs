@@ -139,8 +139,9 @@ impl Entries {
 
     /// An entry for the caller alone; none if all are used.
     pub(crate) fn take(&self, lane: Lane) -> Option<Word> {
-        let number = self
-            .take_from(&mut self.unused.get(lane).lock())
+        // Each lock is given up before the next one is taken.
+        let own = self.take_from(&mut self.unused.get(lane).lock());
+        let number = own
             .or_else(|| self.take_fresh())
             .or_else(|| self.unused.iter().find_map(|list| self.take_from(&mut list.lock())))?;
         let state = &self.table.get(number as usize)[STATE];
