@@ -8,6 +8,7 @@
 //!   it and the device is reported with the seed and the events that led to it, made as few as
 //!   possible by [`shrink`].
 //! * [`part`]: a part of a device as a device, so that threads can each have a model.
+//! * [`indexes`]: what every index of a swap area ([`zswap::Index`]) must pass.
 //! * [`suite`]: what every [`block::BlockDevice`] must pass, alone and under many threads.
 //! * [`controls`]: devices that are broken on purpose. The tests of this crate show that the suite
 //!   rejects each of them, and passes [`block::Plain`].
@@ -16,6 +17,7 @@
 pub mod content;
 pub mod controls;
 pub mod events;
+pub mod indexes;
 pub mod model;
 pub mod part;
 pub mod shrink;

@@ -1,0 +1,195 @@
+//! Short histories of calls at once, and the orders of calls that would explain them.
+//!
+//! A call takes effect at one instant between its beginning and its end (Herlihy and Wing,
+//! "Linearizability", 1990). Offsets have nothing to do with each other, so each is looked at by
+//! itself: it is a cell that holds a word or none.
+
+use std::thread;
+
+use sync::Mutex;
+use sync::atomic::{AtomicU64, Ordering};
+use testkit::Rng;
+use units::Lane;
+use zswap::{Index, Word};
+
+use super::{Make, word};
+use crate::suite::together;
+
+const ROUNDS: usize = 400;
+const THREADS: u32 = 3;
+const CALLS: u32 = 3;
+/// Two of a node, and two that are alone in theirs.
+const OFFSETS: [u64; 4] = [5, 6, 70, 20_000];
+
+/// What was asked of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// [`Index::get`].
+    Get,
+    /// [`Index::insert`].
+    Insert(Word),
+    /// [`Index::remove`], or a drain that met the offset.
+    Remove,
+    /// [`Index::remove_if`].
+    RemoveIf(Word),
+}
+
+/// A call, and what came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// When it began and ended.
+    pub time: (u64, u64),
+    /// The offset.
+    pub offset: u64,
+    /// What was asked.
+    pub call: Call,
+    /// The word it gave, if any; of [`Call::RemoveIf`], the word if it was taken out.
+    pub got: Option<Word>,
+}
+
+/// All that was done to an index, and when.
+pub struct History {
+    clock: AtomicU64,
+    outcomes: Mutex<Vec<Outcome>>,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { clock: AtomicU64::new(0), outcomes: Mutex::new(Vec::new()) }
+    }
+}
+
+impl History {
+    /// Calls the index, and notes what comes of it.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    pub fn call(&self, index: &dyn Index, lane: Lane, offset: u64, call: Call) {
+        // Read-modify-writes of one word have an order, and it is that of the calls round them.
+        let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
+        let got = match call {
+            Call::Get => index.get(lane, offset),
+            Call::Insert(word) => index.insert(lane, offset, word).expect("there is memory"),
+            Call::Remove => index.remove(lane, offset),
+            Call::RemoveIf(word) => index.remove_if(lane, offset, word).then_some(word),
+        };
+        let ended = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
+        let outcome = Outcome { time: (began, ended), offset, call, got };
+        self.outcomes.lock().push(outcome);
+    }
+
+    /// Looks for an order that explains it, from an index that was empty.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn explain(&self) {
+        let mut outcomes = self.outcomes.lock().clone();
+        outcomes.sort_by_key(|outcome| (outcome.offset, outcome.time.0));
+        for of_offset in outcomes.chunk_by(|one, other| one.offset == other.offset) {
+            let mut left = of_offset.to_vec();
+            assert!(explained(&mut left, None), "no order of calls explains this:\n{of_offset:#?}");
+        }
+    }
+}
+
+/// Whether what is `left` can come after `state`.
+fn explained(left: &mut Vec<Outcome>, state: Option<Word>) -> bool {
+    let Some(first_end) = left.iter().map(|outcome| outcome.time.1).min() else { return true };
+    for n in 0..left.len() {
+        let next = left[n];
+        // It may be the first if none of the others had ended when it began.
+        if next.time.0 > first_end {
+            continue;
+        }
+        let (gives, then) = match next.call {
+            Call::Get => (state, state),
+            Call::Insert(word) => (state, Some(word)),
+            Call::Remove => (state, None),
+            Call::RemoveIf(word) if state == Some(word) => (state, None),
+            Call::RemoveIf(_) => (None, state),
+        };
+        if gives != next.got {
+            continue;
+        }
+        left.remove(n);
+        if explained(left, then) {
+            return true;
+        }
+        left.insert(n, next);
+    }
+    false
+}
+
+/// Many short histories of a few threads.
+///
+/// # Panics
+/// When no order of the calls explains one.
+pub fn histories(seed: u64, make: Make<'_>) {
+    let mut rng = Rng::new(seed);
+    let entries = THREADS * CALLS;
+    let index = make(1 << 15, entries);
+    for round in 0..ROUNDS {
+        let history = History::default();
+        let tasks = (0..THREADS).map(|n| {
+            let (index, history, mut rng) = (&*index, &history, rng.fork());
+            Box::new(move || act(index, history, n, round as u32, &mut rng))
+                as Box<dyn FnOnce() + Send + '_>
+        });
+        together(tasks.collect(), &thread::yield_now);
+        for offset in OFFSETS {
+            history.call(&*index, Lane(0), offset, Call::Remove);
+        }
+        history.explain();
+        index.validate();
+    }
+}
+
+/// The calls of thread `n`.
+fn act(index: &dyn Index, history: &History, n: u32, life: u32, rng: &mut Rng) {
+    for call in 1..=CALLS {
+        let lane = Lane(n);
+        let number = n * CALLS + call;
+        let other = 1 + rng.below(u64::from(THREADS * CALLS)) as u32;
+        let offset = OFFSETS[rng.below(if life.is_multiple_of(2) { 2 } else { 4 }) as usize];
+        let call = match rng.below(7) {
+            0..3 => Call::Insert(word(number, life)),
+            3..5 => Call::Get,
+            5 => Call::Remove,
+            _ => Call::RemoveIf(word(other, life)),
+        };
+        history.call(index, lane, offset, call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(time: (u64, u64), call: Call, got: Option<Word>) -> Outcome {
+        Outcome { time, offset: 0, call, got }
+    }
+
+    #[test]
+    fn tells_what_can_be_explained() {
+        let (a, b) = (word(1, 1), word(2, 1));
+        let put = |time, word, got| outcome(time, Call::Insert(word), got);
+        let good = [
+            vec![put((0, 3), a, None), outcome((1, 2), Call::Get, None)],
+            vec![put((0, 3), a, None), outcome((1, 2), Call::Get, Some(a))],
+            vec![put((0, 3), a, Some(b)), put((1, 2), b, None)],
+            vec![put((0, 1), a, None), outcome((2, 3), Call::RemoveIf(b), None)],
+        ];
+        let bad = [
+            vec![put((0, 1), a, None), outcome((2, 3), Call::Get, None)],
+            vec![put((0, 3), a, None), put((1, 2), b, None)],
+            vec![
+                put((0, 1), a, None),
+                outcome((2, 5), Call::Remove, Some(a)),
+                outcome((3, 4), Call::Remove, Some(a)),
+            ],
+            vec![put((0, 1), a, None), outcome((2, 3), Call::RemoveIf(a), None)],
+        ];
+        good.into_iter().for_each(|mut history| assert!(explained(&mut history, None)));
+        bad.into_iter().for_each(|mut history| assert!(!explained(&mut history, None)));
+    }
+}
