@@ -1,5 +1,14 @@
 //! The indexes of swap areas against the suite of their seam.
 
+#[path = "common/broken_indexes.rs"]
+mod broken_indexes;
+#[path = "../../zswap/tests/common/copy.rs"]
+mod copy;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use broken_indexes::{Copied, Over, Wrong};
+use copy::Flaw;
 use pagealloc::{NoMemory, World};
 use sim::indexes;
 use testkit::seed;
@@ -76,4 +85,55 @@ fn without_addresses_there_is_no_index() {
         let made: Result<Box<dyn Index>, NoMemory> = make(&Full, 1 << 20, 100, LANES);
         assert!(made.is_err(), "{name}");
     }
+}
+
+fn over(wrong: Wrong) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
+    move |pages, entries| {
+        let index = XArraySplit::make(&host::Mmap, pages, entries, LANES);
+        Box::new(Over { index: index.expect("there are addresses"), wrong })
+    }
+}
+
+fn copied(flaw: Flaw) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
+    move |pages, entries| Box::new(Copied::new(flaw, 6, pages, entries))
+}
+
+/// What is broken for one thread already must be found by the parts for one thread. What takes
+/// several is for shuttle to find, which does not depend on when threads run.
+fn found(complaint: &str, play: impl FnOnce()) {
+    let payload = catch_unwind(AssertUnwindSafe(play)).expect_err("it passes, broken as it is");
+    let said = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(said.contains(complaint), "found for another reason: {said}");
+}
+
+#[test]
+fn what_is_not_broken_passes() {
+    let seed = seed("what_is_not_broken_passes");
+    let good = over(Wrong::Nothing);
+    indexes::small_worlds(&good);
+    indexes::vast(&good);
+    indexes::against_model(seed, &good);
+    indexes::histories(seed, &copied(Flaw::None));
+}
+
+#[test]
+fn removing_another_life_is_found() {
+    let seed = seed("removing_another_life_is_found");
+    found("remove_if", || indexes::small_worlds(&over(Wrong::IgnoresLives)));
+    found("remove_if", || indexes::against_model(seed, &over(Wrong::IgnoresLives)));
+}
+
+#[test]
+fn losing_what_was_displaced_is_found() {
+    let seed = seed("losing_what_was_displaced_is_found");
+    found("insert(", || indexes::small_worlds(&over(Wrong::LosesDisplaced)));
+    found("insert(", || indexes::against_model(seed, &over(Wrong::LosesDisplaced)));
+    found("entries are lost", || indexes::owners(seed, &over(Wrong::LosesDisplaced)));
+    found("no order of calls", || indexes::histories(seed, &over(Wrong::LosesDisplaced)));
+}
+
+#[test]
+fn draining_wrongly_is_found() {
+    found("drain(", || indexes::vast(&over(Wrong::DrainsBackwards)));
+    found("drain(", || indexes::small_worlds(&over(Wrong::DrainsTooLittle)));
 }

@@ -16,12 +16,18 @@
 mod bench;
 #[path = "../../zram/tests/common/broken.rs"]
 mod broken;
+#[path = "common/broken_indexes.rs"]
+mod broken_indexes;
+#[path = "../../zswap/tests/common/copy.rs"]
+mod copy;
 #[path = "../../zram/tests/common/delegate.rs"]
 mod delegate;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
 mod history;
+#[path = "shuttle/indexes.rs"]
+mod indexes;
 #[path = "shuttle/stage.rs"]
 mod stage;
 #[path = "shuttle/subjects.rs"]
@@ -35,10 +41,14 @@ use std::sync::Arc;
 use broken::{
     EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort, FreesAtOnce, HoldsNothing, LosesUpdates,
 };
+use broken_indexes::{Copied, Over, Wrong};
+use copy::Flaw as TreeFlaw;
 use explore::{Play, holds, rejected};
 use stage::World;
 use subjects::{Flaw, Subject, flawed, policy, scheme, table};
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+use zswap::MAX_OFFSETS;
+use zswap::index::{RadixTrees, RedBlackTrees};
 
 /// A disk of this kind in a world.
 fn on(world: World, subject: Subject) -> Play {
@@ -103,6 +113,33 @@ fn policies_of_streams() {
     }
 }
 
+/// Every kind of tree, one and in parts of sixteen pages.
+#[test]
+fn indexes_of_swap_areas() {
+    let plays = [
+        ("rbtree", indexes::on(indexes::trees::<RedBlackTrees, MAX_OFFSETS>)),
+        ("rbtree-split", indexes::on(indexes::trees::<RedBlackTrees, 16>)),
+        ("xarray", indexes::on(indexes::trees::<RadixTrees, MAX_OFFSETS>)),
+        ("xarray-split", indexes::on(indexes::trees::<RadixTrees, 16>)),
+        ("a copy", copied(TreeFlaw::None)),
+        ("over another", over(Wrong::Nothing)),
+    ];
+    plays.iter().for_each(|(name, play)| holds("indexes_of_swap_areas", name, play));
+}
+
+/// A copy of the radix tree.
+fn copied(flaw: TreeFlaw) -> Play {
+    indexes::on(move || Box::new(Copied::new(flaw, 2, indexes::PAGES, indexes::ENTRIES)))
+}
+
+/// The radix tree with something wrong over it.
+fn over(wrong: Wrong) -> Play {
+    indexes::on(move || {
+        let index = indexes::trees::<RadixTrees, MAX_OFFSETS>();
+        Box::new(Over { index, wrong })
+    })
+}
+
 /// A test for each broken engine: some world finds it out.
 macro_rules! controls {
     ($($test:ident: $play:expr;)*) => {
@@ -128,6 +165,17 @@ controls! {
     old_pages_that_are_compressed_again_are_found:
         on(World::RECOMPRESSED, flawed(Flaw::CompressesOldPages));
     objects_that_are_moved_under_readers_are_found: on(World::COMPACTED, flawed(Flaw::MovesAtOnce));
+    lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
+    lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
+    nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);
+    nodes_that_are_taken_out_with_an_entry_are_found: copied(TreeFlaw::EndsTooEarly);
+    nodes_that_are_kept_are_found: copied(TreeFlaw::KeepsEmptyNodes);
+    lookups_that_miss_what_is_replaced_are_found: copied(TreeFlaw::ReplacesInSteps);
+    entries_that_are_replaced_in_steps_are_found: over(Wrong::ReplacesInSteps);
+    entries_that_are_removed_in_steps_are_found: over(Wrong::RemovesInSteps);
+    removing_another_life_is_found: over(Wrong::IgnoresLives);
+    entries_that_are_lost_when_replaced_are_found: over(Wrong::LosesDisplaced);
+    drains_that_leave_something_are_found: over(Wrong::DrainsTooLittle);
 }
 
 /// The copies that controls are made from are right but for the flaw.

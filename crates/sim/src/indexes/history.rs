@@ -4,6 +4,7 @@
 //! "Linearizability", 1990). Offsets have nothing to do with each other, so each is looked at by
 //! itself: it is a cell that holds a word or none.
 
+use std::ops::Range;
 use std::thread;
 
 use sync::Mutex;
@@ -28,7 +29,7 @@ pub enum Call {
     Get,
     /// [`Index::insert`].
     Insert(Word),
-    /// [`Index::remove`], or a drain that met the offset.
+    /// [`Index::remove`], or [`Index::drain`] that met the offset.
     Remove,
     /// [`Index::remove_if`].
     RemoveIf(Word),
@@ -76,6 +77,21 @@ impl History {
         let ended = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
         let outcome = Outcome { time: (began, ended), offset, call, got };
         self.outcomes.lock().push(outcome);
+    }
+
+    /// Drains the index, and notes what became of each of `offsets`: its word came out, or there
+    /// was a moment when it had none.
+    pub fn drain(&self, index: &dyn Index, lane: Lane, range: Range<u64>, offsets: &[u64]) {
+        let mut drained = Vec::new();
+        let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
+        index.drain(lane, range.clone(), &mut |offset, word| drained.push((offset, word)));
+        let ended = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
+        let mut outcomes = self.outcomes.lock();
+        for &offset in offsets.iter().filter(|offset| range.contains(offset)) {
+            let got = drained.iter().find(|(at, _)| *at == offset).map(|(_, word)| *word);
+            let call = if got.is_some() { Call::Remove } else { Call::Get };
+            outcomes.push(Outcome { time: (began, ended), offset, call, got });
+        }
     }
 
     /// Looks for an order that explains it, from an index that was empty.
@@ -158,6 +174,9 @@ fn act(index: &dyn Index, history: &History, n: u32, life: u32, rng: &mut Rng) {
             _ => Call::RemoveIf(word(other, life)),
         };
         history.call(index, lane, offset, call);
+        if rng.one_in(6) {
+            history.drain(index, lane, 0..offset + 1, &OFFSETS);
+        }
     }
 }
 

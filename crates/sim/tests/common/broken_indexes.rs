@@ -1,0 +1,135 @@
+//! Indexes that are broken, each in one way.
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::ops::Range;
+
+use pagealloc::NoMemory;
+use units::Lane;
+use zswap::{Index, Word};
+
+use crate::copy::{Copy, Flaw};
+
+/// A copy of the radix tree with a flaw, as an index.
+pub struct Copied {
+    tree: Copy,
+    pages: u64,
+    slots: u64,
+}
+
+impl Copied {
+    /// Nodes of `1 << bits` slots.
+    pub fn new(flaw: Flaw, bits: u32, pages: u64, entries: u32) -> Copied {
+        let levels = (1..).find(|levels| pages <= 1 << (levels * bits)).expect("some number");
+        let nodes = entries.min(4000) * levels;
+        Copied { tree: Copy::new(flaw, bits, levels as usize, nodes), pages, slots: 1 << bits }
+    }
+}
+
+impl Index for Copied {
+    fn get(&self, _: Lane, offset: u64) -> Option<Word> {
+        Word::from_raw(self.tree.get(offset))
+    }
+    fn insert(&self, _: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+        Ok(Word::from_raw(self.tree.insert(offset, word.get())))
+    }
+    fn remove(&self, _: Lane, offset: u64) -> Option<Word> {
+        Word::from_raw(self.tree.remove(offset, 0))
+    }
+    fn remove_if(&self, _: Lane, offset: u64, word: Word) -> bool {
+        self.tree.remove(offset, word.get()) != 0
+    }
+    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+        for offset in offsets.start..offsets.end.min(self.pages) {
+            if let Some(word) = self.remove(lane, offset) {
+                visit(offset, word);
+            }
+        }
+    }
+    fn count(&self) -> u64 {
+        (0..self.pages).filter(|offset| self.tree.get(*offset) != 0).count() as u64
+    }
+    fn bytes(&self) -> u64 {
+        self.tree.nodes() as u64 * self.slots * 8
+    }
+    fn validate(&self) {}
+}
+
+/// What is wrong with an index that is put over another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// Nothing.
+    Nothing,
+    /// `remove_if` looks at the entry's number, not at its life.
+    IgnoresLives,
+    /// `insert` does not say what it displaced.
+    LosesDisplaced,
+    /// `insert` takes out what is there before it puts something in.
+    ReplacesInSteps,
+    /// `remove` looks what is there, takes it out, and gives what it saw.
+    RemovesInSteps,
+    /// `drain` leaves the last page of a range.
+    DrainsTooLittle,
+    /// `drain` shows the entries in another order.
+    DrainsBackwards,
+}
+
+/// An index with something wrong.
+pub struct Over {
+    pub index: Box<dyn Index>,
+    pub wrong: Wrong,
+}
+
+impl Index for Over {
+    fn get(&self, lane: Lane, offset: u64) -> Option<Word> {
+        self.index.get(lane, offset)
+    }
+    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+        match self.wrong {
+            Wrong::LosesDisplaced => self.index.insert(lane, offset, word).map(|_| None),
+            Wrong::ReplacesInSteps => {
+                let displaced = self.index.remove(lane, offset);
+                self.index.insert(lane, offset, word).map(|meanwhile| displaced.or(meanwhile))
+            }
+            _ => self.index.insert(lane, offset, word),
+        }
+    }
+    fn remove(&self, lane: Lane, offset: u64) -> Option<Word> {
+        if self.wrong != Wrong::RemovesInSteps {
+            return self.index.remove(lane, offset);
+        }
+        let seen = self.index.get(lane, offset);
+        self.index.remove(lane, offset);
+        seen
+    }
+    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool {
+        let there = self.index.get(lane, offset);
+        match there.filter(|there| there.number() == word.number()) {
+            Some(there) if self.wrong == Wrong::IgnoresLives => {
+                self.index.remove_if(lane, offset, there)
+            }
+            _ => self.index.remove_if(lane, offset, word),
+        }
+    }
+    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+        let mut all = Vec::new();
+        let end = match self.wrong {
+            Wrong::DrainsTooLittle => offsets.end.saturating_sub(1),
+            _ => offsets.end,
+        };
+        self.index.drain(lane, offsets.start..end, &mut |offset, word| all.push((offset, word)));
+        if self.wrong == Wrong::DrainsBackwards {
+            all.reverse();
+        }
+        all.into_iter().for_each(|(offset, word)| visit(offset, word));
+    }
+    fn count(&self) -> u64 {
+        self.index.count()
+    }
+    fn bytes(&self) -> u64 {
+        self.index.bytes()
+    }
+    fn validate(&self) {
+        self.index.validate();
+    }
+}
