@@ -30,6 +30,8 @@ pub enum Command {
     Streams(StreamsArgs),
     /// Simulate threads that want the same slots, on more CPUs than there are
     LocksSim(LocksSimArgs),
+    /// Compare the indexes of zswap, one tree and split ones, as was debated in 2024
+    Index(IndexArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
 }
@@ -329,6 +331,57 @@ pub struct LocksSimArgs {
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
     pub operations: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `rampack-lab index`.
+#[derive(Args)]
+pub struct IndexArgs {
+    /// Only these: rbtree, rbtree-split, xarray, xarray-split
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub variants: Vec<String>,
+
+    /// Threads, each on a CPU of its own [default: 1 to as many as there are CPUs]
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub threads: Vec<u32>,
+
+    /// Pages of the swap area; half of them have an entry
+    #[arg(long, value_name = "N", default_value_t = 1 << 18)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1024..=1 << 24))]
+    pub pages: u32,
+
+    /// How long each situation is measured, over all rounds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=600_000))]
+    pub milliseconds: u32,
+
+    /// Rounds; medians count
+    #[arg(long, value_name = "R", default_value_t = 15)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Threads to simulate, each on a CPU of its own, from what was measured; needs two CPUs
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub simulate: Vec<u32>,
+
+    /// Nanoseconds of a thread's own work between calls, in the simulation: what the engine does
+    /// with a page
+    #[arg(long, value_name = "NS,NS", value_delimiter = ',', default_values_t = [0, 2000])]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub between: Vec<u32>,
+
+    /// What random numbers are drawn from
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
 
     /// Print one JSON object
     #[arg(long)]

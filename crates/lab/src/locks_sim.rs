@@ -12,15 +12,15 @@
 
 mod content;
 mod engine;
-mod lines;
-mod locking;
-mod machine;
+pub mod lines;
+pub mod locking;
+pub mod machine;
 mod picture;
 mod pins;
 mod points;
-mod primitives;
+pub mod primitives;
 mod report;
-mod schemes;
+pub mod schemes;
 mod sections;
 mod study;
 

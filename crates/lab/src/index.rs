@@ -1,0 +1,131 @@
+//! `rampack-lab index`: the indexes of zswap, one tree and split ones.
+//!
+//! Measured on as many threads as there are CPUs, the index alone: nothing is compressed. What more
+//! threads would do to each other is simulated on the machine of `locks_sim`, from the times that
+//! one thread was measured to take, and compared with what two threads were measured to take.
+//!
+//! * [`crew`]: what threads do, and how long it takes.
+//! * [`simulated`]: the same on the simulated machine.
+//! * [`report`]: what is shown of it.
+
+mod crew;
+mod report;
+mod simulated;
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use zswap::MakeIndex;
+use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
+
+use crate::args::IndexArgs;
+use crate::interrupt;
+use crate::statistics::median;
+use crew::{Crew, Mix};
+use report::{Measured, Report};
+
+/// An index that takes part.
+#[derive(Clone, Copy)]
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is made.
+    pub make: MakeIndex,
+    /// Whether each part has a tree.
+    pub split: bool,
+    /// Whether lookups take no lock.
+    pub lock_free: bool,
+}
+
+const fn variant(name: &'static str, make: MakeIndex, split: bool, lock_free: bool) -> Variant {
+    Variant { name, make, split, lock_free }
+}
+
+const VARIANTS: [Variant; 4] = [
+    variant(RbTree::NAME, RbTree::make, false, false),
+    variant(RbTreeSplit::NAME, RbTreeSplit::make, true, false),
+    variant(XArray::NAME, XArray::make, false, true),
+    variant(XArraySplit::NAME, XArraySplit::make, true, true),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// Options that make no sense, no memory, or an index that gives what was not put in.
+pub fn run(args: &IndexArgs) -> Result<()> {
+    let variants = variants(&args.variants)?;
+    let cpus = host::allowed_cpus();
+    let mut threads: Vec<usize> = args.threads.iter().map(|n| *n as usize).collect();
+    if threads.is_empty() {
+        threads = (1..=cpus.len()).collect();
+    }
+    if let Some(many) = threads.iter().find(|n| **n > cpus.len()) {
+        bail!("--threads {many}: there are {} CPUs, and more threads are simulated", cpus.len());
+    }
+    let needed = if args.simulate.is_empty() { 0 } else { 2 };
+    if let Some(missing) = (1..=needed).find(|n| !threads.contains(n)) {
+        bail!("--simulate needs what {missing} thread(s) take, but --threads leaves it out");
+    }
+    let mut report = Report::new(args, &variants);
+    report.measured = measure(args, &variants, &threads, &cpus)?;
+    if !args.simulate.is_empty() {
+        simulated::add(&mut report, args, &variants)?;
+    }
+    report.show(args)
+}
+
+fn variants(names: &[String]) -> Result<Vec<Variant>> {
+    if names.is_empty() {
+        return Ok(VARIANTS.to_vec());
+    }
+    let all = VARIANTS.map(|variant| variant.name).join(", ");
+    let named = names.iter().enumerate().map(|(n, name)| {
+        if names[..n].contains(name) {
+            bail!("--variants {name}: it takes part already");
+        }
+        match VARIANTS.iter().find(|variant| variant.name == name) {
+            Some(variant) => Ok(*variant),
+            None => bail!("--variants {name}: there is no such index: {all} are"),
+        }
+    });
+    named.collect()
+}
+
+/// All situations in turn, as often as there are rounds; who begins moves on by one each time.
+fn measure(
+    args: &IndexArgs,
+    variants: &[Variant],
+    threads: &[usize],
+    cpus: &[usize],
+) -> Result<Vec<Measured>> {
+    let turns = args.repeat as usize * threads.len() * Mix::ALL.len() * variants.len();
+    let bar = ProgressBar::new(turns as u64);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    let mut all = Vec::new();
+    for &threads in threads {
+        for mix in Mix::ALL {
+            let mut rounds = vec![Vec::new(); variants.len()];
+            for round in 0..args.repeat as usize {
+                for turn in 0..variants.len() {
+                    interrupt::check()?;
+                    let which = (round + turn) % variants.len();
+                    let variant = variants[which];
+                    bar.set_message(format!("{}, {threads} thread(s)", variant.name));
+                    let crew = Crew { variant, mix, threads, pages: args.pages, seed: args.seed };
+                    let time = f64::from(args.milliseconds) / f64::from(args.repeat) / 1e3;
+                    rounds[which].push(crew.run(cpus, time)?);
+                    bar.inc(1);
+                }
+            }
+            all.extend(rounds.into_iter().zip(variants).map(|(times, variant)| Measured {
+                variant: variant.name,
+                mix,
+                threads,
+                ns: median(times),
+            }));
+        }
+    }
+    bar.finish_and_clear();
+    Ok(all)
+}

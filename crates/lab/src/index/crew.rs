@@ -1,0 +1,198 @@
+//! What threads do with an index, and how long a call takes.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use serde::Serialize;
+use units::Lane;
+use zswap::{Index, Word};
+
+use super::Variant;
+use crate::random::Random;
+
+/// Rounds of calls between two looks at the clock.
+const AT_ONCE: usize = 32;
+
+/// What is called how often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mix {
+    /// Stores to an empty place and invalidations of another, by turns.
+    StoreHeavy,
+    /// Of twenty calls eighteen loads, a store and an invalidation.
+    LoadHeavy,
+    /// A load, the invalidation of the same page, and a store to an empty place.
+    LoadThenInvalidate,
+}
+
+/// A call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// Looks up a page that is there.
+    Load,
+    /// Puts in a page that is not.
+    Store,
+    /// Takes out a page; the one that was loaded last, if that was the call before.
+    Invalidate,
+}
+
+impl Mix {
+    /// All of them.
+    pub const ALL: [Mix; 3] = [Mix::StoreHeavy, Mix::LoadHeavy, Mix::LoadThenInvalidate];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mix::StoreHeavy => "store-heavy",
+            Mix::LoadHeavy => "load-heavy",
+            Mix::LoadThenInvalidate => "load-then-invalidate",
+        }
+    }
+
+    /// The calls of a round.
+    pub fn calls(self) -> &'static [Call] {
+        use Call::{Invalidate, Load, Store};
+        match self {
+            Mix::StoreHeavy => &[Store, Invalidate],
+            Mix::LoadHeavy => &[
+                Load, Load, Load, Load, Load, Load, Load, Load, Load, Store, Load, Load, Load,
+                Load, Load, Load, Load, Load, Load, Invalidate,
+            ],
+            Mix::LoadThenInvalidate => &[Load, Invalidate, Store],
+        }
+    }
+}
+
+/// A situation.
+pub struct Crew {
+    /// The index.
+    pub variant: Variant,
+    /// What is done with it.
+    pub mix: Mix,
+    /// By how many.
+    pub threads: usize,
+    /// The size of its area.
+    pub pages: u32,
+    /// What offsets are drawn from.
+    pub seed: u64,
+}
+
+/// A thread's pages: those there are, the others, and numbers of entries.
+struct Own {
+    present: Vec<(u64, Word)>,
+    absent: Vec<u64>,
+    spare: Vec<u32>,
+    life: u32,
+    random: Random,
+    last: usize,
+}
+
+impl Own {
+    /// The pages of thread `n` lie between those of the others.
+    fn new(crew: &Crew, n: usize, index: &dyn Index) -> Result<Own> {
+        let offsets = (n as u64..u64::from(crew.pages)).step_by(crew.threads);
+        let mut random = Random::new(crew.seed + n as u64);
+        let mut absent: Vec<u64> = offsets.collect();
+        random.shuffle(&mut absent);
+        let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
+        let mut own = Own { present: Vec::new(), absent, spare, life: 0, random, last: 0 };
+        while own.present.len() < own.absent.len() {
+            own.store(index, Lane(n as u32))?;
+        }
+        Ok(own)
+    }
+
+    fn pick(&mut self, from: usize) -> usize {
+        self.random.below(from as u64) as usize
+    }
+
+    fn load(&mut self, index: &dyn Index, lane: Lane) -> Result<()> {
+        self.last = self.pick(self.present.len());
+        let (offset, word) = self.present[self.last];
+        match index.get(lane, offset) {
+            Some(found) if found == word => Ok(()),
+            other => bail!("page {offset} gives {other:?} instead of {word:?}"),
+        }
+    }
+
+    fn store(&mut self, index: &dyn Index, lane: Lane) -> Result<()> {
+        let which = self.pick(self.absent.len());
+        let offset = self.absent.swap_remove(which);
+        self.life = self.life.wrapping_add(1);
+        let word = self.spare.pop().and_then(|number| Word::new(number, self.life));
+        let word = word.ok_or_else(|| anyhow!("there are no more entries"))?;
+        match index.insert(lane, offset, word) {
+            Ok(None) => self.present.push((offset, word)),
+            other => bail!("storing at {offset} gives {other:?}"),
+        }
+        Ok(())
+    }
+
+    fn invalidate(&mut self, index: &dyn Index, lane: Lane, which: usize) -> Result<()> {
+        let (offset, word) = self.present.swap_remove(which);
+        match index.remove(lane, offset) {
+            Some(found) if found == word => {}
+            other => bail!("invalidating {offset} gives {other:?} instead of {word:?}"),
+        }
+        self.absent.push(offset);
+        self.spare.push(word.number());
+        Ok(())
+    }
+
+    /// One round of calls.
+    fn round(&mut self, index: &dyn Index, lane: Lane, calls: &[Call]) -> Result<()> {
+        for (n, call) in calls.iter().enumerate() {
+            match call {
+                Call::Load => self.load(index, lane)?,
+                Call::Store => self.store(index, lane)?,
+                Call::Invalidate => {
+                    let loaded = n == 1 && calls[0] == Call::Load && calls.len() == 3;
+                    let which = if loaded { self.last } else { self.pick(self.present.len()) };
+                    self.invalidate(index, lane, which)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Crew {
+    /// Lets the threads work for so many seconds. Gives a thread's nanoseconds for a call.
+    ///
+    /// # Errors
+    /// No memory, or an index that gives what was not put in.
+    pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
+        let (pages, entries) = (u64::from(self.pages), self.pages);
+        let index = (self.variant.make)(&host::Mmap, pages, entries, self.threads)?;
+        let index = &*index;
+        let start = &Barrier::new(self.threads);
+        let time = Duration::from_secs_f64(seconds);
+        let work = move |n: usize| -> Result<f64> {
+            let lane = Lane(n as u32);
+            let pinned = host::pin_to_cpu(cpus[n]).map_err(|error| anyhow!("{error}"));
+            let own = pinned.and_then(|()| Own::new(self, n, index));
+            // Nobody may be missing here, also if something went wrong.
+            start.wait();
+            let mut own = own?;
+            let calls = self.mix.calls();
+            let (begun, mut rounds) = (Instant::now(), 0usize);
+            while begun.elapsed() < time {
+                for _ in 0..AT_ONCE {
+                    own.round(index, lane, calls)?;
+                }
+                rounds += AT_ONCE;
+            }
+            Ok(begun.elapsed().as_nanos() as f64 / (rounds * calls.len()) as f64)
+        };
+        let times: Result<Vec<f64>> = thread::scope(|scope| {
+            let all: Vec<_> = (0..self.threads).map(|n| scope.spawn(move || work(n))).collect();
+            let joined = all.into_iter().map(thread::ScopedJoinHandle::join);
+            joined.map(|end| end.map_err(|_| anyhow!("a thread panicked"))?).collect()
+        });
+        let times = times?;
+        index.validate();
+        Ok(times.iter().sum::<f64>() / times.len() as f64)
+    }
+}

@@ -1,0 +1,185 @@
+//! What is shown of it.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::Variant;
+use super::crew::Mix;
+use crate::args::IndexArgs;
+use crate::plot::Bars;
+
+/// A median of measurements.
+#[derive(Serialize)]
+pub struct Measured {
+    /// The index.
+    pub variant: &'static str,
+    /// What was done.
+    pub mix: Mix,
+    /// By how many.
+    pub threads: usize,
+    /// A thread's nanoseconds for a call.
+    pub ns: f64,
+}
+
+/// What came of a simulation.
+#[derive(Serialize)]
+pub struct Predicted {
+    /// The index.
+    pub variant: &'static str,
+    /// What was done.
+    pub mix: Mix,
+    /// By how many.
+    pub threads: usize,
+    /// Nanoseconds of a thread's own work between calls.
+    pub between: u32,
+    /// A thread's nanoseconds for a call, with those between.
+    pub ns: f64,
+    /// The lock or line that is used most, and the part of the time it is.
+    pub busiest: String,
+    /// That part.
+    pub utilisation: f64,
+    /// Always.
+    pub simulated: bool,
+}
+
+/// The simulation beside what was measured.
+#[derive(Serialize)]
+pub struct Check {
+    variant: &'static str,
+    mix: Mix,
+    threads: usize,
+    measured_ns: f64,
+    simulated_ns: f64,
+    error_percent: f64,
+}
+
+/// All results.
+#[derive(Serialize)]
+pub struct Report {
+    command: &'static str,
+    pages: u32,
+    seed: u64,
+    variants: Vec<&'static str>,
+    /// What was measured.
+    pub measured: Vec<Measured>,
+    validation: Vec<Check>,
+    /// What was simulated.
+    pub predicted: Vec<Predicted>,
+}
+
+impl Report {
+    /// Nothing yet.
+    pub fn new(args: &IndexArgs, variants: &[Variant]) -> Report {
+        Report {
+            command: "index",
+            pages: args.pages,
+            seed: args.seed,
+            variants: variants.iter().map(|variant| variant.name).collect(),
+            measured: Vec::new(),
+            validation: Vec::new(),
+            predicted: Vec::new(),
+        }
+    }
+
+    /// What was measured of a situation.
+    pub fn measured(&self, variant: &str, mix: Mix, threads: usize) -> Option<f64> {
+        let is = |m: &&Measured| m.variant == variant && m.mix == mix && m.threads == threads;
+        self.measured.iter().find(is).map(|measured| measured.ns)
+    }
+
+    /// Threads, what was measured, what was simulated.
+    pub fn check(&mut self, variant: &'static str, mix: Mix, checks: &[(usize, f64, f64)]) {
+        self.validation.extend(checks.iter().map(|&(threads, measured_ns, simulated_ns)| Check {
+            variant,
+            mix,
+            threads,
+            measured_ns,
+            simulated_ns,
+            error_percent: (simulated_ns / measured_ns - 1.0) * 100.0,
+        }));
+    }
+
+    /// Prints it, and draws it if that is wanted.
+    ///
+    /// # Errors
+    /// The picture cannot be written.
+    pub fn show(&self, args: &IndexArgs) -> Result<()> {
+        if let Some(path) = &args.plot {
+            self.picture().write(path)?;
+        }
+        match args.json {
+            true => println!("{}", serde_json::to_string_pretty(self)?),
+            false => print!("{}", self.text()),
+        }
+        Ok(())
+    }
+
+    /// Calls of all threads together, of what was measured.
+    fn picture(&self) -> Bars {
+        let mut threads: Vec<usize> = self.measured.iter().map(|m| m.threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        let cells: Vec<(Mix, usize)> =
+            Mix::ALL.iter().flat_map(|mix| threads.iter().map(|n| (*mix, *n))).collect();
+        let rate = |name: &str, &(mix, threads): &(Mix, usize)| {
+            self.measured(name, mix, threads).map_or(0.0, |ns| threads as f64 * 1e3 / ns)
+        };
+        let of = |name: &&'static str| {
+            ((*name).to_owned(), cells.iter().map(|cell| rate(name, cell)).collect())
+        };
+        Bars {
+            title: "Indexes of zswap alone".to_owned(),
+            unit: "million calls a second".to_owned(),
+            groups: cells.iter().map(|(mix, n)| format!("{} {n}", mix.name())).collect(),
+            series: self.variants.iter().map(of).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let names = self.variants.iter().map(|name| format!("{name:>14}")).collect::<String>();
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "Nanoseconds of a thread for a call, measured (medians)\n");
+        let _ = writeln!(text, "{:<22}{:>8}{names}", "mix", "threads");
+        for m in self.measured.iter().filter(|m| m.variant == self.variants[0]) {
+            let _ = write!(text, "{:<22}{:>8}", m.mix.name(), m.threads);
+            for name in &self.variants {
+                let ns = self.measured(name, m.mix, m.threads).unwrap_or_default();
+                let _ = write!(text, "{ns:>14.1}");
+            }
+            let _ = writeln!(text);
+        }
+        if self.predicted.is_empty() {
+            return text;
+        }
+        let _ = writeln!(text, "\nThe simulation beside it, percent over or under\n");
+        let _ = writeln!(text, "{:<22}{:>8}{names}", "mix", "threads");
+        for c in self.validation.iter().filter(|c| c.variant == self.variants[0]) {
+            let _ = write!(text, "{:<22}{:>8}", c.mix.name(), c.threads);
+            for name in &self.variants {
+                let is =
+                    |o: &&Check| o.variant == *name && o.mix == c.mix && o.threads == c.threads;
+                let error = self.validation.iter().find(is).map_or(0.0, |o| o.error_percent);
+                let _ = write!(text, "{error:>+14.0}");
+            }
+            let _ = writeln!(text);
+        }
+        let _ = writeln!(text, "\nSIMULATED: calls a second of all threads, in millions\n");
+        let _ = writeln!(text, "{:<22}{:>8}{:>8}{names}", "mix", "between", "threads");
+        for p in self.predicted.iter().filter(|p| p.variant == self.variants[0]) {
+            let _ = write!(text, "{:<22}{:>8}{:>8}", p.mix.name(), p.between, p.threads);
+            for name in &self.variants {
+                let is = |o: &&Predicted| {
+                    let same = (o.mix, o.threads, o.between) == (p.mix, p.threads, p.between);
+                    o.variant == *name && same
+                };
+                let ns = self.predicted.iter().find(is).map_or(f64::INFINITY, |o| o.ns);
+                let _ = write!(text, "{:>14.2}", p.threads as f64 * 1e3 / ns);
+            }
+            let _ = writeln!(text);
+        }
+        text
+    }
+}

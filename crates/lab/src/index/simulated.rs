@@ -1,0 +1,135 @@
+//! The indexes on the simulated machine.
+//!
+//! What one thread takes for a call of each mix was measured, so the time that a lock is held is
+//! what is left of it without the lock's own two instructions and the thread's counter. A call of a
+//! writer takes the lock of its part, and owns the line of a node in it; a lookup that needs no
+//! lock reads the line of a node.
+
+use anyhow::Result;
+
+use super::Variant;
+use super::crew::{Call, Mix};
+use super::report::{Predicted, Report};
+use crate::args::IndexArgs;
+use crate::locks_sim::lines::{Costs, LineId};
+use crate::locks_sim::locking::{Lock, LockId, Manner, Mode};
+use crate::locks_sim::machine::{Machine, Model, Step};
+use crate::locks_sim::primitives::{Primitives, two_cpus};
+use crate::locks_sim::schemes::{ROOMS, give, take};
+
+/// Lines of nodes in a part: what is written at one place is seldom wanted at the next.
+const NODES: usize = 256;
+/// Calls that are simulated for a result.
+const CALLS: u64 = 60_000;
+/// Events, if those come first.
+const EVENTS: u64 = 3_000_000;
+/// Calls after which a CPU has forgotten a line.
+const REACH: u64 = 4096;
+/// The share of a call that is the thread's own: drawing an offset, keeping its lists.
+const OWN_SHARE: f64 = 0.25;
+
+struct Scene {
+    variant: Variant,
+    mix: Mix,
+    /// Outside the lock, and with it.
+    own: f64,
+    held: f64,
+    between: f64,
+    locks: Vec<LockId>,
+    nodes: Vec<Vec<LineId>>,
+    next: Vec<usize>,
+}
+
+impl Model for Scene {
+    fn plan(&mut self, thread: usize, machine: &mut Machine) {
+        let calls = self.mix.calls();
+        let call = calls[self.next[thread] % calls.len()];
+        self.next[thread] += 1;
+        let part = machine.random.below(self.locks.len() as u64) as usize;
+        let node = self.nodes[part][machine.random.below(NODES as u64) as usize];
+        let lock = self.locks[part];
+        let own = Step::Work(self.own + self.between);
+        if call == Call::Load && self.variant.lock_free {
+            return machine.push_all(thread, &[own, Step::Read(node), Step::Work(self.held)]);
+        }
+        let held = Step::Work(self.held);
+        let touch = if call == Call::Load { Step::Read(node) } else { Step::Own(node) };
+        let (take, give) = (take(lock, Mode::Write), give(lock, Mode::Write));
+        machine.push_all(thread, &[own, take, touch, held, give]);
+    }
+}
+
+/// A thread's nanoseconds for a call, and what is used most.
+fn simulate(
+    variant: Variant,
+    mix: Mix,
+    alone: f64,
+    setting: (usize, f64),
+    args: &IndexArgs,
+    costs: &Costs,
+) -> (f64, String, f64) {
+    let (threads, between) = setting;
+    let mut machine = Machine::new(threads, costs.clone(), REACH, args.seed);
+    let parts = match variant.split {
+        true => u64::from(args.pages).div_ceil(zswap::PAGES_PER_PART) as usize,
+        false => 1,
+    };
+    let rooms: Vec<LineId> =
+        (0..ROOMS).map(|_| machine.lines.add("room to wait in", 1, 0)).collect();
+    let locks = (0..parts)
+        .map(|part| {
+            let line = machine.lines.add("line of a lock", 1, 0);
+            machine.add_lock(Lock::new("lock of a tree", Manner::Rooms, line, rooms[part % ROOMS]))
+        })
+        .collect();
+    let nodes = (0..parts)
+        .map(|_| (0..NODES).map(|n| machine.lines.add("line of a node", 1, n % threads)).collect())
+        .collect();
+    let own = alone * OWN_SHARE;
+    let held = (alone - own - 3.0 * costs.local).max(1.0);
+    let next = vec![0; threads];
+    let mut scene = Scene { variant, mix, own, held, between, locks, nodes, next };
+    let outcome = machine.run(&mut scene, CALLS, EVENTS, alone + between + 1000.0);
+    let ns = threads as f64 / outcome.rate * 1e9;
+    (ns, outcome.busiest, outcome.utilisation)
+}
+
+/// Adds to a report what is simulated.
+///
+/// # Errors
+/// There is one CPU only.
+pub fn add(report: &mut Report, args: &IndexArgs, variants: &[Variant]) -> Result<()> {
+    let costs = Primitives::measure(two_cpus()?)?.costs();
+    for mix in Mix::ALL {
+        for &variant in variants {
+            let measured = |threads| report.measured(variant.name, mix, threads);
+            let Some(alone) = measured(1) else { continue };
+            let mut checks = Vec::new();
+            for threads in [1, 2] {
+                let Some(real) = measured(threads) else { continue };
+                let (ns, ..) = simulate(variant, mix, alone, (threads, 0.0), args, &costs);
+                checks.push((threads, real, ns));
+            }
+            report.check(variant.name, mix, &checks);
+            for &between in &args.between {
+                for &threads in &args.simulate {
+                    let setting = (threads as usize, f64::from(between));
+                    let (ns, busiest, utilisation) =
+                        simulate(variant, mix, alone, setting, args, &costs);
+                    let (variant, threads) = (variant.name, threads as usize);
+                    report.predicted.push(Predicted {
+                        variant,
+                        mix,
+                        threads,
+                        between,
+                        ns,
+                        busiest,
+                        utilisation,
+                        simulated: true,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
