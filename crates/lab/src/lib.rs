@@ -4,8 +4,9 @@
 //! loads such a dump, page by page, against the engine in process, any block device, and the bare
 //! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and
 //! `streams` put variants of the engine under the loads of two experiments with Linux's zram;
-//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `index` compares
-//! the indexes of zswap; `nbd` sets rampack's NBD server beside others. Numbers of one run are comparable with each other,
+//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `index`
+//! compares the indexes of zswap, measured and simulated; `nbd` sets rampack's NBD server beside
+//! others. Numbers of one run are comparable with each other,
 //! because what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
