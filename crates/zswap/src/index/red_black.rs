@@ -392,3 +392,6 @@ impl Forest for RedBlackTrees {
 
     fn validate_all(&self, _: u64, _: u64) {}
 }
+
+#[cfg(test)]
+mod tests;
