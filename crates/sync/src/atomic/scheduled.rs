@@ -90,6 +90,21 @@ macro_rules! atomic {
                 }
                 self.0.compare_exchange(current, new, success, failure)
             }
+            pub fn fetch_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                mut next: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut seen = self.load(failure);
+                while let Some(new) = next(seen) {
+                    match self.compare_exchange_weak(seen, new, success, failure) {
+                        Ok(was) => return Ok(was),
+                        Err(now) => seen = now,
+                    }
+                }
+                Err(seen)
+            }
         }
     };
 }
