@@ -12,6 +12,7 @@
 //! * [`suite`]: what every [`block::BlockDevice`] must pass, alone and under many threads.
 //! * [`controls`]: devices that are broken on purpose. The tests of this crate show that the suite
 //!   rejects each of them, and passes [`block::Plain`].
+//! * [`swap`]: the same for compressed caches in front of swap devices.
 #![forbid(unsafe_code)]
 
 pub mod content;
@@ -22,3 +23,4 @@ pub mod model;
 pub mod part;
 pub mod shrink;
 pub mod suite;
+pub mod swap;

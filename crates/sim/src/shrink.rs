@@ -24,8 +24,6 @@ pub fn first_difference(
     model.compare_all(device).err().map(|wrong| (events.len(), wrong))
 }
 
-/// Leaves out what is not needed for a difference, as long as that gets anywhere (Zeller and
-/// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002, without its complements).
 /// Returns the events that are left and what they make differ.
 #[must_use]
 pub fn shrink(
@@ -33,7 +31,17 @@ pub fn shrink(
     events: &[Event],
     may_fill_up: bool,
 ) -> Option<(Vec<Event>, String)> {
-    let fails = |events: &[Event]| first_difference(&*make(), events, may_fill_up);
+    fewest(events, &mut |events| first_difference(&*make(), events, may_fill_up))
+}
+
+/// Tells the number of the event that a sequence fails at, and how, if it fails.
+pub type Fails<'a, E> = &'a mut dyn FnMut(&[E]) -> Option<(usize, String)>;
+
+/// Leaves out what is not needed for a failure, as long as that gets anywhere (Zeller and
+/// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002, without its complements).
+/// Returns the events that are left and how they fail; nothing if all of them do not fail.
+#[must_use]
+pub fn fewest<E: Clone>(events: &[E], fails: Fails<'_, E>) -> Option<(Vec<E>, String)> {
     let (number, mut wrong) = fails(events)?;
     let mut left = events[..events.len().min(number + 1)].to_vec();
     let mut step = left.len() / 2;
@@ -41,7 +49,7 @@ pub fn shrink(
         let mut at = 0;
         while at < left.len() {
             let end = (at + step).min(left.len());
-            let fewer: Vec<Event> = [&left[..at], &left[end..]].concat();
+            let fewer: Vec<E> = [&left[..at], &left[end..]].concat();
             match fails(&fewer) {
                 Some((_, difference)) => {
                     wrong = difference;

@@ -1,0 +1,185 @@
+//! Random events from a seed.
+
+use testkit::Rng;
+use units::PAGE_SIZE;
+
+use super::{AREAS, Mood, PAGES, Policy, Spot, TENANTS};
+use crate::content::Fill;
+
+/// One thing that happens to a cache or to the devices behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An area is turned on.
+    Swapon(usize),
+    /// An area is turned off.
+    Swapoff(usize),
+    /// A page is put in, by a tenant.
+    Store(Spot, usize, Fill),
+    /// A page is wanted.
+    Load(Spot),
+    /// A page is needed no more.
+    InvalidatePage(Spot),
+    /// No page of an area is.
+    InvalidateArea(usize),
+    /// Some pages are to be written back.
+    Reclaim(u64),
+    /// The background worker takes a step.
+    Work,
+    /// Memory is short.
+    Shrink(u64),
+    /// A setting changes.
+    Set(Policy),
+    /// A device feels otherwise.
+    Mood(usize, Mood),
+    /// All but so many frames are taken by others, or all given back.
+    LeaveFrames(u32),
+}
+
+/// What kinds of events there are beside stores, loads, invalidations of pages and reclaims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mix {
+    /// Areas are turned on and off, and invalidated whole.
+    pub areas: bool,
+    /// There are limits, of the whole and of tenants, and workers who keep to them.
+    pub limits: bool,
+    /// Settings change.
+    pub policies: bool,
+    /// Devices fail.
+    pub faults: bool,
+    /// Memory cannot be had at times.
+    pub memory: bool,
+    /// So many tenants.
+    pub tenants: usize,
+}
+
+impl Mix {
+    /// Everything.
+    pub const ALL: Mix = Mix {
+        areas: true,
+        limits: true,
+        policies: true,
+        faults: true,
+        memory: true,
+        tenants: TENANTS,
+    };
+    /// Limits alone.
+    pub const LIMITS: Mix = Mix {
+        areas: false,
+        limits: true,
+        policies: false,
+        faults: false,
+        memory: false,
+        tenants: TENANTS,
+    };
+    /// Nothing but the order in which pages leave, and failing devices.
+    pub const ORDER: Mix = Mix {
+        areas: false,
+        limits: false,
+        policies: false,
+        faults: true,
+        memory: false,
+        tenants: 1,
+    };
+}
+
+/// An endless sequence of events.
+#[derive(Clone, Debug)]
+pub struct Events {
+    rng: Rng,
+    mix: Mix,
+}
+
+const P: u64 = PAGE_SIZE as u64;
+
+impl Events {
+    /// The events of this seed.
+    #[must_use]
+    pub fn new(seed: u64, mix: Mix) -> Events {
+        Events { rng: Rng::new(seed), mix }
+    }
+
+    /// Half of them lie in a few hot pages.
+    fn spot(&mut self) -> Spot {
+        let area = if self.rng.one_in(4) { self.rng.below(AREAS as u64) as usize } else { 0 };
+        let pages = if self.rng.one_in(2) { 6 } else { PAGES };
+        let offset = self.rng.below(pages);
+        // Now and then one that is not there.
+        let beyond = self.mix.areas && self.rng.one_in(200);
+        Spot { area, offset: if beyond { PAGES + offset } else { offset } }
+    }
+
+    fn policy(&mut self) -> Policy {
+        let rng = &mut self.rng;
+        let mostly = !rng.one_in(4);
+        match rng.below(8) {
+            0 => Policy::Enabled(mostly),
+            1 => Policy::Compressor(rng.below(8) as usize),
+            2 => Policy::Ratio(if mostly { 100 } else { rng.below(101) as u32 }),
+            3 => Policy::Exclusive(rng.one_in(2)),
+            4 => Policy::SameFilled(mostly),
+            5 => Policy::NonSameFilled(mostly),
+            6 => Policy::Shrinker(mostly),
+            _ => Policy::InFlight(1 + rng.below(9) as u32),
+        }
+    }
+
+    fn limit(&mut self) -> Event {
+        let rng = &mut self.rng;
+        let tenant = rng.below(self.mix.tenants as u64) as usize;
+        match rng.below(12) {
+            0 => Event::Set(Policy::MaxPool(0)),
+            1 | 2 => Event::Set(Policy::MaxPool((1 + rng.below(40)) * P)),
+            3 => Event::Set(Policy::Accept(*rng.pick(&[0, 50, 90, 100]))),
+            4 => {
+                let bytes = if rng.one_in(2) { u64::MAX } else { rng.below(20) * P };
+                Event::Set(Policy::TenantMax(tenant, bytes))
+            }
+            5 => Event::Set(Policy::TenantWriteback(tenant, !rng.one_in(3))),
+            _ => Event::Work,
+        }
+    }
+
+    fn mood(&mut self) -> Event {
+        let rng = &mut self.rng;
+        let mood = match rng.below(8) {
+            0 => Mood::FailsWrites(1_000_000),
+            1 => Mood::FailsWrites(300_000),
+            2 => Mood::FailsReads(300_000),
+            3 => Mood::Full,
+            4 => Mood::Gone,
+            _ => Mood::Well,
+        };
+        Event::Mood(rng.below(AREAS as u64) as usize, mood)
+    }
+}
+
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let mix = self.mix;
+        Some(match self.rng.below(100) {
+            0..=39 => {
+                let tenant = self.rng.below(mix.tenants as u64) as usize;
+                Event::Store(self.spot(), tenant, Fill::draw(&mut self.rng))
+            }
+            40..=65 => Event::Load(self.spot()),
+            66..=71 => Event::InvalidatePage(self.spot()),
+            72..=76 => Event::Reclaim(1 + self.rng.below(12)),
+            77 | 78 if mix.areas => match self.rng.below(16) {
+                0 | 1 => Event::InvalidateArea(self.rng.below(AREAS as u64) as usize),
+                2..=4 => Event::Swapoff(self.rng.below(AREAS as u64) as usize),
+                _ => Event::Swapon(self.rng.below(AREAS as u64) as usize),
+            },
+            79..=84 if mix.limits => self.limit(),
+            85..=89 if mix.policies => Event::Set(self.policy()),
+            90..=92 if mix.faults => self.mood(),
+            93 | 94 if mix.memory => Event::LeaveFrames(match self.rng.below(3) {
+                0 => self.rng.below(4) as u32,
+                _ => u32::MAX,
+            }),
+            95 if mix.limits => Event::Shrink(1 + self.rng.below(20)),
+            _ => Event::Store(self.spot(), 0, Fill::draw(&mut self.rng)),
+        })
+    }
+}

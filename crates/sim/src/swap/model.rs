@@ -1,0 +1,634 @@
+//! What must hold of a cache, after each event.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE, Page};
+
+use super::{
+    AREAS, Cache, Event, Events, Found, Mix, Mood, PAGES, Policy, Queue, Refusal, Shelf, Spot,
+    TENANTS, Totals,
+};
+use crate::content::Fill;
+use crate::shrink::fewest;
+
+const P: u64 = PAGE_SIZE as u64;
+/// `EBUSY`.
+const BUSY: i32 = 16;
+
+/// A page in the cache.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    fill: Fill,
+    tenant: usize,
+}
+
+/// What is known of an area.
+struct Area {
+    on: bool,
+    shelf: Arc<Shelf>,
+    /// What each page is to its user: the page stored last, unless nobody needs it any more or its
+    /// user has taken it out.
+    newest: Vec<Option<Fill>>,
+}
+
+/// What a cache must hold, and what may be on the devices behind it.
+pub struct Model {
+    areas: Vec<Area>,
+    held: BTreeMap<Spot, Held>,
+    /// The order in which they leave, where there is but one lane and one tenant.
+    queue: Option<Queue>,
+    lanes: u32,
+    enabled: bool,
+    exclusive: bool,
+    same_filled: bool,
+    non_same_filled: bool,
+    shrinker: bool,
+    ratio: u32,
+    max_pool: u64,
+    accept: u32,
+    in_flight: u32,
+    writeback: [bool; TENANTS],
+    tenant_max: [u64; TENANTS],
+    short: bool,
+    /// It may have been full, and not have been seen below the mark since.
+    full: bool,
+    /// It was full, and has not been below the mark since.
+    surely_full: bool,
+    written_back: u64,
+    duplicates: u64,
+    refused: u64,
+    failed_writes: u64,
+    steps: u32,
+}
+
+/// What a run came to: a run in which nothing happens shows nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Outcome {
+    /// Pages written back.
+    pub written_back: u64,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Stores that replaced a page.
+    pub duplicates: u64,
+    /// Stores that were refused.
+    pub refused: u64,
+}
+
+impl Model {
+    /// The model of a cache that was just made, and whose settings are those of
+    /// [`Model::settings`]. With one lane, the order in which pages leave is judged.
+    #[must_use]
+    pub fn new(seed: u64, lanes: u32) -> Model {
+        let mut rng = Rng::new(seed);
+        let area = |_| Area {
+            on: false,
+            shelf: Shelf::new(PAGES, rng.next_u64(), 0),
+            newest: vec![None; PAGES as usize],
+        };
+        Model {
+            areas: (0..AREAS).map(area).collect(),
+            held: BTreeMap::new(),
+            queue: (lanes == 1).then(Queue::default),
+            lanes,
+            enabled: true,
+            exclusive: false,
+            same_filled: true,
+            non_same_filled: true,
+            shrinker: true,
+            ratio: 100,
+            max_pool: 0,
+            accept: 90,
+            in_flight: 4,
+            writeback: [true; TENANTS],
+            tenant_max: [u64::MAX; TENANTS],
+            short: false,
+            full: false,
+            surely_full: false,
+            written_back: 0,
+            duplicates: 0,
+            refused: 0,
+            failed_writes: 0,
+            steps: 0,
+        }
+    }
+
+    /// The settings that a model begins with.
+    #[must_use]
+    pub fn settings() -> Vec<Policy> {
+        let mut settings = vec![
+            Policy::Enabled(true),
+            Policy::Exclusive(false),
+            Policy::SameFilled(true),
+            Policy::NonSameFilled(true),
+            Policy::Shrinker(true),
+            Policy::Ratio(100),
+            Policy::MaxPool(0),
+            Policy::Accept(90),
+            Policy::InFlight(4),
+        ];
+        for tenant in 0..TENANTS {
+            settings.push(Policy::TenantMax(tenant, u64::MAX));
+            settings.push(Policy::TenantWriteback(tenant, true));
+        }
+        settings
+    }
+
+    /// Turns every area on.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn begin(&mut self, cache: &dyn Cache) -> Result<(), String> {
+        Model::settings().into_iter().for_each(|policy| cache.set(policy));
+        (0..AREAS).try_for_each(|area| self.step(cache, &Event::Swapon(area)))
+    }
+
+    /// What it came to so far.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Outcome {
+            written_back: self.written_back,
+            failed_writes: self.failed_writes,
+            duplicates: self.duplicates,
+            refused: self.refused,
+        }
+    }
+
+    /// Lets an event happen, and compares.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn step(&mut self, cache: &dyn Cache, event: &Event) -> Result<(), String> {
+        self.steps = self.steps.wrapping_add(1);
+        let lane = Lane(self.steps % self.lanes);
+        match *event {
+            Event::Swapon(area) => self.swapon(cache, area)?,
+            Event::Swapoff(area) => self.swapoff(cache, area)?,
+            Event::Store(spot, tenant, fill) => self.store(cache, lane, spot, tenant, fill)?,
+            Event::Load(spot) => self.load(cache, lane, spot)?,
+            Event::InvalidatePage(spot) => {
+                cache.invalidate_page(lane, spot);
+                self.forget(spot);
+            }
+            Event::InvalidateArea(area) => {
+                cache.invalidate_area(lane, area);
+                self.forget_area(area);
+            }
+            Event::Reclaim(pages) => {
+                let done = cache.reclaim(lane, pages);
+                let (made, failed) = self.written()?;
+                if (done.written, done.failed) != (made, failed) || made + failed > pages {
+                    return Err(format!(
+                        "{done:?} is said of {made} pages that were written and {failed} whose \
+                         write failed; {pages} were asked for"
+                    ));
+                }
+            }
+            Event::Work => drop(cache.work()),
+            Event::Shrink(pages) => {
+                cache.shrink(lane, pages);
+                let (made, failed) = self.written()?;
+                if !self.shrinker && made + failed > 0 {
+                    return Err("pages are written back for a shrinker there is none of".into());
+                }
+            }
+            Event::Set(policy) => {
+                cache.set(policy);
+                self.set(policy);
+            }
+            Event::Mood(area, mood) => self.areas[area].shelf.set_mood(mood),
+            Event::LeaveFrames(frames) => {
+                cache.leave_frames(frames);
+                self.short = frames != u32::MAX;
+            }
+        }
+        self.written()?;
+        let totals = cache.totals();
+        if self.max_pool == 0 || totals.pool_bytes <= self.mark() {
+            (self.full, self.surely_full) = (false, false);
+        }
+        self.count(&totals)
+    }
+
+    /// Looks everything through, and takes everything away: nothing may be left.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn end(&mut self, cache: &dyn Cache) -> Result<(), String> {
+        let step = |model: &mut Model, event| model.step(cache, &event);
+        step(self, Event::LeaveFrames(u32::MAX))?;
+        (0..AREAS).try_for_each(|area| step(self, Event::Mood(area, Mood::Well)))?;
+        cache.validate();
+        for area in 0..AREAS {
+            for offset in 0..PAGES {
+                step(self, Event::Load(Spot { area, offset }))?;
+            }
+        }
+        for area in 0..AREAS {
+            step(self, Event::InvalidateArea(area))?;
+            step(self, Event::Swapoff(area))?;
+        }
+        cache.validate();
+        let totals = cache.totals();
+        if totals.pool_bytes != 0 {
+            return Err(format!("all was taken away, and there still is memory: {totals:?}"));
+        }
+        Ok(())
+    }
+
+    fn swapon(&mut self, cache: &dyn Cache, number: usize) -> Result<(), String> {
+        let area = &mut self.areas[number];
+        let done = cache.swapon(number, area.shelf.clone());
+        let expected = if area.on { Err(BUSY) } else { Ok(()) };
+        if done != expected {
+            return Err(format!("turning area {number} on: {done:?}, not {expected:?}"));
+        }
+        if !area.on {
+            area.on = true;
+            area.newest.fill(None);
+        }
+        Ok(())
+    }
+
+    fn swapoff(&mut self, cache: &dyn Cache, number: usize) -> Result<(), String> {
+        let left = self.held.keys().any(|spot| spot.area == number);
+        let done = cache.swapoff(number);
+        let area = &mut self.areas[number];
+        let right = match done {
+            Ok(()) => area.on && !left,
+            Err(BUSY) => area.on && left,
+            Err(_) => !area.on,
+        };
+        if !right {
+            let on = area.on;
+            return Err(format!("turning area {number} off: {done:?}; on: {on}, pages: {left}"));
+        }
+        if done.is_ok() {
+            area.on = false;
+            area.newest.fill(None);
+        }
+        Ok(())
+    }
+
+    fn is_there(&self, spot: Spot) -> bool {
+        self.areas[spot.area].on && spot.offset < PAGES
+    }
+
+    fn store(
+        &mut self,
+        cache: &dyn Cache,
+        lane: Lane,
+        spot: Spot,
+        tenant: usize,
+        fill: Fill,
+    ) -> Result<(), String> {
+        let mut page = [0; PAGE_SIZE];
+        fill.render(&mut page);
+        let before = cache.totals();
+        let stored = cache.store(lane, spot, tenant, &page);
+        // To make room, others may have been written back; also the one that is replaced.
+        let old = self.held.get(&spot).copied();
+        let evicted = self.written()? != (0, 0);
+        let after = cache.totals();
+        self.duplicates += after.duplicates - before.duplicates;
+        let duplicate = old.is_some() && stored.is_ok();
+        let still = duplicate && self.held.contains_key(&spot);
+        let counted = after.duplicates - before.duplicates;
+        if counted > u64::from(duplicate) || counted < u64::from(still) {
+            return Err(format!("{counted} duplicates are counted for a store onto {old:?}"));
+        }
+        self.drop_entry(spot);
+        match stored {
+            Ok(()) => {
+                if let Some(wrong) = self.must_refuse(spot, &page) {
+                    return Err(format!("a page was taken although {wrong}"));
+                }
+                if self.surely_full && !evicted && before.pool_bytes > self.mark() {
+                    let mark = self.mark();
+                    return Err(format!("a page was taken above the mark of {mark}: {before:?}"));
+                }
+                if self.max_pool > 0 && after.pool_bytes > self.max_pool {
+                    return Err(format!("the limit is {}: {after:?}", self.max_pool));
+                }
+                // It is asked before it is known how many bytes there will be.
+                let share = self.tenant_max[tenant];
+                if before.tenant_bytes[tenant] >= share && !evicted && old.is_none() {
+                    return Err(format!("tenant {tenant} may have {share}, and had {before:?}"));
+                }
+                self.held.insert(spot, Held { fill, tenant });
+                if let Some(queue) = &mut self.queue {
+                    queue.push(spot, false);
+                }
+                self.areas[spot.area].newest[spot.offset as usize] = Some(fill);
+            }
+            Err(refusal) => {
+                self.refused += 1;
+                if let Some(wrong) = self.must_not_refuse(spot, refusal, &page, &before, tenant) {
+                    return Err(format!("{refusal:?} is no reason: {wrong}"));
+                }
+                if self.is_there(spot) {
+                    // The user goes to the device itself.
+                    let area = &mut self.areas[spot.area];
+                    area.shelf.put(spot.offset, &page);
+                    area.newest[spot.offset as usize] = Some(fill);
+                }
+            }
+        }
+        if stored == Err(Refusal::PoolLimit) {
+            (self.full, self.surely_full) = (true, true);
+        }
+        Ok(())
+    }
+
+    /// Below this many bytes pages are taken again.
+    fn mark(&self) -> u64 {
+        self.max_pool / 100 * u64::from(self.accept)
+            + self.max_pool % 100 * u64::from(self.accept) / 100
+    }
+
+    /// Why a page must be refused, if it must.
+    fn must_refuse(&self, spot: Spot, page: &Page) -> Option<&'static str> {
+        if !self.enabled {
+            return Some("nothing is taken at present");
+        }
+        if !self.is_there(spot) {
+            return Some("there is no such place");
+        }
+        let same = is_same_filled(page);
+        if same && !self.same_filled && !self.non_same_filled {
+            return Some("no pages are taken");
+        }
+        (!same && !self.non_same_filled).then_some("only same-filled pages are taken")
+    }
+
+    /// What speaks against a refusal, if anything does.
+    fn must_not_refuse(
+        &self,
+        spot: Spot,
+        refusal: Refusal,
+        page: &Page,
+        before: &Totals,
+        tenant: usize,
+    ) -> Option<String> {
+        let same = is_same_filled(page) && self.same_filled;
+        let wrong = match refusal {
+            Refusal::Disabled => self.enabled && (self.non_same_filled || same),
+            Refusal::NoArea => self.is_there(spot),
+            Refusal::TooLarge => self.ratio >= 100 || same,
+            Refusal::Incompressible => same,
+            Refusal::PoolLimit => {
+                self.max_pool == 0
+                    || (!self.full && before.pool_bytes + ROOM * P < self.mark())
+                    || same && before.pool_bytes == 0 && self.max_pool > P
+            }
+            Refusal::TenantLimit => {
+                let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
+                bytes < max
+            }
+            Refusal::NoMemory | Refusal::NoEntry => !self.short,
+        };
+        wrong.then(|| {
+            format!(
+                "enabled {}, ratio {}, limit {} ({}%), full {}, tenant's limit {}, before {before:?}",
+                self.enabled,
+                self.ratio,
+                self.max_pool,
+                self.accept,
+                self.full,
+                self.tenant_max[tenant]
+            )
+        })
+    }
+
+    fn load(&mut self, cache: &dyn Cache, lane: Lane, spot: Spot) -> Result<(), String> {
+        let mut page = [0xa5; PAGE_SIZE];
+        let found = cache.load(lane, spot, &mut page);
+        match (found, self.held.get(&spot).copied()) {
+            (Found::Page, Some(held)) => {
+                same(held.fill, &page).map_err(|wrong| format!("{spot:?} {wrong}"))?;
+                if self.exclusive {
+                    self.drop_entry(spot);
+                    // Its user has it now, and what is on the device is out of date.
+                    self.areas[spot.area].newest[spot.offset as usize] = None;
+                } else if let Some(queue) = &mut self.queue {
+                    queue.touch(spot);
+                }
+                Ok(())
+            }
+            (Found::Nothing, None) => self.on_the_shelf(spot),
+            (found, held) => Err(format!("{spot:?} is {found:?}; in the cache is {held:?}")),
+        }
+    }
+
+    /// What its user finds on the device must be the page.
+    fn on_the_shelf(&self, spot: Spot) -> Result<(), String> {
+        if !self.is_there(spot) {
+            return Ok(());
+        }
+        let area = &self.areas[spot.area];
+        let Some(fill) = area.newest[spot.offset as usize] else { return Ok(()) };
+        match area.shelf.peek(spot.offset) {
+            Some(page) => {
+                same(fill, &page).map_err(|wrong| format!("{spot:?}, on the device, {wrong}"))
+            }
+            None => Err(format!("{spot:?} is lost: neither in the cache nor on the device")),
+        }
+    }
+
+    fn drop_entry(&mut self, spot: Spot) {
+        self.held.remove(&spot);
+        if let Some(queue) = &mut self.queue {
+            queue.remove(spot);
+        }
+    }
+
+    fn forget(&mut self, spot: Spot) {
+        self.drop_entry(spot);
+        if let Some(newest) = self.areas[spot.area].newest.get_mut(spot.offset as usize) {
+            *newest = None;
+        }
+    }
+
+    fn forget_area(&mut self, area: usize) {
+        let spots: Vec<Spot> = self.held.keys().filter(|spot| spot.area == area).copied().collect();
+        spots.into_iter().for_each(|spot| self.drop_entry(spot));
+        self.areas[area].newest.fill(None);
+    }
+
+    fn set(&mut self, policy: Policy) {
+        match policy {
+            Policy::Enabled(yes) => self.enabled = yes,
+            Policy::Compressor(_) => {}
+            Policy::MaxPool(bytes) => {
+                self.max_pool = bytes;
+                (self.full, self.surely_full) = (true, false);
+            }
+            Policy::Accept(percent) => {
+                self.accept = percent;
+                (self.full, self.surely_full) = (true, false);
+            }
+            Policy::Ratio(percent) => self.ratio = percent,
+            Policy::Exclusive(yes) => self.exclusive = yes,
+            Policy::SameFilled(yes) => self.same_filled = yes,
+            Policy::NonSameFilled(yes) => self.non_same_filled = yes,
+            Policy::Shrinker(yes) => self.shrinker = yes,
+            Policy::InFlight(most) => self.in_flight = most,
+            Policy::TenantMax(tenant, bytes) => self.tenant_max[tenant] = bytes,
+            Policy::TenantWriteback(tenant, yes) => self.writeback[tenant] = yes,
+        }
+    }
+
+    /// Judges what was written back since the last call: it must be what is in the cache, and
+    /// what is the oldest, and not too much at once.
+    fn written(&mut self) -> Result<(u64, u64), String> {
+        let (mut made, mut failed) = (0, 0);
+        let mut tried = Vec::new();
+        let mut gone = Vec::new();
+        for (number, area) in self.areas.iter().enumerate() {
+            let most = area.shelf.most_writes();
+            if most > u64::from(self.in_flight) {
+                let limit = self.in_flight;
+                return Err(format!("{most} writes are under way at once; the limit is {limit}"));
+            }
+            for attempt in area.shelf.attempts() {
+                let spot = Spot { area: number, offset: attempt.page };
+                let Some(held) = self.held.get(&spot).filter(|_| !gone.contains(&spot)) else {
+                    return Err(format!("{spot:?} is written back, and is not in the cache"));
+                };
+                same(held.fill, &attempt.contents)
+                    .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
+                if !self.writeback[held.tenant] {
+                    let tenant = held.tenant;
+                    return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
+                }
+                tried.push(spot);
+                if attempt.made {
+                    made += 1;
+                    gone.push(spot);
+                } else {
+                    failed += 1;
+                }
+            }
+        }
+        if let Some(queue) = &mut self.queue {
+            let mut oldest = queue.take(tried.len());
+            oldest.sort();
+            tried.sort();
+            if oldest != tried {
+                return Err(format!("{tried:?} were written back; the oldest were {oldest:?}"));
+            }
+        }
+        gone.into_iter().for_each(|spot| self.drop_entry(spot));
+        self.written_back += made;
+        self.failed_writes += failed;
+        Ok((made, failed))
+    }
+
+    fn count(&self, totals: &Totals) -> Result<(), String> {
+        let mut tenant_pages = [0; TENANTS];
+        self.held.values().for_each(|held| tenant_pages[held.tenant] += 1);
+        let expected = Totals {
+            stored: self.held.len() as u64,
+            written_back: self.written_back,
+            duplicates: self.duplicates,
+            refused: self.refused,
+            tenant_pages,
+            ..*totals
+        };
+        if *totals != expected {
+            return Err(format!("it counts {totals:?}, and should {expected:?}"));
+        }
+        let nothing = |n: usize| tenant_pages[n] == 0 && totals.tenant_bytes[n] != 0;
+        match (0..TENANTS).find(|n| nothing(*n)) {
+            Some(n) => Err(format!("tenant {n} has no pages and is charged: {totals:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Pages that a store may take beyond what it seems: a frame for each of the objects of a class
+/// that shares frames with no other.
+const ROOM: u64 = 8;
+
+/// Is it the same eight bytes over and over?
+fn is_same_filled(page: &Page) -> bool {
+    let (words, _) = page.as_chunks::<8>();
+    words.iter().all(|word| *word == words[0])
+}
+
+fn same(fill: Fill, page: &Page) -> Result<(), String> {
+    let mut whole = [0; PAGE_SIZE];
+    fill.render(&mut whole);
+    match page.iter().zip(&whole).position(|(is, was)| is != was) {
+        None => Ok(()),
+        Some(at) => Err(format!("is not {fill:?}, which was stored, from byte {at}")),
+    }
+}
+
+/// A run of random events on a cache and its model.
+#[derive(Clone, Copy, Debug)]
+pub struct Drive {
+    /// Where the events come from.
+    pub seed: u64,
+    /// How many.
+    pub events: usize,
+    /// Of which kinds.
+    pub mix: Mix,
+    /// Lanes that they come from; with one, the order in which pages leave is judged.
+    pub lanes: u32,
+}
+
+/// Makes a cache that was never used.
+pub type Make<'a> = &'a dyn Fn() -> Box<dyn Cache>;
+
+impl Drive {
+    /// Runs on a fresh cache.
+    ///
+    /// # Panics
+    /// When it differs from its model, with the seed and as few events as it takes.
+    pub fn run(&self, make: Make<'_>) -> Outcome {
+        match self.play(&*make(), Events::new(self.seed, self.mix).take(self.events)) {
+            Ok(outcome) => outcome,
+            Err((number, wrong)) => self.report(make, number, &wrong),
+        }
+    }
+
+    /// Lets the events happen. On failure: the number of the event, and what is wrong.
+    ///
+    /// # Errors
+    /// The number of the first event after which something was wrong, and what.
+    pub fn play(
+        &self,
+        cache: &dyn Cache,
+        events: impl Iterator<Item = Event>,
+    ) -> Result<Outcome, (usize, String)> {
+        let mut model = Model::new(self.seed, self.lanes);
+        model.begin(cache).map_err(|wrong| (0, wrong))?;
+        let mut count = 0;
+        for (number, event) in events.enumerate() {
+            model.step(cache, &event).map_err(|wrong| (number, wrong))?;
+            count = number + 1;
+        }
+        model.end(cache).map_err(|wrong| (count, wrong))?;
+        Ok(model.outcome())
+    }
+
+    fn report(&self, make: Make<'_>, number: usize, wrong: &str) -> ! {
+        let events: Vec<Event> =
+            Events::new(self.seed, self.mix).take(self.events.min(number + 1)).collect();
+        let mut fails = |events: &[Event]| self.play(&*make(), events.iter().copied()).err();
+        // Longer ones take too long to make small.
+        let few = if number < 50_000 { fewest(&events, &mut fails) } else { None };
+        match few {
+            Some((events, wrong)) => panic!(
+                "{wrong}\nafter these events on a new cache:\n{}the first {} events of \
+                 RAMPACK_SEED={:#x}, shrunk",
+                events.iter().map(|event| format!("  {event:?}\n")).collect::<String>(),
+                number + 1,
+                self.seed
+            ),
+            None => panic!("{wrong}\nat event {number} of seed {:#x}", self.seed),
+        }
+    }
+}

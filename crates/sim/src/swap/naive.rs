@@ -1,0 +1,460 @@
+//! A cache that is too simple to be wrong, and can be made to be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use block::{BlockDevice, Job, Operation};
+use sync::{Bell, Mutex, MutexGuard};
+use units::{Lane, PAGE_SIZE, Page};
+
+use super::{
+    AREAS, Cache, Found, Model, PAGES, Policy, Queue, Reclaimed, Refusal, Shelf, Spot, TENANTS,
+    Totals,
+};
+
+const P: u64 = PAGE_SIZE as u64;
+/// `EBUSY` and `ENODEV`.
+const BUSY: i32 = 16;
+const NO_DEVICE: i32 = 19;
+
+/// What is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// Nothing.
+    None,
+    /// Who has written a page back takes out what is there then, whatever it is.
+    TakesAnother,
+    /// A page leaves the cache before it is on its device.
+    LeavesTooSoon,
+    /// A page whose write fails is given up.
+    DropsOnFailure,
+    /// A page whose write fails is never the oldest again.
+    LosesItsPlace,
+    /// A page that is refused leaves the one before where it was.
+    KeepsOldOnRefusal,
+    /// A page is refused while the one before is still being written to the device.
+    RefusesTooSoon,
+    /// Pages that go with their area stay counted.
+    AreaForgetsCounts,
+    /// A page that is replaced stays charged to its tenant.
+    DuplicateForgetsTenant,
+    /// Nobody gets a second chance.
+    NoSecondChance,
+    /// Pages are taken until the limit was passed by sixteen.
+    LimitOffByBatch,
+    /// Once there is any space under the limit, pages are taken.
+    NoHysteresis,
+    /// As many writes are under way as there are pages to write.
+    UnboundedWrites,
+    /// A write that failed is counted as made.
+    CountsFailures,
+    /// A load that should take the page out does not.
+    KeepsWhatWasTaken,
+    /// Pages of tenants that must stay in memory are written back.
+    IgnoresSwitch,
+    /// A tenant may have any share.
+    IgnoresShare,
+    /// An area is turned off with its pages.
+    LeavesPagesBehind,
+    /// A page needed no more that is being written back stays.
+    ForgetsInvalidation,
+}
+
+impl Flaw {
+    /// All that one thread can see.
+    pub const SEEN_BY_ONE: [Flaw; 15] = [
+        Flaw::DropsOnFailure,
+        Flaw::LosesItsPlace,
+        Flaw::KeepsOldOnRefusal,
+        Flaw::AreaForgetsCounts,
+        Flaw::DuplicateForgetsTenant,
+        Flaw::NoSecondChance,
+        Flaw::LimitOffByBatch,
+        Flaw::NoHysteresis,
+        Flaw::UnboundedWrites,
+        Flaw::CountsFailures,
+        Flaw::KeepsWhatWasTaken,
+        Flaw::IgnoresSwitch,
+        Flaw::IgnoresShare,
+        Flaw::LeavesPagesBehind,
+        Flaw::LeavesTooSoon,
+    ];
+    /// Those that it takes a race to see.
+    pub const SEEN_IN_RACES: [Flaw; 4] =
+        [Flaw::TakesAnother, Flaw::LeavesTooSoon, Flaw::RefusesTooSoon, Flaw::ForgetsInvalidation];
+}
+
+/// One lock, and a map of pages as they are.
+pub struct Naive {
+    flaw: Flaw,
+    state: Mutex<State>,
+    /// Rung when a page is no longer being written.
+    written: Bell,
+}
+
+struct Entry {
+    contents: Box<Page>,
+    tenant: usize,
+    life: u64,
+}
+
+struct State {
+    areas: [Option<Arc<Shelf>>; AREAS],
+    entries: BTreeMap<Spot, Entry>,
+    queue: Queue,
+    /// Being written back.
+    claims: BTreeSet<Spot>,
+    lives: u64,
+    full: bool,
+    frames: u64,
+    enabled: bool,
+    exclusive: bool,
+    same_filled: bool,
+    non_same_filled: bool,
+    shrinker: bool,
+    max_pool: u64,
+    accept: u32,
+    in_flight: usize,
+    tenant_max: [u64; TENANTS],
+    writeback: [bool; TENANTS],
+    totals: Totals,
+}
+
+/// A page that is to be written.
+struct Candidate {
+    spot: Spot,
+    life: u64,
+    contents: Box<Page>,
+    shelf: Arc<Shelf>,
+    made: bool,
+}
+
+impl Naive {
+    /// An empty cache with something wrong.
+    #[must_use]
+    pub fn new(flaw: Flaw) -> Naive {
+        let state = State {
+            areas: Default::default(),
+            entries: BTreeMap::new(),
+            queue: Queue::default(),
+            claims: BTreeSet::new(),
+            lives: 0,
+            full: false,
+            frames: u64::MAX,
+            enabled: true,
+            exclusive: false,
+            same_filled: true,
+            non_same_filled: true,
+            shrinker: true,
+            max_pool: 0,
+            accept: 90,
+            in_flight: 4,
+            tenant_max: [u64::MAX; TENANTS],
+            writeback: [true; TENANTS],
+            totals: Totals::default(),
+        };
+        let naive = Naive { flaw, state: Mutex::new(state), written: Bell::default() };
+        Model::settings().into_iter().for_each(|policy| naive.set(policy));
+        naive
+    }
+
+    /// Writes a batch. Tells how it went.
+    fn batch(&self, most: u64) -> Reclaimed {
+        let mut chosen = self.choose(most);
+        chosen.sort_by_key(|candidate| candidate.spot);
+        for area in 0..AREAS {
+            let of_area = chosen.iter_mut().filter(|candidate| candidate.spot.area == area);
+            let (mut jobs, mut these) = (Vec::new(), Vec::new());
+            let mut shelf = None;
+            for candidate in of_area {
+                let Candidate { spot, contents, made, .. } = candidate;
+                shelf = Some(candidate.shelf.clone());
+                let offset = spot.offset * P;
+                jobs.push(Job::new(Operation::Write { offset, from: &contents[..] }));
+                these.push(made);
+            }
+            if let Some(shelf) = shelf {
+                shelf.submit_all(Lane(0), &mut jobs);
+            }
+            for (job, made) in jobs.iter().zip(these) {
+                *made = job.result.is_ok();
+            }
+        }
+        let mut state = self.state.lock();
+        let mut done = Reclaimed::default();
+        for candidate in chosen {
+            let Candidate { spot, life, made, .. } = candidate;
+            state.claims.remove(&spot);
+            let gone = made || self.flaw == Flaw::DropsOnFailure;
+            let there = state.entries.get(&spot).is_some_and(|entry| entry.life == life);
+            if gone && (there || self.flaw == Flaw::TakesAnother) {
+                state.take_out(spot);
+            }
+            if !made && there && self.flaw == Flaw::LosesItsPlace {
+                state.queue.remove(spot);
+            }
+            if made || self.flaw == Flaw::CountsFailures {
+                done.written += 1;
+                state.totals.written_back += 1;
+            } else {
+                done.failed += 1;
+            }
+        }
+        drop(state);
+        self.written.ring_all();
+        done
+    }
+
+    fn choose(&self, most: u64) -> Vec<Candidate> {
+        let mut state = self.state.lock();
+        let unbounded = self.flaw == Flaw::UnboundedWrites;
+        let most = if unbounded { most as usize } else { state.in_flight.min(most as usize) };
+        if self.flaw == Flaw::NoSecondChance {
+            state.queue.forget_uses();
+        }
+        let mut chosen: Vec<Candidate> = Vec::new();
+        let mut looks = 2 * state.queue.len();
+        while chosen.len() < most && looks > 0 {
+            looks -= 1;
+            let Some(spot) = state.queue.take(1).pop() else { break };
+            let entry = &state.entries[&spot];
+            let stays = !state.writeback[entry.tenant] && self.flaw != Flaw::IgnoresSwitch;
+            if stays || state.claims.contains(&spot) {
+                continue;
+            }
+            let Some(shelf) = state.areas[spot.area].clone() else { continue };
+            let (life, contents) = (entry.life, entry.contents.clone());
+            chosen.push(Candidate { spot, life, contents, shelf, made: false });
+            state.claims.insert(spot);
+        }
+        if self.flaw == Flaw::LeavesTooSoon {
+            chosen.iter().for_each(|candidate| state.take_out(candidate.spot));
+        }
+        chosen
+    }
+
+    fn evict(&self, pages: u64) -> Reclaimed {
+        let mut sum = Reclaimed::default();
+        while sum.written + sum.failed < pages {
+            let done = self.batch(pages - sum.written - sum.failed);
+            if done == Reclaimed::default() {
+                break;
+            }
+            sum.written += done.written;
+            sum.failed += done.failed;
+            if done.failed > 0 {
+                break;
+            }
+        }
+        sum
+    }
+
+    fn refuse<'a>(&'a self, mut state: MutexGuard<'a, State>, spot: Spot, why: Refusal) -> Refusal {
+        state.totals.refused += 1;
+        if self.flaw == Flaw::KeepsOldOnRefusal {
+            return why;
+        }
+        state.take_out(spot);
+        if self.flaw == Flaw::RefusesTooSoon {
+            return why;
+        }
+        loop {
+            let ticket = self.written.ticket();
+            if !state.claims.contains(&spot) {
+                return why;
+            }
+            drop(state);
+            self.written.wait(ticket);
+            state = self.state.lock();
+        }
+    }
+}
+
+impl State {
+    /// A page takes its bytes without the zeroes at its end.
+    fn bytes(page: &Page) -> u64 {
+        page.iter().rposition(|byte| *byte != 0).map_or(8, |last| last as u64 + 1)
+    }
+
+    fn pool_bytes(&self) -> u64 {
+        self.entries.values().map(|entry| State::bytes(&entry.contents)).sum()
+    }
+
+    fn mark(&self) -> u64 {
+        self.max_pool / 100 * u64::from(self.accept)
+            + self.max_pool % 100 * u64::from(self.accept) / 100
+    }
+
+    fn tenant_bytes(&self, tenant: usize) -> u64 {
+        let mine = self.entries.values().filter(|entry| entry.tenant == tenant);
+        mine.map(|entry| State::bytes(&entry.contents)).sum()
+    }
+
+    fn take_out(&mut self, spot: Spot) {
+        self.queue.remove(spot);
+        if let Some(entry) = self.entries.remove(&spot) {
+            self.totals.stored -= 1;
+            self.totals.tenant_pages[entry.tenant] -= 1;
+        }
+    }
+
+    fn judge(&mut self, flaw: Flaw, spot: Spot, tenant: usize, page: &Page) -> Option<Refusal> {
+        let (words, _) = page.as_chunks::<8>();
+        let same = words.iter().all(|word| *word == words[0]);
+        let taken =
+            if same { self.same_filled || self.non_same_filled } else { self.non_same_filled };
+        if !self.enabled || !taken {
+            return Some(Refusal::Disabled);
+        }
+        if self.areas[spot.area].is_none() || spot.offset >= PAGES {
+            return Some(Refusal::NoArea);
+        }
+        let bytes = State::bytes(page);
+        if self.frames < bytes / P + 1 {
+            return Some(Refusal::NoMemory);
+        }
+        let share = self.tenant_max[tenant];
+        if self.tenant_bytes(tenant) >= share && flaw != Flaw::IgnoresShare {
+            return Some(Refusal::TenantLimit);
+        }
+        let pool = self.pool_bytes();
+        if self.max_pool == 0 || pool <= self.mark() || flaw == Flaw::NoHysteresis {
+            self.full = false;
+        }
+        let slack = if flaw == Flaw::LimitOffByBatch { 16 * P } else { 0 };
+        if self.max_pool > 0 && (self.full || pool + bytes > self.max_pool + slack) {
+            self.full = true;
+            return Some(Refusal::PoolLimit);
+        }
+        None
+    }
+}
+
+impl Cache for Naive {
+    fn swapon(&self, area: usize, device: Arc<Shelf>) -> Result<(), i32> {
+        let mut state = self.state.lock();
+        if state.areas[area].is_some() {
+            return Err(BUSY);
+        }
+        state.areas[area] = Some(device);
+        Ok(())
+    }
+
+    fn swapoff(&self, area: usize) -> Result<(), i32> {
+        let mut state = self.state.lock();
+        if state.areas[area].is_none() {
+            return Err(NO_DEVICE);
+        }
+        let left = state.entries.keys().any(|spot| spot.area == area);
+        if left && self.flaw != Flaw::LeavesPagesBehind {
+            return Err(BUSY);
+        }
+        state.areas[area] = None;
+        Ok(())
+    }
+
+    fn store(&self, _: Lane, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        if let Some(why) = state.judge(self.flaw, spot, tenant, page) {
+            return Err(self.refuse(state, spot, why));
+        }
+        if state.entries.contains_key(&spot) {
+            state.totals.duplicates += 1;
+            if self.flaw == Flaw::DuplicateForgetsTenant {
+                let old = state.entries[&spot].tenant;
+                state.totals.tenant_pages[old] += 1;
+            }
+            state.take_out(spot);
+        }
+        state.lives += 1;
+        let entry = Entry { contents: Box::new(*page), tenant, life: state.lives };
+        state.entries.insert(spot, entry);
+        state.queue.push(spot, false);
+        state.totals.stored += 1;
+        state.totals.tenant_pages[tenant] += 1;
+        Ok(())
+    }
+
+    fn load(&self, _: Lane, spot: Spot, page: &mut Page) -> Found {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get(&spot) else { return Found::Nothing };
+        page.copy_from_slice(&entry.contents[..]);
+        if state.exclusive && self.flaw != Flaw::KeepsWhatWasTaken {
+            state.take_out(spot);
+        } else {
+            state.queue.touch(spot);
+        }
+        Found::Page
+    }
+
+    fn invalidate_page(&self, _: Lane, spot: Spot) {
+        let mut state = self.state.lock();
+        if self.flaw == Flaw::ForgetsInvalidation && state.claims.contains(&spot) {
+            return;
+        }
+        state.take_out(spot);
+    }
+
+    fn invalidate_area(&self, _: Lane, area: usize) {
+        let mut state = self.state.lock();
+        let spots: Vec<Spot> =
+            state.entries.keys().filter(|spot| spot.area == area).copied().collect();
+        let stored = state.totals.stored;
+        spots.into_iter().for_each(|spot| state.take_out(spot));
+        if self.flaw == Flaw::AreaForgetsCounts {
+            state.totals.stored = stored;
+        }
+    }
+
+    fn reclaim(&self, _: Lane, pages: u64) -> Reclaimed {
+        self.evict(pages)
+    }
+
+    fn work(&self) -> bool {
+        let over = {
+            let state = self.state.lock();
+            state.max_pool > 0 && state.full && state.pool_bytes() > state.mark()
+        };
+        over && self.evict(1).written > 0
+    }
+
+    fn shrink(&self, _: Lane, pages: u64) {
+        let shrinker = self.state.lock().shrinker;
+        if shrinker {
+            self.evict(pages);
+        }
+    }
+
+    fn set(&self, policy: Policy) {
+        let mut state = self.state.lock();
+        match policy {
+            Policy::Enabled(yes) => state.enabled = yes,
+            // It has neither a codec nor a size that pages must shrink to.
+            Policy::Compressor(_) | Policy::Ratio(_) => {}
+            Policy::MaxPool(bytes) => state.max_pool = bytes,
+            Policy::Accept(percent) => state.accept = percent,
+            Policy::Exclusive(yes) => state.exclusive = yes,
+            Policy::SameFilled(yes) => state.same_filled = yes,
+            Policy::NonSameFilled(yes) => state.non_same_filled = yes,
+            Policy::Shrinker(yes) => state.shrinker = yes,
+            Policy::InFlight(most) => state.in_flight = most as usize,
+            Policy::TenantMax(tenant, bytes) => state.tenant_max[tenant] = bytes,
+            Policy::TenantWriteback(tenant, yes) => state.writeback[tenant] = yes,
+        }
+    }
+
+    fn leave_frames(&self, frames: u32) {
+        self.state.lock().frames = if frames == u32::MAX { u64::MAX } else { u64::from(frames) };
+    }
+
+    fn totals(&self) -> Totals {
+        let state = self.state.lock();
+        let tenant_bytes = std::array::from_fn(|tenant| state.tenant_bytes(tenant));
+        Totals { pool_bytes: state.pool_bytes(), tenant_bytes, ..state.totals }
+    }
+
+    fn validate(&self) {
+        let state = self.state.lock();
+        assert!(state.claims.is_empty(), "pages are still claimed: {:?}", state.claims);
+    }
+}

@@ -1,0 +1,279 @@
+//! The device behind an area.
+
+use std::sync::{Arc, Mutex};
+
+use block::{
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+};
+use sync::atomic::{AtomicU64, Ordering};
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE, Page};
+
+const P: u64 = PAGE_SIZE as u64;
+
+/// How a device feels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mood {
+    /// Nothing fails.
+    Well,
+    /// Of a million writes so many fail.
+    FailsWrites(u32),
+    /// Of a million reads so many fail.
+    FailsReads(u32),
+    /// No page that is not there already can be written.
+    Full,
+    /// Nothing succeeds.
+    Gone,
+}
+
+/// A write that was tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// Which page.
+    pub page: u64,
+    /// What was to be written.
+    pub contents: Box<Page>,
+    /// Did it succeed?
+    pub made: bool,
+}
+
+/// A device in memory that fails when it is told to, and remembers what was tried. Each page is
+/// read and written at one instant. Jobs that are given together are done in any order.
+pub struct Shelf {
+    state: Mutex<State>,
+    /// Touched when an operation begins and when it ends: a moment at which others may come.
+    moment: AtomicU64,
+    slowness: u64,
+    writing: AtomicU64,
+    most: AtomicU64,
+}
+
+struct State {
+    pages: Vec<Option<Box<Page>>>,
+    mood: Mood,
+    rng: Rng,
+    remembers: bool,
+    attempts: Vec<Attempt>,
+}
+
+impl Shelf {
+    /// A device of so many pages, on which nothing is. `slowness` is how often others may come
+    /// while an operation is under way.
+    #[must_use]
+    pub fn new(pages: u64, seed: u64, slowness: u64) -> Arc<Shelf> {
+        let state = State {
+            pages: vec![None; pages as usize],
+            mood: Mood::Well,
+            rng: Rng::new(seed),
+            remembers: true,
+            attempts: Vec::new(),
+        };
+        Arc::new(Shelf {
+            state: Mutex::new(state),
+            moment: AtomicU64::new(0),
+            slowness,
+            writing: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+        })
+    }
+
+    fn with<R>(&self, look: impl FnOnce(&mut State) -> R) -> R {
+        look(&mut self.state.lock().expect("nobody panics under this lock"))
+    }
+
+    /// Changes what fails.
+    pub fn set_mood(&self, mood: Mood) {
+        self.with(|state| state.mood = mood);
+    }
+
+    /// Whether attempts are remembered, as they are at first.
+    pub fn remember(&self, remembers: bool) {
+        self.with(|state| state.remembers = remembers);
+    }
+
+    /// What was tried since the last call.
+    #[must_use]
+    pub fn attempts(&self) -> Vec<Attempt> {
+        self.with(|state| std::mem::take(&mut state.attempts))
+    }
+
+    /// Writes a page past all faults, as its user would whom the cache refused.
+    pub fn put(&self, page: u64, contents: &Page) {
+        self.pass();
+        self.with(|state| state.pages[page as usize] = Some(Box::new(*contents)));
+        self.pass();
+    }
+
+    /// Reads a page past all faults; nothing if there was never anything.
+    #[must_use]
+    pub fn peek(&self, page: u64) -> Option<Box<Page>> {
+        self.pass();
+        let found = self.with(|state| state.pages[page as usize].clone());
+        self.pass();
+        found
+    }
+
+    /// The most writes that were ever under way at once, since the last call.
+    #[must_use]
+    pub fn most_writes(&self) -> u64 {
+        self.most.swap(0, Ordering::Relaxed)
+    }
+
+    fn pass(&self) {
+        for n in 0..self.slowness {
+            self.moment.fetch_add(1, Ordering::Relaxed);
+            if n + 1 == self.slowness && !cfg!(shuttle) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn begin(&self, writes: u64) {
+        let writing = self.writing.fetch_add(writes, Ordering::Relaxed) + writes;
+        self.most.fetch_max(writing, Ordering::Relaxed);
+        self.pass();
+    }
+
+    fn end(&self, writes: u64) {
+        self.pass();
+        self.writing.fetch_sub(writes, Ordering::Relaxed);
+    }
+
+    fn carry_out(&self, operation: Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        if !offset.is_multiple_of(P) || !length.is_multiple_of(P) {
+            return Err(IoError::Unaligned);
+        }
+        self.with(|state| {
+            if offset.saturating_add(length) > state.pages.len() as u64 * P {
+                return Err(IoError::OutOfRange);
+            }
+            let first = (offset / P) as usize;
+            let range = first..first + (length / P) as usize;
+            match operation {
+                Operation::Read { into, .. } => {
+                    let (pages, _) = into.as_chunks_mut::<PAGE_SIZE>();
+                    for (page, into) in range.zip(pages) {
+                        state.may_read()?;
+                        match &state.pages[page] {
+                            Some(contents) => into.copy_from_slice(&**contents),
+                            None => into.fill(0),
+                        }
+                    }
+                }
+                Operation::Write { from, .. } => {
+                    let (pages, _) = from.as_chunks::<PAGE_SIZE>();
+                    for (page, from) in range.zip(pages) {
+                        let made = state.may_write(page);
+                        if state.remembers {
+                            let contents = Box::new(*from);
+                            let made = made.is_ok();
+                            state.attempts.push(Attempt { page: page as u64, contents, made });
+                        }
+                        made?;
+                        state.pages[page] = Some(Box::new(*from));
+                    }
+                }
+                Operation::Discard { .. }
+                | Operation::WriteZeroes { mode: ZeroMode::MayPunch, .. } => {
+                    state.alive()?;
+                    state.pages[range].fill(None);
+                }
+                Operation::WriteZeroes { .. } => {
+                    state.alive()?;
+                    state.pages[range].fill(Some(Box::new([0; PAGE_SIZE])));
+                }
+                Operation::Flush => state.alive()?,
+            }
+            Ok(())
+        })
+    }
+}
+
+impl State {
+    fn alive(&self) -> Result<(), IoError> {
+        if self.mood == Mood::Gone { Err(IoError::Failed) } else { Ok(()) }
+    }
+
+    fn may_read(&mut self) -> Result<(), IoError> {
+        self.alive()?;
+        match self.mood {
+            Mood::FailsReads(of_million) if self.rng.below(1_000_000) < of_million.into() => {
+                Err(IoError::Failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn may_write(&mut self, page: usize) -> Result<(), IoError> {
+        self.alive()?;
+        match self.mood {
+            Mood::FailsWrites(of_million) if self.rng.below(1_000_000) < of_million.into() => {
+                Err(IoError::Failed)
+            }
+            Mood::Full if self.pages[page].is_none() => Err(IoError::NoSpace),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn writes(operation: &Operation<'_>) -> u64 {
+    match operation {
+        Operation::Write { from, .. } => from.len() as u64 / P,
+        _ => 0,
+    }
+}
+
+impl BlockDevice for Shelf {
+    fn geometry(&self) -> Geometry {
+        let bytes = self.with(|state| state.pages.len()) as u64 * P;
+        Geometry { bytes, minimum_block: PAGE_SIZE as u32, preferred_block: PAGE_SIZE as u32 }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: false, discard: true, fast_zero: true, flush: true }
+    }
+
+    fn submit(&self, _: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let writes = writes(&operation);
+        self.begin(writes);
+        let result = self.carry_out(operation);
+        self.end(writes);
+        result
+    }
+
+    fn submit_all(&self, _: Lane, jobs: &mut [Job<'_>]) {
+        let writes = jobs.iter().map(|job| writes(&job.operation)).sum();
+        self.begin(writes);
+        let mut order: Vec<usize> = (0..jobs.len()).collect();
+        self.with(|state| state.rng.shuffle(&mut order));
+        for job in order {
+            let job = &mut jobs[job];
+            job.result = self.carry_out(job.operation.reborrow());
+            self.pass();
+        }
+        self.end(writes);
+    }
+
+    fn may_wait(&self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let kinds: Vec<bool> = self.with(|state| state.pages.iter().map(Option::is_some).collect());
+        if offset.saturating_add(length) > kinds.len() as u64 * P {
+            return Err(IoError::OutOfRange);
+        }
+        let (mut at, end) = (offset, offset + length);
+        while at < end {
+            let stop = ((at / P + 1) * P).min(end);
+            let held = kinds[(at / P) as usize];
+            let kind = if held { ExtentKind::Data } else { ExtentKind::Hole };
+            if visit(Extent { length: stop - at, kind }).is_break() {
+                break;
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+}
