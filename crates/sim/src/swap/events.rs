@@ -50,6 +50,8 @@ pub struct Mix {
     pub memory: bool,
     /// So many tenants.
     pub tenants: usize,
+    /// So many areas have pages.
+    pub used_areas: usize,
 }
 
 impl Mix {
@@ -61,6 +63,7 @@ impl Mix {
         faults: true,
         memory: true,
         tenants: TENANTS,
+        used_areas: AREAS,
     };
     /// Limits alone.
     pub const LIMITS: Mix = Mix {
@@ -70,6 +73,7 @@ impl Mix {
         faults: false,
         memory: false,
         tenants: TENANTS,
+        used_areas: AREAS,
     };
     /// Nothing but the order in which pages leave, and failing devices.
     pub const ORDER: Mix = Mix {
@@ -79,6 +83,7 @@ impl Mix {
         faults: true,
         memory: false,
         tenants: 1,
+        used_areas: 1,
     };
 }
 
@@ -100,7 +105,8 @@ impl Events {
 
     /// Half of them lie in a few hot pages.
     fn spot(&mut self) -> Spot {
-        let area = if self.rng.one_in(4) { self.rng.below(AREAS as u64) as usize } else { 0 };
+        let used = self.mix.used_areas as u64;
+        let area = if self.rng.one_in(4) { self.rng.below(used) as usize } else { 0 };
         let pages = if self.rng.one_in(2) { 6 } else { PAGES };
         let offset = self.rng.below(pages);
         // Now and then one that is not there.

@@ -1,14 +1,14 @@
 //! What must hold of a cache, after each event.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use testkit::Rng;
 use units::{Lane, PAGE_SIZE, Page};
 
 use super::{
-    AREAS, Cache, Event, Events, Found, Mix, Mood, PAGES, Policy, Queue, Refusal, Shelf, Spot,
-    TENANTS, Totals,
+    AREAS, Attempt, Cache, Event, Events, Found, Mix, Mood, PAGES, Policy, Queue, Refusal, Shelf,
+    Spot, TENANTS, Totals,
 };
 use crate::content::Fill;
 use crate::shrink::fewest;
@@ -37,7 +37,9 @@ struct Area {
 pub struct Model {
     areas: Vec<Area>,
     held: BTreeMap<Spot, Held>,
-    /// The order in which they leave, where there is but one lane and one tenant.
+    /// Written back, and neither replaced nor given up since.
+    backed: BTreeSet<Spot>,
+    /// The order in which they leave, where there is but one lane, one tenant and one area.
     queue: Option<Queue>,
     lanes: u32,
     enabled: bool,
@@ -78,7 +80,8 @@ pub struct Outcome {
 
 impl Model {
     /// The model of a cache that was just made, and whose settings are those of
-    /// [`Model::settings`]. With one lane, the order in which pages leave is judged.
+    /// [`Model::settings`]. With one lane, the order in which pages leave is judged; events must be
+    /// those of [`Mix::ORDER`] then.
     #[must_use]
     pub fn new(seed: u64, lanes: u32) -> Model {
         let mut rng = Rng::new(seed);
@@ -90,6 +93,7 @@ impl Model {
         Model {
             areas: (0..AREAS).map(area).collect(),
             held: BTreeMap::new(),
+            backed: BTreeSet::new(),
             queue: (lanes == 1).then(Queue::default),
             lanes,
             enabled: true,
@@ -177,18 +181,21 @@ impl Model {
             }
             Event::Reclaim(pages) => {
                 let done = cache.reclaim(lane, pages);
-                let (made, failed) = self.written()?;
-                if (done.written, done.failed) != (made, failed) || made + failed > pages {
+                let (made, failed) = self.written(pages)?;
+                if (done.written, done.failed) != (made, failed) || made > pages {
                     return Err(format!(
                         "{done:?} is said of {made} pages that were written and {failed} whose \
                          write failed; {pages} were asked for"
                     ));
                 }
             }
-            Event::Work => drop(cache.work()),
+            Event::Work => {
+                cache.work();
+                self.written(0)?;
+            }
             Event::Shrink(pages) => {
                 cache.shrink(lane, pages);
-                let (made, failed) = self.written()?;
+                let (made, failed) = self.written(pages)?;
                 if !self.shrinker && made + failed > 0 {
                     return Err("pages are written back for a shrinker there is none of".into());
                 }
@@ -203,7 +210,7 @@ impl Model {
                 self.short = frames != u32::MAX;
             }
         }
-        self.written()?;
+        self.written(0)?;
         let totals = cache.totals();
         if self.max_pool == 0 || totals.pool_bytes <= self.mark() {
             (self.full, self.surely_full) = (false, false);
@@ -252,7 +259,7 @@ impl Model {
     }
 
     fn swapoff(&mut self, cache: &dyn Cache, number: usize) -> Result<(), String> {
-        let left = self.held.keys().any(|spot| spot.area == number);
+        let left = self.held.keys().chain(&self.backed).any(|spot| spot.area == number);
         let done = cache.swapoff(number);
         let area = &mut self.areas[number];
         let right = match done {
@@ -289,7 +296,7 @@ impl Model {
         let stored = cache.store(lane, spot, tenant, &page);
         // To make room, others may have been written back; also the one that is replaced.
         let old = self.held.get(&spot).copied();
-        let evicted = self.written()? != (0, 0);
+        let evicted = self.written(0)? != (0, 0);
         let after = cache.totals();
         self.duplicates += after.duplicates - before.duplicates;
         let duplicate = old.is_some() && stored.is_ok();
@@ -299,16 +306,18 @@ impl Model {
             return Err(format!("{counted} duplicates are counted for a store onto {old:?}"));
         }
         self.drop_entry(spot);
+        self.backed.remove(&spot);
         match stored {
             Ok(()) => {
                 if let Some(wrong) = self.must_refuse(spot, &page) {
                     return Err(format!("a page was taken although {wrong}"));
                 }
-                if self.surely_full && !evicted && before.pool_bytes > self.mark() {
+                // Its own object lies in two frames at most.
+                if self.surely_full && after.pool_bytes > self.mark() + 2 * P {
                     let mark = self.mark();
-                    return Err(format!("a page was taken above the mark of {mark}: {before:?}"));
+                    return Err(format!("a page was taken above the mark of {mark}: {after:?}"));
                 }
-                if self.max_pool > 0 && after.pool_bytes > self.max_pool {
+                if self.max_pool > 0 && after.pool_bytes > self.max_pool.max(P) {
                     return Err(format!("the limit is {}: {after:?}", self.max_pool));
                 }
                 // It is asked before it is known how many bytes there will be.
@@ -336,15 +345,14 @@ impl Model {
             }
         }
         if stored == Err(Refusal::PoolLimit) {
-            (self.full, self.surely_full) = (true, true);
+            self.full = true;
+            self.surely_full |= after.pool_bytes >= self.max_pool;
         }
         Ok(())
     }
 
-    /// Below this many bytes pages are taken again.
     fn mark(&self) -> u64 {
-        self.max_pool / 100 * u64::from(self.accept)
-            + self.max_pool % 100 * u64::from(self.accept) / 100
+        mark(self.max_pool, self.accept)
     }
 
     /// Why a page must be refused, if it must.
@@ -376,11 +384,9 @@ impl Model {
             Refusal::Disabled => self.enabled && (self.non_same_filled || same),
             Refusal::NoArea => self.is_there(spot),
             Refusal::TooLarge => self.ratio >= 100 || same,
-            Refusal::Incompressible => same,
+            Refusal::Incompressible => same || self.writeback[tenant],
             Refusal::PoolLimit => {
-                self.max_pool == 0
-                    || (!self.full && before.pool_bytes + ROOM * P < self.mark())
-                    || same && before.pool_bytes == 0 && self.max_pool > P
+                self.max_pool == 0 || !self.full && before.pool_bytes + ROOM * P < self.mark()
             }
             Refusal::TenantLimit => {
                 let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
@@ -409,6 +415,7 @@ impl Model {
                 same(held.fill, &page).map_err(|wrong| format!("{spot:?} {wrong}"))?;
                 if self.exclusive {
                     self.drop_entry(spot);
+                    self.backed.remove(&spot);
                     // Its user has it now, and what is on the device is out of date.
                     self.areas[spot.area].newest[spot.offset as usize] = None;
                 } else if let Some(queue) = &mut self.queue {
@@ -445,6 +452,7 @@ impl Model {
 
     fn forget(&mut self, spot: Spot) {
         self.drop_entry(spot);
+        self.backed.remove(&spot);
         if let Some(newest) = self.areas[spot.area].newest.get_mut(spot.offset as usize) {
             *newest = None;
         }
@@ -453,6 +461,7 @@ impl Model {
     fn forget_area(&mut self, area: usize) {
         let spots: Vec<Spot> = self.held.keys().filter(|spot| spot.area == area).copied().collect();
         spots.into_iter().for_each(|spot| self.drop_entry(spot));
+        self.backed.retain(|spot| spot.area != area);
         self.areas[area].newest.fill(None);
     }
 
@@ -479,50 +488,71 @@ impl Model {
         }
     }
 
-    /// Judges what was written back since the last call: it must be what is in the cache, and
-    /// what is the oldest, and not too much at once.
-    fn written(&mut self) -> Result<(u64, u64), String> {
-        let (mut made, mut failed) = (0, 0);
+    /// Judges what was written back since the last call, when `asked` were to be: it must be what
+    /// is in the cache, and what is the oldest, and not too much at once. Tells how many pages were
+    /// written, and how many writes failed.
+    fn written(&mut self, asked: u64) -> Result<(u64, u64), String> {
         let mut tried = Vec::new();
-        let mut gone = Vec::new();
         for (number, area) in self.areas.iter().enumerate() {
             let most = area.shelf.most_writes();
             if most > u64::from(self.in_flight) {
                 let limit = self.in_flight;
                 return Err(format!("{most} writes are under way at once; the limit is {limit}"));
             }
-            for attempt in area.shelf.attempts() {
-                let spot = Spot { area: number, offset: attempt.page };
-                let Some(held) = self.held.get(&spot).filter(|_| !gone.contains(&spot)) else {
-                    return Err(format!("{spot:?} is written back, and is not in the cache"));
-                };
-                same(held.fill, &attempt.contents)
-                    .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
-                if !self.writeback[held.tenant] {
-                    let tenant = held.tenant;
-                    return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
-                }
-                tried.push(spot);
-                if attempt.made {
-                    made += 1;
-                    gone.push(spot);
-                } else {
-                    failed += 1;
-                }
-            }
+            let attempts = area.shelf.attempts().into_iter();
+            tried.extend(attempts.map(|a| (Spot { area: number, offset: a.page }, a)));
         }
-        if let Some(queue) = &mut self.queue {
-            let mut oldest = queue.take(tried.len());
-            oldest.sort();
-            tried.sort();
-            if oldest != tried {
-                return Err(format!("{tried:?} were written back; the oldest were {oldest:?}"));
+        let oldest = self.queue.is_some().then(|| self.oldest(&tried, asked)).transpose();
+        let (mut made, mut failed) = (0, 0);
+        for (spot, attempt) in tried {
+            let Some(held) = self.held.get(&spot) else {
+                return Err(format!("{spot:?} is written back, and is not in the cache"));
+            };
+            same(held.fill, &attempt.contents)
+                .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
+            if !self.writeback[held.tenant] {
+                let tenant = held.tenant;
+                return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
             }
+            if attempt.made {
+                self.drop_entry(spot);
+                self.backed.insert(spot);
+            }
+            *(if attempt.made { &mut made } else { &mut failed }) += 1;
         }
-        gone.into_iter().for_each(|spot| self.drop_entry(spot));
+        oldest?;
         self.written_back += made;
         self.failed_writes += failed;
         Ok((made, failed))
+    }
+
+    /// Whether the oldest were tried, batch by batch, and the next batch was begun as long as any
+    /// page of the one before was written and fewer than asked for were.
+    fn oldest(&mut self, tried: &[(Spot, Attempt)], asked: u64) -> Result<(), String> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        let (mut rest, mut left) = (tried, asked);
+        while left > 0 {
+            let oldest = queue.take((left as usize).min(self.in_flight as usize));
+            let size = rest.iter().take_while(|(_, a)| a.batch == rest[0].1.batch).count();
+            let (batch, later) = rest.split_at(size);
+            rest = later;
+            let expected: BTreeSet<Spot> = oldest.into_iter().collect();
+            let written: BTreeSet<Spot> = batch.iter().map(|(spot, _)| *spot).collect();
+            if expected != written {
+                return Err(format!("{written:?} were written back; the oldest were {expected:?}"));
+            }
+            let made: Vec<Spot> =
+                batch.iter().filter(|(_, a)| a.made).map(|(spot, _)| *spot).collect();
+            made.iter().for_each(|spot| queue.remove(*spot));
+            left -= made.len() as u64;
+            if made.is_empty() {
+                break;
+            }
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(format!("more were written back than were asked for: {}", rest.len())),
+        }
     }
 
     fn count(&self, totals: &Totals) -> Result<(), String> {
@@ -545,6 +575,11 @@ impl Model {
             None => Ok(()),
         }
     }
+}
+
+/// When a cache was full that may have `max_pool` bytes, it takes pages again from here on.
+pub(super) fn mark(max_pool: u64, accept: u32) -> u64 {
+    max_pool / P * u64::from(accept) / 100 * P
 }
 
 /// Pages that a store may take beyond what it seems: a frame for each of the objects of a class

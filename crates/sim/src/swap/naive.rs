@@ -7,6 +7,7 @@ use block::{BlockDevice, Job, Operation};
 use sync::{Bell, Mutex, MutexGuard};
 use units::{Lane, PAGE_SIZE, Page};
 
+use super::model::mark;
 use super::{
     AREAS, Cache, Found, Model, PAGES, Policy, Queue, Reclaimed, Refusal, Shelf, Spot, TENANTS,
     Totals,
@@ -104,6 +105,8 @@ struct State {
     queue: Queue,
     /// Being written back.
     claims: BTreeSet<Spot>,
+    /// Written back, and neither replaced nor given up since.
+    backed: BTreeSet<Spot>,
     lives: u64,
     full: bool,
     frames: u64,
@@ -138,6 +141,7 @@ impl Naive {
             entries: BTreeMap::new(),
             queue: Queue::default(),
             claims: BTreeSet::new(),
+            backed: BTreeSet::new(),
             lives: 0,
             full: false,
             frames: u64::MAX,
@@ -189,6 +193,7 @@ impl Naive {
             let there = state.entries.get(&spot).is_some_and(|entry| entry.life == life);
             if gone && (there || self.flaw == Flaw::TakesAnother) {
                 state.take_out(spot);
+                state.backed.insert(spot);
             }
             if !made && there && self.flaw == Flaw::LosesItsPlace {
                 state.queue.remove(spot);
@@ -213,10 +218,7 @@ impl Naive {
             state.queue.forget_uses();
         }
         let mut chosen: Vec<Candidate> = Vec::new();
-        let mut looks = 2 * state.queue.len();
-        while chosen.len() < most && looks > 0 {
-            looks -= 1;
-            let Some(spot) = state.queue.take(1).pop() else { break };
+        for spot in state.queue.take(most) {
             let entry = &state.entries[&spot];
             let stays = !state.writeback[entry.tenant] && self.flaw != Flaw::IgnoresSwitch;
             if stays || state.claims.contains(&spot) {
@@ -235,14 +237,12 @@ impl Naive {
 
     fn evict(&self, pages: u64) -> Reclaimed {
         let mut sum = Reclaimed::default();
-        while sum.written + sum.failed < pages {
-            let done = self.batch(pages - sum.written - sum.failed);
-            if done == Reclaimed::default() {
-                break;
-            }
+        while sum.written < pages {
+            let done = self.batch(pages - sum.written);
             sum.written += done.written;
             sum.failed += done.failed;
-            if done.failed > 0 {
+            // What is counted as written although it was not would be written for ever.
+            if done.written == 0 || sum.written > 1 << 10 {
                 break;
             }
         }
@@ -255,6 +255,7 @@ impl Naive {
             return why;
         }
         state.take_out(spot);
+        state.backed.remove(&spot);
         if self.flaw == Flaw::RefusesTooSoon {
             return why;
         }
@@ -281,8 +282,7 @@ impl State {
     }
 
     fn mark(&self) -> u64 {
-        self.max_pool / 100 * u64::from(self.accept)
-            + self.max_pool % 100 * u64::from(self.accept) / 100
+        mark(self.max_pool, self.accept)
     }
 
     fn tenant_bytes(&self, tenant: usize) -> u64 {
@@ -345,7 +345,7 @@ impl Cache for Naive {
         if state.areas[area].is_none() {
             return Err(NO_DEVICE);
         }
-        let left = state.entries.keys().any(|spot| spot.area == area);
+        let left = state.entries.keys().chain(&state.backed).any(|spot| spot.area == area);
         if left && self.flaw != Flaw::LeavesPagesBehind {
             return Err(BUSY);
         }
@@ -369,6 +369,7 @@ impl Cache for Naive {
         state.lives += 1;
         let entry = Entry { contents: Box::new(*page), tenant, life: state.lives };
         state.entries.insert(spot, entry);
+        state.backed.remove(&spot);
         state.queue.push(spot, false);
         state.totals.stored += 1;
         state.totals.tenant_pages[tenant] += 1;
@@ -393,6 +394,7 @@ impl Cache for Naive {
             return;
         }
         state.take_out(spot);
+        state.backed.remove(&spot);
     }
 
     fn invalidate_area(&self, _: Lane, area: usize) {
@@ -401,6 +403,7 @@ impl Cache for Naive {
             state.entries.keys().filter(|spot| spot.area == area).copied().collect();
         let stored = state.totals.stored;
         spots.into_iter().for_each(|spot| state.take_out(spot));
+        state.backed.retain(|spot| spot.area != area);
         if self.flaw == Flaw::AreaForgetsCounts {
             state.totals.stored = stored;
         }

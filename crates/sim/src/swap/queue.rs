@@ -27,17 +27,23 @@ impl Queue {
         self.entries.retain(|entry| entry.0 != spot);
     }
 
-    /// The oldest `count` entries that have not been used since they last were the oldest, each
-    /// put last again; as many as there are, if there are fewer.
+    /// The oldest entries that have not been used since they last were the oldest, `count` at most,
+    /// each put last again. Nobody is looked at twice, unless all have been used.
     pub fn take(&mut self, count: usize) -> Vec<Spot> {
-        let mut taken: Vec<Spot> = Vec::new();
-        let mut looks = 2 * self.entries.len();
-        while taken.len() < count && looks > 0 {
-            looks -= 1;
-            let Some((spot, used)) = self.entries.pop_front() else { break };
-            self.entries.push_back((spot, false));
-            if !used && !taken.contains(&spot) {
-                taken.push(spot);
+        let mut taken = Vec::new();
+        for _ in 0..2 {
+            for _ in 0..self.entries.len() {
+                if taken.len() == count {
+                    break;
+                }
+                let Some((spot, used)) = self.entries.pop_front() else { break };
+                self.entries.push_back((spot, false));
+                if !used {
+                    taken.push(spot);
+                }
+            }
+            if !taken.is_empty() {
+                break;
             }
         }
         taken

@@ -1,5 +1,6 @@
 //! The device behind an area.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use block::{
@@ -33,8 +34,10 @@ pub struct Attempt {
     pub page: u64,
     /// What was to be written.
     pub contents: Box<Page>,
-    /// Did it succeed?
+    /// Did it succeed, with all that was written in one go?
     pub made: bool,
+    /// Those that were tried at once have one number, later ones a higher one.
+    pub batch: u64,
 }
 
 /// A device in memory that fails when it is told to, and remembers what was tried. Each page is
@@ -54,6 +57,7 @@ struct State {
     rng: Rng,
     remembers: bool,
     attempts: Vec<Attempt>,
+    batch: u64,
 }
 
 impl Shelf {
@@ -67,6 +71,7 @@ impl Shelf {
             rng: Rng::new(seed),
             remembers: true,
             attempts: Vec::new(),
+            batch: 0,
         };
         Arc::new(Shelf {
             state: Mutex::new(state),
@@ -161,19 +166,7 @@ impl Shelf {
                         }
                     }
                 }
-                Operation::Write { from, .. } => {
-                    let (pages, _) = from.as_chunks::<PAGE_SIZE>();
-                    for (page, from) in range.zip(pages) {
-                        let made = state.may_write(page);
-                        if state.remembers {
-                            let contents = Box::new(*from);
-                            let made = made.is_ok();
-                            state.attempts.push(Attempt { page: page as u64, contents, made });
-                        }
-                        made?;
-                        state.pages[page] = Some(Box::new(*from));
-                    }
-                }
+                Operation::Write { from, .. } => state.write(range, from.as_chunks().0)?,
                 Operation::Discard { .. }
                 | Operation::WriteZeroes { mode: ZeroMode::MayPunch, .. } => {
                     state.alive()?;
@@ -203,6 +196,26 @@ impl State {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Pages before one that fails have been written.
+    fn write(&mut self, range: Range<usize>, from: &[Page]) -> Result<(), IoError> {
+        let mut made = Ok(());
+        for (page, from) in range.clone().zip(from) {
+            made = self.may_write(page);
+            if made.is_err() {
+                break;
+            }
+            self.pages[page] = Some(Box::new(*from));
+        }
+        if self.remembers {
+            for (page, from) in range.zip(from) {
+                let (page, contents) = (page as u64, Box::new(*from));
+                let (made, batch) = (made.is_ok(), self.batch);
+                self.attempts.push(Attempt { page, contents, made, batch });
+            }
+        }
+        made
     }
 
     fn may_write(&mut self, page: usize) -> Result<(), IoError> {
@@ -237,6 +250,7 @@ impl BlockDevice for Shelf {
     fn submit(&self, _: Lane, operation: Operation<'_>) -> Result<(), IoError> {
         let writes = writes(&operation);
         self.begin(writes);
+        self.with(|state| state.batch += 1);
         let result = self.carry_out(operation);
         self.end(writes);
         result
@@ -246,7 +260,10 @@ impl BlockDevice for Shelf {
         let writes = jobs.iter().map(|job| writes(&job.operation)).sum();
         self.begin(writes);
         let mut order: Vec<usize> = (0..jobs.len()).collect();
-        self.with(|state| state.rng.shuffle(&mut order));
+        self.with(|state| {
+            state.batch += 1;
+            state.rng.shuffle(&mut order);
+        });
         for job in order {
             let job = &mut jobs[job];
             job.result = self.carry_out(job.operation.reborrow());

@@ -1,0 +1,405 @@
+//! Small worlds of a swap cache: users of pages, of their own or of all, and others who write back,
+//! shrink, change settings and turn areas off. What they do is drawn for each schedule anew, from
+//! the numbers that belong to the schedule.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use shuttle::rand::RngCore;
+use shuttle::thread;
+use sim::swap::{Cache, Found, Model, PAGES, Policy, Refusal, Shelf, Spot};
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE};
+
+use crate::history::{History, Version};
+
+/// Of so many schedules one has its structures looked through in the end.
+const LOOKED_THROUGH: u64 = 8;
+/// How often others may come while a page of the device is read or written.
+const SLOWNESS: u64 = 12;
+
+/// Makes a cache.
+pub type MakeCache = Arc<dyn Fn() -> Arc<dyn Cache> + Send + Sync>;
+
+/// What is done to pages by those who do not use them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Some are written back.
+    Reclaim,
+    /// The background worker takes a step.
+    Work,
+    Shrink,
+    Compressor,
+    /// Pages are refused, or no more.
+    Enabled,
+    Limit,
+    InFlight,
+    Switch,
+    /// All pages of another area are given up.
+    OtherArea,
+    Validate,
+}
+
+/// A world: who is there, and what they may do.
+#[derive(Clone, Copy)]
+pub struct World {
+    /// Threads with pages of their own.
+    owners: usize,
+    /// Threads that use the same page.
+    crowd: usize,
+    steps: usize,
+    /// Does a load take the page out?
+    exclusive: bool,
+    /// Threads beside them, and what they do.
+    others: usize,
+    deeds: &'static [Deed],
+    count: usize,
+    /// The most bytes of the pool, in pages; 0 for any.
+    limit: u64,
+}
+
+impl World {
+    const BASE: World = World {
+        owners: 2,
+        crowd: 0,
+        steps: 4,
+        exclusive: false,
+        others: 1,
+        deeds: &[Deed::Reclaim],
+        count: 2,
+        limit: 0,
+    };
+    /// Pages are written back while their owners use them.
+    pub const WRITTEN_BACK: World = World::BASE;
+    /// Two threads write back.
+    pub const TWO_EVICTORS: World = World { owners: 1, steps: 5, others: 2, ..World::BASE };
+    /// Loads take pages out that are being written back.
+    pub const EXCLUSIVE: World = World { exclusive: true, ..World::BASE };
+    /// Pages are refused while the ones before are written back, and their owners write the new
+    /// ones to the device.
+    pub const REFUSED: World =
+        World { deeds: &[Deed::Reclaim, Deed::Enabled, Deed::Reclaim], count: 4, ..World::BASE };
+    /// As many stores want space as there is not.
+    pub const LIMITED: World = World {
+        deeds: &[Deed::Work, Deed::Limit, Deed::Reclaim, Deed::Shrink],
+        count: 3,
+        limit: 2,
+        ..World::BASE
+    };
+    /// Users of one page.
+    pub const CROWD: World = World { owners: 0, crowd: 3, steps: 3, ..World::BASE };
+    /// Pages that were made by one codec are read, and written back, while another is chosen.
+    pub const COMPRESSORS: World = World {
+        owners: 1,
+        crowd: 2,
+        steps: 3,
+        deeds: &[Deed::Compressor, Deed::Reclaim],
+        count: 3,
+        ..World::BASE
+    };
+    /// An area is turned off, and on, while its pages are written back.
+    pub const SWAPPED_OFF: World =
+        World { deeds: &[Deed::OtherArea, Deed::Reclaim], ..World::BASE };
+    /// All of it.
+    pub const EVERYTHING: World = World {
+        others: 2,
+        deeds: &[
+            Deed::Reclaim,
+            Deed::Work,
+            Deed::Shrink,
+            Deed::Compressor,
+            Deed::Enabled,
+            Deed::Limit,
+            Deed::InFlight,
+            Deed::Switch,
+            Deed::OtherArea,
+        ],
+        count: 3,
+        limit: 3,
+        ..World::BASE
+    };
+
+    /// Plays a schedule of it.
+    pub fn play(&self, make: &MakeCache) {
+        let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
+        let shelves = [0, 1].map(|_| Shelf::new(PAGES, rng.next_u64(), SLOWNESS));
+        shelves.iter().for_each(|shelf| shelf.remember(false));
+        let stage = Stage { cache: make(), shelves, world: *self, history: History::default() };
+        stage.set_up();
+        let stage = Arc::new(stage);
+        let mut owners: Vec<Owner> = (0..self.owners).map(|n| Owner::new(n, rng.fork())).collect();
+        let mut crowd: Vec<User> = (0..self.crowd).map(|n| User::new(n, rng.fork())).collect();
+        owners.iter_mut().for_each(|owner| owner.store(&stage, 0));
+        if let Some(user) = crowd.first_mut() {
+            user.store(&stage);
+        }
+        let crowd: Vec<_> = crowd
+            .into_iter()
+            .map(|mut user| {
+                let stage = stage.clone();
+                thread::spawn(move || {
+                    (0..stage.world.steps).for_each(|_| user.act(&stage));
+                })
+            })
+            .collect();
+        let owners: Vec<_> = owners
+            .into_iter()
+            .map(|mut owner| {
+                let stage = stage.clone();
+                thread::spawn(move || {
+                    (0..stage.world.steps).for_each(|_| owner.act(&stage));
+                    owner
+                })
+            })
+            .collect();
+        let others: Vec<_> = (1..self.others)
+            .map(|n| {
+                let (stage, mut rng) = (stage.clone(), rng.fork());
+                thread::spawn(move || stage.meddle(&mut rng, n))
+            })
+            .collect();
+        stage.meddle(&mut rng, 0);
+        others.into_iter().chain(crowd).for_each(|thread| thread.join().expect("shuttle panics"));
+        let owners = owners.into_iter().map(|owner| owner.join().expect("shuttle panics"));
+        let owners: Vec<Owner> = owners.collect();
+        stage.end(&mut rng, owners);
+    }
+}
+
+struct Stage {
+    cache: Arc<dyn Cache>,
+    shelves: [Arc<Shelf>; 2],
+    world: World,
+    history: History,
+}
+
+/// The page that a crowd uses.
+const HOT: Spot = Spot { area: 0, offset: 0 };
+
+impl Stage {
+    fn set_up(&self) {
+        Model::settings().into_iter().for_each(|policy| self.cache.set(policy));
+        self.cache.set(Policy::Exclusive(self.world.exclusive));
+        self.cache.set(Policy::MaxPool(self.world.limit * PAGE_SIZE as u64));
+        self.cache.swapon(0, self.shelves[0].clone()).expect("it is off");
+        self.cache.swapon(1, self.shelves[1].clone()).expect("it is off");
+    }
+
+    fn meddle(&self, rng: &mut Rng, number: usize) {
+        for _ in 0..self.world.count {
+            self.meddle_once(rng, Lane(number as u32));
+        }
+    }
+
+    fn meddle_once(&self, rng: &mut Rng, lane: Lane) {
+        let cache = &self.cache;
+        match *rng.pick(self.world.deeds) {
+            Deed::Reclaim => drop(cache.reclaim(lane, 1 + rng.below(3))),
+            Deed::Work => drop(cache.work()),
+            Deed::Shrink => cache.shrink(lane, 1 + rng.below(3)),
+            Deed::Compressor => cache.set(Policy::Compressor(rng.below(8) as usize)),
+            Deed::Enabled => cache.set(Policy::Enabled(rng.one_in(2))),
+            Deed::Limit => {
+                cache.set(Policy::MaxPool(rng.below(2 * self.world.limit) * PAGE_SIZE as u64));
+            }
+            Deed::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
+            Deed::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
+            Deed::OtherArea => self.other_area(rng, lane),
+            Deed::Validate => cache.validate(),
+        }
+    }
+
+    /// Somebody uses another area by himself, and turns it off and on again.
+    fn other_area(&self, rng: &mut Rng, lane: Lane) {
+        let (cache, mut page) = (&self.cache, [0; PAGE_SIZE]);
+        for offset in 0..2 {
+            Version::new(false, offset, 9, 1 + rng.below(9) as u32).render(&mut page);
+            let _ = cache.store(lane, Spot { area: 1, offset }, 0, &page);
+        }
+        cache.invalidate_area(lane, 1);
+        // Somebody else may be doing the same.
+        if cache.swapoff(1).is_ok() {
+            let _ = cache.swapon(1, self.shelves[1].clone());
+        }
+    }
+
+    fn end(&self, rng: &mut Rng, owners: Vec<Owner>) {
+        for owner in owners {
+            owner.look_at_all(self);
+        }
+        if self.world.crowd > 0 {
+            User::new(0, rng.fork()).load(self);
+        }
+        self.history.judge();
+        let cache = &self.cache;
+        let thoroughly = rng.one_in(LOOKED_THROUGH);
+        if thoroughly {
+            cache.validate();
+        }
+        let before = cache.totals();
+        Tally::add(before.written_back, before.refused);
+        cache.invalidate_area(Lane(0), 0);
+        cache.invalidate_area(Lane(0), 1);
+        let left = cache.totals();
+        assert_eq!((left.stored, left.tenant_pages[0]), (0, 0), "pages are left: {left:?}");
+        assert_eq!((left.pool_bytes, left.tenant_bytes[0]), (0, 0), "bytes are left: {left:?}");
+        assert_eq!(cache.swapoff(0), Ok(()), "nothing is left");
+        if thoroughly {
+            cache.validate();
+        }
+    }
+}
+
+/// What came to pass: a world in which nothing does shows nothing.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    written_back: u64,
+    fetched: u64,
+    refused: u64,
+}
+
+thread_local! {
+    static TALLY: Cell<Tally> =
+        const { Cell::new(Tally { written_back: 0, fetched: 0, refused: 0 }) };
+}
+
+/// The tally so far; a new one begins.
+pub fn tally() -> Tally {
+    TALLY.take()
+}
+
+impl Tally {
+    fn add(written_back: u64, refused: u64) {
+        let before = TALLY.get();
+        TALLY.set(Tally {
+            written_back: before.written_back + written_back,
+            refused: before.refused + refused,
+            ..before
+        });
+    }
+
+    fn fetched() {
+        let before = TALLY.get();
+        TALLY.set(Tally { fetched: before.fetched + 1, ..before });
+    }
+}
+
+/// Pages that an owner has.
+const OWN: usize = 2;
+
+/// A thread with pages of its own: it knows each byte of them.
+struct Owner {
+    number: usize,
+    rng: Rng,
+    stored: u32,
+    newest: [Option<Version>; OWN],
+}
+
+impl Owner {
+    fn new(number: usize, rng: Rng) -> Owner {
+        Owner { number, rng, stored: 0, newest: [None; OWN] }
+    }
+
+    fn lane(&self) -> Lane {
+        Lane(self.number as u32)
+    }
+
+    fn spot(&self, which: usize) -> Spot {
+        Spot { area: 0, offset: (1 + self.number * OWN + which) as u64 }
+    }
+
+    fn act(&mut self, stage: &Stage) {
+        let which = usize::from(self.rng.one_in(4));
+        match self.rng.below(8) {
+            0..=2 => self.store(stage, which),
+            3..=5 => self.load(stage, which),
+            _ => {
+                stage.cache.invalidate_page(self.lane(), self.spot(which));
+                self.newest[which] = None;
+            }
+        }
+    }
+
+    fn store(&mut self, stage: &Stage, which: usize) {
+        self.stored += 1;
+        let spot = self.spot(which);
+        let version = Version::new(self.rng.one_in(2), spot.offset, self.number, self.stored);
+        let mut page = [0; PAGE_SIZE];
+        version.render(&mut page);
+        match stage.cache.store(self.lane(), spot, 0, &page) {
+            Ok(()) => {}
+            // Its owner goes to the device himself.
+            Err(_) => stage.shelves[0].put(spot.offset, &page),
+        }
+        self.newest[which] = Some(version);
+    }
+
+    fn load(&mut self, stage: &Stage, which: usize) {
+        let (spot, mut page) = (self.spot(which), [0xa5; PAGE_SIZE]);
+        match (stage.cache.load(self.lane(), spot, &mut page), self.newest[which]) {
+            (Found::Page, Some(version)) => {
+                assert_eq!(Version::of(&page), version, "{spot:?} is another");
+                if stage.world.exclusive {
+                    self.newest[which] = None;
+                }
+            }
+            (Found::Nothing, Some(version)) => {
+                let page = stage.shelves[0].peek(spot.offset);
+                let page = page.unwrap_or_else(|| panic!("{spot:?} is nowhere"));
+                assert_eq!(Version::of(&page), version, "{spot:?}, on the device, is another");
+                Tally::fetched();
+            }
+            (Found::Nothing, None) => {}
+            (found, known) => panic!("{spot:?} is {found:?}, and should be {known:?}"),
+        }
+    }
+
+    fn look_at_all(mut self, stage: &Stage) {
+        (0..OWN).for_each(|which| self.load(stage, which));
+    }
+}
+
+/// A thread that uses the page that all use. Nothing is refused there: who would go to the device
+/// himself must keep others away meanwhile, as those do who swap.
+struct User {
+    number: usize,
+    rng: Rng,
+    stored: u32,
+}
+
+impl User {
+    fn new(number: usize, rng: Rng) -> User {
+        User { number, rng, stored: 0 }
+    }
+
+    fn act(&mut self, stage: &Stage) {
+        if self.rng.one_in(2) { self.store(stage) } else { self.load(stage) }
+    }
+
+    fn store(&mut self, stage: &Stage) {
+        self.stored += 1;
+        let version = Version::new(self.rng.one_in(2), 0, self.number, self.stored);
+        let mut page = [0; PAGE_SIZE];
+        version.render(&mut page);
+        let begun = stage.history.now();
+        let stored: Result<(), Refusal> =
+            stage.cache.store(Lane(self.number as u32), HOT, 0, &page);
+        assert_eq!(stored, Ok(()), "there is space");
+        stage.history.stored(HOT.offset, version, begun);
+    }
+
+    fn load(&mut self, stage: &Stage) {
+        let mut page = [0xa5; PAGE_SIZE];
+        let begun = stage.history.now();
+        match stage.cache.load(Lane(self.number as u32), HOT, &mut page) {
+            Found::Page => {}
+            Found::Nothing => {
+                let found = stage.shelves[0].peek(HOT.offset).expect("it was stored");
+                page.copy_from_slice(&found[..]);
+                Tally::fetched();
+            }
+            Found::Corrupt => panic!("the page is corrupt"),
+        }
+        stage.history.saw(HOT.offset, Version::of(&page), begun);
+    }
+}

@@ -1,0 +1,67 @@
+//! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and areas turned
+//! off beside those who write pages back. Every byte is checked. Broken caches must be found out by
+//! the same worlds. See `shuttle.rs` and docs/TESTING.md for how it is run.
+#![cfg(shuttle)]
+
+#[path = "shuttle/explore.rs"]
+mod explore;
+#[path = "shuttle/history.rs"]
+mod history;
+#[path = "shuttle/swap_stage.rs"]
+mod stage;
+
+use std::sync::Arc;
+
+use explore::{Play, holds, rejected};
+use sim::swap::{Cache, Flaw, Naive};
+use stage::{MakeCache, World};
+
+fn on(world: World, make: MakeCache) -> Play {
+    Arc::new(move || world.play(&make))
+}
+
+fn naive(flaw: Flaw) -> MakeCache {
+    Arc::new(move || -> Arc<dyn Cache> { Arc::new(Naive::new(flaw)) })
+}
+
+/// All worlds, by name.
+const WORLDS: [(&str, World); 9] = [
+    ("written_back", World::WRITTEN_BACK),
+    ("two_evictors", World::TWO_EVICTORS),
+    ("exclusive", World::EXCLUSIVE),
+    ("refused", World::REFUSED),
+    ("limited", World::LIMITED),
+    ("crowd", World::CROWD),
+    ("compressors", World::COMPRESSORS),
+    ("swapped_off", World::SWAPPED_OFF),
+    ("everything", World::EVERYTHING),
+];
+
+#[test]
+fn a_naive_cache_holds() {
+    for (name, world) in WORLDS {
+        holds("a_naive_cache_holds", name, &on(world, naive(Flaw::None)));
+    }
+}
+
+/// A test for each broken cache: some world finds it out.
+macro_rules! controls {
+    ($($test:ident: $world:expr, $make:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                rejected(stringify!($test), &on($world, $make));
+            }
+        )*
+    };
+}
+
+controls! {
+    taking_another_out_is_found: World::WRITTEN_BACK, naive(Flaw::TakesAnother);
+    taking_another_out_is_found_by_crowds: World::CROWD, naive(Flaw::TakesAnother);
+    leaving_too_soon_is_found: World::WRITTEN_BACK, naive(Flaw::LeavesTooSoon);
+    refusing_too_soon_is_found: World::REFUSED, naive(Flaw::RefusesTooSoon);
+    old_pages_behind_refused_ones_are_found: World::REFUSED, naive(Flaw::KeepsOldOnRefusal);
+    forgotten_invalidations_are_found: World::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation);
+    pages_that_were_taken_are_found: World::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
+}
