@@ -16,7 +16,9 @@ mod naive;
 mod queue;
 mod shelf;
 
-pub use cache::{AREAS, Cache, Found, PAGES, Policy, Reclaimed, Refusal, Spot, TENANTS, Totals};
+pub use cache::{
+    AREAS, Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Spot, TENANTS, Totals,
+};
 pub use events::{Event, Events, Mix};
 pub use model::{Drive, Make, Model, Outcome};
 pub use naive::{Flaw, Naive};

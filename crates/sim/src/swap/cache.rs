@@ -10,6 +10,8 @@ use super::Shelf;
 pub const AREAS: usize = 2;
 /// Pages of an area in a test.
 pub const PAGES: u64 = 64;
+/// Frames of memory that a cache may have if no other limit is set: more than it needs.
+pub const FRAMES: u32 = 512;
 /// Tenants there may be in a test.
 pub const TENANTS: usize = 3;
 
@@ -72,7 +74,7 @@ pub enum Policy {
     Enabled(bool),
     /// The codec, by its number among those there are.
     Compressor(usize),
-    /// The most bytes; 0 for more than any test needs.
+    /// The most bytes; 0 for [`FRAMES`].
     MaxPool(u64),
     /// Once full, nothing is taken before there is no more than this share of it, in percent.
     Accept(u32),
@@ -107,6 +109,8 @@ pub struct Totals {
     pub duplicates: u64,
     /// Stores that were refused, whatever for.
     pub refused: u64,
+    /// Stores that found the pool at its limit.
+    pub limit_hits: u64,
     /// Pages of each tenant.
     pub tenant_pages: [u64; TENANTS],
     /// Bytes each tenant is charged with.

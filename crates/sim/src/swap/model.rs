@@ -7,8 +7,8 @@ use testkit::Rng;
 use units::{Lane, PAGE_SIZE, Page};
 
 use super::{
-    AREAS, Attempt, Cache, Event, Events, Found, Mix, Mood, PAGES, Policy, Queue, Refusal, Shelf,
-    Spot, TENANTS, Totals,
+    AREAS, Attempt, Cache, Event, Events, FRAMES, Found, Mix, Mood, PAGES, Policy, Queue, Refusal,
+    Shelf, Spot, TENANTS, Totals,
 };
 use crate::content::Fill;
 use crate::shrink::fewest;
@@ -212,7 +212,7 @@ impl Model {
         }
         self.written(0)?;
         let totals = cache.totals();
-        if self.max_pool == 0 || totals.pool_bytes <= self.mark() {
+        if totals.pool_bytes <= self.mark() {
             (self.full, self.surely_full) = (false, false);
         }
         self.count(&totals)
@@ -317,9 +317,11 @@ impl Model {
                     let mark = self.mark();
                     return Err(format!("a page was taken above the mark of {mark}: {after:?}"));
                 }
-                if self.max_pool > 0 && after.pool_bytes > self.max_pool.max(P) {
+                if after.pool_bytes > limit(self.max_pool).max(P) {
                     return Err(format!("the limit is {}: {after:?}", self.max_pool));
                 }
+                // What was given up before may only now have been freed.
+                self.surely_full = false;
                 // It is asked before it is known how many bytes there will be.
                 let share = self.tenant_max[tenant];
                 if before.tenant_bytes[tenant] >= share && !evicted && old.is_none() {
@@ -346,7 +348,7 @@ impl Model {
         }
         if stored == Err(Refusal::PoolLimit) {
             self.full = true;
-            self.surely_full |= after.pool_bytes >= self.max_pool;
+            self.surely_full |= after.limit_hits > before.limit_hits;
         }
         Ok(())
     }
@@ -385,9 +387,7 @@ impl Model {
             Refusal::NoArea => self.is_there(spot),
             Refusal::TooLarge => self.ratio >= 100 || same,
             Refusal::Incompressible => same || self.writeback[tenant],
-            Refusal::PoolLimit => {
-                self.max_pool == 0 || !self.full && before.pool_bytes + ROOM * P < self.mark()
-            }
+            Refusal::PoolLimit => !self.full && before.pool_bytes + ROOM * P < self.mark(),
             Refusal::TenantLimit => {
                 let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
                 bytes < max
@@ -579,7 +579,12 @@ impl Model {
 
 /// When a cache was full that may have `max_pool` bytes, it takes pages again from here on.
 pub(super) fn mark(max_pool: u64, accept: u32) -> u64 {
-    max_pool / P * u64::from(accept) / 100 * P
+    limit(max_pool) / P * u64::from(accept) / 100 * P
+}
+
+/// The most bytes there may be.
+pub(super) fn limit(max_pool: u64) -> u64 {
+    if max_pool == 0 { u64::from(FRAMES) * P } else { max_pool }
 }
 
 /// Pages that a store may take beyond what it seems: a frame for each of the objects of a class

@@ -7,7 +7,7 @@ use block::{BlockDevice, Job, Operation};
 use sync::{Bell, Mutex, MutexGuard};
 use units::{Lane, PAGE_SIZE, Page};
 
-use super::model::mark;
+use super::model::{limit, mark};
 use super::{
     AREAS, Cache, Found, Model, PAGES, Policy, Queue, Reclaimed, Refusal, Shelf, Spot, TENANTS,
     Totals,
@@ -318,12 +318,13 @@ impl State {
             return Some(Refusal::TenantLimit);
         }
         let pool = self.pool_bytes();
-        if self.max_pool == 0 || pool <= self.mark() || flaw == Flaw::NoHysteresis {
+        if pool <= self.mark() || flaw == Flaw::NoHysteresis {
             self.full = false;
         }
         let slack = if flaw == Flaw::LimitOffByBatch { 16 * P } else { 0 };
-        if self.max_pool > 0 && (self.full || pool + bytes > self.max_pool + slack) {
+        if self.full || pool + bytes > limit(self.max_pool) + slack {
             self.full = true;
+            self.totals.limit_hits += 1;
             return Some(Refusal::PoolLimit);
         }
         None
@@ -416,7 +417,7 @@ impl Cache for Naive {
     fn work(&self) -> bool {
         let over = {
             let state = self.state.lock();
-            state.max_pool > 0 && state.full && state.pool_bytes() > state.mark()
+            state.full && state.pool_bytes() > state.mark()
         };
         over && self.evict(1).written > 0
     }

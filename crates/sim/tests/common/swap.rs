@@ -1,0 +1,232 @@
+//! The caches of swap areas that are tested: the stack's own by the name of their index, and ones
+//! with something put in the place of a part.
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+
+use block::BlockDevice;
+use pagealloc::{Frames, Zone, ZoneOptions};
+use sim::swap::{
+    Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Shelf, Spot, TENANTS, Totals,
+};
+use stack::{Machine, MachineOptions, Variants};
+use sync::Mutex;
+use units::{Frame, Lane, Order, PAGE_SIZE, Page};
+use zcomp::{AnyStreams, Chosen, LaneStreams, Params};
+use zswap::{AreaOptions, Key, LoadError, MakeIndex, Parts, Reject, SwapType, Tenant, Work, Zswap};
+
+/// Puts something over the device of an area.
+pub type OverDevice = Box<dyn Fn(Arc<Shelf>) -> Arc<dyn BlockDevice> + Send + Sync>;
+
+/// A cache in the words of the model.
+pub struct Engine {
+    pub zswap: Arc<Zswap>,
+    pub frames: Arc<dyn Frames>,
+    pub over_device: OverDevice,
+    tenants: Vec<Tenant>,
+    /// Frames that somebody else has taken.
+    taken: Mutex<Vec<Frame>>,
+    _machine: Option<Machine>,
+}
+
+impl Engine {
+    /// The stack's own, with the index of this name.
+    pub fn of_stack(index: &str, lanes: usize) -> Engine {
+        let options = MachineOptions {
+            lanes,
+            memory: u64::from(FRAMES) * PAGE_SIZE as u64,
+            variants: Variants { index: index.into(), ..Variants::default() },
+            outside: Arc::new(stack::Nowhere),
+            track_access: false,
+        };
+        let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
+        let zswap = machine.swap().expect("there are addresses");
+        let frames = machine.frames().clone();
+        Engine { _machine: Some(machine), ..Engine::over(zswap, frames) }
+    }
+
+    /// With any index.
+    pub fn with_index(make_index: MakeIndex, lanes: usize) -> Engine {
+        let zone = ZoneOptions::new(lanes, FRAMES);
+        let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
+        let chosen = |name: &str| {
+            let params = Params::default();
+            let compressor = stack::switchboard::codec(name, &params)?;
+            Ok(Chosen { compressor, params })
+        };
+        let parts = Parts {
+            frames: frames.clone(),
+            lanes,
+            counting_lanes: lanes,
+            make_index,
+            make_streams: Box::new(|codec, lanes| {
+                LaneStreams::new(&**codec, lanes).map(AnyStreams::Lanes)
+            }),
+            codec: chosen(zcomp::LZO).expect("it is known"),
+            find_codec: Box::new(chosen),
+            total_pages: u64::from(FRAMES),
+            entries: 1 << 12,
+        };
+        let zswap = Zswap::new(Arc::new(host::Mmap), parts).expect("there are addresses");
+        Engine::over(Arc::new(zswap), frames)
+    }
+
+    fn over(zswap: Arc<Zswap>, frames: Arc<dyn Frames>) -> Engine {
+        let tenant = |n| zswap.tenant(["default", "one", "two"][n]).expect("there are numbers");
+        let tenants = (0..TENANTS).map(tenant).collect();
+        let over_device = Box::new(|shelf| shelf as _);
+        Engine {
+            zswap,
+            frames,
+            over_device,
+            tenants,
+            taken: Mutex::new(Vec::new()),
+            _machine: None,
+        }
+    }
+
+    fn key(spot: Spot) -> Key {
+        Key { swap: swap_type(spot.area), offset: spot.offset }
+    }
+}
+
+/// The type of an area of the model.
+pub fn swap_type(area: usize) -> SwapType {
+    SwapType::new(area).expect("there are enough")
+}
+
+fn refusal(reject: Reject) -> Refusal {
+    match reject {
+        Reject::NoArea => Refusal::NoArea,
+        Reject::Disabled => Refusal::Disabled,
+        Reject::PoolLimit => Refusal::PoolLimit,
+        Reject::TenantLimit => Refusal::TenantLimit,
+        Reject::NoMemory => Refusal::NoMemory,
+        Reject::NoEntry => Refusal::NoEntry,
+        Reject::Incompressible => Refusal::Incompressible,
+        Reject::Poor => Refusal::TooLarge,
+    }
+}
+
+impl Cache for Engine {
+    fn swapon(&self, area: usize, device: Arc<Shelf>) -> Result<(), i32> {
+        let device = Some((self.over_device)(device));
+        let options = AreaOptions { device, tenant: self.tenants[0].clone() };
+        self.zswap.swapon(swap_type(area), PAGES, options).map_err(|fault| fault.errno.0)
+    }
+
+    fn swapoff(&self, area: usize) -> Result<(), i32> {
+        self.zswap.swapoff(swap_type(area)).map_err(|fault| fault.errno.0)
+    }
+
+    fn store(&self, lane: Lane, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
+        self.zswap.store(lane, Engine::key(spot), &self.tenants[tenant], page).map_err(refusal)
+    }
+
+    fn load(&self, lane: Lane, spot: Spot, page: &mut Page) -> Found {
+        match self.zswap.load(lane, Engine::key(spot), page) {
+            Ok(()) => Found::Page,
+            Err(LoadError::NotFound) => Found::Nothing,
+            Err(LoadError::Corrupt) => Found::Corrupt,
+        }
+    }
+
+    fn invalidate_page(&self, lane: Lane, spot: Spot) {
+        self.zswap.invalidate_page(lane, Engine::key(spot));
+    }
+
+    fn invalidate_area(&self, lane: Lane, area: usize) {
+        self.zswap.invalidate_area(lane, swap_type(area));
+    }
+
+    fn reclaim(&self, lane: Lane, pages: u64) -> Reclaimed {
+        let done = self.zswap.reclaim(lane, pages);
+        Reclaimed { written: done.written, failed: done.failed, skipped: done.left }
+    }
+
+    fn work(&self) -> bool {
+        self.zswap.work(Lane(0)) == Work::Again
+    }
+
+    fn shrink(&self, lane: Lane, pages: u64) {
+        self.zswap.shrink(lane, pages);
+    }
+
+    fn set(&self, policy: Policy) {
+        let own = self.zswap.policy();
+        match policy {
+            Policy::Enabled(yes) => own.set_enabled(yes),
+            Policy::Compressor(n) => {
+                let names = stack::ALGORITHMS;
+                // Pages by every codec there may be may be there.
+                let _ = self.zswap.set_compressor(names[n % names.len()]);
+            }
+            Policy::MaxPool(0) => {
+                self.zswap.set_max_pool_bytes(0);
+                self.zswap.set_max_pool_percent(100).expect("it is a percentage");
+            }
+            Policy::MaxPool(bytes) => self.zswap.set_max_pool_bytes(bytes),
+            Policy::Accept(percent) => {
+                own.set_accept_threshold_percent(percent).expect("it is a percentage");
+            }
+            Policy::Ratio(percent) => {
+                own.set_max_compression_ratio(percent).expect("it is a percentage");
+            }
+            Policy::Exclusive(yes) => own.set_exclusive_loads(yes),
+            Policy::SameFilled(yes) => own.set_same_filled(yes),
+            Policy::NonSameFilled(yes) => own.set_non_same_filled(yes),
+            Policy::Shrinker(yes) => own.set_shrinker_enabled(yes),
+            Policy::InFlight(most) => own.set_writebacks_max(most).expect("it is not 0"),
+            Policy::TenantMax(tenant, bytes) => self.tenants[tenant].set_max(bytes),
+            Policy::TenantWriteback(tenant, yes) => self.tenants[tenant].set_writeback(yes),
+        }
+    }
+
+    fn leave_frames(&self, frames: u32) {
+        let mut taken = self.taken.lock();
+        taken.drain(..).for_each(|frame| self.frames.free(Lane(0), frame, Order::ZERO));
+        if frames == u32::MAX {
+            return;
+        }
+        // What lanes have in stock is for all again.
+        self.frames.drain();
+        while let Some(frame) = self.frames.alloc(Lane(0), Order::ZERO) {
+            taken.push(frame);
+        }
+        for _ in 0..frames {
+            let Some(frame) = taken.pop() else { break };
+            self.frames.free(Lane(0), frame, Order::ZERO);
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let stats = self.zswap.stats();
+        let refused = [
+            stats.reject_disabled,
+            stats.reject_reclaim_fail,
+            stats.reject_alloc_fail,
+            stats.reject_entry_fail,
+            stats.reject_compress_fail,
+            stats.reject_compress_poor,
+        ];
+        assert_eq!(stats.outstanding_writebacks, 0, "at rest nothing is under way");
+        let bytes: u64 = self.tenants.iter().map(Tenant::bytes).sum();
+        assert_eq!(stats.compressed_bytes, bytes, "tenants have {bytes} bytes: {stats:?}");
+        Totals {
+            stored: stats.stored_pages,
+            pool_bytes: stats.pool_bytes,
+            written_back: stats.written_back_pages,
+            duplicates: stats.duplicate_entry,
+            refused: refused.iter().sum(),
+            limit_hits: stats.pool_limit_hit,
+            tenant_pages: std::array::from_fn(|n| self.tenants[n].pages()),
+            tenant_bytes: std::array::from_fn(|n| self.tenants[n].bytes()),
+        }
+    }
+
+    fn validate(&self) {
+        self.zswap.validate();
+        self.frames.validate();
+    }
+}
