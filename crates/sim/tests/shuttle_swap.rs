@@ -3,6 +3,10 @@
 //! the same worlds. See `shuttle.rs` and docs/TESTING.md for how it is run.
 #![cfg(shuttle)]
 
+#[path = "common/swap.rs"]
+mod common;
+#[path = "shuttle/swap_device_stage.rs"]
+mod device_stage;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
@@ -12,9 +16,14 @@ mod stage;
 
 use std::sync::Arc;
 
+use common::Engine;
+use device_stage::{MakeEngine, World as Device};
 use explore::{Play, holds, rejected};
 use sim::swap::{Cache, Flaw, Naive};
 use stage::{MakeCache, World};
+
+/// Lanes there are: fewer than threads, so that some share one.
+const LANES: usize = 2;
 
 fn on(world: World, make: MakeCache) -> Play {
     Arc::new(move || world.play(&make))
@@ -36,6 +45,58 @@ const WORLDS: [(&str, World); 9] = [
     ("swapped_off", World::SWAPPED_OFF),
     ("everything", World::EVERYTHING),
 ];
+
+/// A test for each world: it holds with every index.
+macro_rules! worlds {
+    ($($test:ident: $world:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                for index in stack::INDEXES {
+                    let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, LANES)) };
+                    holds(stringify!($test), index, &on($world, Arc::new(make)));
+                }
+            }
+        )*
+    };
+}
+
+worlds! {
+    pages_are_written_back: World::WRITTEN_BACK;
+    two_write_back: World::TWO_EVICTORS;
+    pages_are_taken_out: World::EXCLUSIVE;
+    pages_are_refused: World::REFUSED;
+    limits: World::LIMITED;
+    crowds: World::CROWD;
+    compressors: World::COMPRESSORS;
+    areas_are_turned_off: World::SWAPPED_OFF;
+    everything: World::EVERYTHING;
+}
+
+/// The same for areas as block devices.
+macro_rules! devices {
+    ($($test:ident: $world:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                for index in stack::INDEXES {
+                    let make: MakeEngine = Arc::new(move || Engine::of_stack(index, LANES));
+                    let play: Play = Arc::new(move || $world.play(&make));
+                    holds(stringify!($test), index, &play);
+                }
+            }
+        )*
+    };
+}
+
+devices! {
+    devices_are_written_back: Device::WRITTEN_BACK;
+    devices_are_written_back_by_two: Device::TWO_EVICTORS;
+    devices_are_written_through: Device::WRITTEN_THROUGH;
+    devices_with_limits: Device::LIMITED;
+    devices_are_turned_off: Device::SWAPPED_OFF;
+    everything_of_devices: Device::EVERYTHING;
+}
 
 #[test]
 fn a_naive_cache_holds() {

@@ -236,8 +236,7 @@ impl Stage {
         if thoroughly {
             cache.validate();
         }
-        let before = cache.totals();
-        Tally::add(before.written_back, before.refused);
+        Tally::add(&**cache);
         cache.invalidate_area(Lane(0), 0);
         cache.invalidate_area(Lane(0), 1);
         let left = cache.totals();
@@ -269,11 +268,12 @@ pub fn tally() -> Tally {
 }
 
 impl Tally {
-    fn add(written_back: u64, refused: u64) {
-        let before = TALLY.get();
+    /// A schedule has been played with this cache.
+    pub fn add(cache: &dyn Cache) {
+        let (before, totals) = (TALLY.get(), cache.totals());
         TALLY.set(Tally {
-            written_back: before.written_back + written_back,
-            refused: before.refused + refused,
+            written_back: before.written_back + totals.written_back,
+            refused: before.refused + totals.refused,
             ..before
         });
     }

@@ -1,0 +1,252 @@
+//! Small worlds of a swap area as a block device: users of the same pages, who write, read and
+//! discard, and others who write back, refuse pages, and change settings.
+
+use std::sync::Arc;
+
+use block::{BlockDevice, IoError, Operation};
+use shuttle::rand::RngCore;
+use shuttle::thread;
+use sim::swap::{Cache, Model, PAGES, Policy, Shelf};
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE};
+use zswap::SwapDevice;
+
+use crate::common::{Engine, swap_type};
+use crate::history::{History, Version};
+use crate::stage::Tally;
+
+const P: u64 = PAGE_SIZE as u64;
+const SLOWNESS: u64 = 12;
+/// Pages that all use.
+const HOT: u64 = 2;
+
+/// What others do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    Reclaim,
+    Work,
+    Compressor,
+    Enabled,
+    Limit,
+    /// Somebody has given up all and turns the area off.
+    Swapoff,
+}
+
+/// Makes an engine.
+pub type MakeEngine = Arc<dyn Fn() -> Engine + Send + Sync>;
+
+/// A world: who is there, and what they may do.
+#[derive(Clone, Copy)]
+pub struct World {
+    users: usize,
+    steps: usize,
+    deeds: &'static [Deed],
+    others: usize,
+    count: usize,
+    limit: u64,
+}
+
+impl World {
+    const BASE: World =
+        World { users: 2, steps: 4, deeds: &[Deed::Reclaim], others: 1, count: 3, limit: 0 };
+    /// Pages are written back while they are used.
+    pub const WRITTEN_BACK: World = World::BASE;
+    /// By two at once.
+    pub const TWO_EVICTORS: World = World { others: 2, count: 2, ..World::BASE };
+    /// Pages go past the cache now and then.
+    pub const WRITTEN_THROUGH: World =
+        World { deeds: &[Deed::Enabled, Deed::Reclaim], count: 4, ..World::BASE };
+    /// There is less space than is wanted.
+    pub const LIMITED: World = World {
+        users: 3,
+        steps: 3,
+        deeds: &[Deed::Limit, Deed::Work, Deed::Reclaim],
+        limit: 2,
+        ..World::BASE
+    };
+    /// The area is turned off when nothing is there, and on again.
+    pub const SWAPPED_OFF: World = World { deeds: &[Deed::Swapoff, Deed::Reclaim], ..World::BASE };
+    /// All of it but that.
+    pub const EVERYTHING: World = World {
+        users: 3,
+        steps: 3,
+        deeds: &[Deed::Reclaim, Deed::Work, Deed::Compressor, Deed::Enabled, Deed::Limit],
+        others: 2,
+        limit: 3,
+        ..World::BASE
+    };
+
+    fn ends(&self) -> bool {
+        self.deeds.contains(&Deed::Swapoff)
+    }
+
+    /// Plays a schedule of it.
+    pub fn play(&self, make: &MakeEngine) {
+        let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
+        let shelf = Shelf::new(PAGES, rng.next_u64(), SLOWNESS);
+        shelf.remember(false);
+        let engine = make();
+        let device = SwapDevice::new(engine.zswap.clone(), swap_type(0));
+        let history = History::default();
+        let stage = Arc::new(Stage { engine, device, shelf, world: *self, history });
+        stage.set_up();
+        let mut users: Vec<User> =
+            (0..self.users).map(|n| User { number: n, rng: rng.fork(), stored: 0 }).collect();
+        (0..HOT).for_each(|page| {
+            stage.history.stored(page, Version::ZEROES, stage.history.now());
+            users[0].write(&stage, page, 1);
+        });
+        let users: Vec<_> = users
+            .into_iter()
+            .map(|mut user| {
+                let stage = stage.clone();
+                thread::spawn(move || (0..stage.world.steps).for_each(|_| user.act(&stage)))
+            })
+            .collect();
+        let others: Vec<_> = (1..self.others)
+            .map(|n| {
+                let (stage, mut rng) = (stage.clone(), rng.fork());
+                thread::spawn(move || stage.meddle(&mut rng, Lane(n as u32)))
+            })
+            .collect();
+        stage.meddle(&mut rng, Lane(0));
+        users.into_iter().chain(others).for_each(|thread| thread.join().expect("shuttle panics"));
+        stage.end(&mut rng);
+    }
+}
+
+struct Stage {
+    engine: Engine,
+    device: SwapDevice,
+    shelf: Arc<Shelf>,
+    world: World,
+    history: History,
+}
+
+impl Stage {
+    fn set_up(&self) {
+        Model::settings().into_iter().for_each(|policy| self.engine.set(policy));
+        self.engine.set(Policy::MaxPool(self.world.limit * P));
+        self.engine.swapon(0, self.shelf.clone()).expect("it is off");
+    }
+
+    fn meddle(&self, rng: &mut Rng, lane: Lane) {
+        for _ in 0..self.world.count {
+            let engine = &self.engine;
+            match *rng.pick(self.world.deeds) {
+                Deed::Reclaim => drop(engine.reclaim(lane, 1 + rng.below(3))),
+                Deed::Work => drop(engine.work()),
+                Deed::Compressor => engine.set(Policy::Compressor(rng.below(8) as usize)),
+                Deed::Enabled => engine.set(Policy::Enabled(rng.one_in(2))),
+                Deed::Limit => engine.set(Policy::MaxPool((1 + rng.below(4)) * P)),
+                Deed::Swapoff => {
+                    let begun = self.history.now();
+                    if rng.one_in(2) {
+                        engine.invalidate_area(lane, 0);
+                        (0..HOT).for_each(|page| {
+                            self.history.stored(page, Version::ZEROES, begun);
+                        });
+                    }
+                    let begun = self.history.now();
+                    if engine.swapoff(0).is_ok() {
+                        (0..HOT).for_each(|page| {
+                            self.history.stored(page, Version::ZEROES, begun);
+                        });
+                        engine.swapon(0, self.shelf.clone()).expect("it is off");
+                    }
+                }
+            }
+        }
+    }
+
+    fn made_it(&self, result: Result<(), IoError>) -> bool {
+        match result {
+            Ok(()) => true,
+            Err(IoError::NotReady) if self.world.ends() => false,
+            Err(error) => panic!("a request failed: {error}"),
+        }
+    }
+
+    fn end(&self, rng: &mut Rng) {
+        let mut user = User { number: 0, rng: rng.fork(), stored: 1000 };
+        (0..HOT).for_each(|page| user.read(self, page, 1));
+        self.history.judge();
+        if rng.one_in(8) {
+            self.engine.validate();
+        }
+        Tally::add(&self.engine);
+        let all = Operation::Discard { offset: 0, length: PAGES * P };
+        assert_eq!(self.device.submit(Lane(0), all), Ok(()));
+        (0..HOT).for_each(|page| {
+            let mut into = [0xa5; PAGE_SIZE];
+            let read = Operation::Read { offset: page * P, into: &mut into };
+            assert_eq!(self.device.submit(Lane(0), read), Ok(()));
+            assert!(into == [0; PAGE_SIZE], "page {page} survived its discard");
+        });
+        self.engine.validate();
+        let left = self.engine.totals();
+        assert_eq!((left.stored, left.pool_bytes), (0, 0), "pages are left: {left:?}");
+        assert_eq!(self.engine.swapoff(0), Ok(()), "nothing is left");
+    }
+}
+
+struct User {
+    number: usize,
+    rng: Rng,
+    stored: u32,
+}
+
+impl User {
+    fn lane(&self) -> Lane {
+        Lane(self.number as u32)
+    }
+
+    fn act(&mut self, stage: &Stage) {
+        let count = if self.rng.one_in(4) { 2 } else { 1 };
+        let page = self.rng.below(HOT - count + 1);
+        match self.rng.below(8) {
+            0..=2 => self.write(stage, page, count),
+            3..=6 => self.read(stage, page, count),
+            _ => self.discard(stage, page, count),
+        }
+    }
+
+    fn write(&mut self, stage: &Stage, page: u64, count: u64) {
+        let mut from = vec![0; (count * P) as usize];
+        let (pages, _) = from.as_chunks_mut::<PAGE_SIZE>();
+        let mut versions = Vec::new();
+        for (n, contents) in (page..).zip(pages) {
+            self.stored += 1;
+            let version = Version::new(self.rng.one_in(2), n, self.number, self.stored);
+            version.render(contents);
+            versions.push((n, version));
+        }
+        let begun = stage.history.now();
+        let write = Operation::Write { offset: page * P, from: &from };
+        if stage.made_it(stage.device.submit(self.lane(), write)) {
+            versions.into_iter().for_each(|(n, version)| stage.history.stored(n, version, begun));
+        } else {
+            // Some of it may have been written before the area was turned off, and is gone.
+        }
+    }
+
+    fn read(&mut self, stage: &Stage, page: u64, count: u64) {
+        let mut into = vec![0xa5; (count * P) as usize];
+        let begun = stage.history.now();
+        let read = Operation::Read { offset: page * P, into: &mut into };
+        if stage.made_it(stage.device.submit(self.lane(), read)) {
+            let (pages, _) = into.as_chunks::<PAGE_SIZE>();
+            for (n, contents) in (page..).zip(pages) {
+                stage.history.saw(n, Version::of(contents), begun);
+            }
+        }
+    }
+
+    fn discard(&mut self, stage: &Stage, page: u64, count: u64) {
+        let begun = stage.history.now();
+        let discard = Operation::Discard { offset: page * P, length: count * P };
+        if stage.made_it(stage.device.submit(self.lane(), discard)) {
+            (page..page + count).for_each(|n| stage.history.stored(n, Version::ZEROES, begun));
+        }
+    }
+}
