@@ -1,0 +1,178 @@
+//! Areas of swap space as block devices, under the suite of block devices, while pages are written
+//! back, refused and written through, and every setting changes. Every byte must stay what was
+//! written, whatever fails on the device behind.
+
+#[path = "common/swap.rs"]
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use common::{Engine, swap_type};
+use sim::events::Weights;
+use sim::model::Drive;
+use sim::part::Part;
+use sim::suite::{self, Crowd};
+use sim::swap::{Cache, FRAMES, Model, Mood, Policy, Shelf};
+use testkit::{Rng, seed};
+use units::{Lane, PAGE_SIZE};
+use zswap::{AreaOptions, SwapDevice};
+
+const P: u64 = PAGE_SIZE as u64;
+
+/// An area as a device. After so many operations something is done to the pages that are there.
+/// When it is dropped everything must add up, and when its contents are discarded nothing may be
+/// left.
+struct Watched {
+    engine: Engine,
+    device: SwapDevice,
+    shelf: Arc<Shelf>,
+    submits: AtomicU32,
+    meddle_every: u32,
+    /// Does the device behind fail at times?
+    fails: bool,
+}
+
+impl Watched {
+    fn new(index: &str, bytes: u64, lanes: usize, meddle_every: u32, fails: bool) -> Watched {
+        let engine = Engine::of_stack(index, lanes);
+        Model::settings().into_iter().for_each(|policy| engine.set(policy));
+        let (pages, tenant) = (bytes / P, engine.zswap.tenant("default").expect("it is there"));
+        let shelf = Shelf::new(pages, 7, 1);
+        shelf.remember(false);
+        let device = Some(shelf.clone() as Arc<dyn BlockDevice>);
+        let options = AreaOptions { device, tenant };
+        engine.zswap.swapon(swap_type(0), pages, options).expect("it is off");
+        let device = SwapDevice::new(engine.zswap.clone(), swap_type(0));
+        Watched { engine, device, shelf, submits: AtomicU32::new(0), meddle_every, fails }
+    }
+
+    fn meddle(&self, number: u32) {
+        let (engine, n) = (&self.engine, u64::from(number / 12));
+        let lane = Lane(number);
+        match number % 12 {
+            0 | 3 | 6 => drop(engine.reclaim(lane, 1 + n % 40)),
+            1 | 7 => drop(engine.work()),
+            2 => engine.set(Policy::Compressor(n as usize)),
+            4 => engine.set(Policy::MaxPool([0, 8, 40, 150, 0][n as usize % 5] * P)),
+            5 => engine.set(Policy::Enabled(!n.is_multiple_of(4))),
+            8 => engine.set(Policy::Ratio([100, 50, 100, 100][n as usize % 4])),
+            9 => engine.set(Policy::InFlight(1 + number % 70)),
+            10 => engine.set(Policy::TenantMax(0, [u64::MAX, 30 * P][n as usize % 2])),
+            _ if self.fails => self.shelf.set_mood(match n % 6 {
+                0 => Mood::FailsWrites(100_000),
+                1 => Mood::FailsWrites(1_000_000),
+                2 => Mood::Full,
+                _ => Mood::Well,
+            }),
+            _ => engine.set(Policy::Accept([90, 100, 50][n as usize % 3])),
+        }
+    }
+
+    fn end(&self) {
+        self.shelf.set_mood(Mood::Well);
+        self.engine.validate();
+        // Beside those written back, what users write past the cache by themselves.
+        let (most, own) = (self.shelf.most_writes(), 4 * 64);
+        assert!(most <= 70 + own, "{most} pages were under way at once");
+        let length = self.device.geometry().bytes;
+        self.device.submit(Lane(0), Operation::Discard { offset: 0, length }).expect("it can be");
+        self.engine.validate();
+        let (totals, stats) = (self.engine.totals(), self.engine.zswap.stats());
+        assert_eq!([totals.stored, totals.pool_bytes, stats.on_device], [0; 3], "{stats:?}");
+        assert_eq!(self.engine.swapoff(0), Ok(()), "nothing is left");
+        assert_eq!(self.engine.frames.stats().lent, 0, "frames were not given back");
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+impl BlockDevice for Watched {
+    fn geometry(&self) -> Geometry {
+        self.device.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.device.abilities()
+    }
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.meddle_every > 0 && submits.is_multiple_of(self.meddle_every) {
+            self.meddle(submits / self.meddle_every);
+        }
+        let result = self.device.submit(lane, operation);
+        // Where neither the cache nor the device takes a page, the device says why.
+        if self.fails && result == Err(IoError::Failed) { Err(IoError::NoSpace) } else { result }
+    }
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.device.extents(offset, length, visit)
+    }
+}
+
+#[test]
+fn areas_pass_the_suite() {
+    let seed = seed("areas_pass_the_suite");
+    for index in stack::INDEXES {
+        suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, 0, false)));
+    }
+}
+
+#[test]
+fn meddled_areas_pass_the_suite() {
+    let seed = seed("meddled_areas_pass_the_suite");
+    for (index, every) in stack::INDEXES.iter().zip([3, 5, 7, 2]) {
+        suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, every, false)));
+    }
+}
+
+#[test]
+fn failing_devices_lose_nothing() {
+    let mut rng = Rng::new(seed("failing_devices_lose_nothing"));
+    for index in stack::INDEXES {
+        let make =
+            |bytes| -> Arc<dyn BlockDevice> { Arc::new(Watched::new(index, bytes, 2, 3, true)) };
+        let drive = Drive { may_fill_up: true, ..Drive::new(rng.next_u64(), 3000) };
+        suite::against_model(&make, 300 * P, drive);
+        let device = Watched::new(index, 16 * P, 2, 5, true);
+        let crowd = Crowd { may_refuse: true, ..Crowd::new(rng.next_u64()) };
+        suite::hot_pages(&device, crowd);
+        suite::neighbours(&device, crowd);
+    }
+}
+
+/// Many threads, each with pages of its own that it knows every byte of, and one that meddles.
+/// `RAMPACK_EVENTS` makes it longer than the rest of the tests want.
+#[test]
+fn every_byte_stays_while_everything_changes() {
+    let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));
+    let events = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
+    let events: usize = events.unwrap_or(48_000);
+    const THREADS: u64 = 4;
+    const PAGES: u64 = FRAMES as u64 / 3;
+    for index in stack::INDEXES {
+        let device = Watched::new(index, THREADS * PAGES * P, 2, 0, true);
+        let round = AtomicU32::new(0);
+        let meddle = || device.meddle(round.fetch_add(1, Ordering::Relaxed));
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+        let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+            let part = Part::new(&device, n as u64 * PAGES * P, PAGES * P);
+            let events = events / THREADS as usize / stack::INDEXES.len();
+            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
+            Box::new(move || {
+                drive.run(&part);
+            })
+        });
+        suite::together(tasks.collect(), &meddle);
+        let stats = device.engine.zswap.stats();
+        println!("{index}: {stats:?}");
+        let moved = [stats.written_back_pages, stats.read_back, stats.through];
+        assert!(moved.iter().all(|count| *count > 0), "{stats:?}");
+    }
+}
