@@ -348,7 +348,7 @@ impl Model {
         }
         if stored == Err(Refusal::PoolLimit) {
             self.full = true;
-            self.surely_full |= after.limit_hits > before.limit_hits;
+            self.surely_full = true;
         }
         Ok(())
     }
