@@ -7,9 +7,11 @@
 //!   way, and remembers what was tried.
 //! * [`Model`]: what each page must be, what may be on each device, which entry is the oldest, and
 //!   what the counters must say. [`Drive`] runs events on both, and makes a failure small.
+//! * [`crowd()`]: threads that use a cache at once.
 //! * [`Naive`]: one lock and a map. With a [`Flaw`] it is a control that the tests must reject.
 
 mod cache;
+mod crowd;
 mod events;
 mod model;
 mod naive;
@@ -19,6 +21,7 @@ mod shelf;
 pub use cache::{
     AREAS, Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Spot, TENANTS, Totals,
 };
+pub use crowd::{Crowd, crowd};
 pub use events::{Event, Events, Mix};
 pub use model::{Drive, Make, Model, Outcome};
 pub use naive::{Flaw, Naive};

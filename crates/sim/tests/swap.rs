@@ -4,9 +4,13 @@
 #[path = "common/swap.rs"]
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use common::Engine;
-use sim::swap::{Cache, Drive, Mix, Outcome};
+use sim::swap::{Cache, Crowd, Drive, Mix, Mood, Outcome, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
+use units::{Lane, PAGE_SIZE};
 
 fn events(usual: usize) -> usize {
     let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
@@ -48,5 +52,43 @@ fn everything_at_once() {
     for outcome in runs("everything_at_once", Mix::ALL, 3, events(8000) / 4) {
         assert!(outcome.written_back > 50 && outcome.failed_writes > 20, "{outcome:?}");
         assert!(outcome.refused > 50 && outcome.duplicates > 20, "{outcome:?}");
+    }
+}
+
+/// Threads on pages of their own and on the same pages, beside somebody who writes back, limits,
+/// refuses, changes codecs, takes memory away, and whose devices fail.
+#[test]
+fn crowds_find_what_they_stored() {
+    let mut rng = Rng::new(seed("crowds_find_what_they_stored"));
+    for (number, index) in stack::INDEXES.iter().enumerate() {
+        let engine = Engine::of_stack(index, 2);
+        let round = AtomicU64::new(0);
+        let beside = |shelves: &[Arc<Shelf>; 2]| {
+            let round = round.fetch_add(1, Ordering::Relaxed);
+            let (lane, n) = (Lane(round as u32), round / 12);
+            match round % 12 {
+                0 | 4 | 8 => drop(engine.reclaim(lane, 1 + n % 30)),
+                1 | 5 => drop(engine.work()),
+                2 => engine.set(Policy::Compressor(n as usize)),
+                3 => {
+                    let pages = [0, 6, 30, 0][n as usize % 4];
+                    engine.set(Policy::MaxPool(pages * PAGE_SIZE as u64));
+                }
+                6 => engine.set(Policy::Enabled(!n.is_multiple_of(4))),
+                7 => engine.leave_frames([u32::MAX, 3, u32::MAX, 0][n as usize % 4]),
+                9 => engine.set(Policy::TenantWriteback(n as usize % 3, !n.is_multiple_of(5))),
+                10 => engine.set(Policy::InFlight(1 + n as u32 % 70)),
+                _ => {
+                    let moods = [Mood::Well, Mood::FailsWrites(300_000), Mood::Well, Mood::Full];
+                    shelves.iter().for_each(|shelf| shelf.set_mood(moods[n as usize % 4]));
+                }
+            }
+        };
+        let exclusive = number % 2 == 1;
+        crowd(&engine, Crowd { seed: rng.next_u64(), steps: 3000, exclusive, beside: &beside });
+        engine.leave_frames(u32::MAX);
+        let stats = engine.zswap.stats();
+        println!("{index}: {stats:?}");
+        assert!(stats.written_back_pages > 0 && stats.loads > 0, "{stats:?}");
     }
 }

@@ -2,9 +2,12 @@
 //! and with few events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sim::swap::{Cache, Drive, Flaw, Mix, Naive};
+use sim::swap::{Cache, Crowd, Drive, Flaw, Mix, Naive, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
+use units::Lane;
 
 const EVENTS: usize = 4000;
 
@@ -85,4 +88,31 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
+}
+
+/// A crowd on a cache, a page of which is written back now and then.
+fn let_loose(flaw: Flaw, seed: u64, exclusive: bool) -> Option<String> {
+    let naive = Naive::new(flaw);
+    let refusing = AtomicBool::new(false);
+    complaint(|| {
+        let beside = |_: &[Arc<Shelf>; 2]| {
+            naive.reclaim(Lane(0), 4);
+            naive.set(Policy::Enabled(refusing.fetch_xor(true, Ordering::Relaxed)));
+        };
+        crowd(&naive, Crowd { seed, steps: 4000, exclusive, beside: &beside });
+    })
+}
+
+#[test]
+fn crowds_find_flaws_that_it_takes_a_race_to_see() {
+    let seed = seed("crowds_find_flaws_that_it_takes_a_race_to_see");
+    for exclusive in [false, true] {
+        assert_eq!(let_loose(Flaw::None, seed, exclusive), None);
+    }
+    for flaw in Flaw::SEEN_IN_RACES {
+        // Whether they meet is up to the machine; they do so soon.
+        let said = (0..200).find_map(|round| let_loose(flaw, seed ^ round, false));
+        let said = said.unwrap_or_else(|| panic!("{flaw:?} passes"));
+        println!("{flaw:?}: {said}");
+    }
 }

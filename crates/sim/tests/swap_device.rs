@@ -156,7 +156,7 @@ fn every_byte_stays_while_everything_changes() {
     const THREADS: u64 = 4;
     const PAGES: u64 = FRAMES as u64 / 3;
     for index in stack::INDEXES {
-        let device = Watched::new(index, THREADS * PAGES * P, 2, 0, true);
+        let device = Watched::new(index, THREADS * PAGES * P, 2, 40, true);
         let round = AtomicU32::new(0);
         let meddle = || device.meddle(round.fetch_add(1, Ordering::Relaxed));
         let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();

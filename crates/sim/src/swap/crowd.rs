@@ -1,0 +1,235 @@
+//! Threads that use a cache at once: each has pages that it alone uses and knows every byte of, and
+//! all use a few pages together.
+
+use std::sync::Arc;
+
+use sync::Mutex;
+use testkit::Rng;
+use units::{Lane, PAGE_SIZE};
+
+use super::{Cache, Found, Model, PAGES, Policy, Shelf, Spot};
+use crate::content::{Fill, Stamp};
+use crate::suite::together;
+
+/// Threads with pages of their own, of area 0.
+const OWNERS: usize = 3;
+/// Pages of each.
+const OWN: u64 = PAGES / OWNERS as u64;
+/// Threads that use all of the pages of area 1.
+const USERS: usize = 2;
+/// Pages that they use.
+const HOT: usize = 4;
+
+/// How a crowd is let loose.
+#[derive(Clone, Copy)]
+pub struct Crowd<'a> {
+    /// Where what they do comes from; when they do it is up to the machine.
+    pub seed: u64,
+    /// What each thread does so often.
+    pub steps: usize,
+    /// Does a load take the page out?
+    pub exclusive: bool,
+    /// Called over and over by one more thread, with the shelves.
+    pub beside: &'a (dyn Fn(&[Arc<Shelf>; 2]) + Sync),
+}
+
+/// Lets a crowd loose on a cache that was never used. Owners must find what they stored last, in
+/// the cache or on the device; what is found on a page that all use must have been stored there,
+/// whole, by somebody who has begun to store it, and never be older than what the same reader saw
+/// before of the same writer. Whoever is refused goes to the device himself; on pages that all use
+/// with the page to himself, as those do who swap.
+///
+/// # Panics
+/// When anything else is found, or when anything is left in the end.
+pub fn crowd(cache: &dyn Cache, crowd: Crowd<'_>) {
+    let mut rng = Rng::new(crowd.seed);
+    Model::settings().into_iter().for_each(|policy| cache.set(policy));
+    cache.set(Policy::Exclusive(crowd.exclusive));
+    let shelves = [0, 1].map(|area| {
+        let shelf = Shelf::new(PAGES, rng.next_u64(), 1);
+        shelf.remember(false);
+        cache.swapon(area, shelf.clone()).expect("it is off");
+        shelf
+    });
+    let stage = Stage { cache, shelves, crowd, turns: [(); HOT].map(|()| Mutex::new(())) };
+    let mut owners: Vec<Owner<'_>> = (0..OWNERS)
+        .map(|number| Owner {
+            stage: &stage,
+            number,
+            rng: rng.fork(),
+            newest: [None; OWN as usize],
+        })
+        .collect();
+    let mut tasks: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
+    for owner in &mut owners {
+        tasks.push(Box::new(|| (0..crowd.steps).for_each(|_| owner.act())));
+    }
+    for number in 0..USERS {
+        let (stage, rng) = (&stage, rng.fork());
+        let mut user = User { stage, number, rng, stored: 0, newest: [[0; USERS]; HOT] };
+        tasks.push(Box::new(move || (0..crowd.steps).for_each(|_| user.act())));
+    }
+    together(tasks, &|| (crowd.beside)(&stage.shelves));
+    owners.iter_mut().for_each(Owner::look_at_all);
+    drop(owners);
+    stage.end();
+}
+
+struct Stage<'a> {
+    cache: &'a dyn Cache,
+    shelves: [Arc<Shelf>; 2],
+    crowd: Crowd<'a>,
+    /// Held while a page that all use is stored, and while it is looked for on the device.
+    turns: [Mutex<()>; HOT],
+}
+
+impl Stage<'_> {
+    fn end(&self) {
+        let cache = self.cache;
+        cache.validate();
+        for area in 0..2 {
+            cache.invalidate_area(Lane(0), area);
+            assert_eq!(cache.swapoff(area), Ok(()), "area {area} is empty");
+        }
+        cache.validate();
+        let left = cache.totals();
+        assert_eq!([left.stored, left.pool_bytes], [0; 2], "pages are left: {left:?}");
+        assert_eq!(left.tenant_bytes.iter().sum::<u64>(), 0, "bytes are left: {left:?}");
+    }
+
+    fn again(&self) -> String {
+        format!("RAMPACK_SEED={:#x}", self.crowd.seed)
+    }
+}
+
+struct Owner<'a> {
+    stage: &'a Stage<'a>,
+    number: usize,
+    rng: Rng,
+    newest: [Option<Fill>; OWN as usize],
+}
+
+impl Owner<'_> {
+    fn spot(&self, which: usize) -> Spot {
+        Spot { area: 0, offset: self.number as u64 * OWN + which as u64 }
+    }
+
+    fn act(&mut self) {
+        let pages = if self.rng.one_in(2) { 3 } else { OWN };
+        let which = self.rng.below(pages) as usize;
+        let (stage, spot, lane) = (self.stage, self.spot(which), Lane(self.number as u32));
+        match self.rng.below(17) {
+            0..=7 => {
+                let (fill, mut page) = (Fill::draw(&mut self.rng), [0; PAGE_SIZE]);
+                fill.render(&mut page);
+                if stage.cache.store(lane, spot, self.number, &page).is_err() {
+                    stage.shelves[0].put(spot.offset, &page);
+                }
+                self.newest[which] = Some(fill);
+            }
+            8..=13 => self.load(which),
+            14 => drop(stage.cache.reclaim(lane, 3)),
+            _ => {
+                stage.cache.invalidate_page(lane, spot);
+                self.newest[which] = None;
+            }
+        }
+    }
+
+    fn load(&mut self, which: usize) {
+        let (stage, spot) = (self.stage, self.spot(which));
+        let mut page = [0xa5; PAGE_SIZE];
+        let found = stage.cache.load(Lane(self.number as u32), spot, &mut page);
+        let Some(fill) = self.newest[which] else {
+            assert_eq!(found, Found::Nothing, "{spot:?} was given up ({})", stage.again());
+            return;
+        };
+        match found {
+            Found::Page if stage.crowd.exclusive => self.newest[which] = None,
+            Found::Page => {}
+            Found::Nothing => match stage.shelves[0].peek(spot.offset) {
+                Some(there) => page.copy_from_slice(&there[..]),
+                None => panic!("{spot:?} is nowhere ({})", stage.again()),
+            },
+            Found::Corrupt => panic!("{spot:?} is corrupt ({})", stage.again()),
+        }
+        let mut whole = [0; PAGE_SIZE];
+        fill.render(&mut whole);
+        assert!(page == whole, "{spot:?}, {found:?}, is another than {fill:?} ({})", stage.again());
+    }
+
+    fn look_at_all(&mut self) {
+        (0..self.newest.len()).for_each(|which| self.load(which));
+    }
+}
+
+struct User<'a> {
+    stage: &'a Stage<'a>,
+    number: usize,
+    rng: Rng,
+    stored: u32,
+    /// By page and writer: the newest seen.
+    newest: [[u32; USERS]; HOT],
+}
+
+impl User<'_> {
+    fn act(&mut self) {
+        let hot = self.rng.below(HOT as u64) as usize;
+        let (stage, spot) = (self.stage, Spot { area: 1, offset: hot as u64 });
+        let lane = Lane((OWNERS + self.number) as u32);
+        let mut page = [0xa5; PAGE_SIZE];
+        if self.rng.one_in(2) {
+            self.stored += 1;
+            let (writer, number) = (self.number as u8, self.stored);
+            Stamp { page: hot as u8, writer, number }.render(&mut page);
+            let _turn = stage.turns[hot].lock();
+            if stage.cache.store(lane, spot, 0, &page).is_err() {
+                stage.shelves[1].put(spot.offset, &page);
+            }
+            return;
+        }
+        if stage.crowd.exclusive {
+            // What is taken out is put in again.
+            let _turn = stage.turns[hot].lock();
+            if stage.cache.load(lane, spot, &mut page) == Found::Page {
+                self.judge(hot, &page);
+                if stage.cache.store(lane, spot, 0, &page).is_err() {
+                    stage.shelves[1].put(spot.offset, &page);
+                }
+                return;
+            }
+            return self.look_at_device(hot);
+        }
+        match stage.cache.load(lane, spot, &mut page) {
+            Found::Page => self.judge(hot, &page),
+            Found::Nothing => {
+                let _turn = stage.turns[hot].lock();
+                // It may have come back meanwhile.
+                match stage.cache.load(lane, spot, &mut page) {
+                    Found::Page => self.judge(hot, &page),
+                    found => {
+                        assert_eq!(found, Found::Nothing, "{spot:?} ({})", stage.again());
+                        self.look_at_device(hot);
+                    }
+                }
+            }
+            Found::Corrupt => panic!("{spot:?} is corrupt ({})", stage.again()),
+        }
+    }
+
+    fn look_at_device(&mut self, hot: usize) {
+        if let Some(page) = self.stage.shelves[1].peek(hot as u64) {
+            self.judge(hot, &page);
+        }
+    }
+
+    fn judge(&mut self, hot: usize, page: &units::Page) {
+        let again = self.stage.again();
+        let stamp =
+            Stamp::read(page).unwrap_or_else(|wrong| panic!("page {hot}: {wrong} ({again})"));
+        assert_eq!(usize::from(stamp.page), hot, "{stamp:?} is of another place ({again})");
+        let newest = &mut self.newest[hot][usize::from(stamp.writer)];
+        assert!(stamp.number >= *newest, "{stamp:?} came back after {newest} ({again})");
+        *newest = stamp.number;
+    }
+}
