@@ -15,9 +15,19 @@ const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What is run under the sanitizer: crates whose objects it is told of, and those tests of theirs
 /// that do not count bytes of memory, of which it takes many itself.
 const SANITIZED_CRATES: &[&str] =
-    &["rampack-pagealloc", "rampack-zsmalloc", "rampack-zram", "rampack-sim"];
-const SANITIZED_TESTS: &[&str] =
-    &["asan", "blocks", "moments", "pool", "post", "schemes", "slots", "suite"];
+    &["rampack-pagealloc", "rampack-zsmalloc", "rampack-zram", "rampack-zswap", "rampack-sim"];
+const SANITIZED_TESTS: &[&str] = &[
+    "asan",
+    "blocks",
+    "moments",
+    "pool",
+    "post",
+    "schemes",
+    "slots",
+    "suite",
+    "swap",
+    "swap_device",
+];
 
 /// A `cargo test` for each `crates/*/tests/loom*.rs` and `shuttle*.rs`.
 pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {

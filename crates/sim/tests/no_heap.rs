@@ -5,15 +5,22 @@
 //! The allocator counted is Rust's; what the codecs' C code asks of malloc by itself is not seen.
 
 mod common;
+#[path = "common/swap.rs"]
+mod swap;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
-use block::{BlockDevice, Operation, ZeroMode};
+use block::{
+    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Visit, ZeroMode,
+};
 use common::{Plan, Watched};
 use sim::content::Fill;
+use sim::swap::{Cache, PAGES as AREA, Policy, Shelf, Spot};
 use units::{Lane, PAGE_SIZE};
 use zram::{Select, Writeback};
+use zswap::SwapDevice;
 
 const P: u64 = PAGE_SIZE as u64;
 const PAGES: u64 = 512;
@@ -176,5 +183,70 @@ fn reading_what_was_written_back_allocates_nothing() {
         assert_eq!(calls, 0, "the heap was called");
         let reads = disk.disk.stats().backed_reads;
         assert!(reads > PAGES, "only {reads} pages were fetched");
+    }
+}
+
+/// A device that takes and gives nothing, without the heap: what is written back is of no concern.
+struct Nothing;
+
+impl BlockDevice for Nothing {
+    fn geometry(&self) -> Geometry {
+        let page = PAGE_SIZE as u32;
+        Geometry { bytes: AREA * P, minimum_block: page, preferred_block: page }
+    }
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+    }
+    fn submit(&self, _: Lane, _: Operation<'_>) -> Result<(), IoError> {
+        Ok(())
+    }
+    fn extents(&self, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let _ = visit(Extent { length, kind: ExtentKind::Data });
+        Ok(())
+    }
+}
+
+/// Everything swap space is used for, on every page, twice as much as there is room for.
+fn swap_work(engine: &swap::Engine, device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], round: u64) {
+    let mut into = [0; PAGE_SIZE];
+    for offset in 0..AREA {
+        let (lane, spot) = (Lane(offset as u32 % 3), Spot { area: 0, offset });
+        let from = &contents[((offset * 7 + round) % contents.len() as u64) as usize];
+        let _ = engine.store(lane, spot, (offset % 3) as usize, from);
+        let _ = engine.load(lane, spot, &mut into);
+        let at = offset * P;
+        device.submit(lane, Operation::Write { offset: at, from }).expect("there is space");
+        device.submit(lane, Operation::Read { offset: at, into: &mut into }).expect("it is there");
+        match offset % 8 {
+            0 => engine.invalidate_page(lane, spot),
+            1 => drop(engine.reclaim(lane, 5)),
+            2 => drop(engine.work()),
+            3 => engine.shrink(lane, 2),
+            4 => device.submit(lane, Operation::Discard { offset: at, length: P }).expect("it can"),
+            _ => {}
+        }
+    }
+    let _ = device.may_wait(0, P);
+}
+
+#[test]
+fn swapping_allocates_nothing() {
+    let contents = contents();
+    for index in stack::INDEXES {
+        for algorithm in 0..stack::ALGORITHMS.len() {
+            let mut engine = swap::Engine::of_stack(index, 3);
+            engine.over_device = Box::new(|_| Arc::new(Nothing));
+            engine.set(Policy::Compressor(algorithm));
+            engine.set(Policy::MaxPool(AREA / 2 * P));
+            engine.set(Policy::Shrinker(true));
+            engine.swapon(0, Shelf::new(AREA, 0, 0)).expect("it is off");
+            let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+            for round in 0..4 {
+                let calls = calls(|| swap_work(&engine, &device, &contents, round));
+                let after = engine.zswap.stats();
+                assert!(after.written_back_pages > 0, "{after:?}");
+                assert_eq!(calls, 0, "{index}, codec {algorithm}: round {round} called the heap");
+            }
+        }
     }
 }
