@@ -3,6 +3,8 @@
 //! the same worlds. See `shuttle.rs` and docs/TESTING.md for how it is run.
 #![cfg(shuttle)]
 
+#[path = "common/broken_index.rs"]
+mod broken_index;
 #[path = "common/swap.rs"]
 mod common;
 #[path = "shuttle/swap_device_stage.rs"]
@@ -21,6 +23,11 @@ use device_stage::{MakeEngine, World as Device};
 use explore::{Play, holds, rejected};
 use sim::swap::{Cache, Flaw, Naive};
 use stage::{MakeCache, World};
+
+/// The engine with an index that is broken.
+fn indexed(flaw: broken_index::Flaw) -> MakeCache {
+    Arc::new(move || -> Arc<dyn Cache> { Arc::new(Engine::with_index(flaw.make(), LANES)) })
+}
 
 /// Lanes there are: fewer than threads, so that some share one.
 const LANES: usize = 2;
@@ -98,6 +105,13 @@ devices! {
     everything_of_devices: Device::EVERYTHING;
 }
 
+/// The copy that broken indexes are made from is right but for the flaw.
+#[test]
+fn a_faithful_copy_of_an_index_holds() {
+    let play = on(World::WRITTEN_BACK, indexed(broken_index::Flaw::None));
+    holds("a_faithful_copy_of_an_index_holds", "", &play);
+}
+
 #[test]
 fn a_naive_cache_holds() {
     for (name, world) in WORLDS {
@@ -124,5 +138,9 @@ controls! {
     refusing_too_soon_is_found: World::REFUSED, naive(Flaw::RefusesTooSoon);
     old_pages_behind_refused_ones_are_found: World::REFUSED, naive(Flaw::KeepsOldOnRefusal);
     forgotten_invalidations_are_found: World::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation);
+    indexes_that_ignore_words_are_found:
+        World::WRITTEN_BACK, indexed(broken_index::Flaw::IgnoresWord);
+    indexes_that_take_nothing_are_found:
+        World::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
     pages_that_were_taken_are_found: World::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
 }

@@ -1,11 +1,17 @@
 //! The model of swap caches passes what is right and rejects what is wrong, for the right reason
 //! and with few events.
 
+#[path = "common/broken_index.rs"]
+mod broken_index;
+#[path = "common/swap.rs"]
+mod common;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sim::swap::{Cache, Crowd, Drive, Flaw, Mix, Naive, Policy, Shelf, crowd};
+use common::Engine;
+use sim::swap::{Cache, Crowd, Drive, Events, Flaw, Mix, Naive, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
 use units::Lane;
 
@@ -114,5 +120,30 @@ fn crowds_find_flaws_that_it_takes_a_race_to_see() {
         let said = (0..200).find_map(|round| let_loose(flaw, seed ^ round, false));
         let said = said.unwrap_or_else(|| panic!("{flaw:?} passes"));
         println!("{flaw:?}: {said}");
+    }
+}
+
+/// The engine with an index that is broken: the model alone finds what one thread can see.
+#[test]
+fn broken_indexes_are_found() {
+    let seed = seed("broken_indexes_are_found");
+    let run = |flaw: broken_index::Flaw| {
+        drives(seed).iter().find_map(|drive| {
+            let make = || -> Box<dyn Cache> {
+                Box::new(Engine::with_index(flaw.make(), drive.lanes as usize))
+            };
+            let events = Events::new(drive.seed, drive.mix).take(drive.events);
+            complaint(|| {
+                let played = drive.play(&*make(), events);
+                assert!(played.is_ok(), "{played:?}");
+            })
+        })
+    };
+    assert_eq!(run(broken_index::Flaw::None), None);
+    // That another page is taken out than was written back takes a race to see; see `shuttle_swap`.
+    let seen = |flaw: &broken_index::Flaw| *flaw != broken_index::Flaw::IgnoresWord;
+    for flaw in broken_index::Flaw::ALL.into_iter().filter(seen) {
+        let said = run(flaw).unwrap_or_else(|| panic!("{flaw:?} passes"));
+        println!("{flaw:?}: {}", said.chars().take(200).collect::<String>());
     }
 }
