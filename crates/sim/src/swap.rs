@@ -12,6 +12,7 @@
 
 mod cache;
 mod crowd;
+mod drive;
 mod events;
 mod model;
 mod naive;
@@ -22,8 +23,9 @@ pub use cache::{
     AREAS, Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Spot, TENANTS, Totals,
 };
 pub use crowd::{Crowd, crowd};
+pub use drive::{Drive, Make};
 pub use events::{Event, Events, Mix};
-pub use model::{Drive, Make, Model, Outcome};
+pub use model::{Model, Outcome};
 pub use naive::{Flaw, Naive};
 pub use queue::Queue;
 pub use shelf::{Attempt, Mood, Shelf};

@@ -1,5 +1,8 @@
 //! What must hold of a cache, after each event.
 
+mod leaving;
+mod refusals;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -7,11 +10,11 @@ use testkit::Rng;
 use units::{Lane, PAGE_SIZE, Page};
 
 use super::{
-    AREAS, Attempt, Cache, Event, Events, FRAMES, Found, Mix, Mood, PAGES, Policy, Queue, Refusal,
-    Shelf, Spot, TENANTS, Totals,
+    AREAS, Cache, Event, Found, Mood, PAGES, Policy, Queue, Refusal, Shelf, Spot, TENANTS, Totals,
 };
 use crate::content::Fill;
-use crate::shrink::fewest;
+
+pub(super) use refusals::{limit, mark};
 
 const P: u64 = PAGE_SIZE as u64;
 /// `EBUSY`.
@@ -353,60 +356,6 @@ impl Model {
         Ok(())
     }
 
-    fn mark(&self) -> u64 {
-        mark(self.max_pool, self.accept)
-    }
-
-    /// Why a page must be refused, if it must.
-    fn must_refuse(&self, spot: Spot, page: &Page) -> Option<&'static str> {
-        if !self.enabled {
-            return Some("nothing is taken at present");
-        }
-        if !self.is_there(spot) {
-            return Some("there is no such place");
-        }
-        let same = is_same_filled(page);
-        if same && !self.same_filled && !self.non_same_filled {
-            return Some("no pages are taken");
-        }
-        (!same && !self.non_same_filled).then_some("only same-filled pages are taken")
-    }
-
-    /// What speaks against a refusal, if anything does.
-    fn must_not_refuse(
-        &self,
-        spot: Spot,
-        refusal: Refusal,
-        page: &Page,
-        before: &Totals,
-        tenant: usize,
-    ) -> Option<String> {
-        let same = is_same_filled(page) && self.same_filled;
-        let wrong = match refusal {
-            Refusal::Disabled => self.enabled && (self.non_same_filled || same),
-            Refusal::NoArea => self.is_there(spot),
-            Refusal::TooLarge => self.ratio >= 100 || same,
-            Refusal::Incompressible => same || self.writeback[tenant],
-            Refusal::PoolLimit => !self.full && before.pool_bytes + ROOM * P < self.mark(),
-            Refusal::TenantLimit => {
-                let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
-                bytes < max
-            }
-            Refusal::NoMemory | Refusal::NoEntry => !self.short,
-        };
-        wrong.then(|| {
-            format!(
-                "enabled {}, ratio {}, limit {} ({}%), full {}, tenant's limit {}, before {before:?}",
-                self.enabled,
-                self.ratio,
-                self.max_pool,
-                self.accept,
-                self.full,
-                self.tenant_max[tenant]
-            )
-        })
-    }
-
     fn load(&mut self, cache: &dyn Cache, lane: Lane, spot: Spot) -> Result<(), String> {
         let mut page = [0xa5; PAGE_SIZE];
         let found = cache.load(lane, spot, &mut page);
@@ -488,73 +437,6 @@ impl Model {
         }
     }
 
-    /// Judges what was written back since the last call, when `asked` were to be: it must be what
-    /// is in the cache, and what is the oldest, and not too much at once. Tells how many pages were
-    /// written, and how many writes failed.
-    fn written(&mut self, asked: u64) -> Result<(u64, u64), String> {
-        let mut tried = Vec::new();
-        for (number, area) in self.areas.iter().enumerate() {
-            let most = area.shelf.most_writes();
-            if most > u64::from(self.in_flight) {
-                let limit = self.in_flight;
-                return Err(format!("{most} writes are under way at once; the limit is {limit}"));
-            }
-            let attempts = area.shelf.attempts().into_iter();
-            tried.extend(attempts.map(|a| (Spot { area: number, offset: a.page }, a)));
-        }
-        let oldest = self.queue.is_some().then(|| self.oldest(&tried, asked)).transpose();
-        let (mut made, mut failed) = (0, 0);
-        for (spot, attempt) in tried {
-            let Some(held) = self.held.get(&spot) else {
-                return Err(format!("{spot:?} is written back, and is not in the cache"));
-            };
-            same(held.fill, &attempt.contents)
-                .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
-            if !self.writeback[held.tenant] {
-                let tenant = held.tenant;
-                return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
-            }
-            if attempt.made {
-                self.drop_entry(spot);
-                self.backed.insert(spot);
-            }
-            *(if attempt.made { &mut made } else { &mut failed }) += 1;
-        }
-        oldest?;
-        self.written_back += made;
-        self.failed_writes += failed;
-        Ok((made, failed))
-    }
-
-    /// Whether the oldest were tried, batch by batch, and the next batch was begun as long as any
-    /// page of the one before was written and fewer than asked for were.
-    fn oldest(&mut self, tried: &[(Spot, Attempt)], asked: u64) -> Result<(), String> {
-        let Some(queue) = &mut self.queue else { return Ok(()) };
-        let (mut rest, mut left) = (tried, asked);
-        while left > 0 {
-            let oldest = queue.take((left as usize).min(self.in_flight as usize));
-            let size = rest.iter().take_while(|(_, a)| a.batch == rest[0].1.batch).count();
-            let (batch, later) = rest.split_at(size);
-            rest = later;
-            let expected: BTreeSet<Spot> = oldest.into_iter().collect();
-            let written: BTreeSet<Spot> = batch.iter().map(|(spot, _)| *spot).collect();
-            if expected != written {
-                return Err(format!("{written:?} were written back; the oldest were {expected:?}"));
-            }
-            let made: Vec<Spot> =
-                batch.iter().filter(|(_, a)| a.made).map(|(spot, _)| *spot).collect();
-            made.iter().for_each(|spot| queue.remove(*spot));
-            left -= made.len() as u64;
-            if made.is_empty() {
-                break;
-            }
-        }
-        match rest.is_empty() {
-            true => Ok(()),
-            false => Err(format!("more were written back than were asked for: {}", rest.len())),
-        }
-    }
-
     fn count(&self, totals: &Totals) -> Result<(), String> {
         let mut tenant_pages = [0; TENANTS];
         self.held.values().for_each(|held| tenant_pages[held.tenant] += 1);
@@ -577,98 +459,11 @@ impl Model {
     }
 }
 
-/// When a cache was full that may have `max_pool` bytes, it takes pages again from here on.
-pub(super) fn mark(max_pool: u64, accept: u32) -> u64 {
-    limit(max_pool) / P * u64::from(accept) / 100 * P
-}
-
-/// The most bytes there may be.
-pub(super) fn limit(max_pool: u64) -> u64 {
-    if max_pool == 0 { u64::from(FRAMES) * P } else { max_pool }
-}
-
-/// Pages that a store may take beyond what it seems: a frame for each of the objects of a class
-/// that shares frames with no other.
-const ROOM: u64 = 8;
-
-/// Is it the same eight bytes over and over?
-fn is_same_filled(page: &Page) -> bool {
-    let (words, _) = page.as_chunks::<8>();
-    words.iter().all(|word| *word == words[0])
-}
-
 fn same(fill: Fill, page: &Page) -> Result<(), String> {
     let mut whole = [0; PAGE_SIZE];
     fill.render(&mut whole);
     match page.iter().zip(&whole).position(|(is, was)| is != was) {
         None => Ok(()),
         Some(at) => Err(format!("is not {fill:?}, which was stored, from byte {at}")),
-    }
-}
-
-/// A run of random events on a cache and its model.
-#[derive(Clone, Copy, Debug)]
-pub struct Drive {
-    /// Where the events come from.
-    pub seed: u64,
-    /// How many.
-    pub events: usize,
-    /// Of which kinds.
-    pub mix: Mix,
-    /// Lanes that they come from; with one, the order in which pages leave is judged.
-    pub lanes: u32,
-}
-
-/// Makes a cache that was never used.
-pub type Make<'a> = &'a dyn Fn() -> Box<dyn Cache>;
-
-impl Drive {
-    /// Runs on a fresh cache.
-    ///
-    /// # Panics
-    /// When it differs from its model, with the seed and as few events as it takes.
-    pub fn run(&self, make: Make<'_>) -> Outcome {
-        match self.play(&*make(), Events::new(self.seed, self.mix).take(self.events)) {
-            Ok(outcome) => outcome,
-            Err((number, wrong)) => self.report(make, number, &wrong),
-        }
-    }
-
-    /// Lets the events happen. On failure: the number of the event, and what is wrong.
-    ///
-    /// # Errors
-    /// The number of the first event after which something was wrong, and what.
-    pub fn play(
-        &self,
-        cache: &dyn Cache,
-        events: impl Iterator<Item = Event>,
-    ) -> Result<Outcome, (usize, String)> {
-        let mut model = Model::new(self.seed, self.lanes);
-        model.begin(cache).map_err(|wrong| (0, wrong))?;
-        let mut count = 0;
-        for (number, event) in events.enumerate() {
-            model.step(cache, &event).map_err(|wrong| (number, wrong))?;
-            count = number + 1;
-        }
-        model.end(cache).map_err(|wrong| (count, wrong))?;
-        Ok(model.outcome())
-    }
-
-    fn report(&self, make: Make<'_>, number: usize, wrong: &str) -> ! {
-        let events: Vec<Event> =
-            Events::new(self.seed, self.mix).take(self.events.min(number + 1)).collect();
-        let mut fails = |events: &[Event]| self.play(&*make(), events.iter().copied()).err();
-        // Longer ones take too long to make small.
-        let few = if number < 50_000 { fewest(&events, &mut fails) } else { None };
-        match few {
-            Some((events, wrong)) => panic!(
-                "{wrong}\nafter these events on a new cache:\n{}the first {} events of \
-                 RAMPACK_SEED={:#x}, shrunk",
-                events.iter().map(|event| format!("  {event:?}\n")).collect::<String>(),
-                number + 1,
-                self.seed
-            ),
-            None => panic!("{wrong}\nat event {number} of seed {:#x}", self.seed),
-        }
     }
 }

@@ -1,0 +1,75 @@
+//! What may leave the cache, and in which order.
+
+use std::collections::BTreeSet;
+
+use super::{Model, same};
+use crate::swap::{Attempt, Spot};
+
+impl Model {
+    /// Judges what was written back since the last call, when `asked` were to be: it must be what
+    /// is in the cache, and what is the oldest, and not too much at once. Tells how many pages were
+    /// written, and how many writes failed.
+    pub(super) fn written(&mut self, asked: u64) -> Result<(u64, u64), String> {
+        let mut tried = Vec::new();
+        for (number, area) in self.areas.iter().enumerate() {
+            let most = area.shelf.most_writes();
+            if most > u64::from(self.in_flight) {
+                let limit = self.in_flight;
+                return Err(format!("{most} writes are under way at once; the limit is {limit}"));
+            }
+            let attempts = area.shelf.attempts().into_iter();
+            tried.extend(attempts.map(|a| (Spot { area: number, offset: a.page }, a)));
+        }
+        let oldest = self.queue.is_some().then(|| self.oldest(&tried, asked)).transpose();
+        let (mut made, mut failed) = (0, 0);
+        for (spot, attempt) in tried {
+            let Some(held) = self.held.get(&spot) else {
+                return Err(format!("{spot:?} is written back, and is not in the cache"));
+            };
+            same(held.fill, &attempt.contents)
+                .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
+            if !self.writeback[held.tenant] {
+                let tenant = held.tenant;
+                return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
+            }
+            if attempt.made {
+                self.drop_entry(spot);
+                self.backed.insert(spot);
+            }
+            *(if attempt.made { &mut made } else { &mut failed }) += 1;
+        }
+        oldest?;
+        self.written_back += made;
+        self.failed_writes += failed;
+        Ok((made, failed))
+    }
+
+    /// Whether the oldest were tried, batch by batch, and the next batch was begun as long as any
+    /// page of the one before was written and fewer than asked for were.
+    fn oldest(&mut self, tried: &[(Spot, Attempt)], asked: u64) -> Result<(), String> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        let (mut rest, mut left) = (tried, asked);
+        while left > 0 {
+            let oldest = queue.take((left as usize).min(self.in_flight as usize));
+            let size = rest.iter().take_while(|(_, a)| a.batch == rest[0].1.batch).count();
+            let (batch, later) = rest.split_at(size);
+            rest = later;
+            let expected: BTreeSet<Spot> = oldest.into_iter().collect();
+            let written: BTreeSet<Spot> = batch.iter().map(|(spot, _)| *spot).collect();
+            if expected != written {
+                return Err(format!("{written:?} were written back; the oldest were {expected:?}"));
+            }
+            let made: Vec<Spot> =
+                batch.iter().filter(|(_, a)| a.made).map(|(spot, _)| *spot).collect();
+            made.iter().for_each(|spot| queue.remove(*spot));
+            left -= made.len() as u64;
+            if made.is_empty() {
+                break;
+            }
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(format!("more were written back than were asked for: {}", rest.len())),
+        }
+    }
+}

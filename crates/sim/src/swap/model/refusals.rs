@@ -1,0 +1,86 @@
+//! What may be refused, and what must be.
+
+use units::{PAGE_SIZE, Page};
+
+use super::Model;
+use crate::swap::{FRAMES, Refusal, Spot, Totals};
+
+const P: u64 = PAGE_SIZE as u64;
+
+impl Model {
+    /// A cache that was full takes pages again from here on.
+    pub(super) fn mark(&self) -> u64 {
+        mark(self.max_pool, self.accept)
+    }
+
+    /// Why a page must be refused, if it must.
+    pub(super) fn must_refuse(&self, spot: Spot, page: &Page) -> Option<&'static str> {
+        if !self.enabled {
+            return Some("nothing is taken at present");
+        }
+        if !self.is_there(spot) {
+            return Some("there is no such place");
+        }
+        let same = is_same_filled(page);
+        if same && !self.same_filled && !self.non_same_filled {
+            return Some("no pages are taken");
+        }
+        (!same && !self.non_same_filled).then_some("only same-filled pages are taken")
+    }
+
+    /// What speaks against a refusal, if anything does.
+    pub(super) fn must_not_refuse(
+        &self,
+        spot: Spot,
+        refusal: Refusal,
+        page: &Page,
+        before: &Totals,
+        tenant: usize,
+    ) -> Option<String> {
+        let same = is_same_filled(page) && self.same_filled;
+        let wrong = match refusal {
+            Refusal::Disabled => self.enabled && (self.non_same_filled || same),
+            Refusal::NoArea => self.is_there(spot),
+            Refusal::TooLarge => self.ratio >= 100 || same,
+            Refusal::Incompressible => same || self.writeback[tenant],
+            Refusal::PoolLimit => !self.full && before.pool_bytes + ROOM * P < self.mark(),
+            Refusal::TenantLimit => {
+                let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
+                bytes < max
+            }
+            Refusal::NoMemory | Refusal::NoEntry => !self.short,
+        };
+        wrong.then(|| {
+            format!(
+                "enabled {}, ratio {}, limit {} ({}%), full {}, tenant's limit {}, before \
+                 {before:?}",
+                self.enabled,
+                self.ratio,
+                self.max_pool,
+                self.accept,
+                self.full,
+                self.tenant_max[tenant]
+            )
+        })
+    }
+}
+
+/// When a cache was full that may have `max_pool` bytes, it takes pages again from here on.
+pub(in crate::swap) fn mark(max_pool: u64, accept: u32) -> u64 {
+    limit(max_pool) / P * u64::from(accept) / 100 * P
+}
+
+/// The most bytes there may be.
+pub(in crate::swap) fn limit(max_pool: u64) -> u64 {
+    if max_pool == 0 { u64::from(FRAMES) * P } else { max_pool }
+}
+
+/// Pages that a store may take beyond what it seems: a frame for each of the objects of a class
+/// that shares frames with no other.
+const ROOM: u64 = 8;
+
+/// Is it the same eight bytes over and over?
+pub(super) fn is_same_filled(page: &Page) -> bool {
+    let (words, _) = page.as_chunks::<8>();
+    words.iter().all(|word| *word == words[0])
+}
