@@ -42,7 +42,7 @@ fn a_naive_cache_passes() {
         let outcome = drive.run(&|| naive(Flaw::None));
         println!("{outcome:?}");
         let fails = drive.mix.faults == (outcome.failed_writes > 0);
-        assert!(fails && outcome.written_back > 50 && outcome.duplicates > 50, "{outcome:?}");
+        assert!(fails && outcome.written_back > 0 && outcome.duplicates > 0, "{outcome:?}");
     }
 }
 
