@@ -202,7 +202,8 @@ impl User {
     }
 
     fn act(&mut self, stage: &Stage) {
-        let count = if self.rng.one_in(4) { 2 } else { 1 };
+        // Of several pages some may be stored before the area is turned off, and the rest refused.
+        let count = if !stage.world.ends() && self.rng.one_in(4) { 2 } else { 1 };
         let page = self.rng.below(HOT - count + 1);
         match self.rng.below(8) {
             0..=2 => self.write(stage, page, count),
