@@ -55,7 +55,10 @@ impl Zswap {
         let _changing = self.changing.lock();
         let off = || Fault::new(Errno::ENODEV, format!("swap area {swap} is not on"));
         let area = self.area(swap).ok_or_else(off)?;
-        let (cached, there) = (area.index.count(), area.count_on_device());
+        // A page that is stored anew goes from the device to the cache, one that is written back
+        // the other way: looked at twice, it is seen in one of them.
+        let before = area.count_on_device();
+        let (cached, there) = (area.index.count(), area.count_on_device().max(before));
         if cached + there > 0 {
             let message = format!(
                 "swap area {swap} still has pages: {cached} in the cache and {there} on its device"
