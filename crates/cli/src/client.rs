@@ -21,12 +21,28 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own fault,
 /// or what the system reports.
 pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fault> {
+    ask(root, request, Some(PATIENCE))
+}
+
+/// The same for what may take as long as it takes, such as reading back what is swapped out.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_patiently<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fault> {
+    ask(root, request, None)
+}
+
+fn ask<T: DeserializeOwned>(
+    root: &Root,
+    request: &Request,
+    patience: Option<Duration>,
+) -> Result<T, Fault> {
     let path = root.control_socket();
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             let message = format!(
-                "no rampack daemon runs in {}; start one with `rampack up` or `rampack serve`, or \
-                 name another with --root DIR",
+                "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or `rampack \
+                 swap on`, or name another with --root DIR",
                 root.path().display()
             );
             Fault::new(Errno::ENOENT, message)
@@ -41,7 +57,7 @@ pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fa
         _ => failed(format!("cannot reach {}", path.display()), &error),
     })?;
     let what = || format!("no answer from {}", path.display());
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|e| failed(what(), &e))?;
+    stream.set_read_timeout(patience).map_err(|e| failed(what(), &e))?;
     let line = exchange(&stream, &request_line(request)).map_err(|e| failed(what(), &e))?;
     parse_reply(&line)
 }

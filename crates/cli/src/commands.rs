@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use control::{Errno, Fault};
 use serde_json::json;
 
-use crate::args::{Command, Get, Set, Status, Tree};
-use crate::client::call;
+use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
+use crate::client::{call, call_patiently};
 use crate::columns::{self, Column, Style};
 use crate::exec;
 use crate::failure::failed;
@@ -16,6 +16,8 @@ use crate::protocol::{
     self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request, TreeRow,
 };
 use crate::root::Root;
+use crate::swap::commands::Progress;
+use crate::swap::{self, report};
 
 /// How long a daemon that said that it ends may take to be gone.
 const ENDING: Duration = Duration::from_secs(30);
@@ -27,7 +29,9 @@ const ENDING: Duration = Duration::from_secs(30);
 pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
     match command {
         // These are daemons themselves.
-        Command::Up(_) | Command::Serve(_) => Ok(()),
+        Command::Up(_) | Command::Serve(_) | Command::Selftest(_) => Ok(()),
+        Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
+        Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
         Command::Status(options) => status(root, options),
         Command::Add(options) => {
             let request = options.device.request(options.size.as_ref());
@@ -61,7 +65,15 @@ fn print(text: &str) -> Result<(), Fault> {
 
 fn status(root: &Root, options: &Status) -> Result<(), Fault> {
     let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
-    let devices = chosen(daemon.devices, &options.names)?;
+    let is_swap = |name: &&String| daemon.swaps.iter().any(|swap| swap.name == **name);
+    let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
+    let all_of_them = options.names.is_empty();
+    let devices = match all_of_them || !names.is_empty() {
+        true => chosen(daemon.devices, &names)?,
+        false => Vec::new(),
+    };
+    let mut swaps = daemon.swaps;
+    swaps.retain(|swap| all_of_them || swap_names.contains(&&swap.name));
     let all: Vec<&Column> = columns::COLUMNS.iter().collect();
     let columns = options.output.as_ref().map_or(&all, |names| &names.0);
     if options.json {
@@ -72,19 +84,32 @@ fn status(root: &Root, options: &Status) -> Result<(), Fault> {
             "root": daemon.root,
             "nbd": daemon.nbd,
             "devices": devices,
+            "swaps": swaps.iter().map(report::object).collect::<Vec<_>>(),
+            "swap_cache": daemon.swap_cache.as_ref().map(report::pool_object),
         });
         return print(&format!("{object:#}\n"));
     }
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
-    print(&columns::table(&devices, columns, style))
+    let swaps = match options.output {
+        // Columns are those of devices, and a line for each of them is what programs want.
+        Some(_) => String::new(),
+        None if options.raw || options.noheadings => String::new(),
+        None => report::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
+    };
+    let gap = if swaps.is_empty() || devices.is_empty() { "" } else { "\n" };
+    let devices = match devices.is_empty() && !swaps.is_empty() {
+        true => String::new(),
+        false => columns::table(&devices, columns, style),
+    };
+    print(&format!("{devices}{gap}{swaps}"))
 }
 
-fn chosen(devices: Vec<DeviceReport>, names: &[String]) -> Result<Vec<DeviceReport>, Fault> {
+fn chosen(devices: Vec<DeviceReport>, names: &[&String]) -> Result<Vec<DeviceReport>, Fault> {
     if names.is_empty() {
         return Ok(devices);
     }
-    let find = |name: &String| {
-        devices.iter().find(|device| device.name == *name).cloned().ok_or_else(|| {
+    let find = |name: &&String| {
+        devices.iter().find(|device| device.name == **name).cloned().ok_or_else(|| {
             let known: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
             let message = format!("no device {name:?}; there are: {}", known.join(" "));
             Fault::new(Errno::ENODEV, message)
@@ -147,7 +172,11 @@ fn set(root: &Root, options: &Set) -> Result<(), Fault> {
 }
 
 fn stop(root: &Root, force: bool) -> Result<(), Fault> {
-    call::<()>(root, &Request::Stop(protocol::Stop { force }))?;
+    let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
+    let swaps = daemon.swaps.into_iter().map(|swap| (swap.name, swap.block_device.into()));
+    let progress = Progress::begin(swaps.collect());
+    call_patiently::<()>(root, &Request::Stop(protocol::Stop { force }))?;
+    drop(progress);
     // Whoever starts the next daemon in this root needs its lock.
     let end = Instant::now() + ENDING;
     while root.is_claimed() {

@@ -29,6 +29,7 @@ use crate::outside::System;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Claim, Root};
 use crate::server::{ControlServer, Handler};
+use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::tree;
 
@@ -57,6 +58,7 @@ struct Mounted {
 /// A running daemon. Dropping it takes everything down, by force if need be.
 pub struct Daemon {
     devices: Arc<Devices>,
+    swaps: Arc<Swaps>,
     machine: Arc<Machine>,
     control: Option<ControlServer>,
     nbd: Option<Arc<Server>>,
@@ -151,6 +153,7 @@ impl Daemon {
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
         let mut daemon = Daemon {
+            swaps: Arc::new(Swaps::new(devices.clone())),
             devices,
             machine,
             control: None,
@@ -184,7 +187,8 @@ impl Daemon {
         let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
         let mode = Permissions::from_mode(0o600);
         fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
-        let commands = Commands { root, devices: self.devices.clone(), events };
+        let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
+        let commands = Commands { root, devices, swaps, events };
         let server = ControlServer::start(listener, Arc::new(commands));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
         Ok(())
@@ -219,6 +223,12 @@ impl Daemon {
         &self.devices
     }
 
+    /// Its swap devices.
+    #[must_use]
+    pub fn swaps(&self) -> &Arc<Swaps> {
+        &self.swaps
+    }
+
     /// The machine the devices belong to.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
@@ -248,15 +258,33 @@ impl Daemon {
         Ok(())
     }
 
-    /// Unmounts, detaches and removes all that was made, but for the control socket, on which
-    /// somebody may be waiting for the answer.
+    /// Swaps off, unmounts, detaches and removes all that was made, but for the control socket, on
+    /// which somebody may be waiting for the answer. Reading back what is swapped out may take
+    /// minutes.
     ///
     /// # Errors
-    /// `EBUSY` with every user unless `force` is given; everything is as before then.
+    /// `EBUSY` with every user unless `force` is given; everything is as before then, but that swap
+    /// devices may be gone. `ENOMEM` when there is no memory for what is swapped out, whether
+    /// `force` is given or not: it would be lost.
     pub fn stop(&self, force: bool) -> Result<(), Fault> {
         if !force {
             self.wait_for_clients();
+            self.check_unused()?;
         }
+        self.swaps.stop()?;
+        self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
+    }
+
+    /// Before swap devices are drained: that may take long, and be for nothing. What is on a mount
+    /// of ours is found by unmounting it.
+    fn check_unused(&self) -> Result<(), Fault> {
+        match self.swaps.is_empty() || self.mounted.lock().is_some() {
+            true => Ok(()),
+            false => self.devices.check_unused(),
+        }
+    }
+
+    fn stop_rest(&self, force: bool) -> Result<(), Fault> {
         let mounted = self.unmount(force)?;
         if let Err(fault) = self.stop_files(force) {
             let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));
@@ -340,6 +368,7 @@ impl Drop for Daemon {
 struct Commands {
     root: Root,
     devices: Arc<Devices>,
+    swaps: Arc<Swaps>,
     events: Sender<Event>,
 }
 
@@ -354,6 +383,8 @@ impl Handler for Commands {
                 nbd: devices.nbd(),
                 block_devices: devices.makes_block_devices(),
                 devices: devices.reports(),
+                swaps: self.swaps.reports(),
+                swap_cache: self.swaps.pool(),
             }),
             Request::Add(options) => {
                 let disk = devices.add(&options)?;
@@ -367,6 +398,11 @@ impl Handler for Commands {
             }
             Request::Describe(it) => json(&devices.describe(&it.device)?),
             Request::Tree(it) => json(&tree::listing(devices, it.values)),
+            Request::SwapOn(it) => json(&self.swaps.on(&it)?),
+            Request::SwapOff(it) => json(&match it.name {
+                Some(name) => self.swaps.off(&name)?,
+                None => self.swaps.off_all()?,
+            }),
             Request::Stop(it) => {
                 let (reply, answer) = channel();
                 let gone = |_| Fault::new(Errno::ENODEV, "the daemon is stopping already");
@@ -491,6 +527,9 @@ fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
     let root = claim.root();
     let mut cleared = Vec::new();
     let mut notes = Vec::new();
+    let (off, remaining) = swap::leftovers::swap_off(root);
+    cleared.extend(off);
+    notes.extend(remaining);
     if leftovers::exist(root.path()) {
         let report = leftovers::clear(root.path());
         cleared.extend(report.cleared);

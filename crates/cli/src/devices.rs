@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
+use block::BlockDevice;
 use control::tree::DeviceNode;
 use control::{Access, Errno, Fault, Object};
+use fuse::{LoopDevice, LoopOptions};
 use nbd::Server;
 use stack::Machine;
 use sync::Mutex;
@@ -390,6 +393,44 @@ impl Devices {
     fn attach_again(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) {
         if let Err(fault) = self.attach(lifecycle, disk) {
             tracing::error!("{} keeps its contents but is not attached: {fault}", disk.name());
+        }
+    }
+
+    /// Serves something that is no device of the machine as the file `name`, with a loop device over
+    /// it. [`Devices::take_file`] takes the file away again.
+    ///
+    /// # Errors
+    /// `ENODEV` where there are no block devices; what the doors report.
+    pub fn add_file(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<LoopDevice, Fault> {
+        let lifecycle = self.lifecycle.lock();
+        lifecycle.check()?;
+        let none = || Fault::new(Errno::ENODEV, "the daemon makes no block devices");
+        let files = lifecycle.files.as_ref().filter(|files| files.loops).ok_or_else(none)?;
+        let flush = device.abilities().flush;
+        let file = files.mount.add(name, device).map_err(|e| door_fault(&e))?;
+        let options = LoopOptions { flush, ..LoopOptions::default() };
+        let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e));
+        let linked = made.and_then(|made| {
+            let link = self.root.device(name);
+            let _ = fs::remove_file(&link);
+            symlink(made.path(), &link)
+                .map(|()| made)
+                .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))
+        });
+        if linked.is_err() {
+            files.mount.remove(name);
+        }
+        linked
+    }
+
+    /// The reverse of [`Devices::add_file`], once its loop device is gone. Does nothing the second
+    /// time.
+    pub fn take_file(&self, name: &str) {
+        let lifecycle = self.lifecycle.lock();
+        if let Some(files) = &lifecycle.files
+            && files.mount.remove(name).is_some()
+        {
+            let _ = fs::remove_file(self.root.device(name));
         }
     }
 

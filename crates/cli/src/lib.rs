@@ -1,7 +1,8 @@
 //! The program `rampack`: the command line, the daemon behind it and its control socket.
 //!
 //! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind doors: a
-//! FUSE file with a loop device on it, and NBD exports ([`exports`]). Everything it makes is under
+//! FUSE file with a loop device on it, and NBD exports ([`exports`]). Swap devices ([`swap`]) are
+//! files with loop devices as well, which the kernel swaps to. Everything it makes is under
 //! one [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],
 //! [`server`], [`client`]); what they show comes from the attribute rows of the device.
 //!
@@ -24,6 +25,7 @@ pub mod outside;
 pub mod protocol;
 pub mod root;
 pub mod server;
+pub mod swap;
 pub mod sys;
 pub mod tree;
 pub mod up;
@@ -34,7 +36,7 @@ use clap::Parser;
 use control::Fault;
 use tracing_subscriber::EnvFilter;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Swap, SwapAction};
 use root::Root;
 
 /// The whole program.
@@ -55,6 +57,10 @@ fn run(cli: Cli) -> Result<(), Fault> {
     match &cli.command {
         Command::Serve(serve) => up::serve(cli.root, serve),
         Command::Up(up) => up::up(Root::choose(cli.root.as_deref())?, up),
+        Command::Swap(Swap { action: SwapAction::On(on) }) => {
+            swap::commands::on(Root::choose(cli.root.as_deref())?, on)
+        }
+        Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }
 }

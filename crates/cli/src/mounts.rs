@@ -47,7 +47,7 @@ fn parse_mount_line(line: &[u8]) -> Option<MountLine> {
 }
 
 /// The kernel writes white space and backslashes in paths as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
+pub(crate) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, tail)) = rest.split_first() {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::failure::symbol;
+use crate::swap::report::{PoolReport, SwapReport};
 
 /// The version spoken here.
 pub const VERSION: u64 = 1;
@@ -90,6 +91,45 @@ pub struct Stop {
     pub force: bool,
 }
 
+/// A new swap device, which the kernel swaps to. Values are text as an administrator writes it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapOn {
+    /// How large; without it as large as the backing store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// The absolute path of what pages are written back to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<String>,
+    /// How much memory the cache may take: a size, or a percentage such as `20%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pool: Option<String>,
+    /// For the parameter `compressor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressor: Option<String>,
+    /// The kind of index, which is the daemon's if it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// The kernel's priority of it; below all others without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u16>,
+    /// For these parameters of the cache, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Attribute>,
+    /// Overwrite what the backing store holds, and serve swap from within a memory limit.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A swap device to be drained and taken away.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapOff {
+    /// Its name, such as `swap0`, or the path of its block device; all of them without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
 /// What attributes a device has.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,13 +166,19 @@ pub enum Request {
     Describe(Describe),
     /// See [`Tree`]; answered with a list of [`TreeRow`].
     Tree(Tree),
+    /// See [`SwapOn`]; answered with a [`SwapReport`].
+    SwapOn(SwapOn),
+    /// See [`SwapOff`]; answered with `null` when the kernel has read everything back.
+    SwapOff(SwapOff),
     /// See [`Stop`]; answered with `null` when nothing of the daemon is left but its process.
     Stop(Stop),
 }
 
 /// The commands there are.
-pub const COMMANDS: [&str; 9] =
-    ["status", "add", "remove", "reset", "get", "set", "describe", "tree", "stop"];
+pub const COMMANDS: [&str; 11] = [
+    "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
+    "stop",
+];
 
 /// One attribute and its value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -187,6 +233,12 @@ pub struct DaemonReport {
     pub block_devices: bool,
     /// Its devices, by number.
     pub devices: Vec<DeviceReport>,
+    /// Its swap devices, by number.
+    #[serde(default)]
+    pub swaps: Vec<SwapReport>,
+    /// The cache that its swap devices share, while there are any.
+    #[serde(default)]
+    pub swap_cache: Option<PoolReport>,
 }
 
 /// What is to be said of a device.
@@ -250,6 +302,8 @@ pub fn parse_message(line: &[u8]) -> Result<Request, Fault> {
         "set" => Request::Set(arguments(&command, fields)?),
         "describe" => Request::Describe(arguments(&command, fields)?),
         "tree" => Request::Tree(arguments(&command, fields)?),
+        "swap_on" => Request::SwapOn(arguments(&command, fields)?),
+        "swap_off" => Request::SwapOff(arguments(&command, fields)?),
         "stop" => Request::Stop(arguments(&command, fields)?),
         other => {
             let other = shortened(other);
@@ -299,6 +353,8 @@ pub fn request_line(request: &Request) -> String {
         Request::Set(it) => ("set", serde_json::to_value(it)),
         Request::Describe(it) => ("describe", serde_json::to_value(it)),
         Request::Tree(it) => ("tree", serde_json::to_value(it)),
+        Request::SwapOn(it) => ("swap_on", serde_json::to_value(it)),
+        Request::SwapOff(it) => ("swap_off", serde_json::to_value(it)),
         Request::Stop(it) => ("stop", serde_json::to_value(it)),
     };
     let mut line = Map::new();

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Child;
 
 /// The user this process acts as.
 #[must_use]
@@ -164,4 +165,55 @@ pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
 pub fn shutdown(listener: &UnixListener) {
     // SAFETY: the descriptor is borrowed from an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Bytes that may still be written to the file system of `path`.
+///
+/// # Errors
+/// What `statvfs(3)` reports.
+pub fn free_space(path: &Path) -> io::Result<u64> {
+    let path = c_string(path)?;
+    // SAFETY: all-zero bytes are a valid value of a structure of numbers.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a C string and a structure that live until the call returns.
+    let result = unsafe { libc::statvfs(path.as_ptr(), &mut found) };
+    match result {
+        0 => Ok((found.f_bavail as u64).saturating_mul(found.f_frsize as u64)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Asks a process of ours to end (`SIGTERM`).
+pub fn ask_to_end(child: &Child) {
+    // SAFETY: two numbers; the process is ours and was not waited for, so the number is its.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+}
+
+/// Runs `work` in a copy of this process and waits for it; what it returned, or -1 if it was ended
+/// by a signal. For a process with one thread: the copy has none but this.
+///
+/// # Errors
+/// What `fork(2)` reports.
+pub fn in_a_copy(work: impl FnOnce() -> u8) -> io::Result<i32> {
+    // SAFETY: the caller has one thread, so the copy is whole; it ends here and runs nothing that
+    // the original registered for its end.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            // SAFETY: ends this process with a number.
+            unsafe { libc::_exit(i32::from(code.unwrap_or(101))) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: a number that lives until the call returns.
+            while unsafe { libc::waitpid(child, &mut status, 0) } != child {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { -1 })
+        }
+    }
 }

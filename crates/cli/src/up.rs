@@ -20,6 +20,8 @@ use crate::filesystem::{self, Kind};
 use crate::live::Live;
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
+use crate::swap::commands::Progress;
+use crate::swap::protections;
 use crate::sys;
 
 /// How often the statistics are drawn.
@@ -160,6 +162,24 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     watch(&daemon, &events, serve.doors.force)
 }
 
+/// Runs a daemon until it is told to end: `make` gives it what it is for, and says what to print.
+///
+/// # Errors
+/// What stood in the way; nothing is left then.
+pub(crate) fn run_daemon(
+    root: Root,
+    doors: &DoorOptions,
+    variants: Variants,
+    make: impl FnOnce(&Daemon) -> Result<String, Fault>,
+) -> Result<(), Fault> {
+    let events = listen()?;
+    let daemon = start(root, doors, variants, events.sender())?;
+    say_notes(&daemon);
+    let text = make(&daemon)?;
+    print(&text);
+    watch(&daemon, &events, doors.force)
+}
+
 fn served(daemon: &Daemon) -> String {
     let mut text = String::new();
     for device in daemon.devices().reports() {
@@ -205,6 +225,8 @@ fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExp
 }
 
 fn listen() -> Result<Events, Fault> {
+    // Threads are like the one that starts them, and this starts the first.
+    protections::begin();
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
 
@@ -225,7 +247,7 @@ fn say_notes(daemon: &Daemon) {
 }
 
 /// A closed standard output is no reason to end.
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
@@ -252,7 +274,9 @@ fn watch(daemon: &Daemon, events: &Events, force: bool) -> Result<(), Fault> {
             Some(Event::Signal) => (force, None),
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
         };
+        let progress = Progress::begin(daemon.swaps().devices());
         let result = daemon.stop(force);
+        drop(progress);
         if let Err(fault) = &result {
             refused += 1;
             live.aside(|| say(&refusal(daemon, fault, refused)));
@@ -273,6 +297,14 @@ fn refusal(daemon: &Daemon, fault: &Fault, times: u32) -> String {
     let root = daemon.root();
     let still = if times > 1 { "still " } else { "" };
     let mut text = format!("rampack: {still}not stopped: {}\n", sentence(fault));
+    if !daemon.swaps().is_empty() {
+        let _ = writeln!(
+            text,
+            "  What is swapped out is never given up, not with --force either. Killing the daemon \
+             would end\n  the programs whose pages are there (SIGBUS)."
+        );
+        return text;
+    }
     let _ = writeln!(
         text,
         "  End that use and stop again, or take the devices from their users with\n    \
@@ -283,7 +315,7 @@ fn refusal(daemon: &Daemon, fault: &Fault, times: u32) -> String {
 }
 
 /// The command that reaches a daemon at `root`.
-fn program(root: &Root) -> String {
+pub(crate) fn program(root: &Root) -> String {
     let default = Root::choose(None).is_ok_and(|default| default == *root);
     let chosen = std::env::var_os("RAMPACK_ROOT").is_some_and(|set| set == root.path().as_os_str());
     match default || chosen {

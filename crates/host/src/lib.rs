@@ -1,5 +1,5 @@
 //! The real world: memory from the operating system, the CPU one runs on, threads that may wait,
-//! and what a process can learn about itself and its machine.
+//! swapping, and what a process can learn about itself and its machine.
 //!
 //! With the program and the doors this is the only crate that may use libc. Everything below it
 //! takes memory as a [`pagealloc::World`] and lanes as numbers, and tests pretend both.
@@ -7,11 +7,20 @@
 mod cpu;
 mod memory;
 mod mmap;
+mod pressure;
+mod reserve;
+mod swap;
 mod waiters;
 
 pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
-pub use memory::{resident_bytes, total_memory};
+pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::Mmap;
+pub use pressure::{Pressure, PressureEnd, Waited};
+pub use reserve::Reserve;
+pub use swap::{
+    HIGHEST_PRIORITY, is_io_flusher, keep_heap, lock_memory, oom_score, set_io_flusher,
+    set_oom_score, swap_off, swap_on, unlock_memory,
+};
 pub use waiters::{Task, Waiters};
 
 #[cfg(test)]

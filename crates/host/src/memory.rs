@@ -12,6 +12,13 @@ pub fn total_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
 }
 
+/// Bytes that could be had without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)). 0 if
+/// the machine does not say.
+#[must_use]
+pub fn available_memory() -> u64 {
+    field_in_kib("/proc/meminfo", "MemAvailable:").unwrap_or(0)
+}
+
 /// Bytes of this process that are in memory now.
 ///
 /// This is `Rss` of /proc/self/smaps_rollup (proc_pid_smaps(5)), which counts page tables entry by
@@ -30,7 +37,8 @@ fn resident_from_statm() -> Option<u64> {
 }
 
 /// Bytes in a page of the operating system, which need not be 4096.
-fn page_bytes() -> u64 {
+#[must_use]
+pub fn page_bytes() -> u64 {
     // SAFETY: sysconf takes a number and returns one.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)

@@ -19,6 +19,8 @@ use libc::c_void;
 use pagealloc::{NoMemory, Region, RegionKeeper, World};
 use units::BLOCK_SIZE;
 
+/// Give up a range also if it is locked (Linux 5.18, madvise(2)).
+const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// Collapse a range into huge pages now (Linux 6.1, madvise(2)).
 const MADV_COLLAPSE: libc::c_int = 25;
 
@@ -100,9 +102,24 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
+    /// In a process that keeps its memory locked (mlockall(2)), memory goes back only by a call of
+    /// its own. Older kernels have none, so the range is unlocked meanwhile.
+    fn release_locked(&self, offset: usize, bytes: usize) {
+        if self.advise(offset, bytes, MADV_DONTNEED_LOCKED) {
+            return;
+        }
+        // SAFETY: `at` has checked that the range is ours; locking changes no contents.
+        let unlocked = unsafe { libc::munlock(self.at(offset, bytes), bytes) == 0 };
+        if unlocked {
+            self.advise(offset, bytes, libc::MADV_DONTNEED);
+            // SAFETY: as above.
+            unsafe { libc::mlock2(self.at(offset, bytes), bytes, libc::MLOCK_ONFAULT) };
+        }
+    }
+
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> bool {
-        // SAFETY: `at` has checked that the range is ours. Of the advices used, only DONTNEED
-        // changes contents, and `release` promises just that.
+        // SAFETY: `at` has checked that the range is ours. Of the advices used, only the two
+        // DONTNEED change contents, and `release` promises just that.
         unsafe { libc::madvise(self.at(offset, bytes), bytes, advice) == 0 }
     }
 }
@@ -118,7 +135,9 @@ unsafe impl RegionKeeper for Mapping {
     }
 
     fn release(&self, offset: usize, bytes: usize) {
-        self.advise(offset, bytes, libc::MADV_DONTNEED);
+        if !self.advise(offset, bytes, libc::MADV_DONTNEED) {
+            self.release_locked(offset, bytes);
+        }
         if self.opted_out && offset.is_multiple_of(BLOCK_SIZE) && bytes.is_multiple_of(BLOCK_SIZE) {
             // Undoes what `settle` may have done.
             self.advise(offset, bytes, libc::MADV_NOHUGEPAGE);

@@ -1,0 +1,50 @@
+//! What the kernel swaps to now (proc_swaps(5)).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::mounts::unescape;
+
+/// A line of `/proc/swaps`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Active {
+    /// The device or file.
+    pub path: PathBuf,
+    /// Its size in bytes, without the header.
+    pub bytes: u64,
+    /// How much of it is in use, in bytes.
+    pub used: u64,
+    /// Areas of higher priority are used first.
+    pub priority: i32,
+}
+
+/// Everything the kernel swaps to; nothing without `/proc`.
+#[must_use]
+pub fn all() -> Vec<Active> {
+    parse(&fs::read("/proc/swaps").unwrap_or_default())
+}
+
+/// The line of `path`.
+#[must_use]
+pub fn find(path: &Path) -> Option<Active> {
+    all().into_iter().find(|active| active.path == path)
+}
+
+/// The lines of `/proc/swaps`; those that are not understood are passed over.
+pub(crate) fn parse(text: &[u8]) -> Vec<Active> {
+    text.split(|byte| *byte == b'\n').skip(1).filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Active> {
+    let fields = line.split(|byte| matches!(byte, b' ' | b'\t'));
+    let mut fields = fields.filter(|field| !field.is_empty());
+    let path = unescape(fields.next()?);
+    let mut text = || std::str::from_utf8(fields.next()?).ok();
+    let _kind = text()?;
+    let (kib, used) = (text()?.parse::<u64>().ok()?, text()?.parse::<u64>().ok()?);
+    let priority = text()?.parse().ok()?;
+    Some(Active { path, bytes: kib * 1024, used: used * 1024, priority })
+}
+
+#[cfg(test)]
+mod tests;

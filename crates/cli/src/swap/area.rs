@@ -1,0 +1,204 @@
+//! One swap device, from its making to its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::{BlockDevice, Checked, Operation};
+use control::{Errno, Fault};
+use fuse::LoopDevice;
+use stack::Machine;
+use sync::Mutex;
+use sync::atomic::{AtomicBool, Ordering};
+use units::PAGE_SIZE;
+
+use super::backing::Backing;
+use super::cache::Cache;
+use super::report::SwapReport;
+use super::{active, header, name};
+use crate::devices::{Devices, door_fault};
+use crate::failure::failed;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// A file of the mount with a loop device over it. Dropping it takes both away.
+struct Served {
+    devices: Arc<Devices>,
+    name: String,
+    block_device: Mutex<LoopDevice>,
+    path: PathBuf,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Err(error) = self.block_device.lock().detach() {
+            tracing::error!("{} is left: {error}", self.path.display());
+        }
+        self.devices.take_file(&self.name);
+    }
+}
+
+/// A swap device. Dropping it while the kernel swaps to it leaves the kernel without it: what is
+/// swapped out is lost.
+pub struct Area {
+    number: usize,
+    pages: u64,
+    // Dropped in this order: nobody uses what the next one is made of.
+    served: Served,
+    cache: Cache,
+    backing: Option<Backing>,
+    /// Are there pages in the engine that have not been given up?
+    open: AtomicBool,
+}
+
+/// How a swap device is made.
+pub struct Making {
+    /// Its number.
+    pub number: usize,
+    /// Its size in pages.
+    pub pages: u64,
+    /// What is below it.
+    pub backing: Option<Backing>,
+}
+
+impl Area {
+    /// Makes everything but the kernel's use of it.
+    ///
+    /// # Errors
+    /// What stood in the way; nothing is left of it then.
+    pub fn make(
+        devices: &Arc<Devices>,
+        machine: &Arc<Machine>,
+        making: Making,
+    ) -> Result<Area, Fault> {
+        let Making { number, pages, backing } = making;
+        let name = name(number);
+        let label = format!("rampack-{name}");
+        let first = header::header(pages, header::new_uuid(), &label)?;
+        let below = backing.as_ref().map(|backing| backing.device().clone());
+        let cache = Cache::open(machine, number, pages, below)?;
+        let device = Arc::new(Checked::new(cache.device()));
+        let write = Operation::Write { offset: 0, from: &first };
+        let ready = device.submit(host::lane(), write).map_err(|error| {
+            let message = format!("the swap header cannot be written: {error}");
+            Fault::new(Errno(error.errno()), message)
+        });
+        let served = ready.and_then(|()| {
+            let block_device = devices.add_file(&name, device)?;
+            let path = block_device.path().to_path_buf();
+            let block_device = Mutex::new(block_device);
+            Ok(Served { devices: devices.clone(), name, block_device, path })
+        });
+        match served {
+            Ok(served) => {
+                Ok(Area { number, pages, served, cache, backing, open: AtomicBool::new(true) })
+            }
+            Err(fault) => {
+                let _ = cache.close();
+                Err(fault)
+            }
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The block device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.served.path
+    }
+
+    /// What is below it.
+    #[must_use]
+    pub fn backing(&self) -> Option<&Backing> {
+        self.backing.as_ref()
+    }
+
+    /// Has the kernel swap to it.
+    ///
+    /// # Errors
+    /// What swapon(2) reports.
+    pub fn swap_on(&self, priority: Option<u16>) -> Result<(), Fault> {
+        host::swap_on(self.path(), priority).map_err(|error| {
+            let what = format!("cannot swap on {}", self.path().display());
+            match error.raw_os_error() {
+                Some(libc::EPERM) => {
+                    let message = format!(
+                        "{what}: it needs CAP_SYS_ADMIN, and the kernel has at most some thirty \
+                         swap areas"
+                    );
+                    Fault::new(Errno::EPERM, message)
+                }
+                _ => failed(what, &error),
+            }
+        })
+    }
+
+    /// Has the kernel read everything back and let go of it. Does nothing if it does not swap to
+    /// it any more.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory for what is there: everything stays as it was then.
+    pub fn swap_off(&self) -> Result<(), Fault> {
+        let path = self.path();
+        let Some(before) = active::find(path) else { return Ok(()) };
+        let Err(error) = host::swap_off(path) else { return Ok(()) };
+        // Somebody else may have been quicker.
+        let Some(now) = active::find(path) else { return Ok(()) };
+        let name = name(self.number);
+        let (used, before) = (units::human(now.used), units::human(before.used));
+        let why = match error.raw_os_error() {
+            Some(libc::ENOMEM) => "there is not enough memory to read it back".to_string(),
+            Some(libc::EINTR) => "it was interrupted".to_string(),
+            _ => failed("swapoff failed", &error).message,
+        };
+        let message = format!(
+            "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory or \
+             add other swap space, and try again",
+            path.display()
+        );
+        Err(Fault::new(Errno(error.raw_os_error().unwrap_or(libc::EIO)), message))
+    }
+
+    /// Takes everything down, after [`Area::swap_off`]. Can be tried again.
+    ///
+    /// # Errors
+    /// `EBUSY` while the kernel swaps to it or somebody else has it, or pages are left.
+    pub fn take_down(&self) -> Result<(), Fault> {
+        let path = self.path();
+        if active::find(path).is_some() {
+            let message = format!("{} is swapped to", path.display());
+            return Err(Fault::new(Errno::EBUSY, message));
+        }
+        self.served.block_device.lock().detach().map_err(|error| door_fault(&error))?;
+        self.served.devices.take_file(&self.served.name);
+        // Only one of those who try at once.
+        if self.open.swap(false, Ordering::Relaxed)
+            && let Err(fault) = self.cache.close()
+        {
+            self.open.store(true, Ordering::Relaxed);
+            return Err(fault);
+        }
+        Ok(())
+    }
+
+    /// What there is to say of it, but for what protects the daemon.
+    #[must_use]
+    pub fn report(&self) -> SwapReport {
+        let active = active::find(self.path());
+        SwapReport {
+            name: name(self.number),
+            block_device: self.path().display().to_string(),
+            bytes: self.pages * PAGE,
+            active: active.is_some(),
+            used: active.as_ref().map_or(0, |active| active.used),
+            priority: active.map(|active| active.priority),
+            backing: self.backing.as_ref().map(|it| it.path().display().to_string()),
+            backing_created: self.backing.as_ref().is_some_and(Backing::is_created),
+            ..SwapReport::default()
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The file or device below a swap device, which the oldest pages are written back to.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use block::{BlockDevice, Operation};
+use control::{Errno, Fault};
+use units::{PAGE_SIZE, human};
+
+use super::header;
+use crate::failure::failed;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Pages at which things begin that would be lost: partition tables and most file systems, and
+/// btrfs.
+const TELLING: [u64; 2] = [0, 16];
+/// What a backing store is called, so that the next one who looks at it knows what it is.
+const LABEL: &str = "rampack backing";
+
+/// An opened file or device. A file that was made for it goes with it.
+pub struct Backing {
+    path: PathBuf,
+    created: Option<Created>,
+    device: Arc<dyn BlockDevice>,
+}
+
+/// A file that is removed with its last user, if it is still the one that was made.
+struct Created {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        let same = |found: &fs::Metadata| (found.dev(), found.ino()) == self.inode;
+        if fs::symlink_metadata(&self.path).as_ref().is_ok_and(same) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Backing {
+    /// Opens `path` for pages of `size` bytes, or for as many as fit. A file that is not there is
+    /// made, with holes.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is smaller than `size`, or not there and no size is given; `EEXIST` when it
+    /// holds something else than swap space, unless `force` is given; what [`backing::open`]
+    /// reports.
+    pub fn open(path: &Path, size: Option<u64>, force: bool) -> Result<Backing, Fault> {
+        let created = create(path, size)?;
+        let device = backing::open(path, backing::Options::default())?;
+        let bytes = device.geometry().bytes;
+        if let Some(size) = size
+            && bytes < size
+        {
+            let message = format!(
+                "{} has {bytes} bytes ({}), and --size asks for {size} ({}); give a smaller size, \
+                 or make it larger",
+                path.display(),
+                human(bytes),
+                human(size)
+            );
+            return Err(Fault::invalid(message));
+        }
+        if created.is_none() && !force {
+            check_unused(path, &*device)?;
+        }
+        let backing = Backing { path: path.to_path_buf(), created, device };
+        backing.mark()?;
+        Ok(backing)
+    }
+
+    /// The first page is never swapped to. It says what the rest is, so that a store which was
+    /// used before is known again.
+    fn mark(&self) -> Result<(), Fault> {
+        let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
+        let page = header::header(pages, header::new_uuid(), LABEL)?;
+        let write = Operation::Write { offset: 0, from: &page };
+        self.device.submit(host::lane(), write).map_err(|error| {
+            let message = format!("cannot write to {}: {error}", self.path.display());
+            Fault::new(Errno(error.errno()), message)
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Was the file made for this, and does it go with it?
+    #[must_use]
+    pub fn is_created(&self) -> bool {
+        self.created.is_some()
+    }
+
+    /// How much it holds, in whole pages.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let bytes = self.device.geometry().bytes;
+        bytes - bytes % PAGE
+    }
+
+    /// It as a device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+}
+
+fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, Fault> {
+    let what = || format!("cannot make {}", path.display());
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() == 0 => {
+            let message = format!(
+                "{} is empty; remove it, and it will be made with --size, or make it as large as \
+                 it is to be",
+                path.display()
+            );
+            return Err(Fault::invalid(message));
+        }
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(format!("cannot use {}", path.display()), &error)),
+    }
+    let Some(size) = size else {
+        let message = format!("{} is not there; with --size it would be made", path.display());
+        return Err(Fault::new(Errno::ENOENT, message));
+    };
+    // For its owner alone: it will hold what programs had in memory.
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let file: File = file.map_err(|e| failed(what(), &e))?;
+    let found = file.metadata().map_err(|e| failed(what(), &e))?;
+    let created = Created { path: path.to_path_buf(), inode: (found.dev(), found.ino()) };
+    file.set_len(size).map_err(|e| failed(what(), &e))?;
+    Ok(Some(created))
+}
+
+/// # Errors
+/// `EEXIST` when a store that was there before holds something that would be lost.
+fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
+    let bytes = device.geometry().bytes;
+    for number in TELLING {
+        let offset = number * PAGE;
+        if offset + PAGE > bytes {
+            break;
+        }
+        let mut page = [0; PAGE_SIZE];
+        let read = device.submit(host::lane(), Operation::Read { offset, into: &mut page });
+        read.map_err(|error| {
+            let message = format!("cannot read {}: {error}", path.display());
+            Fault::new(Errno(error.errno()), message)
+        })?;
+        if number == 0 && header::is_header(&page) {
+            return Ok(());
+        }
+        if page.iter().any(|byte| *byte != 0) {
+            let message = format!(
+                "{} holds something that is not swap space, and would be overwritten; --force \
+                 uses it all the same, and `wipefs` tells what it is",
+                path.display()
+            );
+            return Err(Fault::new(Errno::EEXIST, message));
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes the file system of a file is short of, should all of its holes be written to.
+/// `None` for a device, or where there is enough.
+#[must_use]
+pub fn missing_space(path: &Path) -> Option<u64> {
+    let found = fs::metadata(path).ok()?;
+    if found.file_type().is_block_device() {
+        return None;
+    }
+    let holes = found.len().saturating_sub(found.blocks() * 512);
+    let free = crate::sys::free_space(path).ok()?;
+    (free < holes).then(|| holes - free)
+}

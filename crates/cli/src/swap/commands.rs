@@ -1,0 +1,172 @@
+//! `rampack swap on` and `rampack swap off`.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use control::{Errno, Fault};
+use units::human;
+
+use super::report::SwapReport;
+use super::{Swaps, active};
+use crate::args::{DoorOptions, SwapOff, SwapOn, Transport};
+use crate::client::{call, call_patiently};
+use crate::failure::say;
+use crate::protocol::{self, DaemonReport, Request, Status};
+use crate::root::Root;
+use crate::up;
+
+/// How often it is told how far reading back is.
+const TELL: Duration = Duration::from_secs(2);
+
+impl SwapOn {
+    /// The request for it.
+    #[must_use]
+    pub fn request(&self) -> protocol::SwapOn {
+        // The daemon may be at home elsewhere.
+        let absolute = |path: &std::path::PathBuf| {
+            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+        };
+        protocol::SwapOn {
+            size: self.size.as_ref().map(|size| size.text.clone()),
+            backing: self.backing.as_ref().map(absolute),
+            max_pool: self.max_pool.clone(),
+            compressor: self.compressor.clone(),
+            index: self.index.clone(),
+            priority: u16::try_from(self.priority).ok(),
+            parameters: self.set.clone(),
+            force: self.force,
+        }
+    }
+}
+
+/// `rampack swap on`: asks the daemon at `root`, or becomes one.
+///
+/// # Errors
+/// What stood in the way; nothing is left then.
+pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
+    let request = options.request();
+    if root.is_claimed() {
+        let report: SwapReport = call(&root, &Request::SwapOn(request))?;
+        warn(&report);
+        up::print(&format!("{}  {}\n", report.name, report.block_device));
+        return Ok(());
+    }
+    if crate::sys::effective_user() != 0 {
+        let message = "swap needs root: run it with sudo";
+        return Err(Fault::new(Errno::EPERM, message));
+    }
+    let doors = DoorOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
+    up::run_daemon(root, &doors, variants(options), |daemon| {
+        let report = daemon.swaps().on(&request)?;
+        warn(&report);
+        Ok(welcome(&report, &up::program(daemon.root())))
+    })
+}
+
+/// The usual variants, but for what was asked for.
+fn variants(_options: &SwapOn) -> stack::Variants {
+    stack::Variants::default()
+}
+
+fn warn(report: &SwapReport) {
+    for warning in Swaps::warnings(report) {
+        say(&format!("rampack: {warning}\n"));
+    }
+}
+
+fn welcome(report: &SwapReport, program: &str) -> String {
+    let below = match &report.backing {
+        Some(path) if report.backing_created => format!("{path} (made for it)"),
+        Some(path) => path.clone(),
+        None => "none: everything stays in memory".into(),
+    };
+    let priority = report.priority.map_or("none".into(), |priority| priority.to_string());
+    let mut text = format!("{} is swapped to: {}.\n\n", report.name, human(report.bytes));
+    let mut line = |what: &str, value: &str| {
+        let _ = writeln!(text, "  {what:<13} {value}");
+    };
+    line("block device", &report.block_device);
+    line("priority", &priority);
+    line("backing", &below);
+    line("watch it", &format!("{program} status"));
+    line("end it", &format!("Ctrl-C, or {program} stop; everything is read back first"));
+    text.push('\n');
+    text
+}
+
+/// `rampack swap off`.
+///
+/// # Errors
+/// As [`Swaps::off`].
+pub fn off(root: &Root, options: &SwapOff) -> Result<(), Fault> {
+    let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
+    let name = match (&options.name, &daemon.swaps[..]) {
+        _ if options.all => None,
+        (Some(name), _) => Some(name.clone()),
+        (None, [only]) => Some(only.name.clone()),
+        (None, []) => {
+            let message = "there is no swap device";
+            return Err(Fault::new(Errno::ENODEV, message));
+        }
+        (None, several) => {
+            let names: Vec<&str> = several.iter().map(|swap| &*swap.name).collect();
+            let message = format!("which one? There are {}; --all is all", names.join(" "));
+            return Err(Fault::invalid(message));
+        }
+    };
+    let is_meant = |swap: &&SwapReport| {
+        name.as_ref().is_none_or(|name| swap.name == *name || swap.block_device == *name)
+    };
+    let meant = daemon.swaps.iter().filter(is_meant);
+    let meant = meant.map(|swap| (swap.name.clone(), swap.block_device.clone().into()));
+    let _progress = Progress::begin(meant.collect());
+    call_patiently(root, &Request::SwapOff(protocol::SwapOff { name }))
+}
+
+/// Tells on standard error how far reading back is, until it is dropped.
+pub struct Progress {
+    end: Option<std::sync::mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Begins to tell of these names and block devices.
+    #[must_use]
+    pub fn begin(devices: Vec<(String, std::path::PathBuf)>) -> Progress {
+        let (end, ended) = channel();
+        let thread = thread::Builder::new().name("progress".into());
+        let thread = match devices.is_empty() {
+            true => None,
+            // It is well without being told of.
+            false => thread.spawn(move || tell(&devices, &ended)).ok(),
+        };
+        Progress { end: Some(end), thread }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn tell(devices: &[(String, std::path::PathBuf)], ended: &Receiver<()>) {
+    let left = |path: &Path| active::find(path).map_or(0, |active| active.used);
+    let devices: Vec<_> = devices.iter().map(|it| (it, left(&it.1))).collect();
+    while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
+        for (device, first) in &devices {
+            let now = left(&device.1);
+            if now > 0 {
+                let (name, first) = (&device.0, (*first).max(now));
+                let (now, first) = (human(now), human(first));
+                say(&format!("rampack: {name}: {now} of {first} still to be read back\n"));
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Swap space of a daemon that was killed.
+
+use std::path::Path;
+
+use units::human;
+
+use super::{MOST, active, name};
+use crate::failure::failed;
+use crate::root::Root;
+
+/// Swaps off what a killed daemon left swapped on in `root`, which must be claimed. Tells what was
+/// done, and what could not be.
+///
+/// Nothing answers behind it any more, so reading fails: what was swapped out is lost already, and
+/// programs that need such a page are ended by SIGBUS. Without a swapoff the kernel would go on
+/// swapping to it.
+#[must_use]
+pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
+    let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
+    // The root itself is asked, never what may be mounted below it.
+    let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
+    let files = path.join(fuse::leftovers::FILES);
+    for number in 0..MOST {
+        let name = name(number);
+        for device in fuse::find_by_backing(&files.join(&name)) {
+            let path = format!("/dev/loop{device}");
+            let Some(active) = active::find(Path::new(&path)) else { continue };
+            let lost = match active.used {
+                0 => String::new(),
+                used => format!(", {} that was swapped out there is lost", human(used)),
+            };
+            match host::swap_off(Path::new(&path)) {
+                Ok(()) => cleared.push(format!("swapped off {path} of {name}{lost}")),
+                Err(error) => {
+                    let fault = failed(format!("cannot swap off {path} of {name}"), &error);
+                    remaining.push(format!("{}{lost}", fault.message));
+                }
+            }
+        }
+    }
+    (cleared, remaining)
+}

@@ -1,0 +1,172 @@
+//! What there is to say of swap devices.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use units::human;
+
+use super::protections::Protection;
+
+/// What is to be said of a swap device.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct SwapReport {
+    /// Its name.
+    pub name: String,
+    /// The block device the kernel swaps to.
+    pub block_device: String,
+    /// Its size in bytes, the header included.
+    pub bytes: u64,
+    /// Does the kernel swap to it now?
+    pub active: bool,
+    /// How much of it the kernel has in use, in bytes.
+    pub used: u64,
+    /// The kernel's priority of it.
+    pub priority: Option<i32>,
+    /// What pages are written back to.
+    pub backing: Option<String>,
+    /// Was that made with the device, and does it go with it?
+    pub backing_created: bool,
+    /// Pages in the cache.
+    pub cached_pages: u64,
+    /// Pages on the backing device.
+    pub disk_pages: u64,
+    /// What protects the daemon.
+    pub protections: Vec<Protection>,
+}
+
+/// What is to be said of the compressed cache that all swap devices of a daemon share.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// How pages are compressed.
+    pub compressor: String,
+    /// Pages in it.
+    pub stored_pages: u64,
+    /// Bytes of memory it takes for them.
+    pub pool_bytes: u64,
+    /// Bytes it may take.
+    pub limit_bytes: u64,
+    /// Pages written back to backing devices since the beginning.
+    pub written_back_pages: u64,
+    /// Pages that were read from it.
+    pub loaded_pages: u64,
+    /// Pages that were not taken, for whatever reason.
+    pub rejected_pages: u64,
+}
+
+impl PoolReport {
+    /// Bytes of pages that a byte of memory holds, if any are stored.
+    #[must_use]
+    pub fn ratio(&self) -> Option<f64> {
+        let data = self.stored_pages * units::PAGE_SIZE as u64;
+        (data > 0 && self.pool_bytes > 0).then(|| data as f64 / self.pool_bytes as f64)
+    }
+}
+
+const HEADINGS: [&str; 9] =
+    ["NAME", "SIZE", "USED", "CACHED", "ON-DISK", "PRIO", "DEVICE", "BACKING", "STATE"];
+
+fn pages(count: u64, exact: bool) -> String {
+    size(count * units::PAGE_SIZE as u64, exact)
+}
+
+fn size(bytes: u64, exact: bool) -> String {
+    if exact { bytes.to_string() } else { human(bytes).to_string() }
+}
+
+/// The part of `rampack status` about swap devices; nothing when there are none.
+#[must_use]
+pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> String {
+    if swaps.is_empty() {
+        return String::new();
+    }
+    let mut lines = vec![HEADINGS.map(String::from)];
+    for swap in swaps {
+        lines.push([
+            swap.name.clone(),
+            size(swap.bytes, exact),
+            size(swap.used, exact),
+            pages(swap.cached_pages, exact),
+            pages(swap.disk_pages, exact),
+            swap.priority.map_or("-".into(), |priority| priority.to_string()),
+            swap.block_device.clone(),
+            swap.backing.clone().unwrap_or_else(|| "none".into()),
+            if swap.active { "on" } else { "off" }.into(),
+        ]);
+    }
+    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = String::new();
+        for (n, cell) in line.iter().enumerate() {
+            let (gap, width) = (if n == 0 { "" } else { " " }, widths[n]);
+            let _ = match n {
+                1..=5 => write!(row, "{gap}{cell:>width$}"),
+                _ => write!(row, "{gap}{cell:<width$}"),
+            };
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    if let Some(pool) = pool {
+        let ratio = pool.ratio().map(|ratio| format!(", ratio {ratio:.2}")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "cache: {} in {} of {} memory{ratio}, {}; {} written back, {} not taken",
+            pages(pool.stored_pages, exact),
+            size(pool.pool_bytes, exact),
+            size(pool.limit_bytes, exact),
+            pool.compressor,
+            pages(pool.written_back_pages, exact),
+            pages(pool.rejected_pages, exact)
+        );
+    }
+    text + &missing(swaps)
+}
+
+/// A line for each protection that is missing; every device of a daemon has the same.
+#[must_use]
+pub fn missing(swaps: &[SwapReport]) -> String {
+    let lacking = swaps.first().into_iter().flat_map(|swap| &swap.protections);
+    let lacking = lacking.filter(|protection| !protection.had);
+    lacking.map(|it| format!("NOT PROTECTED ({}): {}\n", it.name, it.text)).collect()
+}
+
+/// A swap device as an object for programs.
+#[must_use]
+pub fn object(swap: &SwapReport) -> Value {
+    let page = units::PAGE_SIZE as u64;
+    json!({
+        "name": swap.name,
+        "block_device": swap.block_device,
+        "size": swap.bytes,
+        "active": swap.active,
+        "used": swap.used,
+        "priority": swap.priority,
+        "backing": swap.backing,
+        "backing_created": swap.backing_created,
+        "cached": swap.cached_pages * page,
+        "on_disk": swap.disk_pages * page,
+        "protections": swap.protections,
+    })
+}
+
+/// The cache as an object for programs.
+#[must_use]
+pub fn pool_object(pool: &PoolReport) -> Value {
+    let ratio = pool.ratio().map(|ratio| (ratio * 100.0).round() / 100.0);
+    json!({
+        "compressor": pool.compressor,
+        "stored_pages": pool.stored_pages,
+        "pool_bytes": pool.pool_bytes,
+        "limit_bytes": pool.limit_bytes,
+        "ratio": ratio,
+        "written_back_pages": pool.written_back_pages,
+        "loaded_pages": pool.loaded_pages,
+        "rejected_pages": pool.rejected_pages,
+    })
+}
+
+#[cfg(test)]
+mod tests;

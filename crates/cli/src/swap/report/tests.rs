@@ -1,0 +1,48 @@
+use super::*;
+
+fn swap() -> SwapReport {
+    let protection =
+        |name: &str, had| Protection { name: name.into(), had, text: "what follows".into() };
+    SwapReport {
+        name: "swap0".into(),
+        block_device: "/dev/loop3".into(),
+        bytes: 64 << 20,
+        active: true,
+        used: 8 << 20,
+        priority: Some(100),
+        backing: Some("/var/swap".into()),
+        backing_created: true,
+        cached_pages: 1536,
+        disk_pages: 512,
+        protections: vec![protection("memory locked", true), protection("no I/O", false)],
+    }
+}
+
+#[test]
+fn the_table_says_what_is_missing() {
+    let pool = PoolReport {
+        compressor: "lz4".into(),
+        stored_pages: 1536,
+        pool_bytes: 3 << 20,
+        limit_bytes: 1 << 30,
+        written_back_pages: 512,
+        loaded_pages: 0,
+        rejected_pages: 0,
+    };
+    let expected = "\
+NAME  SIZE USED CACHED ON-DISK PRIO DEVICE     BACKING   STATE
+swap0  64M   8M     6M      2M  100 /dev/loop3 /var/swap on
+cache: 6M in 3M of 1G memory, ratio 2.00, lz4; 2M written back, 0B not taken
+NOT PROTECTED (no I/O): what follows
+";
+    assert_eq!(table(&[swap()], Some(&pool), false), expected);
+    assert_eq!(table(&[], Some(&pool), false), "");
+    assert_eq!(pool_object(&pool)["ratio"], 2.0);
+    assert_eq!(object(&swap())["on_disk"], 2 << 20);
+}
+
+#[test]
+fn exact_numbers_are_bytes() {
+    let text = table(&[swap()], None, true);
+    assert!(text.contains(" 67108864 8388608 6291456 2097152 "), "{text}");
+}

@@ -1,0 +1,372 @@
+//! `rampack selftest swap`: proves on this machine that swap devices work, before anybody trusts
+//! them.
+//!
+//! A daemon of its own has a swap device of the highest priority. A program of its own
+//! ([`hungry`]) is put into a memory control group ([`group`]) in which it may have a third of what
+//! it uses, and checks every byte. Only that program is made to swap; the daemon is outside.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use control::{Errno, Fault};
+use units::{PAGE_SIZE, human};
+
+use super::limits::Controller;
+use super::report::{PoolReport, SwapReport};
+use super::{active, header, limits};
+use crate::args::{Hungry, Selftest, SelftestOf, SelftestSwap};
+use crate::client::{call, call_patiently};
+use crate::events::Events;
+use crate::failure::{failed, say};
+use crate::protocol::{DaemonReport, Request, Status, Stop, SwapOff};
+use crate::root::Root;
+use crate::{sys, up};
+
+mod group;
+pub mod hungry;
+
+use group::Group;
+
+/// The program uses so many times what it may have.
+const TIMES: u64 = 3;
+/// A copy of it has so many parts of its memory anew, of a hundred.
+const COPIED: u64 = 50;
+/// With a backing store, the cache may take this part of what the program may have: most of what
+/// is swapped out has to be written back then.
+const POOL_PART: u64 = 4;
+/// How long the daemon may take to be ready.
+const STARTING: Duration = Duration::from_secs(60);
+/// How often is looked at what happens.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// `rampack selftest …`.
+///
+/// # Errors
+/// What stood in the way, or what failed; nothing is left of it either way.
+pub fn run(options: &Selftest) -> Result<(), Fault> {
+    match &options.what {
+        SelftestOf::Swap(options) => swap(options),
+        SelftestOf::Hungry(options) => hungry::main(options),
+    }
+}
+
+/// What was seen while the program ran.
+#[derive(Default)]
+struct Seen {
+    used: u64,
+    cached_pages: u64,
+    disk_pages: u64,
+    pool: PoolReport,
+}
+
+impl Seen {
+    fn look(&mut self, daemon: &DaemonReport) {
+        let pool = daemon.swap_cache.clone().unwrap_or_default();
+        for swap in &daemon.swaps {
+            self.used = self.used.max(swap.used);
+            self.cached_pages = self.cached_pages.max(swap.cached_pages);
+            self.disk_pages = self.disk_pages.max(swap.disk_pages);
+        }
+        if pool.pool_bytes > self.pool.pool_bytes {
+            self.pool = pool;
+        } else {
+            self.pool.written_back_pages = pool.written_back_pages;
+            self.pool.loaded_pages = pool.loaded_pages;
+            self.pool.rejected_pages = pool.rejected_pages;
+        }
+    }
+}
+
+/// The daemon, which is stopped in the end, whatever happens.
+struct Daemon {
+    root: Root,
+    child: Child,
+}
+
+impl Daemon {
+    fn start(root: Root, options: &SelftestSwap) -> Result<Daemon, Fault> {
+        let mut command = own_program(&root)?;
+        command.args(["swap", "on", "--size", &options.size.text]);
+        command.args(["--priority", &host::HIGHEST_PRIORITY.to_string()]);
+        if let Some(path) = &options.backing {
+            command.arg("--backing").arg(path);
+            let most = (options.limit.bytes / POOL_PART).max(1 << 20);
+            command.args(["--max-pool", &most.to_string()]);
+        } else {
+            command.args(["--max-pool", "100%"]);
+        }
+        if let Some(name) = &options.compressor {
+            command.args(["--compressor", name]);
+        }
+        // Its complaints are the user's.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        let child = command.spawn().map_err(|e| failed("cannot start a daemon", &e))?;
+        Ok(Daemon { root, child })
+    }
+
+    /// Waits until it swaps.
+    fn ready(&mut self, events: &Events) -> Result<SwapReport, Fault> {
+        let end = Instant::now() + STARTING;
+        while Instant::now() < end {
+            let ended = self.child.try_wait().map_err(|e| failed("cannot ask for it", &e))?;
+            if ended.is_some() {
+                let message = "the daemon could not be started: it said why";
+                return Err(Fault::new(Errno::ENODEV, message));
+            }
+            if self.root.control_socket().exists()
+                && let Ok(report) = call::<DaemonReport>(&self.root, &Request::Status(Status {}))
+                && let Some(swap) = report.swaps.into_iter().find(|swap| swap.active)
+            {
+                return Ok(swap);
+            }
+            check_interrupted(events, LOOK)?;
+        }
+        Err(Fault::new(Errno(libc::ETIMEDOUT), "the daemon was not ready in time"))
+    }
+
+    fn report(&self) -> Result<DaemonReport, Fault> {
+        call(&self.root, &Request::Status(Status {}))
+    }
+
+    /// Has it read everything back and take the device away.
+    fn drain(&self) -> Result<(), Fault> {
+        call_patiently(&self.root, &Request::SwapOff(SwapOff { name: None }))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.root.control_socket().exists() {
+            let stopped: Result<(), Fault> =
+                call_patiently(&self.root, &Request::Stop(Stop { force: true }));
+            if let Err(fault) = stopped {
+                say(&format!("rampack: the daemon of the test: {}\n", fault.message));
+            }
+        } else if let Ok(None) = self.child.try_wait() {
+            sys::ask_to_end(&self.child);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that is ended when it is not needed any more.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn own_program(root: &Root) -> Result<Command, Fault> {
+    use std::os::unix::process::CommandExt;
+    let program = std::env::current_exe().map_err(|e| failed("cannot find this program", &e))?;
+    let mut command = Command::new(program);
+    // Ctrl-C is for this one, which ends the others.
+    command.arg("--root").arg(root.path()).env_remove("RAMPACK_ROOT").process_group(0);
+    Ok(command)
+}
+
+fn check_interrupted(events: &Events, time: Duration) -> Result<(), Fault> {
+    match events.wait(time) {
+        None => Ok(()),
+        Some(_) => Err(Fault::new(Errno(libc::EINTR), "the test was broken off")),
+    }
+}
+
+/// Everything that can be found wrong before anything is made.
+fn check(options: &SelftestSwap) -> Result<Controller, Fault> {
+    if sys::effective_user() != 0 {
+        let message = "the test needs root, for swap space and a control group; run it with sudo";
+        return Err(Fault::new(Errno::EPERM, message));
+    }
+    let highest = i32::from(host::HIGHEST_PRIORITY);
+    if let Some(other) = active::all().into_iter().find(|other| other.priority >= highest) {
+        let path = other.path.display();
+        let message = format!(
+            "{path} has the highest priority there is ({highest}), so the test could not tell \
+             which swap space was used; lower it with `swapoff {path} && swapon -p 100 {path}`"
+        );
+        return Err(Fault::new(Errno::EBUSY, message));
+    }
+    let needed = options.limit.bytes.saturating_mul(TIMES * (100 + COPIED)) / 100;
+    if options.size.bytes < needed {
+        let message = format!(
+            "--size {} is too small for --limit {}: the program needs {} of swap space at most",
+            options.size.text,
+            options.limit.text,
+            human(needed)
+        );
+        return Err(Fault::invalid(message));
+    }
+    Controller::find().ok_or_else(|| {
+        let message = "no memory controller of control groups is mounted, neither version 1 nor 2";
+        Fault::new(Errno::ENODEV, message)
+    })
+}
+
+fn swap(options: &SelftestSwap) -> Result<(), Fault> {
+    let controller = check(options)?;
+    let events = Events::listen().map_err(|e| failed("cannot listen for signals", &e))?;
+    let root = Root::choose(Some(&PathBuf::from(format!(
+        "/run/rampack-selftest-{}",
+        std::process::id()
+    ))))?;
+    for limit in limits::own() {
+        say(&format!("rampack: this program is itself limited: {limit}\n"));
+    }
+    // Taken down in the other order.
+    let group = Group::make(&controller, options.limit.bytes)?;
+    let mut daemon = Daemon::start(root, options)?;
+    let device = daemon.ready(&events)?;
+    up::print(&format!(
+        "{} ({}) is swapped to, {} of it; a program that needs {} may have {}\n",
+        device.name,
+        device.block_device,
+        human(device.bytes),
+        human(options.limit.bytes * TIMES),
+        human(options.limit.bytes)
+    ));
+    let before = swapped();
+    let began = Instant::now();
+    let (outcome, seen) = starve(options, &daemon, &group, &events)?;
+    let (after, took) = (swapped(), began.elapsed());
+    daemon.drain()?;
+    let report = daemon.report()?;
+    let (out, back) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    let mut wrong = problems(options, &outcome, &seen, (out, back));
+    if !report.swaps.is_empty() {
+        wrong.push("a swap device is left".into());
+    }
+    drop(daemon);
+    drop(group);
+    up::print(&figures(&outcome, &seen, (out, back), took));
+    match wrong.is_empty() {
+        true => {
+            up::print("PASS\n");
+            Ok(())
+        }
+        false => {
+            up::print("FAIL\n");
+            Err(Fault::new(Errno::EIO, wrong.join("; ")))
+        }
+    }
+}
+
+/// Runs the program in its group to its end.
+fn starve(
+    options: &SelftestSwap,
+    daemon: &Daemon,
+    group: &Group,
+    events: &Events,
+) -> Result<(hungry::Outcome, Seen), Fault> {
+    let pages = (options.limit.bytes * TIMES) as usize / PAGE_SIZE;
+    let [a, b, c, d, e, f, g, h, ..] = header::new_uuid();
+    let seed = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+    let hungry = Hungry { pages, rounds: options.rounds, seed };
+    let mut command = own_program(&daemon.root)?;
+    command.args(["selftest", "hungry", "--pages", &hungry.pages.to_string()]);
+    command.args(["--rounds", &hungry.rounds.to_string(), "--seed", &hungry.seed.to_string()]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let what = |error: std::io::Error| failed("cannot run the program of the test", &error);
+    let mut child = Ended(command.spawn().map_err(what)?);
+    group.take(child.0.id())?;
+    // It waits for this, so that all of its memory is the group's.
+    if let Some(mut input) = child.0.stdin.take() {
+        input.write_all(b"go\n").map_err(what)?;
+    }
+    let mut output = child.0.stdout.take();
+    let mut seen = Seen::default();
+    let status = loop {
+        if let Some(status) = child.0.try_wait().map_err(what)? {
+            break status;
+        }
+        seen.look(&daemon.report()?);
+        check_interrupted(events, LOOK)?;
+    };
+    seen.look(&daemon.report()?);
+    let mut text = String::new();
+    if let Some(output) = &mut output {
+        output.read_to_string(&mut text).map_err(what)?;
+    }
+    match serde_json::from_str(text.trim()) {
+        Ok(outcome) => Ok((outcome, seen)),
+        Err(_) => {
+            let message = format!(
+                "FAIL: the program in the group did not come to its end ({status}): a page could \
+                 not be swapped out or read back; the kernel's log says more"
+            );
+            Err(Fault::new(Errno::EIO, message))
+        }
+    }
+}
+
+/// Pages swapped out and in since the system started (proc_vmstat(5)).
+fn swapped() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let field = |name: &str| {
+        let mut fields = text.lines().filter_map(|line| line.split_once(' '));
+        fields.find(|field| field.0 == name).and_then(|field| field.1.parse().ok()).unwrap_or(0)
+    };
+    (field("pswpout"), field("pswpin"))
+}
+
+/// What was not as it must be.
+fn problems(
+    options: &SelftestSwap,
+    outcome: &hungry::Outcome,
+    seen: &Seen,
+    swapped: (u64, u64),
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |right: bool, what: &str| {
+        if !right {
+            wrong.push(what.to_string());
+        }
+    };
+    must(outcome.wrong == 0, &format!("{} pages came back wrong", outcome.wrong));
+    must(outcome.copies == u64::from(options.rounds), "a copy of the program failed");
+    must(swapped.0 > 0 && seen.used > 0, "nothing was swapped out");
+    must(swapped.1 > 0, "nothing was swapped in");
+    must(seen.cached_pages > 0, "no page was kept in the cache");
+    if options.backing.is_some() {
+        must(seen.pool.written_back_pages > 0, "nothing was written back");
+    }
+    wrong
+}
+
+fn figures(
+    outcome: &hungry::Outcome,
+    seen: &Seen,
+    (out, back): (u64, u64),
+    took: Duration,
+) -> String {
+    let bytes = |pages: u64| human(pages * PAGE_SIZE as u64);
+    let ratio = seen.pool.ratio().map(|ratio| format!(", ratio {ratio:.2}")).unwrap_or_default();
+    format!(
+        "  checked       {} pages, {} wrong, {} copies of the program\n  \
+         swapped out   {} pages ({}), in {} pages ({})\n  \
+         in the cache  {} at most, in {} of memory{ratio}, {}\n  \
+         loaded        {} pages from the cache\n  \
+         written back  {} pages, {} not taken; {} on the backing device at most\n  \
+         time          {:.1} s\n",
+        outcome.verified,
+        outcome.wrong,
+        outcome.copies,
+        out,
+        bytes(out),
+        back,
+        bytes(back),
+        bytes(seen.cached_pages),
+        human(seen.pool.pool_bytes),
+        seen.pool.compressor,
+        seen.pool.loaded_pages,
+        seen.pool.written_back_pages,
+        seen.pool.rejected_pages,
+        bytes(seen.disk_pages),
+        took.as_secs_f64()
+    )
+}

@@ -1,0 +1,156 @@
+//! The program that runs in the control group: it writes more than fits and checks every byte.
+
+use std::io::Read;
+
+use control::{Errno, Fault};
+use serde::{Deserialize, Serialize};
+use units::PAGE_SIZE;
+
+use crate::args::Hungry;
+use crate::{sys, up};
+
+/// What it found.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Pages that were checked.
+    pub verified: u64,
+    /// Those that were not as they were written.
+    pub wrong: u64,
+    /// Copies of the program that found every page of theirs right.
+    pub copies: u64,
+}
+
+/// Waits for a word on standard input, runs, and prints what it found.
+///
+/// # Errors
+/// What the system reports; `EIO` for pages that were wrong.
+pub fn main(options: &Hungry) -> Result<(), Fault> {
+    let mut word = [0; 3];
+    let told = std::io::stdin().read_exact(&mut word);
+    told.map_err(|e| crate::failure::failed("nobody said when to begin", &e))?;
+    let outcome = run(options)?;
+    let line = serde_json::to_string(&outcome).unwrap_or_default();
+    up::print(&format!("{line}\n"));
+    match outcome.wrong {
+        0 => Ok(()),
+        wrong => Err(Fault::new(Errno::EIO, format!("{wrong} pages were wrong"))),
+    }
+}
+
+/// Writes and checks in so many rounds. Must be called in a process with one thread.
+///
+/// # Errors
+/// When no copy of the process can be made.
+pub fn run(options: &Hungry) -> Result<Outcome, Fault> {
+    let mut memory = Memory::new(options.pages, options.seed);
+    let mut outcome = Outcome::default();
+    for round in 0..options.rounds {
+        for page in 0..options.pages {
+            // A third is left as it was, to grow old.
+            if round == 0 || !(page as u32 + round).is_multiple_of(3) {
+                memory.write(page, round + 1);
+            }
+        }
+        outcome.wrong += memory.verify();
+        let code = sys::in_a_copy(|| u8::from(!copy(&mut memory, round)));
+        let code = code.map_err(|e| crate::failure::failed("cannot make a copy", &e))?;
+        outcome.copies += u64::from(code == 0);
+        // What the copy wrote is its own.
+        outcome.wrong += memory.verify();
+        outcome.verified += 2 * options.pages as u64;
+    }
+    Ok(outcome)
+}
+
+/// A copy sees what was there before it, and changes half of it for itself.
+fn copy(memory: &mut Memory, round: u32) -> bool {
+    let before = memory.verify();
+    for page in (0..memory.versions.len()).step_by(2) {
+        memory.write(page, 1 << 20 | round);
+    }
+    before == 0 && memory.verify() == 0
+}
+
+/// Pages whose contents follow from a seed, their number and how often they were written.
+struct Memory {
+    bytes: Vec<u8>,
+    versions: Vec<u32>,
+    seed: u64,
+}
+
+impl Memory {
+    fn new(pages: usize, seed: u64) -> Memory {
+        Memory { bytes: vec![0; pages * PAGE_SIZE], versions: vec![0; pages], seed }
+    }
+
+    fn write(&mut self, page: usize, version: u32) {
+        self.versions[page] = version;
+        let seed = self.seed;
+        let at = page * PAGE_SIZE;
+        contents(seed, page, version, &mut self.bytes[at..at + PAGE_SIZE]);
+    }
+
+    /// Pages that are wrong, looked at in another order than they were written in.
+    fn verify(&self) -> u64 {
+        let pages = self.versions.len();
+        let mut expected = [0; PAGE_SIZE];
+        let mut wrong = 0;
+        // Each page once: by parts, the last page of each first.
+        const PARTS: usize = 61;
+        for first in 0..PARTS.min(pages) {
+            let mut page = first + (pages - 1 - first) / PARTS * PARTS;
+            loop {
+                contents(self.seed, page, self.versions[page], &mut expected);
+                let at = page * PAGE_SIZE;
+                wrong += u64::from(self.bytes[at..at + PAGE_SIZE] != expected);
+                if page < PARTS {
+                    break;
+                }
+                page -= PARTS;
+            }
+        }
+        wrong
+    }
+}
+
+/// Of four pages one is random, one is like text, one is the same eight bytes over and over, and
+/// one is random in its first half.
+fn contents(seed: u64, page: usize, version: u32, into: &mut [u8]) {
+    const WORDS: [&[u8; 8]; 8] = [
+        b"memory, ",
+        b"pages   ",
+        b"swapped ",
+        b"the old ",
+        b"and new ",
+        b"stored, ",
+        b"in order",
+        b"\0\0\0\0\0\0\0\0",
+    ];
+    if version == 0 {
+        return into.fill(0);
+    }
+    let mut state = seed ^ (page as u64) << 32 ^ u64::from(version);
+    let mut next = || {
+        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    };
+    let pattern = next();
+    for (n, chunk) in into.chunks_exact_mut(8).enumerate() {
+        let number = match page % 4 {
+            0 => next(),
+            1 if n % 16 == 0 => next(),
+            1 => u64::from_le_bytes(*WORDS[(next() % 8) as usize]),
+            2 => pattern,
+            _ if n < PAGE_SIZE / 16 => next(),
+            _ => pattern,
+        };
+        chunk.copy_from_slice(&number.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! The swap devices of a daemon.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use control::{Errno, Fault};
+use sync::Mutex;
+use units::{PAGE_SIZE, human, parse_size};
+
+use super::area::{Area, Making};
+use super::backing::{self, Backing};
+use super::cache;
+use super::helpers::Helpers;
+use super::protections::Protections;
+use super::report::{PoolReport, SwapReport};
+use super::{MOST, header, limits, name};
+use crate::devices::Devices;
+use crate::protocol::SwapOn;
+use crate::sys;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// What is there as long as there is a swap device.
+struct Guard {
+    protections: Protections,
+    _helpers: Helpers,
+}
+
+/// The swap devices of a daemon. Every method may be called by any number of threads at once.
+pub struct Swaps {
+    devices: Arc<Devices>,
+    /// Held while a device comes or goes, which may take minutes; tells whether none may come.
+    turn: Mutex<bool>,
+    areas: Mutex<BTreeMap<usize, Arc<Area>>>,
+    guard: Mutex<Option<Guard>>,
+}
+
+impl Swaps {
+    /// None yet, of the machine of `devices`.
+    #[must_use]
+    pub fn new(devices: Arc<Devices>) -> Swaps {
+        let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
+        Swaps { devices, turn: Mutex::new(false), areas, guard }
+    }
+
+    /// Makes a swap device and has the kernel swap to it.
+    ///
+    /// # Errors
+    /// What stood in the way; everything is as before then.
+    pub fn on(&self, options: &SwapOn) -> Result<SwapReport, Fault> {
+        let ended = self.turn.lock();
+        if *ended {
+            return Err(Fault::new(Errno::ENODEV, "the daemon is stopping"));
+        }
+        self.check(options)?;
+        let number = self.free_number()?;
+        let wanted = options.size.as_deref().map(pages_of).transpose()?;
+        let size = wanted.map(|pages| pages * PAGE);
+        let backing = options
+            .backing
+            .as_deref()
+            .map(|path| Backing::open(Path::new(path), size, options.force))
+            .transpose()?;
+        let pages = match (wanted, &backing) {
+            (Some(pages), _) => pages,
+            (None, Some(backing)) => (backing.bytes() / PAGE).min(header::MOST_PAGES),
+            (None, None) => {
+                let message = "how large is it to be? Give --size, or a --backing that has one";
+                return Err(Fault::invalid(message));
+            }
+        };
+        let machine = self.devices.machine();
+        let guard = self.protect()?;
+        let undo = cache::set(machine, options)?;
+        let making = Making { number, pages, backing };
+        let area = Area::make(&self.devices, machine, making)
+            .and_then(|area| area.swap_on(options.priority).map(|()| area));
+        let area = area.inspect_err(|_| undo(machine))?;
+        let area = Arc::new(area);
+        self.areas.lock().insert(number, area.clone());
+        if let Some(guard) = guard {
+            *self.guard.lock() = Some(guard);
+        }
+        tracing::info!("{} is swapped to", name(number));
+        Ok(self.report(&area))
+    }
+
+    fn check(&self, options: &SwapOn) -> Result<(), Fault> {
+        if sys::effective_user() != 0 {
+            let message = "swap needs root: run the daemon as root";
+            return Err(Fault::new(Errno::EPERM, message));
+        }
+        if host::page_bytes() != PAGE {
+            let message = "this machine's pages are not of 4096 bytes, as swap devices need them";
+            return Err(Fault::new(Errno::ENOTSUP, message));
+        }
+        if !self.devices.makes_block_devices() {
+            let message = "the daemon makes no block devices to swap to: it said why when it \
+                           started; /dev/fuse and /dev/loop-control are needed, and a start \
+                           without --transport nbd";
+            return Err(Fault::new(Errno::ENODEV, message));
+        }
+        if let Some(priority) = options.priority
+            && priority > host::HIGHEST_PRIORITY
+        {
+            let most = host::HIGHEST_PRIORITY;
+            let message = format!("priority {priority} is too high: 0 to {most} are");
+            return Err(Fault::invalid(message));
+        }
+        let limits = limits::own();
+        if let (Some(limit), false) = (limits.first(), options.force) {
+            let message = format!(
+                "the daemon is itself in a control group with a memory limit ({limit}): at that \
+                 limit it would wait for memory that only it can free, for ever; start it outside \
+                 (with systemd in a unit without MemoryMax=), or use --force to take the risk"
+            );
+            return Err(Fault::new(Errno(libc::EDEADLK), message));
+        }
+        Ok(())
+    }
+
+    fn free_number(&self) -> Result<usize, Fault> {
+        let areas = self.areas.lock();
+        (0..MOST).find(|number| !areas.contains_key(number)).ok_or_else(|| {
+            Fault::new(Errno::ENOSPC, format!("there are {MOST} swap devices, which are all"))
+        })
+    }
+
+    /// What the first one needs; `None` when it is there.
+    fn protect(&self) -> Result<Option<Guard>, Fault> {
+        if self.guard.lock().is_some() {
+            return Ok(None);
+        }
+        let protections = Protections::take(self.devices.machine().frames());
+        let reserve = protections.reserve().clone();
+        let _helpers = Helpers::start(self.devices.machine(), reserve)?;
+        Ok(Some(Guard { protections, _helpers }))
+    }
+
+    /// Swaps a device off and takes it away. Waits until everything is read back.
+    ///
+    /// # Errors
+    /// `ENODEV`, naming those there are; what kept it: it is in use then as before.
+    pub fn off(&self, wanted: &str) -> Result<(), Fault> {
+        let _turn = self.turn.lock();
+        let last = wanted.rsplit('/').next().unwrap_or(wanted);
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        let is_it =
+            |area: &&Arc<Area>| name(area.number()) == last || area.path() == Path::new(wanted);
+        let area = areas.iter().find(is_it).ok_or_else(|| none(wanted, &areas))?;
+        self.off_it(area)
+    }
+
+    /// Swaps off all of them, as far as that can be done.
+    ///
+    /// # Errors
+    /// What kept any of them.
+    pub fn off_all(&self) -> Result<(), Fault> {
+        let _turn = self.turn.lock();
+        self.off_these()
+    }
+
+    /// Swaps off all of them, and none comes any more.
+    ///
+    /// # Errors
+    /// What kept any of them; others may come then as before.
+    pub fn stop(&self) -> Result<(), Fault> {
+        let mut ended = self.turn.lock();
+        self.off_these()?;
+        *ended = true;
+        Ok(())
+    }
+
+    /// After a [`Swaps::stop`] that something else did not follow.
+    pub fn start_again(&self) {
+        *self.turn.lock() = false;
+    }
+
+    fn off_these(&self) -> Result<(), Fault> {
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        let faults: Vec<Fault> = areas.iter().filter_map(|area| self.off_it(area).err()).collect();
+        let Some(first) = faults.first() else { return Ok(()) };
+        let messages: Vec<&str> = faults.iter().map(|fault| &*fault.message).collect();
+        Err(Fault::new(first.errno, messages.join("; ")))
+    }
+
+    fn off_it(&self, area: &Arc<Area>) -> Result<(), Fault> {
+        area.swap_off()?;
+        area.take_down()?;
+        let mut areas = self.areas.lock();
+        areas.remove(&area.number());
+        let last = areas.is_empty();
+        drop(areas);
+        tracing::info!("{} is gone", name(area.number()));
+        // Its threads may be about to ask for the areas.
+        let guard = if last { self.guard.lock().take() } else { None };
+        drop(guard);
+        Ok(())
+    }
+
+    /// Are there any?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.areas.lock().is_empty()
+    }
+
+    /// The names and block devices of those there are.
+    #[must_use]
+    pub fn devices(&self) -> Vec<(String, std::path::PathBuf)> {
+        let areas = self.areas.lock();
+        areas.values().map(|area| (name(area.number()), area.path().to_path_buf())).collect()
+    }
+
+    /// What there is to say of each.
+    #[must_use]
+    pub fn reports(&self) -> Vec<SwapReport> {
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        areas.iter().map(|area| self.report(area)).collect()
+    }
+
+    fn report(&self, area: &Area) -> SwapReport {
+        let guard = self.guard.lock();
+        let protections = guard.as_ref().map(|guard| guard.protections.list().to_vec());
+        let protections = protections.unwrap_or_default();
+        SwapReport { protections, ..area.report() }
+    }
+
+    /// What there is to say of the cache they share; nothing while there are none.
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolReport> {
+        (!self.is_empty()).then(|| cache::pool(self.devices.machine()))
+    }
+
+    /// What a user should know who made `report`, in sentences.
+    #[must_use]
+    pub fn warnings(report: &SwapReport) -> Vec<String> {
+        let lacking = report.protections.iter().filter(|it| !it.had);
+        let mut said: Vec<String> =
+            lacking.map(|it| format!("NOT PROTECTED ({}): {}", it.name, it.text)).collect();
+        let short = report.backing.as_deref().map(Path::new).and_then(backing::missing_space);
+        if let (Some(short), Some(path)) = (short, &report.backing) {
+            said.push(format!(
+                "the file system of {path} is {} short of what that file may come to need; pages \
+                 that cannot be written back stay in memory, and then swapping out fails",
+                human(short)
+            ));
+        }
+        said
+    }
+}
+
+fn none(wanted: &str, areas: &[Arc<Area>]) -> Fault {
+    let known: Vec<String> = areas.iter().map(|area| name(area.number())).collect();
+    let known = match known.is_empty() {
+        true => "there are none; make one with `rampack swap on`".to_string(),
+        false => format!("there are: {}", known.join(" ")),
+    };
+    Fault::new(Errno::ENODEV, format!("no swap device {wanted:?}; {known}"))
+}
+
+fn pages_of(text: &str) -> Result<u64, Fault> {
+    let bytes = parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))?;
+    Ok(bytes / PAGE)
+}

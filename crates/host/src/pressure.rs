@@ -1,0 +1,103 @@
+//! Waiting for memory to become short.
+//!
+//! # Why unsafe
+//! poll(2) on descriptors that are open as long as the call lasts.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use crate::memory::{available_memory, total_memory};
+
+const PSI: &str = "/proc/pressure/memory";
+/// Somebody waited for memory for a tenth of a second within one second (kernel document
+/// `accounting/psi.rst`).
+const TRIGGER: &[u8] = b"some 100000 1000000\0";
+/// Where the kernel tells of no pressure, memory is short when less than one part in so many is
+/// available.
+const SHORT: u64 = 16;
+
+/// What was waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// Memory is short.
+    Short,
+    /// The time is over.
+    Quiet,
+    /// Somebody called [`PressureEnd::end`].
+    Ended,
+}
+
+/// Tells when memory is short: when the kernel says that somebody waits for it (PSI), or, where it
+/// does not, when little is available.
+#[derive(Debug)]
+pub struct Pressure {
+    psi: Option<File>,
+    ended: PipeReader,
+}
+
+/// Ends the waiting of a [`Pressure`]; dropping it does too.
+#[derive(Debug)]
+pub struct PressureEnd(PipeWriter);
+
+impl PressureEnd {
+    /// Whoever waits, now or later, is told.
+    pub fn end(&self) {
+        let _ = (&self.0).write_all(b"e");
+    }
+}
+
+impl Pressure {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn new() -> io::Result<(Pressure, PressureEnd)> {
+        let (ended, end) = io::pipe()?;
+        let psi = || -> io::Result<File> {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open(PSI)?;
+            file.write_all(TRIGGER)?;
+            Ok(file)
+        };
+        Ok((Pressure { psi: psi().ok(), ended }, PressureEnd(end)))
+    }
+
+    /// Does the kernel tell? Otherwise available memory is looked at when the time is over.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        self.psi.is_some()
+    }
+
+    /// Waits for at most `time`.
+    #[must_use]
+    pub fn wait(&mut self, time: Duration) -> Waited {
+        let psi = self.psi.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+        // One whose descriptor is negative is passed over.
+        let mut wanted = [
+            libc::pollfd { fd: self.ended.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+            libc::pollfd { fd: psi, events: libc::POLLPRI, revents: 0 },
+        ];
+        let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: an array of two, whose descriptors are open as long as `self` is.
+        let ready = unsafe { libc::poll(wanted.as_mut_ptr(), 2, time) };
+        if ready > 0 && wanted[0].revents != 0 {
+            return Waited::Ended;
+        }
+        if ready > 0 && wanted[1].revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
+            // The kernel has nothing more to tell: it would answer at once for ever.
+            self.psi = None;
+        } else if ready > 0 && wanted[1].revents & libc::POLLPRI != 0 {
+            return Waited::Short;
+        }
+        match self.psi.is_none() && available_memory() < total_memory() / SHORT {
+            true => Waited::Short,
+            false => Waited::Quiet,
+        }
+    }
+}
