@@ -208,6 +208,10 @@ pub struct VariantOptions {
     #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", value_parser = stream_policy, help = streams_help())]
     pub streams: Option<String>,
+
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = index, help = index_help())]
+    pub index: Option<String>,
 }
 
 impl VariantOptions {
@@ -218,6 +222,7 @@ impl VariantOptions {
         stack::Variants {
             slots: self.slots.clone().unwrap_or(usual.slots),
             streams: self.streams.clone().unwrap_or(usual.streams),
+            index: self.index.clone().unwrap_or(usual.index),
             ..usual
         }
     }
@@ -604,11 +609,14 @@ fn pool_size(text: &str) -> Result<String, String> {
 }
 
 fn index_help() -> String {
-    String::from("How entries of the cache are found")
+    let (known, default) = (stack::INDEXES.join(", "), stack::INDEXES[0]);
+    format!("How the cache of swap devices finds its pages: {known} [default: {default}]")
 }
 
 fn index(text: &str) -> Result<String, String> {
-    Ok(text.to_string())
+    let variants = stack::Variants { index: text.to_string(), ..stack::Variants::default() };
+    variants.check().map_err(|fault| fault.to_string())?;
+    Ok(variants.index)
 }
 
 fn slots_help() -> String {

@@ -149,11 +149,12 @@ impl Daemon {
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim)?;
+        let index = variants.index.clone();
         let machine = machine(variants)?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
         let mut daemon = Daemon {
-            swaps: Arc::new(Swaps::new(devices.clone())),
+            swaps: Arc::new(Swaps::new(devices.clone(), index)),
             devices,
             machine,
             control: None,

@@ -8,7 +8,6 @@ use control::{Errno, Fault};
 use fuse::LoopDevice;
 use stack::Machine;
 use sync::Mutex;
-use sync::atomic::{AtomicBool, Ordering};
 use units::PAGE_SIZE;
 
 use super::backing::Backing;
@@ -46,8 +45,6 @@ pub struct Area {
     served: Served,
     cache: Cache,
     backing: Option<Backing>,
-    /// Are there pages in the engine that have not been given up?
-    open: AtomicBool,
 }
 
 /// How a swap device is made.
@@ -88,15 +85,7 @@ impl Area {
             let block_device = Mutex::new(block_device);
             Ok(Served { devices: devices.clone(), name, block_device, path })
         });
-        match served {
-            Ok(served) => {
-                Ok(Area { number, pages, served, cache, backing, open: AtomicBool::new(true) })
-            }
-            Err(fault) => {
-                let _ = cache.close();
-                Err(fault)
-            }
-        }
+        Ok(Area { number, pages, served: served?, cache, backing })
     }
 
     /// Its number.
@@ -175,20 +164,14 @@ impl Area {
         }
         self.served.block_device.lock().detach().map_err(|error| door_fault(&error))?;
         self.served.devices.take_file(&self.served.name);
-        // Only one of those who try at once.
-        if self.open.swap(false, Ordering::Relaxed)
-            && let Err(fault) = self.cache.close()
-        {
-            self.open.store(true, Ordering::Relaxed);
-            return Err(fault);
-        }
-        Ok(())
+        self.cache.close()
     }
 
     /// What there is to say of it, but for what protects the daemon.
     #[must_use]
     pub fn report(&self) -> SwapReport {
         let active = active::find(self.path());
+        let stats = self.cache.stats();
         SwapReport {
             name: name(self.number),
             block_device: self.path().display().to_string(),
@@ -198,7 +181,9 @@ impl Area {
             priority: active.map(|active| active.priority),
             backing: self.backing.as_ref().map(|it| it.path().display().to_string()),
             backing_created: self.backing.as_ref().is_some_and(Backing::is_created),
-            ..SwapReport::default()
+            cached_pages: stats.cached,
+            disk_pages: stats.on_device,
+            protections: Vec::new(),
         }
     }
 }

@@ -1,18 +1,28 @@
-//! The engine's side of a swap device.
+//! The engine's side of swap devices: the compressed cache that all of a daemon share.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
-use block::{BlockDevice, Plain};
-use control::Fault;
+use block::BlockDevice;
+use control::{Bound, Errno, Fault, Object};
 use stack::Machine;
-use sync::atomic::{AtomicBool, Ordering};
+use zswap::{AreaOptions, AreaStats, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
 
+use super::name;
 use super::report::PoolReport;
-use crate::protocol::SwapOn;
+use crate::protocol::{Attribute, SwapOn};
 
-/// An area of the engine, from its swapping on to its swapping off.
+/// When the oldest pages cannot be written back, it is tried again so much later.
+const LATER: Duration = Duration::from_millis(100);
+/// Pages written back at a time when memory is short: as many as Linux's reclaim looks at
+/// (`SHRINK_BATCH`).
+const BATCH: u64 = 128;
+
+/// An area of the engine, from its swapping on to its swapping off, with a tenant of its own.
 pub struct Cache {
-    device: Arc<dyn BlockDevice>,
+    zswap: Arc<Zswap>,
+    swap: SwapType,
 }
 
 impl Cache {
@@ -21,55 +31,169 @@ impl Cache {
     /// # Errors
     /// What the engine refuses; nothing has changed then.
     pub fn open(
-        _machine: &Arc<Machine>,
-        _number: usize,
+        machine: &Arc<Machine>,
+        number: usize,
         pages: u64,
-        _device: Option<Arc<dyn BlockDevice>>,
+        device: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Cache, Fault> {
-        Ok(Cache { device: Arc::new(Plain::new(pages as usize * 4096)) })
+        let (zswap, swap) = (machine.swap()?, SwapType::new(number)?);
+        let tenant = zswap.tenant(&name(number))?;
+        if let Err(fault) = zswap.swapon(swap, pages, AreaOptions { device, tenant }) {
+            let _ = zswap.remove_tenant(&name(number));
+            return Err(fault);
+        }
+        Ok(Cache { zswap, swap })
     }
 
     /// What is served.
     #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
-        self.device.clone()
+        Arc::new(SwapDevice::new(self.zswap.clone(), self.swap))
     }
 
-    /// Gives up every page, and the area.
+    /// Counts of it, of the moment; nothing after its end.
+    #[must_use]
+    pub fn stats(&self) -> AreaStats {
+        self.zswap.area_stats(self.swap).unwrap_or_default()
+    }
+
+    /// Gives up every page, and the area. Does nothing the second time.
     ///
     /// # Errors
     /// `EBUSY` when pages are left.
     pub fn close(&self) -> Result<(), Fault> {
+        if !self.zswap.is_on(self.swap) {
+            return Ok(());
+        }
+        self.zswap.invalidate_area(host::lane(), self.swap);
+        self.zswap.swapoff(self.swap)?;
+        // Its limits are of no more use; if somebody else has pages by that name, they stay.
+        let _ = self.zswap.remove_tenant(&name(self.swap.number()));
         Ok(())
     }
 }
 
-/// Gives the settings that `options` ask for, and what gives them back.
-///
-/// # Errors
-/// What a setting refuses; nothing has changed then.
-pub fn set(
-    _machine: &Arc<Machine>,
-    _options: &SwapOn,
-) -> Result<impl FnOnce(&Arc<Machine>), Fault> {
-    Ok(|_: &Arc<Machine>| ())
-}
-
-/// Does what there is to do, until `ending`.
-pub fn work(_machine: &Machine, ending: &AtomicBool) {
-    while !ending.load(Ordering::Acquire) {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+impl Drop for Cache {
+    fn drop(&mut self) {
+        if let Err(fault) = self.close() {
+            tracing::error!("{} is not empty: {fault}", name(self.swap.number()));
+        }
     }
 }
 
-/// Has [`work`] look at what it was told.
-pub fn wake(_machine: &Machine) {}
+/// The parameters of the cache.
+///
+/// # Errors
+/// `ENOMEM` when the cache cannot be made.
+pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, Fault> {
+    Ok(Bound::new(machine.swap()?, PARAMETERS))
+}
 
-/// Memory is short: some of what is old goes to the devices.
-pub fn shrink(_machine: &Machine) {}
+/// What `options` ask of the parameters, in order.
+fn wanted(options: &SwapOn) -> Vec<Attribute> {
+    let attribute = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
+    let mut wanted = Vec::new();
+    match options.max_pool.as_deref().map(|text| (text, text.strip_suffix('%'))) {
+        Some((_, Some(percent))) => {
+            wanted.push(attribute("max_pool_percent", percent));
+            wanted.push(attribute("max_pool_bytes", "0"));
+        }
+        Some((bytes, None)) => wanted.push(attribute("max_pool_bytes", bytes)),
+        None => {}
+    }
+    if let Some(name) = &options.compressor {
+        wanted.push(attribute("compressor", name));
+    }
+    wanted.extend(options.parameters.iter().cloned());
+    wanted
+}
 
-/// What there is to say of the cache.
+/// Sets the parameters that `options` ask for; gives what they were before, for [`restore`].
+///
+/// # Errors
+/// What a parameter refuses; nothing has changed then.
+pub fn set(machine: &Machine, options: &SwapOn) -> Result<Vec<Attribute>, Fault> {
+    let rows = parameters(machine)?;
+    let mut before = Vec::new();
+    for Attribute { name, value } in wanted(options) {
+        let was = rows.show(&name).and_then(|was| rows.store(&name, &value).map(|()| was));
+        match was {
+            Ok(value) => before.push(Attribute { name, value }),
+            Err(fault) => {
+                restore(machine, &before);
+                return Err(match fault.errno {
+                    Errno::ENOENT if !PARAMETERS.iter().any(|row| row.name == name) => {
+                        let known: Vec<&str> = PARAMETERS.iter().map(|row| row.name).collect();
+                        let known = known.join(" ");
+                        Fault::invalid(format!("no parameter {name:?}; there are: {known}"))
+                    }
+                    _ => fault,
+                });
+            }
+        }
+    }
+    Ok(before)
+}
+
+/// Gives parameters the values they had, the last changed first.
+pub fn restore(machine: &Machine, before: &[Attribute]) {
+    let Ok(rows) = parameters(machine) else { return };
+    for Attribute { name, value } in before.iter().rev() {
+        if let Err(fault) = rows.store(name, value) {
+            tracing::error!("{name} is not what it was: {fault}");
+        }
+    }
+}
+
+/// Does what there is to do until it is told to end, over `ended` or by its closing; a ring of the
+/// cache's bell has it look.
+pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
+    let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
+    loop {
+        let ticket = zswap.bell().ticket();
+        if is_ended(Duration::ZERO) {
+            return;
+        }
+        match zswap.work(host::lane()) {
+            Work::Again => {}
+            Work::Later if is_ended(LATER) => return,
+            Work::Later => {}
+            Work::Idle => zswap.bell().wait(ticket),
+        }
+    }
+}
+
+/// Memory is short: some of what is old goes to the devices, if that is allowed.
+pub fn shrink(zswap: &Zswap) {
+    let pages = zswap.shrinkable().min(BATCH);
+    if pages > 0 {
+        zswap.shrink(host::lane(), pages);
+    }
+}
+
+/// What there is to say of the cache, if there is one.
 #[must_use]
-pub fn pool(_machine: &Machine) -> PoolReport {
-    PoolReport::default()
+pub fn pool(machine: &Machine) -> Option<PoolReport> {
+    let zswap = machine.swap_if_made()?;
+    let stats = zswap.stats();
+    let rejected = [
+        stats.reject_disabled,
+        stats.reject_reclaim_fail,
+        stats.reject_alloc_fail,
+        stats.reject_entry_fail,
+        stats.reject_compress_fail,
+        stats.reject_compress_poor,
+    ];
+    Some(PoolReport {
+        compressor: zswap.compressor().into(),
+        stored_pages: stats.stored_pages,
+        pool_bytes: stats.pool_bytes,
+        limit_bytes: stats.max_pool_bytes,
+        written_back_pages: stats.written_back_pages,
+        through_pages: stats.through,
+        stores: stats.stores,
+        loads: stats.loads,
+        read_back_pages: stats.read_back,
+        rejected_pages: rejected.iter().sum(),
+    })
 }

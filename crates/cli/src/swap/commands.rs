@@ -9,7 +9,7 @@ use std::time::Duration;
 use control::{Errno, Fault};
 use units::human;
 
-use super::report::SwapReport;
+use super::report::{PoolReport, SwapReport};
 use super::{Swaps, active};
 use crate::args::{DoorOptions, SwapOff, SwapOn, Transport};
 use crate::client::{call, call_patiently};
@@ -62,13 +62,15 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
     up::run_daemon(root, &doors, variants(options), |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);
-        Ok(welcome(&report, &up::program(daemon.root())))
+        let pool = daemon.swaps().pool().unwrap_or_default();
+        Ok(welcome(&report, &pool, &up::program(daemon.root())))
     })
 }
 
 /// The usual variants, but for what was asked for.
-fn variants(_options: &SwapOn) -> stack::Variants {
-    stack::Variants::default()
+fn variants(options: &SwapOn) -> stack::Variants {
+    let usual = stack::Variants::default();
+    stack::Variants { index: options.index.clone().unwrap_or(usual.index), ..usual }
 }
 
 fn warn(report: &SwapReport) {
@@ -77,14 +79,20 @@ fn warn(report: &SwapReport) {
     }
 }
 
-fn welcome(report: &SwapReport, program: &str) -> String {
+fn welcome(report: &SwapReport, pool: &PoolReport, program: &str) -> String {
     let below = match &report.backing {
         Some(path) if report.backing_created => format!("{path} (made for it)"),
         Some(path) => path.clone(),
         None => "none: everything stays in memory".into(),
     };
     let priority = report.priority.map_or("none".into(), |priority| priority.to_string());
-    let mut text = format!("{} is swapped to: {}.\n\n", report.name, human(report.bytes));
+    let mut text = format!(
+        "{} is swapped to: {}, compressed with {}, in at most {} of memory.\n\n",
+        report.name,
+        human(report.bytes),
+        pool.compressor,
+        human(pool.limit_bytes)
+    );
     let mut line = |what: &str, value: &str| {
         let _ = writeln!(text, "  {what:<13} {value}");
     };

@@ -3,14 +3,14 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use control::Fault;
 use host::{Pressure, PressureEnd, Reserve, Waited};
-use stack::Machine;
 use sync::Mutex;
-use sync::atomic::{AtomicBool, Ordering};
+use zswap::Zswap;
 
 use super::cache;
 use crate::failure::failed;
@@ -24,8 +24,8 @@ const CRITICAL_PART: u64 = 64;
 
 /// The threads; dropping this ends them and waits for them.
 pub struct Helpers {
-    ending: Arc<AtomicBool>,
-    machine: Arc<Machine>,
+    zswap: Arc<Zswap>,
+    working: Option<Sender<()>>,
     end: PressureEnd,
     threads: Vec<JoinHandle<()>>,
 }
@@ -35,16 +35,16 @@ impl Helpers {
     ///
     /// # Errors
     /// What the system reports; none is left then.
-    pub fn start(machine: &Arc<Machine>, reserve: Arc<Mutex<Reserve>>) -> Result<Helpers, Fault> {
+    pub fn start(zswap: &Arc<Zswap>, reserve: Arc<Mutex<Reserve>>) -> Result<Helpers, Fault> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
-        let ending = Arc::new(AtomicBool::new(false));
+        let (working, ended) = channel();
         // Dropped on failure, it ends those that were started.
         let mut helpers =
-            Helpers { ending: ending.clone(), machine: machine.clone(), end, threads: Vec::new() };
-        let own = machine.clone();
-        helpers.spawn("swap-worker", move || cache::work(&own, &ending)).map_err(what)?;
-        let own = machine.clone();
+            Helpers { zswap: zswap.clone(), working: Some(working), end, threads: Vec::new() };
+        let own = zswap.clone();
+        helpers.spawn("swap-worker", move || cache::work(&own, &ended)).map_err(what)?;
+        let own = zswap.clone();
         let watch = move || watch(&own, pressure, &reserve);
         helpers.spawn("swap-pressure", watch).map_err(what)?;
         Ok(helpers)
@@ -58,9 +58,8 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        // Release pairs with the Acquire of the worker, which looks again after it is woken.
-        self.ending.store(true, Ordering::Release);
-        cache::wake(&self.machine);
+        self.working = None;
+        self.zswap.bell().ring_all();
         self.end.end();
         for thread in self.threads.drain(..) {
             // What a thread panicked with was told by the panic hook.
@@ -69,7 +68,7 @@ impl Drop for Helpers {
     }
 }
 
-fn watch(machine: &Arc<Machine>, mut pressure: Pressure, reserve: &Mutex<Reserve>) {
+fn watch(zswap: &Zswap, mut pressure: Pressure, reserve: &Mutex<Reserve>) {
     let critical = CRITICAL.max(host::total_memory() / CRITICAL_PART);
     loop {
         let waited = pressure.wait(LOOK);
@@ -86,7 +85,7 @@ fn watch(machine: &Arc<Machine>, mut pressure: Pressure, reserve: &Mutex<Reserve
         }
         drop(reserve);
         if waited == Waited::Short {
-            cache::shrink(machine);
+            cache::shrink(zswap);
         }
     }
 }

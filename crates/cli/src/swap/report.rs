@@ -48,9 +48,15 @@ pub struct PoolReport {
     pub limit_bytes: u64,
     /// Pages written back to backing devices since the beginning.
     pub written_back_pages: u64,
-    /// Pages that were read from it.
-    pub loaded_pages: u64,
-    /// Pages that were not taken, for whatever reason.
+    /// Pages written to backing devices because the cache did not take them.
+    pub through_pages: u64,
+    /// Pages stored in it since the beginning.
+    pub stores: u64,
+    /// Pages loaded from it since the beginning.
+    pub loads: u64,
+    /// Pages read from backing devices since the beginning.
+    pub read_back_pages: u64,
+    /// Pages that were not taken since the beginning, for whatever reason.
     pub rejected_pages: u64,
 }
 
@@ -163,7 +169,10 @@ pub fn pool_object(pool: &PoolReport) -> Value {
         "limit_bytes": pool.limit_bytes,
         "ratio": ratio,
         "written_back_pages": pool.written_back_pages,
-        "loaded_pages": pool.loaded_pages,
+        "through_pages": pool.through_pages,
+        "stores": pool.stores,
+        "loads": pool.loads,
+        "read_back_pages": pool.read_back_pages,
         "rejected_pages": pool.rejected_pages,
     })
 }

@@ -59,6 +59,8 @@ struct Seen {
     cached_pages: u64,
     disk_pages: u64,
     pool: PoolReport,
+    /// How often the group was about to be given up.
+    relieved: u64,
 }
 
 impl Seen {
@@ -72,9 +74,9 @@ impl Seen {
         if pool.pool_bytes > self.pool.pool_bytes {
             self.pool = pool;
         } else {
-            self.pool.written_back_pages = pool.written_back_pages;
-            self.pool.loaded_pages = pool.loaded_pages;
-            self.pool.rejected_pages = pool.rejected_pages;
+            let most = (self.pool.stored_pages, self.pool.pool_bytes);
+            self.pool = pool;
+            (self.pool.stored_pages, self.pool.pool_bytes) = most;
         }
     }
 }
@@ -285,6 +287,7 @@ fn starve(
             break status;
         }
         seen.look(&daemon.report()?);
+        seen.relieved += u64::from(group.relieve());
         check_interrupted(events, LOOK)?;
     };
     seen.look(&daemon.report()?);
@@ -331,7 +334,8 @@ fn problems(
     must(outcome.copies == u64::from(options.rounds), "a copy of the program failed");
     must(swapped.0 > 0 && seen.used > 0, "nothing was swapped out");
     must(swapped.1 > 0, "nothing was swapped in");
-    must(seen.cached_pages > 0, "no page was kept in the cache");
+    must(seen.pool.stores > 0, "no page was stored in the cache");
+    must(seen.pool.loads > 0, "no page was loaded from the cache");
     if options.backing.is_some() {
         must(seen.pool.written_back_pages > 0, "nothing was written back");
     }
@@ -350,9 +354,9 @@ fn figures(
         "  checked       {} pages, {} wrong, {} copies of the program\n  \
          swapped out   {} pages ({}), in {} pages ({})\n  \
          in the cache  {} at most, in {} of memory{ratio}, {}\n  \
-         loaded        {} pages from the cache\n  \
-         written back  {} pages, {} not taken; {} on the backing device at most\n  \
-         time          {:.1} s\n",
+         stored        {} pages in the cache, {} loaded from it\n  \
+         written back  {} pages, {} past the cache, {} read back; {} there at most\n  \
+         time          {:.1} s; {} times nothing could be reclaimed for a moment\n",
         outcome.verified,
         outcome.wrong,
         outcome.copies,
@@ -363,10 +367,13 @@ fn figures(
         bytes(seen.cached_pages),
         human(seen.pool.pool_bytes),
         seen.pool.compressor,
-        seen.pool.loaded_pages,
+        seen.pool.stores,
+        seen.pool.loads,
         seen.pool.written_back_pages,
-        seen.pool.rejected_pages,
+        seen.pool.through_pages,
+        seen.pool.read_back_pages,
         bytes(seen.disk_pages),
-        took.as_secs_f64()
+        took.as_secs_f64(),
+        seen.relieved
     )
 }

@@ -30,6 +30,8 @@ struct Guard {
 /// The swap devices of a daemon. Every method may be called by any number of threads at once.
 pub struct Swaps {
     devices: Arc<Devices>,
+    /// The kind of index of every area.
+    index: String,
     /// Held while a device comes or goes, which may take minutes; tells whether none may come.
     turn: Mutex<bool>,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
@@ -37,11 +39,11 @@ pub struct Swaps {
 }
 
 impl Swaps {
-    /// None yet, of the machine of `devices`.
+    /// None yet, of the machine of `devices`, which was made with indexes of the kind `index`.
     #[must_use]
-    pub fn new(devices: Arc<Devices>) -> Swaps {
+    pub fn new(devices: Arc<Devices>, index: String) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
-        Swaps { devices, turn: Mutex::new(false), areas, guard }
+        Swaps { devices, index, turn: Mutex::new(false), areas, guard }
     }
 
     /// Makes a swap device and has the kernel swap to it.
@@ -72,11 +74,11 @@ impl Swaps {
         };
         let machine = self.devices.machine();
         let guard = self.protect()?;
-        let undo = cache::set(machine, options)?;
+        let before = cache::set(machine, options)?;
         let making = Making { number, pages, backing };
         let area = Area::make(&self.devices, machine, making)
             .and_then(|area| area.swap_on(options.priority).map(|()| area));
-        let area = area.inspect_err(|_| undo(machine))?;
+        let area = area.inspect_err(|_| cache::restore(machine, &before))?;
         let area = Arc::new(area);
         self.areas.lock().insert(number, area.clone());
         if let Some(guard) = guard {
@@ -100,6 +102,14 @@ impl Swaps {
                            started; /dev/fuse and /dev/loop-control are needed, and a start \
                            without --transport nbd";
             return Err(Fault::new(Errno::ENODEV, message));
+        }
+        if let Some(index) = options.index.as_ref().filter(|index| **index != self.index) {
+            let message = format!(
+                "the daemon keeps pages by index {:?}, which is chosen when it is started; stop it \
+                 and start it with --index {index}",
+                self.index
+            );
+            return Err(Fault::invalid(message));
         }
         if let Some(priority) = options.priority
             && priority > host::HIGHEST_PRIORITY
@@ -134,7 +144,7 @@ impl Swaps {
         }
         let protections = Protections::take(self.devices.machine().frames());
         let reserve = protections.reserve().clone();
-        let _helpers = Helpers::start(self.devices.machine(), reserve)?;
+        let _helpers = Helpers::start(&self.devices.machine().swap()?, reserve)?;
         Ok(Some(Guard { protections, _helpers }))
     }
 
@@ -229,7 +239,7 @@ impl Swaps {
     /// What there is to say of the cache they share; nothing while there are none.
     #[must_use]
     pub fn pool(&self) -> Option<PoolReport> {
-        (!self.is_empty()).then(|| cache::pool(self.devices.machine()))
+        if self.is_empty() { None } else { cache::pool(self.devices.machine()) }
     }
 
     /// What a user should know who made `report`, in sentences.

@@ -26,8 +26,7 @@ fn the_table_says_what_is_missing() {
         pool_bytes: 3 << 20,
         limit_bytes: 1 << 30,
         written_back_pages: 512,
-        loaded_pages: 0,
-        rejected_pages: 0,
+        ..PoolReport::default()
     };
     let expected = "\
 NAME  SIZE USED CACHED ON-DISK PRIO DEVICE     BACKING   STATE

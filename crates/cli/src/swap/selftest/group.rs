@@ -1,4 +1,10 @@
 //! A memory control group of our own.
+//!
+//! Where reclaim finds only pages that are on their way to the swap device, Linux gives up within
+//! milliseconds and ends a process of the group, the sooner the smaller the group and the busier
+//! the machine. That is no fault of the swap space, so it is avoided. Version 2 makes a process
+//! wait beyond `memory.high`. In version 1 a process can be made to sleep instead of being ended
+//! (`memory.oom_control`); [`Group::relieve`] wakes it by raising the limit for a moment.
 
 use std::fs;
 use std::io;
@@ -14,9 +20,14 @@ use crate::swap::limits::Controller;
 /// How long the kernel may take to let go of a group whose last process has ended.
 const GOING: Duration = Duration::from_secs(30);
 
+const OOM_CONTROL: &str = "memory.oom_control";
+
 /// A group with a limit on memory. Dropping it removes it.
 pub struct Group {
     path: PathBuf,
+    /// Where the limit is, and what it is.
+    limit: (PathBuf, u64),
+    v1: bool,
     /// The file in which the memory controller was switched on for groups such as this one.
     switched: Option<PathBuf>,
 }
@@ -42,8 +53,11 @@ impl Group {
             }
         };
         fs::create_dir(&path).map_err(refused)?;
-        let mut group = Group { path: path.clone(), switched: None };
-        let limit_file = group.path.join(controller.limit_files()[0]);
+        let name = if controller.v1 { "memory.limit_in_bytes" } else { "memory.high" };
+        let limit_file = path.join(name);
+        let limit_at = (limit_file.clone(), limit);
+        let mut group =
+            Group { path: path.clone(), limit: limit_at, v1: controller.v1, switched: None };
         if !controller.v1 && !limit_file.exists() {
             let switch = controller.top.join("cgroup.subtree_control");
             fs::write(&switch, "+memory").map_err(|e| {
@@ -53,7 +67,32 @@ impl Group {
         }
         let what = |e: &io::Error| failed(format!("cannot set {}", limit_file.display()), e);
         fs::write(&limit_file, limit.to_string()).map_err(|e| what(&e))?;
+        if controller.v1 {
+            // Without it, a small group on a busy machine may come to a bad end; see above.
+            let _ = fs::write(path.join(OOM_CONTROL), "1");
+        } else {
+            let _ = fs::write(path.join("memory.max"), (limit.saturating_mul(2)).to_string());
+        }
         Ok(group)
+    }
+
+    /// Lets a process go on that sleeps because nothing could be reclaimed in time; tells whether
+    /// there was one. To be called again and again while the group is in use.
+    pub fn relieve(&self) -> bool {
+        if !self.v1 {
+            return false;
+        }
+        let (file, limit) = &self.limit;
+        let text = fs::read_to_string(self.path.join(OOM_CONTROL)).unwrap_or_default();
+        let stuck = text.lines().any(|line| line == "under_oom 1");
+        let now = fs::read_to_string(file).unwrap_or_default();
+        if stuck {
+            let _ = fs::write(file, (limit + limit / 8).to_string());
+        } else if now.trim() != limit.to_string() {
+            // EBUSY as long as not so much has been reclaimed: then it is tried again.
+            let _ = fs::write(file, limit.to_string());
+        }
+        stuck
     }
 
     /// Puts a process into it.
