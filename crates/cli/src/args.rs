@@ -106,8 +106,8 @@ Needs root: it makes a mount namespace for the command. Within it, and nowhere e
 those of the daemon:
   /sys/block/zramN, /sys/class/block/zramN, /sys/dev/block/MAJOR:MINOR
   /sys/class/zram-control/hot_add, hot_remove
-  /sys/module/zram
-  /sys/kernel/debug/zram
+  /sys/module/zram, /sys/module/zswap
+  /sys/kernel/debug/zram, /sys/kernel/debug/zswap
   /dev/zramN                             a loop device under that name
 
 Zram devices of the kernel are not to be seen there. All else is the system's own, but no files \

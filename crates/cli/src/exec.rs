@@ -26,6 +26,15 @@ use crate::root::Root;
 use crate::sys::{self, Unmount};
 use crate::tree::host;
 
+/// Directories of the tree that are laid over those of the system with the same path.
+const OVER: [&str; 5] = [
+    "class/zram-control",
+    "module/zram",
+    "module/zswap",
+    "kernel/debug/zram",
+    "kernel/debug/zswap",
+];
+
 /// What a shell returns for a command that is there and cannot be run.
 const NOT_RUN: i32 = 126;
 /// What a shell returns for a command that is not there.
@@ -90,7 +99,7 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
     bind(Path::new("/sys"), &real_sys)?;
     hide_kernels()?;
     // The same path in the tree and in the system.
-    for path in ["class/zram-control", "module/zram", "kernel/debug/zram"] {
+    for path in OVER {
         make_room(&Path::new("/sys").join(path), &real_sys.join(path))?;
         bind(&root.tree().join(path), &Path::new("/sys").join(path))?;
     }

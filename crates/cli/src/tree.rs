@@ -1,5 +1,5 @@
-//! The control tree of a daemon: where sysfs and debugfs have the attributes of the kernel's zram,
-//! with the same names. Files, `rampack get`, `set` and `tree` all show this one.
+//! The control tree of a daemon: where sysfs and debugfs have the attributes of the kernel's zram
+//! and zswap, with the same names. Files, `rampack get`, `set` and `tree` all show this one.
 //!
 //! What `rampack exec` lays over the directories of the system is in it too, unlisted ([`host`]).
 
@@ -14,6 +14,7 @@ use crate::protocol::{self, Add, TreeRow};
 
 mod block;
 pub mod host;
+mod swap;
 
 use block::BlockView;
 
@@ -27,13 +28,16 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     let module: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), MODULE));
     let class = Fixed::new().dir("zram-control", Rows::new(class, |_| true));
     let debug = OfDevices { devices: devices.clone(), make: debug_directory };
-    let debug = Fixed::new().dir("debug", Fixed::new().dir("zram", debug));
+    let debug = Fixed::new().dir("zram", debug).dir("zswap", swap::debug(devices));
+    let debug = Fixed::new().dir("debug", debug);
     let module = Fixed::new().dir("parameters", Rows::new(module, |_| true));
-    let module = Fixed::new().dir("zram", module);
+    let module = Fixed::new().dir("zram", module).dir("zswap", swap::module(devices));
+    let groups = Fixed::new().dir("cgroup", swap::tenants(devices));
     let block = OfDevices { devices: devices.clone(), make: block_directory };
     let top = Fixed::new()
         .dir("block", block)
         .dir("class", class)
+        .dir("fs", groups)
         .dir("kernel", debug)
         .dir("module", module)
         .hidden(host::PLACE, host::directory(devices));

@@ -20,6 +20,10 @@ pub enum Need {
     Loop,
     /// The kernel's own `/sys/block/zram0`, which nobody uses. That takes root.
     Zram,
+    /// Swap space may be switched on and off: the capability `CAP_SYS_ADMIN`, and `/proc/swaps`.
+    Swap,
+    /// Memory control groups can be made, of version 1 or 2.
+    MemoryGroup,
     /// Two CPUs that this process may use.
     TwoCpus,
     /// A program on the `PATH`.
@@ -47,6 +51,10 @@ impl Need {
             }
             Need::Loop => is_root() && free_loop_device(),
             Need::Zram => is_root() && unused_zram(),
+            Need::Swap => {
+                is_root() && Path::new("/proc/swaps").exists() && has_capability(SYS_ADMIN)
+            }
+            Need::MemoryGroup => is_root() && memory_groups(),
             Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
             Need::Program { name, .. } => on_path(name),
         }
@@ -64,6 +72,10 @@ impl fmt::Display for Need {
                     f,
                     "a /sys/block/zram0 that nobody uses, as root (modprobe zram; package kmod)"
                 )
+            }
+            Need::Swap => write!(f, "swap space, as root with CAP_SYS_ADMIN"),
+            Need::MemoryGroup => {
+                write!(f, "memory control groups that can be made in /sys/fs/cgroup, as root")
             }
             Need::TwoCpus => write!(f, "two CPUs"),
             Need::Program { name, package } => write!(f, "{name} (package {package})"),
@@ -120,6 +132,37 @@ fn is_root() -> bool {
         .find_map(|line| line.strip_prefix("Uid:"))
         .and_then(|ids| ids.split_whitespace().nth(1))
         .is_some_and(|effective| effective == "0")
+}
+
+/// The number of the capability, see capabilities(7).
+const SYS_ADMIN: u32 = 21;
+
+fn has_capability(number: u32) -> bool {
+    let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> number & 1 == 1)
+}
+
+/// Can a group be made where the memory controller is?
+fn memory_groups() -> bool {
+    let v1 = Path::new("/sys/fs/cgroup/memory");
+    let v2 = Path::new("/sys/fs/cgroup");
+    let controllers = fs::read_to_string(v2.join("cgroup.controllers")).unwrap_or_default();
+    let top = match v1.join("memory.limit_in_bytes").exists() {
+        true => v1,
+        false if controllers.split_whitespace().any(|name| name == "memory") => v2,
+        false => return false,
+    };
+    let group = top.join(format!("rampack-testkit-{}", std::process::id()));
+    // Several tests may ask at once.
+    match fs::create_dir(&group) {
+        Ok(()) => {
+            let _ = fs::remove_dir(&group);
+            true
+        }
+        Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
+    }
 }
 
 fn free_loop_device() -> bool {

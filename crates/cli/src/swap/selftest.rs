@@ -24,7 +24,7 @@ use crate::protocol::{DaemonReport, Request, Status, Stop, SwapOff};
 use crate::root::Root;
 use crate::{sys, up};
 
-mod group;
+pub mod group;
 pub mod hungry;
 
 use group::Group;

@@ -98,3 +98,27 @@ fn every_device_shows_and_takes_what_its_modes_say() {
         }
     }
 }
+
+#[test]
+fn the_cache_of_swap_devices_is_where_linux_has_it() {
+    let devices = devices();
+    let top = tree(&devices);
+    assert!(find(&top, "fs/cgroup/default").is_none(), "it is made when it is asked for");
+    let parameter = |name: &str| row(&top, &format!("module/zswap/parameters/{name}"));
+    assert_eq!(parameter("compressor").show().unwrap(), "lz4\n");
+    parameter("compressor").store("zstd\n").unwrap();
+    assert_eq!(parameter("compressor").show().unwrap(), "zstd\n");
+    parameter("max_pool_percent").store("30").unwrap();
+    assert_eq!(
+        values(&devices, "module/zswap/parameters", &["max_pool_percent".into()]).unwrap()[0].value,
+        "30"
+    );
+    assert_eq!(parameter("max_pool_percent").store("101").unwrap_err().errno, Errno::EINVAL);
+    assert_eq!(row(&top, "kernel/debug/zswap/stored_pages").show().unwrap(), "0\n");
+    let group = |name: &str| row(&top, &format!("fs/cgroup/default/memory.zswap.{name}"));
+    assert_eq!(group("max").show().unwrap(), "max\n");
+    group("max").store("1M").unwrap();
+    assert_eq!(group("max").show().unwrap(), "1048576\n");
+    assert_eq!(group("current").show().unwrap(), "0\n");
+    assert!(find(&top, "fs/cgroup/other").is_none());
+}

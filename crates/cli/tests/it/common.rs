@@ -98,9 +98,9 @@ impl Place {
     }
 
     pub fn loops(&self) -> Vec<u32> {
-        (0..8)
-            .flat_map(|n| fuse::find_by_backing(&self.root().join(format!("files/zram{n}"))))
-            .collect()
+        let files = self.root().join("files");
+        let of = |kind: &str, n: u32| fuse::find_by_backing(&files.join(format!("{kind}{n}")));
+        (0..8).flat_map(|n| [of("zram", n), of("swap", n)].concat()).collect()
     }
 
     /// Checks that nothing is mounted, attached or listening here any more.
@@ -119,6 +119,9 @@ pub fn listing(path: &Path) -> Vec<PathBuf> {
 impl Drop for Place {
     fn drop(&mut self) {
         // The daemon is dead by now: declared later, dropped earlier.
+        if let Ok(root) = cli::root::Root::choose(Some(&self.root())) {
+            let _ = cli::swap::leftovers::swap_off(&root);
+        }
         let _ = fuse::leftovers::clear(&self.root());
         for target in self.mounts().iter().rev() {
             let _ = cli::sys::unmount(target, cli::sys::Unmount::Lazily);

@@ -10,6 +10,8 @@ mod filesystem;
 mod golden;
 mod killed;
 mod nbd_doors;
+mod swap;
+mod swap_selftest;
 mod tree_files;
 mod trim;
 mod writeback;

@@ -28,6 +28,8 @@ pub struct Group {
     /// Where the limit is, and what it is.
     limit: (PathBuf, u64),
     v1: bool,
+    /// There is no limit any more.
+    lifted: bool,
     /// The file in which the memory controller was switched on for groups such as this one.
     switched: Option<PathBuf>,
 }
@@ -53,11 +55,12 @@ impl Group {
             }
         };
         fs::create_dir(&path).map_err(refused)?;
-        let name = if controller.v1 { "memory.limit_in_bytes" } else { "memory.high" };
+        let v1 = controller.v1;
+        let name = if v1 { "memory.limit_in_bytes" } else { "memory.high" };
         let limit_file = path.join(name);
         let limit_at = (limit_file.clone(), limit);
         let mut group =
-            Group { path: path.clone(), limit: limit_at, v1: controller.v1, switched: None };
+            Group { path: path.clone(), limit: limit_at, v1, lifted: false, switched: None };
         if !controller.v1 && !limit_file.exists() {
             let switch = controller.top.join("cgroup.subtree_control");
             fs::write(&switch, "+memory").map_err(|e| {
@@ -76,10 +79,25 @@ impl Group {
         Ok(group)
     }
 
+    /// Takes the limit away.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub fn lift(&mut self) -> io::Result<()> {
+        self.lifted = true;
+        match self.v1 {
+            true => fs::write(&self.limit.0, "-1"),
+            false => {
+                fs::write(&self.limit.0, "max")?;
+                fs::write(self.path.join("memory.max"), "max")
+            }
+        }
+    }
+
     /// Lets a process go on that sleeps because nothing could be reclaimed in time; tells whether
     /// there was one. To be called again and again while the group is in use.
     pub fn relieve(&self) -> bool {
-        if !self.v1 {
+        if !self.v1 || self.lifted {
             return false;
         }
         let (file, limit) = &self.limit;

@@ -1,0 +1,276 @@
+//! Swap devices: on and off, what is refused, and daemons that are stopped or killed meanwhile.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use cli::swap::active;
+use cli::swap::limits::Controller;
+use cli::swap::selftest::group::Group;
+use cli::swap::selftest::hungry::Outcome;
+use serde_json::Value;
+use testkit::{Need, met, run};
+
+use crate::common::{Daemon, Place, program, refused, wait_until};
+
+const MIB: u64 = 1 << 20;
+
+/// What every swap device needs.
+const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Loop, Need::Swap];
+
+/// The block device of swap device `name`.
+fn device(place: &Place, name: &str) -> PathBuf {
+    fs::read_link(place.root().join("dev").join(name)).unwrap()
+}
+
+fn json(daemon: &Daemon) -> Value {
+    serde_json::from_str(&daemon.does("status --json")).unwrap()
+}
+
+fn file_of(place: &Place, name: &str, bytes: u64) -> PathBuf {
+    let path = place.path().join(name);
+    File::create(&path).unwrap().set_len(bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_swap_device_is_there_until_it_is_swapped_off() {
+    let [a, b, c, d] = NEEDS;
+    let blkid = Need::program("blkid", "util-linux");
+    let swaplabel = Need::program("swaplabel", "util-linux");
+    let name = "a_swap_device_is_there_until_it_is_swapped_off";
+    if !met(name, &[a, b, c, d, blkid, swaplabel]) {
+        return;
+    }
+    let place = Place::new();
+    let backing = place.path().join("backing");
+    let line = format!(
+        "swap on --backing {} --size 32M --max-pool 8M --compressor zstd --priority 7",
+        backing.display()
+    );
+    let daemon = Daemon::start(&place, &line);
+    let path = device(&place, "swap0");
+    for word in ["swap0 is swapped to: 32M", "zstd", "8M of memory", "backing", "made for it"] {
+        assert!(daemon.greeting.contains(word), "{word}: {}", daemon.greeting);
+    }
+    let found = active::find(&path).unwrap();
+    assert_eq!((found.bytes, found.priority), (32 * MIB - 4096, 7));
+    let said = run(Command::new("blkid").arg("-p").arg(&path)).stdout;
+    assert!(said.contains("TYPE=\"swap\"") && said.contains("LABEL=\"rampack-swap0\""), "{said}");
+    let said = run(Command::new("swaplabel").arg(&path)).stdout;
+    assert!(said.contains("UUID:"), "{said}");
+
+    // Another one, of the same daemon.
+    let said = daemon.does("swap on --size 16M");
+    assert!(said.starts_with("swap1  /dev/loop"), "{said}");
+    let report = json(&daemon);
+    let swaps = report["swaps"].as_array().unwrap();
+    assert_eq!(swaps.len(), 2);
+    assert_eq!(swaps[0]["block_device"], path.to_str().unwrap());
+    assert_eq!(swaps[0]["backing"], backing.to_str().unwrap());
+    assert_eq!((&swaps[0]["size"], &swaps[1]["size"]), (&(32 * MIB).into(), &(16 * MIB).into()));
+    assert_eq!((&swaps[0]["active"], &swaps[1]["priority"]), (&true.into(), &100.into()));
+    assert_eq!(report["swap_cache"]["compressor"], "zstd");
+    assert_eq!(report["swap_cache"]["limit_bytes"], 8 * MIB);
+    let protections = swaps[0]["protections"].as_array().unwrap();
+    assert_eq!(protections.len(), 5);
+    let table = daemon.does("status");
+    let lacking = protections.iter().filter(|it| it["had"] == false).count();
+    assert_eq!(table.matches("NOT PROTECTED").count(), lacking, "{table}");
+    assert_eq!(daemon.does("get module/zswap/parameters max_pool_bytes"), "8388608\n");
+    // The header is the only page there is, in each.
+    assert_eq!(daemon.does("get kernel/debug/zswap stored_pages"), "2\n");
+    let groups = daemon.does("tree");
+    assert!(groups.contains("fs/cgroup/swap1/memory.zswap.max"), "{groups}");
+
+    refused(&daemon.ask("swap off"), 1, &["swap0 swap1", "--all"]);
+    refused(&daemon.ask("swap off swap7"), 1, &["\"swap7\"", "swap0 swap1", "ENODEV"]);
+    daemon.does("swap off swap1");
+    assert!(active::find(&path).is_some());
+    daemon.does(&format!("swap off {}", path.display()));
+    assert_eq!(active::find(&path), None);
+    assert!(!backing.exists(), "it was made for the swap device");
+    assert_eq!(json(&daemon)["swaps"].as_array().unwrap().len(), 0);
+    assert!(place.loops().is_empty());
+    refused(&daemon.ask("swap off --all"), 0, &[]);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
+    if !met("what_cannot_be_swapped_to_is_refused_and_nothing_is_left", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let on = |rest: String| daemon.ask(&format!("swap on {rest}"));
+    let small = file_of(&place, "small", 4 * MIB);
+    let said = on(format!("--backing {} --size 8M", small.display()));
+    refused(&said, 1, &["4194304 bytes (4M)", "8388608 (8M)", "EINVAL"]);
+    let none = place.path().join("none");
+    refused(&on(format!("--backing {}", none.display())), 1, &["not there", "--size", "ENOENT"]);
+    refused(&on("--size 4K".into()), 1, &["40960 bytes at least", "EINVAL"]);
+    refused(&on("--size 1M --set colour=red".into()), 1, &["\"colour\"", "max_pool_percent"]);
+    // Both are as before: the second is refused.
+    let two = "--size 1M --set max_pool_percent=33 --set max_compression_ratio=101";
+    refused(&on(two.into()), 1, &["max_compression_ratio", "EINVAL"]);
+    assert_eq!(daemon.does("get module/zswap/parameters max_pool_percent"), "20\n");
+    refused(&on("--size 1M --index rbtree-split".into()), 1, &["--index rbtree-split", "EINVAL"]);
+    refused(&on(format!("--backing {} --size 1M", place.path().display())), 1, &["EISDIR"]);
+    // What is made for it goes again when something fails later.
+    let made = place.path().join("made");
+    let said = on(format!("--backing {} --size 1M --set enabled=maybe", made.display()));
+    refused(&said, 1, &["enabled", "EINVAL"]);
+    assert!(!made.exists());
+
+    let precious = place.path().join("precious");
+    fs::write(&precious, vec![b'p'; 4 << 20]).unwrap();
+    let said = on(format!("--backing {}", precious.display()));
+    refused(&said, 1, &["not swap space", "--force", "EEXIST"]);
+    assert!(fs::read(&precious).unwrap().iter().all(|byte| *byte == b'p'));
+    assert_eq!(json(&daemon)["swaps"].as_array().unwrap().len(), 0);
+    assert!(place.loops().is_empty());
+
+    daemon.does(&format!("swap on --backing {}", small.display()));
+    let said = on(format!("--backing {} --size 1M", small.display()));
+    refused(&said, 1, &["small", "another program or device uses it", "EBUSY"]);
+    // It is in use: neither a stop by force nor another daemon changes that.
+    let path = device(&place, "swap0");
+    assert!(active::find(&path).is_some());
+    daemon.does("swap off");
+    assert!(small.exists(), "it was there before");
+    // Its header tells that it was one of ours.
+    daemon.does(&format!("swap on --backing {}", small.display()));
+    daemon.does("swap off");
+    daemon.does(&format!("swap on --backing {} --force", precious.display()));
+    daemon.stop();
+    assert!(precious.exists());
+    place.is_clean();
+}
+
+#[test]
+fn a_swap_device_that_somebody_has_open_is_taken_away_later() {
+    if !met("a_swap_device_that_somebody_has_open_is_taken_away_later", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "swap on --size 16M");
+    let path = device(&place, "swap0");
+    let open = File::open(&path).unwrap();
+    refused(&daemon.ask("swap off"), 1, &["in use", "EBUSY"]);
+    // The kernel does not swap to it any more; the rest waits.
+    assert_eq!(active::find(&path), None);
+    assert_eq!(json(&daemon)["swaps"][0]["active"], false);
+    drop(open);
+    daemon.does("swap off");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn swap_space_of_a_killed_daemon_is_swapped_off() {
+    if !met("swap_space_of_a_killed_daemon_is_swapped_off", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "swap on --size 16M");
+    let path = device(&place, "swap0");
+    daemon.kill();
+    assert!(active::find(&path).is_some());
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let said = format!("swapped off {} of swap0", path.display());
+    assert!(daemon.greeting.contains(&said), "{}", daemon.greeting);
+    assert!(!daemon.greeting.contains("lost"), "nothing was there: {}", daemon.greeting);
+    assert_eq!(active::find(&path), None);
+    assert!(place.loops().is_empty());
+    daemon.stop();
+    place.is_clean();
+}
+
+/// The program of the selftest in a group of its own.
+struct Program {
+    child: Child,
+    group: Group,
+}
+
+impl Program {
+    /// With so many pages, in a group with so much memory.
+    fn start(pages: usize, limit: u64) -> Program {
+        let group = Group::make(&Controller::find().unwrap(), limit).unwrap();
+        let mut command = program();
+        command.args(["selftest", "hungry", "--rounds", "1", "--seed", "5", "--pages"]);
+        command.arg(pages.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.process_group(0).spawn().unwrap();
+        let mut program = Program { child, group };
+        program.group.take(program.child.id()).unwrap();
+        use std::io::Write;
+        program.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        program
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: two numbers; the group of processes is ours and its leader not yet waited for.
+        unsafe { libc::kill(-(self.child.id() as i32), signal) };
+    }
+
+    fn outcome(mut self) -> Outcome {
+        wait_until("the program's end", || {
+            self.group.relieve();
+            self.child.try_wait().unwrap().is_some()
+        });
+        let mut text = String::new();
+        use std::io::Read;
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        serde_json::from_str(text.trim()).unwrap_or_else(|_| panic!("{:?}", self.child.wait()))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_daemon_that_is_stopped_reads_everything_back_first() {
+    let [a, b, c, d] = NEEDS;
+    let name = "a_daemon_that_is_stopped_reads_everything_back_first";
+    if !met(name, &[a, b, c, d, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    for end in ["stop", "stop --force", "swap off", "a signal"] {
+        let place = Place::new();
+        let mut daemon = Daemon::start(&place, "swap on --size 64M --priority 32766");
+        let path = device(&place, "swap0");
+        let mut program = Program::start(4096, 4 * MIB);
+        let used = |path: &Path| active::find(path).map_or(0, |active| active.used);
+        wait_until("swapping out", || {
+            program.group.relieve();
+            used(&path) > 2 * MIB
+        });
+        program.signal(libc::SIGSTOP);
+        // What is read back must have room.
+        program.group.lift().unwrap();
+        assert!(used(&path) > MIB);
+        match end {
+            "a signal" => daemon.signal(libc::SIGTERM),
+            line => drop(daemon.does(line)),
+        }
+        match end {
+            "swap off" => assert!(daemon.is_alive()),
+            _ => wait_until("the daemon's end", || !daemon.is_alive()),
+        }
+        assert_eq!(active::find(&path), None, "{end}");
+        program.signal(libc::SIGCONT);
+        let outcome = program.outcome();
+        assert_eq!((outcome.wrong, outcome.copies), (0, 1), "{end}: {outcome:?}");
+        if end == "swap off" {
+            daemon.stop();
+        }
+        place.is_clean();
+    }
+}
