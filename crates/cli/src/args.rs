@@ -11,6 +11,10 @@ use crate::columns;
 use crate::filesystem;
 use crate::protocol::Attribute;
 
+mod swap;
+use swap::SWAP_NOTES;
+pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
+
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
 2 the command line was wrong.
@@ -119,28 +123,6 @@ Examples:
   rampack exec zramctl --find --size 1G --algorithm zstd
   rampack exec zramctl
   rampack exec -- sh -c 'mkfs.ext4 -q /dev/zram0 && mount /dev/zram0 /mnt && df /mnt'";
-
-const SWAP_NOTES: &str = "\
-What the kernel swaps out is compressed in the daemon's memory; the oldest pages are written back \
-to the backing file or device, if there is one, and pages that do not compress go there at once. \
-`rampack selftest swap` proves that it works on this machine.";
-
-const SWAP_ON_NOTES: &str = "\
-With a daemon running, the swap device is its; without one, this command becomes the daemon, until \
-Ctrl-C, SIGTERM, `rampack stop` or `rampack swap off`, and reads everything back before it ends. A \
-daemon that is killed (SIGKILL) takes what is swapped out with it: programs that need such a page \
-get SIGBUS. So it needs, and tries to get, all of this; what it could not get it says, and \
-`rampack status` too:
-  its memory locked                      CAP_IPC_LOCK
-  no I/O for its own memory              CAP_SYS_RESOURCE (PR_SET_IO_FLUSHER)
-  not ended when memory is out           CAP_SYS_RESOURCE (oom_score_adj -1000)
-  no memory limit of a control group on itself
-
-Examples:
-  sudo rampack swap on --size 8G                               in memory alone, as zram
-  sudo rampack swap on --backing /var/swap.rampack --size 8G   the oldest go to a file
-  sudo rampack swap on --backing /dev/sdb2 --max-pool 2G       and to a partition
-  sudo rampack swap off --all";
 
 /// How a device is made.
 #[derive(Args, Clone, Default, Debug)]
@@ -348,135 +330,6 @@ pub struct Stop {
     pub force: bool,
 }
 
-/// `rampack swap`.
-#[derive(Args, Debug)]
-pub struct Swap {
-    /// On or off.
-    #[command(subcommand)]
-    pub action: SwapAction,
-}
-
-/// What is done about swap devices.
-#[derive(Subcommand, Debug)]
-pub enum SwapAction {
-    /// Make a swap device and have the kernel swap to it.
-    #[command(after_help = SWAP_ON_NOTES)]
-    On(SwapOn),
-    /// Read everything back, and take a swap device away.
-    #[command(after_help = "Without enough memory to read it back the device stays in use; \
-        nothing is ever given up. It waits for as long as it takes.")]
-    Off(SwapOff),
-}
-
-/// `rampack swap on`.
-#[derive(Args, Clone, Default, Debug)]
-pub struct SwapOn {
-    /// How much can be swapped out to it [default: as much as the backing file or device has]
-    #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
-    #[arg(required_unless_present = "backing")]
-    pub size: Option<Size>,
-
-    /// A file or an unused block device that the oldest pages are written back to. A file that is
-    /// not there is made, and removed in the end.
-    #[arg(long, value_name = "PATH")]
-    pub backing: Option<PathBuf>,
-
-    /// How much memory the cache may take: a size, or a percentage of all memory [default: 20%]
-    #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]
-    pub max_pool: Option<String>,
-
-    /// The kernel uses swap space of higher priority first; -1 puts it after all other
-    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(i32).range(-1..=32767))]
-    pub priority: i32,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
-    pub compressor: Option<String>,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = index, help = index_help())]
-    pub index: Option<String>,
-
-    /// Set a parameter of the cache first (those of /sys/module/zswap/parameters); may be given
-    /// several times.
-    #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]
-    pub set: Vec<Attribute>,
-
-    /// Overwrite what the backing file or device holds; serve swap space also where the daemon's
-    /// own memory is limited by a control group, which may hang.
-    #[arg(long)]
-    pub force: bool,
-}
-
-/// `rampack swap off`.
-#[derive(Args, Debug)]
-pub struct SwapOff {
-    /// The swap device, such as swap0; may be left out where there is only one.
-    #[arg(value_name = "NAME")]
-    pub name: Option<String>,
-    /// All of them.
-    #[arg(long, conflicts_with = "name")]
-    pub all: bool,
-}
-
-/// `rampack selftest`.
-#[derive(Args, Debug)]
-pub struct Selftest {
-    /// What is to be proved.
-    #[command(subcommand)]
-    pub what: SelftestOf,
-}
-
-/// What can be proved.
-#[derive(Subcommand, Debug)]
-pub enum SelftestOf {
-    /// Swap space: a program that needs more memory than its control group may have finds every
-    /// byte again, with only a swap device of rampack to make room.
-    #[command(after_help = "Needs root and a control group with the memory controller. It makes \
-        a daemon, a swap device and a control group of its own, and removes them in the end, also \
-        after Ctrl-C. Exit code 0 says that it passed.")]
-    Swap(SelftestSwap),
-    /// What runs in the control group.
-    #[command(hide = true)]
-    Hungry(Hungry),
-}
-
-/// `rampack selftest swap`.
-#[derive(Args, Clone, Debug)]
-pub struct SelftestSwap {
-    /// How large the swap device is.
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = disk_size)]
-    pub size: Size,
-    /// How much memory the program may have; it uses three times as much.
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = disk_size)]
-    pub limit: Size,
-    /// Write back to this file or block device as well, with a cache that is too small for all.
-    #[arg(long, value_name = "PATH")]
-    pub backing: Option<PathBuf>,
-    /// How often everything is written and read back.
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub rounds: u32,
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
-    pub compressor: Option<String>,
-}
-
-/// The program of `rampack selftest swap`.
-#[derive(Args, Clone, Debug)]
-pub struct Hungry {
-    /// How many pages it uses.
-    #[arg(long)]
-    pub pages: usize,
-    /// How often.
-    #[arg(long)]
-    pub rounds: u32,
-    /// From which everything follows that is written.
-    #[arg(long)]
-    pub seed: u64,
-}
-
 /// `rampack tree`.
 #[derive(Args, Debug)]
 pub struct Tree {
@@ -594,18 +447,6 @@ fn algorithm(text: &str) -> Result<String, String> {
     }
     let known = stack::ALGORITHMS.join(" ");
     Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
-}
-
-/// A size, or a percentage.
-fn pool_size(text: &str) -> Result<String, String> {
-    match text.strip_suffix('%') {
-        Some(number) if number.parse().is_ok_and(|percent: u8| (1..=100).contains(&percent)) => {}
-        Some(_) => return Err("a percentage is 1% to 100% (EINVAL)".into()),
-        None => {
-            disk_size(text)?;
-        }
-    }
-    Ok(text.to_string())
 }
 
 fn index_help() -> String {

@@ -41,8 +41,8 @@ fn ask<T: DeserializeOwned>(
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             let message = format!(
-                "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or `rampack \
-                 swap on`, or name another with --root DIR",
+                "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or \
+                 `rampack swap on`, or name another with --root DIR",
                 root.path().display()
             );
             Fault::new(Errno::ENOENT, message)

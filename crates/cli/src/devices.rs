@@ -396,8 +396,8 @@ impl Devices {
         }
     }
 
-    /// Serves something that is no device of the machine as the file `name`, with a loop device over
-    /// it. [`Devices::take_file`] takes the file away again.
+    /// Serves something that is no device of the machine as the file `name`, with a loop device
+    /// over it. [`Devices::take_file`] takes the file away again.
     ///
     /// # Errors
     /// `ENODEV` where there are no block devices; what the doors report.

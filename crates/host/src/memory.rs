@@ -12,8 +12,8 @@ pub fn total_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
 }
 
-/// Bytes that could be had without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)). 0 if
-/// the machine does not say.
+/// Bytes that could be had without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)).
+/// 0 if the machine does not say.
 #[must_use]
 pub fn available_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemAvailable:").unwrap_or(0)

@@ -2,6 +2,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use pagealloc::{NoMemory, World};
@@ -231,4 +232,76 @@ fn a_thread_takes_one_task_after_another() {
     }
     assert!(waiters.threads() <= 16);
     assert!(waiters.close(None));
+}
+
+#[test]
+fn locked_memory_goes_back_all_the_same() {
+    let region = Mmap.reserve(2 * MIB).unwrap();
+    region.commit(0, 2 * MIB).unwrap();
+    let base = region.base().as_ptr();
+    // SAFETY: the range is the region's; locking it changes no contents.
+    let locked = unsafe { libc::mlock2(base.cast(), 2 * MIB, libc::MLOCK_ONFAULT) };
+    assert_eq!(locked, 0, "2 MiB may be locked by anybody");
+    fill(base, 2 * MIB, 7);
+    region.release(0, MIB);
+    // SAFETY: committed, and nobody else's.
+    let at = |offset: usize| unsafe { base.add(offset).read_volatile() };
+    assert_eq!((at(0), at(MIB - 1)), (0, 0), "it reads as zeroes");
+    assert_eq!((at(MIB), at(2 * MIB - 1)), (7, 7));
+}
+
+#[test]
+fn a_reserve_is_given_to_the_zone_and_taken_again() {
+    let zone = pagealloc::Zone::new(&Mmap, pagealloc::ZoneOptions::new(1, 16 * 1024)).unwrap();
+    let frames: Arc<dyn pagealloc::Frames> = Arc::new(zone);
+    let mut reserve = Reserve::new(frames.clone(), units::Lane(0), 4 * MIB);
+    assert_eq!((reserve.held_bytes(), reserve.wanted_bytes()), (4 * MIB, 4 * MIB));
+    assert_eq!(frames.stats().lent, 1024);
+    reserve.give();
+    assert!(reserve.is_given());
+    let held = reserve.held_bytes();
+    assert!((1..=3 * 64 * 1024).contains(&held), "a piece of each block stays: {held}");
+    let returned = frames.stats().returned_blocks;
+    // It is there to be lent, and did not go back to the system.
+    let lent: Vec<_> =
+        (0..900).map(|_| frames.alloc(units::Lane(0), units::Order::ZERO).unwrap()).collect();
+    assert_eq!(frames.stats().returned_blocks, returned);
+    lent.into_iter().for_each(|frame| frames.free(units::Lane(0), frame, units::Order::ZERO));
+    reserve.refill();
+    assert_eq!((reserve.held_bytes(), reserve.is_given()), (4 * MIB, false));
+    drop(reserve);
+    assert_eq!(frames.stats().lent, 0);
+    frames.validate();
+}
+
+#[test]
+fn a_reserve_takes_no_more_than_there_is() {
+    let zone = pagealloc::Zone::new(&Mmap, pagealloc::ZoneOptions::new(1, 512)).unwrap();
+    let frames: Arc<dyn pagealloc::Frames> = Arc::new(zone);
+    let reserve = Reserve::new(frames, units::Lane(0), 64 * MIB);
+    assert!(reserve.held_bytes() <= 2 * MIB, "{reserve:?}");
+}
+
+#[test]
+fn who_waits_for_pressure_is_told_of_the_end() {
+    let (mut pressure, end) = Pressure::new().unwrap();
+    // Whatever the machine does at this moment, it is not the end.
+    assert_ne!(pressure.wait(Duration::from_millis(1)), Waited::Ended);
+    let waiting =
+        thread::spawn(move || while pressure.wait(Duration::from_secs(60)) != Waited::Ended {});
+    end.end();
+    waiting.join().unwrap();
+    let (mut pressure, end) = Pressure::new().unwrap();
+    drop(end);
+    assert_eq!(pressure.wait(Duration::from_secs(60)), Waited::Ended);
+}
+
+#[test]
+fn swapping_to_what_is_none_fails() {
+    let path = std::path::Path::new("/nonexistent/swap");
+    assert!(swap_on(path, Some(1)).is_err());
+    assert!(swap_off(path).is_err());
+    assert!(available_memory() > 0 && available_memory() <= total_memory());
+    keep_heap(1 << 20);
+    assert!((-1000..=1000).contains(&oom_score().unwrap()));
 }

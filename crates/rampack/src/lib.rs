@@ -27,11 +27,15 @@ use std::sync::Arc;
 pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
+pub use host::lane;
 use outside::System;
 pub use stack::{ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants};
 use stack::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zram::Stats;
+pub use zswap::{
+    AreaOptions, AreaStats, Key, LoadError, Reject, SwapDevice, SwapType, Tenant, Work, Zswap,
+};
 
 /// Devices that share the memory of this process. Dropping it does not drop its devices.
 #[derive(Clone)]
@@ -72,6 +76,38 @@ impl Rampack {
     /// or addresses are out.
     pub fn disk(&self, options: DiskOptions) -> Result<Disk, Fault> {
         Disk::create(&self.machine, options)
+    }
+
+    /// The compressed cache in front of swap areas: the same for every clone, made now if there was
+    /// none. It shares the memory and the limits of the process with the devices.
+    ///
+    /// It starts no thread: with a device below an area, somebody calls [`Zswap::work`] when
+    /// [`Zswap::bell`] rings, and [`Zswap::shrink`] when memory is short. Whoever serves an area
+    /// ([`SwapDevice`]) as swap space to the kernel needs the protections that `rampack swap on`
+    /// tries to get.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), rampack::Fault> {
+    /// use rampack::{AreaOptions, Key, Rampack, SwapType};
+    ///
+    /// let zswap = Rampack::new()?.swap()?;
+    /// let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
+    /// zswap.swapon(swap, 1024, AreaOptions { device: None, tenant: tenant.clone() })?;
+    /// let (lane, key) = (rampack::lane(), Key { swap, offset: 7 });
+    /// assert!(zswap.store(lane, key, &tenant, &[3; 4096]).is_ok());
+    /// let mut page = [0; 4096];
+    /// assert!(zswap.load(lane, key, &mut page).is_ok());
+    /// assert_eq!(page, [3; 4096]);
+    /// zswap.invalidate_area(lane, swap);
+    /// zswap.swapoff(swap)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out.
+    pub fn swap(&self) -> Result<Arc<Zswap>, Fault> {
+        self.machine.swap()
     }
 
     /// The machine behind it, for those who build on the stack itself.
