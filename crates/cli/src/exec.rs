@@ -99,8 +99,9 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
     bind(Path::new("/sys"), &real_sys)?;
     hide_kernels()?;
     // The same path in the tree and in the system.
+    let mut rooms = Vec::new();
     for path in OVER {
-        make_room(&Path::new("/sys").join(path), &real_sys.join(path))?;
+        make_room(&Path::new("/sys").join(path), &real_sys.join(path), &mut rooms)?;
         bind(&root.tree().join(path), &Path::new("/sys").join(path))?;
     }
     bind(&place.join(host::BLOCK), Path::new("/sys/block"))?;
@@ -126,13 +127,18 @@ fn hide_kernels() -> Result<(), Fault> {
 }
 
 /// Makes sure that there is a directory `path`, which is `real` in another mount of the same.
-fn make_room(path: &Path, real: &Path) -> Result<(), Fault> {
+/// `rooms` are the directories in memory that were made for others before.
+fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), Fault> {
     if path.is_dir() {
         return Ok(());
     }
     let (Some(above), Some(real)) = (path.parent(), real.parent()) else { return Ok(()) };
-    let room = || -> io::Result<()> {
+    let mut room = || -> io::Result<()> {
+        if rooms.iter().any(|room| room == above) {
+            return fs::create_dir(path);
+        }
         sys::mount_empty(above)?;
+        rooms.push(above.to_path_buf());
         for entry in fs::read_dir(real)? {
             let name = entry?.file_name();
             symlink(real.join(&name), above.join(&name))?;

@@ -189,6 +189,12 @@ pub fn ask_to_end(child: &Child) {
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
+/// Kills a process of ours that leads a group, and its whole group.
+pub fn kill_group(child: &Child) {
+    // SAFETY: two numbers; the process is ours and began as the leader of its group.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
 /// Runs `work` in a copy of this process and waits for it; what it returned, or -1 if it was ended
 /// by a signal. For a process with one thread: the copy has none but this.
 ///

@@ -8,6 +8,7 @@
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use control::{Errno, Fault};
@@ -38,6 +39,10 @@ const COPIED: u64 = 50;
 const POOL_PART: u64 = 4;
 /// How long the daemon may take to be ready.
 const STARTING: Duration = Duration::from_secs(60);
+/// How often the daemon is asked to end, which it refuses while there is no memory for what is
+/// swapped out, and how long is waited before it is asked again.
+const STOPS: u32 = 30;
+const AGAIN: Duration = Duration::from_secs(1);
 /// How often is looked at what happens.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -140,16 +145,27 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if self.root.control_socket().exists() {
-            let stopped: Result<(), Fault> =
-                call_patiently(&self.root, &Request::Stop(Stop { force: true }));
-            if let Err(fault) = stopped {
-                say(&format!("rampack: the daemon of the test: {}\n", fault.message));
+        for _ in 0..STOPS {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
             }
-        } else if let Ok(None) = self.child.try_wait() {
-            sys::ask_to_end(&self.child);
+            if !self.root.control_socket().exists() {
+                sys::ask_to_end(&self.child);
+                let _ = self.child.wait();
+                return;
+            }
+            match call_patiently::<()>(&self.root, &Request::Stop(Stop { force: true })) {
+                Ok(()) => {
+                    let _ = self.child.wait();
+                    return;
+                }
+                Err(fault) => say(&format!("rampack: {}\n", fault.message)),
+            }
+            thread::sleep(AGAIN);
         }
-        let _ = self.child.wait();
+        // Killing it would lose what is swapped out.
+        let program = up::program(&self.root);
+        say(&format!("rampack: the daemon of the test is left; end it with {program} stop\n"));
     }
 }
 
@@ -158,7 +174,8 @@ struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // It may have made a copy of itself.
+        sys::kill_group(&self.0);
         let _ = self.0.wait();
     }
 }
@@ -220,9 +237,9 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
     for limit in limits::own() {
         say(&format!("rampack: this program is itself limited: {limit}\n"));
     }
-    // Taken down in the other order.
-    let group = Group::make(&controller, options.limit.bytes)?;
+    // The group goes first: what is read back in the end must have room.
     let mut daemon = Daemon::start(root, options)?;
+    let group = Group::make(&controller, options.limit.bytes)?;
     let device = daemon.ready(&events)?;
     up::print(&format!(
         "{} ({}) is swapped to, {} of it; a program that needs {} may have {}\n",
@@ -236,6 +253,7 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
     let began = Instant::now();
     let (outcome, seen) = starve(options, &daemon, &group, &events)?;
     let (after, took) = (swapped(), began.elapsed());
+    drop(group);
     daemon.drain()?;
     let report = daemon.report()?;
     let (out, back) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
@@ -244,7 +262,6 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
         wrong.push("a swap device is left".into());
     }
     drop(daemon);
-    drop(group);
     up::print(&figures(&outcome, &seen, (out, back), took));
     match wrong.is_empty() {
         true => {

@@ -171,7 +171,7 @@ fn what_was_removed_is_gone_for_who_has_it_open() {
         names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(listed("block"), ["zram0"]);
-    assert_eq!(listed(""), ["block", "class", "kernel", "module"], "nothing else is listed");
+    assert_eq!(listed(""), ["block", "class", "fs", "kernel", "module"], "nothing else is listed");
     assert_eq!(listed("class/zram-control"), ["hot_add", "hot_remove"]);
     tree.end();
 }
