@@ -104,9 +104,11 @@ impl Group {
         let text = fs::read_to_string(self.path.join(OOM_CONTROL)).unwrap_or_default();
         let stuck = text.lines().any(|line| line == "under_oom 1");
         let now = fs::read_to_string(file).unwrap_or_default();
+        let now = now.trim().parse().unwrap_or(*limit);
         if stuck {
-            let _ = fs::write(file, (limit + limit / 8).to_string());
-        } else if now.trim() != limit.to_string() {
+            // Only a higher limit than there was wakes it.
+            let _ = fs::write(file, (now + limit / 8).to_string());
+        } else if now != *limit {
             // EBUSY as long as not so much has been reclaimed: then it is tried again.
             let _ = fs::write(file, limit.to_string());
         }
