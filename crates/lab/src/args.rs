@@ -34,6 +34,120 @@ pub enum Command {
     Index(IndexArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
+    /// Build the kernel in a memory cgroup with less memory than it wants, and several kinds of swap
+    KernelBuild(KernelBuildArgs),
+    /// Run programs that check their memory in a cgroup with less of it than they want
+    Hungry(HungryArgs),
+}
+
+impl Command {
+    /// Whether it has swap on at times, which must be taken away before this process ends.
+    #[must_use]
+    pub fn swaps(&self) -> bool {
+        matches!(self, Command::KernelBuild(_) | Command::Hungry(_))
+    }
+}
+
+/// What `kernel-build` and `hungry` share. Both need root.
+#[derive(Args)]
+pub struct SwapArgs {
+    /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
+    /// behind zswap), `kernel-zram`, `rampack` (ours, with the same file behind it), `none` (no
+    /// limit either), or `all`. A codec or an index may follow a colon: kernel-zswap:lzo,
+    /// kernel-zram:lz4, rampack:xarray-split
+    #[arg(long, value_name = "KIND[:VARIANT]", value_delimiter = ',', default_value = "all")]
+    pub swap: Vec<String>,
+
+    /// How much swap there is
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = swap_size)]
+    pub swap_size: u64,
+
+    /// Memory that compressed pages may take, for zswap (rounded up to whole percents of all
+    /// memory) and ours [default: what each has without being told]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_pool: Option<u64>,
+
+    /// A directory on a disk, for swap and for files
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+
+    /// Seconds after which a program is killed
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub timeout: u32,
+
+    /// The program rampack [default: the one beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub rampack: Option<PathBuf>,
+
+    /// Go on although other swap is on
+    #[arg(long)]
+    pub force: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `rampack-lab kernel-build`.
+#[derive(Args)]
+pub struct KernelBuildArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub swap: SwapArgs,
+
+    /// Numbers of jobs (make -j), with commas between them
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Vec<u32>,
+
+    /// Memory for each number of jobs in turn; the last is for all that follow
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "256M")]
+    #[arg(value_parser = size)]
+    pub limit: Vec<u64>,
+
+    /// The source: a tree, or a tar archive, which is unpacked in the directory once [default: a
+    /// linux-source tree in the directory, or the newest archive in /usr/src]. Any tree will do
+    /// whose Makefile has a target `clean`; one of the kernel without .config gets a tinyconfig
+    #[arg(long, value_name = "PATH")]
+    pub source: Option<PathBuf>,
+
+    /// How often everything is done, with the order of kinds moved on by one; medians are printed
+    #[arg(long, value_name = "R", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeat: u32,
+
+    /// Look where CPUs spend their time (perf), and print shares for each kind
+    #[arg(long)]
+    pub profile: bool,
+
+    /// Draw the run times
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `rampack-lab hungry`.
+#[derive(Args)]
+pub struct HungryArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub swap: SwapArgs,
+
+    /// Programs, with commas between them: `stress-ng`, `sort`, `redis`, or `all`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
+    pub program: Vec<String>,
+
+    /// Memory that a program may use
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    pub limit: u64,
+
+    /// How much a program works on [default: twice the limit]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+
+    /// What the data is made from
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// `rampack-lab corpus`.
@@ -390,6 +504,22 @@ pub struct IndexArgs {
     /// Draw the result
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+/// Some MiB at least: no program begins in less.
+fn size(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < 4 << 20 {
+        return Err(format!("{text} is less than 4M"));
+    }
+    Ok(bytes)
+}
+
+/// In whole pages, as swap is.
+fn swap_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes % units::PAGE_SIZE as u64 != 0 {
+        return Err(format!("{text} is no multiple of 4K"));
+    }
+    Ok(bytes)
 }
 
 fn thread_size(text: &str) -> Result<u64, String> {

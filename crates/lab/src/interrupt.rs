@@ -11,16 +11,19 @@ use sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on signals are noted instead of killing the process; the second one kills it.
+/// From now on signals are noted instead of killing the process; the second one kills it, unless
+/// `patient`: then there is swap to be taken away first, however often the user asks.
 ///
 /// # Errors
 /// The system's, when it takes no handler.
-pub fn watch() -> Result<()> {
+pub fn watch(patient: bool) -> Result<()> {
     let asked = ASKED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(asked))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(asked)))
-            .context("cannot handle signals")?;
+        if !patient {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(asked))
+                .context("cannot handle signals")?;
+        }
+        signal_hook::flag::register(signal, Arc::clone(asked)).context("cannot handle signals")?;
     }
     Ok(())
 }

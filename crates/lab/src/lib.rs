@@ -7,26 +7,35 @@
 //! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `index`
 //! compares the indexes of zswap, measured and simulated; `nbd` sets rampack's NBD server beside
 //! others. Numbers of one run are comparable with each other,
+//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `nbd` sets
+//! rampack's NBD server beside others; `kernel-build` and `hungry` run programs of others in a
+//! memory cgroup, with several kinds of swap. Numbers of one run are comparable with each other,
 //! because what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
+mod cgroup;
 mod codecs;
 mod corpus;
 mod drive;
 mod index;
+mod hungry;
 mod interrupt;
+mod kernel_build;
 mod locks;
 mod locks_sim;
 mod nbd;
 mod page;
 mod pages;
 mod plot;
+mod pressure;
+mod profile;
 mod programs;
 mod random;
 mod statistics;
 mod streams;
+mod swap;
 mod sys;
 
 use std::process::ExitCode;
@@ -38,7 +47,7 @@ use clap::Parser;
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
-    let result = interrupt::watch().and_then(|()| match &arguments.command {
+    let result = interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
         args::Command::Corpus(args) => corpus::run(args),
         args::Command::Pages(args) => pages::run(args),
         args::Command::Codecs(args) => codecs::run(args),
@@ -47,6 +56,8 @@ pub fn main() -> ExitCode {
         args::Command::LocksSim(args) => locks_sim::run(args),
         args::Command::Index(args) => index::run(args),
         args::Command::Nbd(args) => nbd::run(args),
+        args::Command::KernelBuild(args) => kernel_build::run(args),
+        args::Command::Hungry(args) => hungry::run(args),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,18 @@ use crate::sys::{self, Signal};
 /// The path of the program `name`, looked for as a shell does.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
-    env::split_paths(&env::var_os("PATH")?).map(|directory| directory.join(name)).find(|path| {
+    let path = env::var_os("PATH")?;
+    in_directories(env::split_paths(&path), name)
+}
+
+/// The same for a program that root runs, which the path of other users may not name.
+#[must_use]
+pub fn find_for_root(name: &str) -> Option<PathBuf> {
+    find(name).or_else(|| in_directories(["/usr/sbin", "/sbin"].map(PathBuf::from), name))
+}
+
+fn in_directories(all: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    all.into_iter().map(|directory| directory.join(name)).find(|path| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     })
 }

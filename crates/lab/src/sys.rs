@@ -4,11 +4,14 @@
 //! Foreign functions and a memory mapping. Each is wrapped so that no argument of a caller can
 //! break memory: the mapping owns its range and hands it out as ordinary slices.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -18,6 +21,8 @@ pub const O_DIRECT: i32 = libc::O_DIRECT;
 /// On a block device: fail with EBUSY when it is mounted or otherwise claimed (open(2)).
 pub const O_EXCL: i32 = libc::O_EXCL;
 
+/// `SWAP_FLAG_PREFER` (linux/swap.h): the low 15 bits are the priority.
+const SWAP_FLAG_PREFER: i32 = 0x8000;
 /// `BLKDISCARD` (linux/fs.h).
 const BLKDISCARD: libc::Ioctl = 0x1277 as libc::Ioctl;
 
@@ -91,6 +96,140 @@ pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
     // SAFETY: BLKDISCARD reads two numbers of 64 bits; the descriptor is open.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets a child of this command move itself, before it becomes the program, into the control group
+/// whose open `cgroup.procs` this is (kernel document `admin-guide/cgroup-v2.rst`: 0 stands for the
+/// process that writes).
+pub fn enter(command: &mut Command, procs: OwnedFd) -> &mut Command {
+    let prepare = move || {
+        // SAFETY: the descriptor is open as long as the closure lives, and the text is a constant.
+        match unsafe { libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) } {
+            1 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure only makes a system call, which neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) }
+}
+
+/// Kills the process with this number. That there is none any more is no error.
+///
+/// # Errors
+/// What kill(2) reports.
+pub fn kill(process: u32) -> io::Result<()> {
+    // SAFETY: kill takes numbers; the caller has just read the number in a control group of ours.
+    let result = unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
+    match io::Error::last_os_error() {
+        error if result != 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Sends SIGINT, as Ctrl-C does, to a child that has not been waited for.
+///
+/// # Errors
+/// What kill(2) reports, or that the child has ended.
+pub fn interrupt(child: &mut Child) -> io::Result<()> {
+    if child.try_wait()?.is_some() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
+    }
+    // SAFETY: kill takes numbers. The child is ours and not reaped, so the number is not reused.
+    match unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn path_text(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+/// Starts swapping to a file or block device that has a header, before all other swap if `first`
+/// (swapon(2)).
+///
+/// # Errors
+/// What the system reports.
+pub fn swapon(path: &Path, first: bool) -> io::Result<()> {
+    let text = path_text(path)?;
+    let flags = if first { SWAP_FLAG_PREFER | i32::from(i16::MAX) } else { 0 };
+    // SAFETY: the text ends with a zero and lives during the call.
+    let result = unsafe { libc::swapon(text.as_ptr(), flags) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Ends swapping to a file or block device; all of it is read back first (swapoff(2)).
+///
+/// # Errors
+/// What the system reports.
+pub fn swapoff(path: &Path) -> io::Result<()> {
+    let text = path_text(path)?;
+    // SAFETY: the text ends with a zero and lives during the call.
+    let result = unsafe { libc::swapoff(text.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives a file `bytes`, all of them with a place on the disk (posix_fallocate(3)).
+///
+/// # Errors
+/// What the system reports, that the disk is full for instance.
+pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open; the rest are numbers.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+/// Locks the file for us alone, if nobody else has (flock(2)); the lock goes with the descriptor.
+///
+/// # Errors
+/// What the system reports; that somebody else has it is `false` instead.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        error => Err(error),
+    }
+}
+
+/// What processes have used.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Usage {
+    /// Seconds on the CPU in the programs.
+    pub user: f64,
+    /// And in the kernel on their behalf.
+    pub system: f64,
+    /// Page faults for which something was read from a disk or from swap.
+    pub major_faults: u64,
+}
+
+/// What all children that were waited for have used so far, with theirs (getrusage(2)).
+#[must_use]
+pub fn children() -> Usage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is ours, and all zeroes are a valid one.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Usage {
+        user: seconds(usage.ru_utime),
+        system: seconds(usage.ru_stime),
+        major_faults: usage.ru_majflt as u64,
+    }
+}
+
+/// Ticks a second in which `/proc/PID/stat` counts time.
+#[must_use]
+pub fn ticks() -> f64 {
+    // SAFETY: sysconf takes a number.
+    (unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).max(1) as f64
 }
 
 /// Time that the CPU has spent on this thread (clock_gettime(2)). It stands still while other

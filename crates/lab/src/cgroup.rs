@@ -1,0 +1,265 @@
+//! A memory cgroup of our own, of either version, in which a program has less memory than it wants.
+//!
+//! Version 1 is described in the kernel document `admin-guide/cgroup-v1/memory.rst`, version 2 in
+//! `admin-guide/cgroup-v2.rst`. Under version 2 the kernel counts what zswap keeps against the
+//! group's limit; under version 1 it does not.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::time::{Duration, Instant};
+use std::{collections::HashMap, thread};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use sync::atomic::{AtomicU32, Ordering};
+
+use crate::sys::{self, Usage};
+
+/// How long processes may take to die: what they wait for may be a slow disk.
+const DYING: Duration = Duration::from_secs(120);
+/// How long a group may be busy after its last process has gone.
+const LEAVING: Duration = Duration::from_secs(20);
+
+/// Numbers the groups of this process.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// Which interface the kernel offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Where memory cgroups are made on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Hierarchy {
+    top: PathBuf,
+    version: Version,
+}
+
+impl Hierarchy {
+    /// The hierarchy in a list of mounts such as `/proc/self/mounts`; `has` says whether a mount of
+    /// version 2 has the memory controller.
+    fn among(mounts: &str, has: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
+        let mut second = None;
+        for line in mounts.lines() {
+            let mut words = line.split(' ').skip(1);
+            let (point, kind) = (words.next()?, words.next()?);
+            let options = words.next().unwrap_or_default();
+            let top = PathBuf::from(point);
+            if kind == "cgroup" && options.split(',').any(|option| option == "memory") {
+                return Some(Hierarchy { top, version: Version::One });
+            }
+            if kind == "cgroup2" && second.is_none() && has(&top) {
+                second = Some(Hierarchy { top, version: Version::Two });
+            }
+        }
+        second
+    }
+
+    fn find() -> Result<Hierarchy> {
+        let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+        let has = |top: &Path| words_in(&top.join("cgroup.controllers"), "memory");
+        Hierarchy::among(&mounts, has).context(
+            "there are no memory cgroups here: the kernel has none, they are not mounted, or this \
+             is a container that was given none",
+        )
+    }
+}
+
+fn words_in(path: &Path, word: &str) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.split_ascii_whitespace().any(|it| it == word))
+}
+
+/// A group, removed with all processes in it when this is dropped.
+pub struct Group {
+    path: PathBuf,
+    version: Version,
+}
+
+/// What the group's own counters say; those that this kernel does not keep are not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counted {
+    /// The most memory it has ever had, in bytes.
+    pub peak_bytes: Option<u64>,
+    /// Page faults for which something was read.
+    pub major_faults: Option<u64>,
+    /// Pages read from swap.
+    pub swapped_in: Option<u64>,
+    /// Pages written to swap.
+    pub swapped_out: Option<u64>,
+}
+
+impl Group {
+    /// A group that may use `limit` bytes, or as much as it likes.
+    ///
+    /// # Errors
+    /// There are no memory cgroups, or this process may not make any.
+    pub fn new(limit: Option<u64>) -> Result<Group> {
+        let Hierarchy { top, version } = Hierarchy::find()?;
+        if version == Version::Two && !words_in(&top.join("cgroup.subtree_control"), "memory") {
+            let path = top.join("cgroup.subtree_control");
+            fs::write(&path, "+memory").with_context(|| {
+                format!("cannot enable memory cgroups in {}; that takes root", path.display())
+            })?;
+        }
+        // Relaxed: only the numbers must differ.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = top.join(format!("rampack-lab-{}-{number}", process::id()));
+        fs::create_dir(&path).with_context(|| {
+            format!("cannot make the memory cgroup {}; that takes root", path.display())
+        })?;
+        let group = Group { path, version };
+        if let Some(limit) = limit {
+            let name = match version {
+                Version::One => "memory.limit_in_bytes",
+                Version::Two => "memory.max",
+            };
+            let path = group.path.join(name);
+            fs::write(&path, limit.to_string())
+                .with_context(|| format!("cannot write {limit} to {}", path.display()))?;
+        }
+        Ok(group)
+    }
+
+    /// Makes a child of this command begin its life in the group.
+    ///
+    /// # Errors
+    /// The group cannot be entered.
+    pub fn take<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
+        let path = self.path.join("cgroup.procs");
+        let procs = OpenOptions::new().write(true).open(&path);
+        let procs: File = procs.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(sys::enter(command, procs.into()))
+    }
+
+    /// The processes in it.
+    fn processes(&self) -> Vec<u32> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+    }
+
+    /// What its processes have used, with the children they have waited for.
+    pub fn usage(&self) -> Usage {
+        let ticks = sys::ticks();
+        let mut sum = Usage::default();
+        for process in self.processes() {
+            let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            let Some(times) = Times::parse(&text) else { continue };
+            sum.user += times.user as f64 / ticks;
+            sum.system += times.system as f64 / ticks;
+            sum.major_faults += times.major_faults;
+        }
+        sum
+    }
+
+    /// Kills all processes in it, and waits until they are gone.
+    ///
+    /// # Errors
+    /// They do not go within minutes.
+    pub fn kill(&self) -> Result<()> {
+        let begun = Instant::now();
+        // Linux 5.14 and later do it at once; processes are killed one by one elsewhere, until no
+        // new ones come.
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() {
+                return Ok(());
+            }
+            if begun.elapsed() > DYING {
+                bail!("processes {processes:?} in {} do not die", self.path.display());
+            }
+            for process in processes {
+                sys::kill(process).with_context(|| format!("cannot kill process {process}"))?;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Its counters.
+    pub fn counted(&self) -> Counted {
+        let peak = match self.version {
+            Version::One => "memory.max_usage_in_bytes",
+            Version::Two => "memory.peak",
+        };
+        let peak = fs::read_to_string(self.path.join(peak)).ok();
+        let text = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
+        let stat = numbers(&text);
+        Counted {
+            peak_bytes: peak.and_then(|text| text.trim().parse().ok()),
+            major_faults: stat.get("pgmajfault").copied(),
+            swapped_in: stat.get("pswpin").copied(),
+            swapped_out: stat.get("pswpout").copied(),
+        }
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.kill()?;
+        // What is left is page cache; the group would stay in the kernel's memory for as long.
+        let empty = match self.version {
+            Version::One => ("memory.force_empty", "0"),
+            Version::Two => ("memory.reclaim", "1T"),
+        };
+        let _ = fs::write(self.path.join(empty.0), empty.1);
+        let begun = Instant::now();
+        loop {
+            match fs::remove_dir(&self.path) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+                Err(error) if begun.elapsed() > LEAVING => {
+                    return Err(error).context(self.path.display().to_string());
+                }
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            eprintln!("rampack-lab: a memory cgroup stays: {error:#}");
+        }
+    }
+}
+
+/// Lines of a name and a number, as in `/proc/vmstat` and `memory.stat`.
+pub fn numbers(text: &str) -> HashMap<&str, u64> {
+    let pair = |line| -> Option<(&str, u64)> {
+        let (name, value): (&str, &str) = str::split_once(line, ' ')?;
+        Some((name, value.trim().parse().ok()?))
+    };
+    text.lines().filter_map(pair).collect()
+}
+
+/// What `/proc/PID/stat` says of a process and the children it has waited for, in ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// In the program.
+    pub user: u64,
+    /// In the kernel.
+    pub system: u64,
+    /// Faults for which something was read.
+    pub major_faults: u64,
+}
+
+impl Times {
+    /// From the text of `/proc/PID/stat`: fields 12 to 17 of proc_pid_stat(5). The second field
+    /// may have blanks and parentheses in it.
+    pub fn parse(text: &str) -> Option<Times> {
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        Some(Times {
+            user: field(14)? + field(16)?,
+            system: field(15)? + field(17)?,
+            major_faults: field(12)? + field(13)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

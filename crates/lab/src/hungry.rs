@@ -1,0 +1,237 @@
+//! `rampack-lab hungry`: programs that check what they have in memory, in a cgroup with less of it
+//! than they want.
+//!
+//! A page that swap gives back wrong makes a run fail: stress-ng checks what it wrote, what was
+//! sorted is compared with a sort that had memory enough, every value of the database is compared
+//! with what its key says it must be. A run in which nothing was swapped fails too, for it shows
+//! nothing.
+
+mod redis;
+mod report;
+mod sort;
+mod stress;
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use tempfile::TempDir;
+
+use crate::args::HungryArgs;
+use crate::pressure::{Ended, Measured, Stage};
+use crate::programs::{self, Running, last_words};
+use crate::swap::{Kind, Mode, Shop};
+use report::Report;
+
+/// The kinds of swap that `all` stands for.
+const KINDS: [Kind; 4] = [Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
+
+/// The programs.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// stress-ng's virtual memory stressor, which verifies
+    StressNg,
+    /// A sort of a file that is larger than the memory
+    Sort,
+    /// A database in memory, all of which is read back
+    Redis,
+}
+
+const PROGRAMS: [Program; 3] = [Program::StressNg, Program::Sort, Program::Redis];
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::StressNg => "stress-ng",
+            Program::Sort => "sort",
+            Program::Redis => "redis",
+        }
+    }
+
+    /// From the command line: names, or `all`.
+    fn list(texts: &[String]) -> Result<Vec<Program>> {
+        let mut programs = Vec::new();
+        for text in texts {
+            match text.as_str() {
+                "all" => programs.extend(PROGRAMS),
+                text => match Program::from_str(text, false) {
+                    Ok(program) => programs.push(program),
+                    Err(_) => {
+                        let known: Vec<&str> = PROGRAMS.iter().map(|it| it.name()).collect();
+                        bail!("{text:?} is no program; there are {}", known.join(", "));
+                    }
+                },
+            }
+        }
+        for (number, program) in programs.iter().enumerate() {
+            if programs[..number].contains(program) {
+                bail!("{} is there already", program.name());
+            }
+        }
+        Ok(programs)
+    }
+
+    /// Its executable file.
+    fn find(self) -> Result<PathBuf> {
+        let (name, package) = match self {
+            Program::StressNg => ("stress-ng", "stress-ng"),
+            Program::Sort => ("sort", "coreutils"),
+            Program::Redis => ("redis-server", "redis-server"),
+        };
+        programs::find(name)
+            .with_context(|| format!("{name} is not installed; the package {package} brings it"))
+    }
+}
+
+/// What a program is to do.
+struct Task<'a> {
+    program: PathBuf,
+    /// Where it may put files.
+    directory: &'a Path,
+    bytes: u64,
+    seed: u64,
+    timeout: Duration,
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The program.
+    pub program: &'static str,
+    /// The kind of swap.
+    pub swap: String,
+    /// It did all it should, and all of it was right.
+    pub passed: bool,
+    /// What was compared with what, or what went wrong.
+    pub verdict: String,
+    /// The figures.
+    pub measured: Measured,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A program is missing, a kind of swap cannot be had here, something cannot be taken down again, a
+/// run did not pass, or it was interrupted.
+pub fn run(args: &HungryArgs) -> Result<()> {
+    let modes = Mode::list(&args.swap.swap, &KINDS)?;
+    let programs = Program::list(&args.program)?;
+    let paths: Vec<PathBuf> = programs.iter().map(|it| it.find()).collect::<Result<_>>()?;
+    let bytes = args.size.unwrap_or(2 * args.limit);
+    if bytes <= args.limit {
+        bail!("--size is not more than --limit, so nothing would be swapped");
+    }
+    let shop = Shop::new(&args.swap, &args.swap.dir, &modes)?;
+    let bar = ProgressBar::new((programs.len() * modes.len()) as u64);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let directory = TempDir::with_prefix_in("rampack-lab-", &args.swap.dir)
+        .with_context(|| format!("cannot write in {}", args.swap.dir.display()))?;
+    let mut report = Report::new(args, bytes);
+    for (&program, path) in programs.iter().zip(&paths) {
+        let task = Task {
+            program: path.clone(),
+            directory: directory.path(),
+            bytes,
+            seed: args.seed,
+            timeout: Duration::from_secs(args.swap.timeout.into()),
+        };
+        bar.set_message(format!("{}: preparing", program.name()));
+        let prepared = match program {
+            Program::Sort => Some(sort::prepare(&task)?),
+            _ => None,
+        };
+        for mode in &modes {
+            bar.set_message(format!("{} with {mode}", program.name()));
+            let what = || format!("{} with {mode}", program.name());
+            let limit = (mode.kind != Kind::None).then_some(args.limit);
+            let mut stage = Stage::new(&shop, mode, limit, task.timeout).with_context(what)?;
+            let done = match (program, &prepared) {
+                (Program::StressNg, _) => stress::run(&task, &mut stage),
+                (Program::Redis, _) => redis::run(&task, &mut stage),
+                (Program::Sort, Some(prepared)) => sort::run(&task, prepared, &mut stage),
+                (Program::Sort, None) => bail!("nothing to sort"),
+            };
+            let (verdict, measured) = done.with_context(what)?;
+            stage.end().with_context(what)?;
+            report.runs.push(judged(program, mode, verdict, measured));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    if args.swap.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    let failed = report.runs.iter().filter(|run| !run.passed).count();
+    if failed > 0 {
+        bail!("{failed} of {} runs did not pass", report.runs.len());
+    }
+    Ok(())
+}
+
+/// What a program did, or why it did not.
+type Verdict = Result<String, String>;
+
+fn judged(program: Program, mode: &Mode, verdict: Verdict, measured: Measured) -> Run {
+    let out = measured.vmstat.pswpout + measured.vmstat.zswpout.unwrap_or(0);
+    let verdict = match verdict {
+        Ok(_) if mode.kind != Kind::None && out == 0 => {
+            Err("nothing was swapped, so nothing is shown; raise --size".to_owned())
+        }
+        verdict => verdict,
+    };
+    let passed = verdict.is_ok();
+    let verdict = match verdict {
+        Ok(text) | Err(text) => text,
+    };
+    Run { program: program.name(), swap: mode.to_string(), passed, verdict, measured }
+}
+
+/// Runs a command in the group until it ends, and returns what it wrote to its standard error.
+fn in_group(
+    command: &mut Command,
+    name: &str,
+    stage: &mut Stage,
+) -> Result<(Result<String, String>, Measured)> {
+    let log = tempfile::tempfile().context("cannot make a temporary file")?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    command.process_group(0);
+    stage.take(command)?;
+    stage.begin()?;
+    let mut running = Running::start(command, false)?;
+    let (ended, measured) = stage.wait(running.child(), name)?;
+    let said = last_words(log);
+    let result = match ended {
+        Ended::Itself(status) if status.success() => Ok(said),
+        Ended::Itself(status) => Err(format!("{name}: {status}: {said}")),
+        Ended::TimedOut => Err(format!("{name} was killed after {:.0} s", measured.seconds)),
+    };
+    Ok((result, measured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_by_name() {
+        let list = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            Program::list(&texts).map_err(|error| error.to_string())
+        };
+        assert_eq!(list(&["all"]), Ok(PROGRAMS.to_vec()));
+        assert_eq!(list(&["redis", "stress-ng"]), Ok(vec![Program::Redis, Program::StressNg]));
+        assert!(list(&["stress"]).expect_err("unknown").contains("stress-ng, sort, redis"));
+        assert!(list(&["sort", "sort"]).expect_err("twice").contains("already"));
+    }
+}

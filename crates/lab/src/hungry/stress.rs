@@ -1,0 +1,64 @@
+//! stress-ng's virtual memory stressor: it writes patterns all over its memory and verifies them.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::{Task, Verdict, in_group};
+use crate::pressure::{Measured, Stage};
+
+/// Rounds over the memory.
+const ROUNDS: u32 = 4;
+
+/// Runs it.
+///
+/// # Errors
+/// It cannot be started, or what it needs is gone.
+pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
+    let mut command = Command::new(&task.program);
+    // Without --oomable it would begin again, and say nothing, when the system kills it.
+    command.args(["--vm", "1", "--vm-keep", "--vm-populate", "--oomable", "--verify"]);
+    command.args(["--vm-method", METHOD, "--vm-bytes", &task.bytes.to_string()]);
+    command.args(["--vm-ops", &ROUNDS.to_string(), "--seed", &task.seed.to_string()]);
+    command.args(["--timeout", &task.timeout.as_secs().to_string(), "--metrics"]);
+    command.arg("--temp-path").arg(task.directory);
+    let (said, measured) = in_group(&mut command, "stress-ng", stage)?;
+    Ok((said.and_then(|said| judge(&said)), measured))
+}
+
+/// Random bytes in each piece of 64 bits, which are verified in order.
+const METHOD: &str = "rand-set";
+
+/// It must have verified something, and said that it succeeded.
+fn judge(said: &str) -> Verdict {
+    let metrics = said.lines().filter(|line| line.contains("metrc") || line.contains("info"));
+    let operations = metrics.filter_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let at = words.iter().position(|word| *word == "vm")?;
+        words.get(at + 1)?.parse::<u64>().ok()
+    });
+    match operations.max() {
+        Some(operations) if operations > 0 && said.contains("successful run completed") => {
+            Ok(format!("{operations} operations on all of the memory, verified"))
+        }
+        _ => Err(format!("stress-ng did not succeed: {said}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    #[test]
+    fn what_it_says() {
+        let said = "stress-ng: info:  [7] dispatching hogs: 1 vm\n\
+            stress-ng: metrc: [7] stressor       bogo ops real time  usr time\n\
+            stress-ng: metrc: [7] vm                    4      1.02      0.97\n\
+            stress-ng: info:  [7] successful run completed in 1.02s\n";
+        let verdict = judge(said).expect("a success");
+        assert!(verdict.starts_with("4 operations"), "{verdict}");
+        assert!(judge(&said.replace("successful", "failed")).is_err());
+        assert!(judge(&said.replace(" 4 ", " 0 ")).is_err());
+        assert!(judge("").is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with swap of several kinds.
+//!
+//! It is the measurement with which zswap was proposed in 2013 (N jobs, plain swap against zswap)
+//! and with which its index was split in 2024 (real, user and sys). Each turn begins with a clean
+//! tree and dropped caches, and ends when the build does or its time is over.
+
+mod report;
+mod source;
+mod tables;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::os::unix::process::CommandExt;
+
+use crate::args::KernelBuildArgs;
+use crate::pressure::{Ended, Measured, Stage, forget_files};
+use crate::profile::{Recorder, Shares};
+use crate::programs::{Running, last_words};
+use crate::swap::{KINDS, Kind, Mode, Shop};
+use report::Report;
+use source::Source;
+
+/// Jobs, and the memory they have together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Setting {
+    /// `make -j`.
+    pub jobs: u32,
+    /// Bytes of memory.
+    pub limit_bytes: u64,
+}
+
+/// A build.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// With how many jobs, in how much memory.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// The kind of swap.
+    pub swap: String,
+    /// Which time, from 0.
+    pub repetition: u32,
+    /// `done`, `timeout` or `failed`.
+    pub outcome: &'static str,
+    /// What a failed build said last.
+    pub message: Option<String>,
+    /// The figures; of a build that was killed, until then.
+    pub measured: Measured,
+    /// Where CPUs spent their time, if that was asked for.
+    pub profile: Option<Shares>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no source, or a kind of swap cannot be had here; something cannot be taken down again;
+/// a build failed or ran out of time, which is told after all the figures; or it was interrupted.
+pub fn run(args: &KernelBuildArgs) -> Result<()> {
+    let modes = Mode::list(&args.swap.swap, &KINDS)?;
+    if args.limit.len() > args.jobs.len() {
+        bail!("{} limits for {} numbers of jobs", args.limit.len(), args.jobs.len());
+    }
+    let limit = |number: usize| args.limit.get(number).or(args.limit.last()).copied();
+    let settings = args.jobs.iter().enumerate().map(|(number, &jobs)| {
+        limit(number).map(|limit_bytes| Setting { jobs, limit_bytes }).context("no limit")
+    });
+    let settings: Vec<Setting> = settings.collect::<Result<_>>()?;
+    let bar = ProgressBar::new(u64::from(args.repeat) * (settings.len() * modes.len()) as u64);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar.set_message("the source");
+    let source = Source::find(args.source.as_deref(), &args.swap.dir, &bar)?;
+    source.configure()?;
+    let shop = Shop::new(&args.swap, &args.swap.dir, &modes)?;
+    let mut report = Report::new(args, &source, &settings, &modes);
+    for repetition in 0..args.repeat {
+        for &setting in &settings {
+            for turn in 0..modes.len() {
+                let mode = &modes[(turn + repetition as usize) % modes.len()];
+                bar.set_message(format!("make -j{} with {mode}", setting.jobs));
+                let run = build(args, &shop, &source, setting, mode, repetition)
+                    .with_context(|| format!("make -j{} with {mode}", setting.jobs))?;
+                bar.suspend(|| eprintln!("{}", tables::in_a_line(&run)));
+                report.runs.push(run);
+                bar.inc(1);
+            }
+        }
+    }
+    bar.finish_and_clear();
+    if let Some(path) = &args.plot {
+        report.bars().write(path)?;
+    }
+    if args.swap.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    let failed = report.runs.iter().filter(|run| run.outcome == "failed").count();
+    if failed > 0 {
+        bail!("{failed} of {} builds failed", report.runs.len());
+    }
+    Ok(())
+}
+
+/// One build, from a clean tree.
+fn build(
+    args: &KernelBuildArgs,
+    shop: &Shop,
+    source: &Source,
+    setting: Setting,
+    mode: &Mode,
+    repetition: u32,
+) -> Result<Run> {
+    source.clean()?;
+    let limit = (mode.kind != Kind::None).then_some(setting.limit_bytes);
+    let timeout = Duration::from_secs(args.swap.timeout.into());
+    let mut stage = Stage::new(shop, mode, limit, timeout)?;
+    let log = tempfile::tempfile().context("cannot make a temporary file")?;
+    let mut command: Command = source.make();
+    command.arg(format!("-j{}", setting.jobs));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
+    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    command.process_group(0);
+    stage.take(&mut command)?;
+    forget_files()?;
+    let recorder = args.profile.then(|| Recorder::start(stage.server())).transpose()?;
+    stage.begin()?;
+    let mut running = Running::start(&mut command, false)?;
+    let (ended, measured) = stage.wait(running.child(), "make")?;
+    let profile = recorder.map(Recorder::finish).transpose()?;
+    stage.end()?;
+    let (outcome, message) = match ended {
+        Ended::Itself(status) if status.success() => ("done", None),
+        Ended::Itself(status) => {
+            let words = last_words(log);
+            let from = words.lines().count().saturating_sub(8);
+            let words: Vec<&str> = words.lines().skip(from).collect();
+            ("failed", Some(format!("{status}: {}", words.join("\n"))))
+        }
+        Ended::TimedOut => ("timeout", None),
+    };
+    let swap = mode.to_string();
+    Ok(Run { setting, swap, repetition, outcome, message, measured, profile })
+}

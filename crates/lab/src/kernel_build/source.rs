@@ -1,0 +1,199 @@
+//! What is built: a tree with a Makefile, best the kernel's as Debian packages it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
+
+use crate::interrupt;
+use crate::programs::{self, Running};
+
+/// Where Debian's packages put archives of the kernel's source.
+const ARCHIVES: &str = "/usr/src";
+/// How their names begin.
+const PREFIX: &str = "linux-source-";
+/// What the kernel's build takes, and the packages that bring it.
+const TOOLS: [(&str, &str); 5] =
+    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc")];
+/// How long unpacking may take.
+const UNPACKING: std::time::Duration = std::time::Duration::from_secs(1800);
+
+/// A tree to build.
+pub struct Source {
+    tree: PathBuf,
+    make: PathBuf,
+}
+
+impl Source {
+    /// The tree that was asked for, or one in `directory`, or an archive's, unpacked there.
+    ///
+    /// # Errors
+    /// There is no source, or tools to build it are missing: says which package brings them.
+    pub fn find(wanted: Option<&Path>, directory: &Path, bar: &ProgressBar) -> Result<Source> {
+        let found = match wanted {
+            Some(path) => path.to_owned(),
+            None => newest(directory, |path| path.join("Makefile").is_file())
+                .or_else(|| newest(Path::new(ARCHIVES), |path| path.join("Makefile").is_file()))
+                .or_else(|| newest(Path::new(ARCHIVES), Path::is_file))
+                .with_context(|| {
+                    format!(
+                        "there is no {PREFIX}* in {} or {ARCHIVES}: install the package \
+                         linux-source, or name a tree or an archive with --source",
+                        directory.display()
+                    )
+                })?,
+        };
+        let tree = match found.is_dir() {
+            true => found,
+            false => unpack(&found, directory, bar)?,
+        };
+        if !tree.join("Makefile").is_file() {
+            bail!("{} has no Makefile", tree.display());
+        }
+        let make = programs::find("make").context("make is not installed (package make)")?;
+        let source = Source { tree, make };
+        if source.is_kernel() {
+            let missing: Vec<String> = TOOLS
+                .iter()
+                .filter(|(tool, _)| programs::find(tool).is_none())
+                .map(|(tool, package)| format!("{tool} (package {package})"))
+                .collect();
+            if !missing.is_empty() {
+                bail!("the kernel's build takes {}", missing.join(", "));
+            }
+        }
+        Ok(source)
+    }
+
+    /// Where it is.
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    fn is_kernel(&self) -> bool {
+        self.tree.join("Kconfig").is_file() && self.tree.join("scripts/kconfig").is_dir()
+    }
+
+    /// What is built, for people.
+    pub fn describe(&self) -> String {
+        let name = self.tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !self.is_kernel() {
+            return name;
+        }
+        let config = fs::read_to_string(self.tree.join(".config")).unwrap_or_default();
+        let chosen = config.lines().filter(|line| line.ends_with("=y")).count();
+        format!("{name}, {chosen} options of the configuration are y")
+    }
+
+    /// Gives a kernel's tree the configuration `tinyconfig`, if it has none.
+    ///
+    /// # Errors
+    /// make fails.
+    pub fn configure(&self) -> Result<()> {
+        if self.is_kernel() && !self.tree.join(".config").is_file() {
+            self.chore("tinyconfig")?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was built.
+    ///
+    /// # Errors
+    /// make fails; there may be no target `clean`.
+    pub fn clean(&self) -> Result<()> {
+        self.chore("clean")
+    }
+
+    fn chore(&self, target: &str) -> Result<()> {
+        let output = self.make().arg(target).stdin(Stdio::null()).output().context("make")?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!("make {target} in {}: {}", self.tree.display(), text.trim());
+        }
+        Ok(())
+    }
+
+    /// make, in the tree.
+    pub fn make(&self) -> Command {
+        let mut command = Command::new(&self.make);
+        command.arg("-C").arg(&self.tree).env("LC_ALL", "C");
+        // Of a make above us.
+        for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"] {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+/// The newest `linux-source-*` in a directory that `is_right`.
+fn newest(directory: &Path, is_right: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let entries = fs::read_dir(directory).ok()?.flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    named.map(|entry| entry.path()).filter(|path| is_right(path)).max_by_key(|path| version(path))
+}
+
+/// The numbers in a name, to be compared one by one.
+fn version(path: &Path) -> Vec<u64> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = name.split(|c: char| !c.is_ascii_digit());
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// The name without what tells that it is an archive.
+fn stem(archive: &Path) -> Result<String> {
+    let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match name.split_once(".tar") {
+        Some((stem, _)) if !stem.is_empty() => Ok(stem.to_owned()),
+        _ => bail!("{} is neither a directory nor a tar archive", archive.display()),
+    }
+}
+
+/// Unpacks an archive in `directory`, once.
+fn unpack(archive: &Path, directory: &Path, bar: &ProgressBar) -> Result<PathBuf> {
+    let tree = directory.join(stem(archive)?);
+    if tree.join("Makefile").is_file() {
+        return Ok(tree);
+    }
+    bar.set_message(format!("unpacking {}", archive.display()));
+    let part = tempfile::TempDir::with_prefix_in("rampack-lab-", directory)
+        .with_context(|| format!("cannot write in {}", directory.display()))?;
+    let tar = programs::find("tar").context("tar is not installed (package tar)")?;
+    let log = tempfile::tempfile().context("cannot make a temporary file")?;
+    let mut command = Command::new(tar);
+    command.arg("-xf").arg(archive).arg("-C").arg(part.path());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
+    let mut running = Running::start(&mut command, false)?;
+    let status = interrupt::wait_for("tar", UNPACKING, || Ok(running.child().try_wait()?))?;
+    if !status.success() {
+        bail!("tar -xf {}: {status}: {}", archive.display(), programs::last_words(log));
+    }
+    let inside: Vec<PathBuf> =
+        fs::read_dir(part.path())?.flatten().map(|entry| entry.path()).collect();
+    let [top] = inside.as_slice() else {
+        bail!("{} holds {} things, not one directory", archive.display(), inside.len());
+    };
+    fs::rename(top, &tree).with_context(|| format!("cannot make {}", tree.display()))?;
+    Ok(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_in_order() {
+        let version = |name: &str| version(Path::new(name));
+        assert!(version("linux-source-6.12.tar.xz") > version("linux-source-6.1.tar.xz"));
+        assert!(version("linux-source-6.1.7") > version("linux-source-6.1"));
+    }
+
+    #[test]
+    fn names_of_archives() {
+        let stem = |name: &str| stem(Path::new(name)).map_err(|error| error.to_string());
+        assert_eq!(stem("/usr/src/linux-source-6.1.tar.xz"), Ok("linux-source-6.1".to_owned()));
+        assert_eq!(stem("x.tar"), Ok("x".to_owned()));
+        assert!(stem("x.zip").expect_err("no archive").contains("neither"));
+    }
+}

@@ -1,0 +1,270 @@
+//! Our own swap: `rampack swap on` in a process of its own, outside the cgroup it serves.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use units::PAGE_SIZE;
+
+use super::area::{self, Backing, kib};
+use super::{Area, Daemon, Shop, Told, Vmstat, active};
+use crate::cgroup::{Times, numbers};
+use crate::interrupt;
+use crate::programs::{self, Running, last_words};
+use crate::sys;
+
+/// How long it may take to begin.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to end: everything in it comes back into memory first.
+const LEAVING: Duration = Duration::from_secs(180);
+/// Where its counters are in its control tree.
+const COUNTERS: &str = "sys/kernel/debug/zswap";
+
+/// Names under which a number may stand among the counters; the first that is there counts.
+const STORED: [&str; 2] = ["stores", "stored_pages_total"];
+const LOADED: [&str; 2] = ["loads", "loaded_pages_total"];
+const WRITTEN_BACK: [&str; 1] = ["written_back_pages"];
+const POOL: [&str; 1] = ["pool_total_size"];
+
+/// A daemon with one swap device.
+pub struct Ours {
+    program: PathBuf,
+    root: PathBuf,
+    device: PathBuf,
+    /// All are there until the end.
+    parts: Option<(Running, Backing)>,
+    before: State,
+    peak: Option<u64>,
+}
+
+/// Counters of the daemon at one time.
+#[derive(Clone, Default)]
+struct State {
+    rows: BTreeMap<String, i64>,
+    user: f64,
+    system: f64,
+    read: u64,
+    written: u64,
+}
+
+impl Ours {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The program has no swap, or cannot offer any here; its own words are in the message.
+    pub fn new(shop: &Shop, index: Option<&str>) -> Result<Ours> {
+        let program = shop.rampack.clone().context("the program rampack is not known")?;
+        let backing = Backing::new(shop)?;
+        let root = backing.directory().join("root");
+        let mut command = Command::new(&program);
+        command.arg("--root").arg(&root).args(["swap", "on", "--backing"]).arg(backing.path());
+        command.args(["--size", &shop.bytes.to_string()]);
+        if let Some(bytes) = shop.max_pool {
+            command.args(["--max-pool", &bytes.to_string()]);
+        }
+        if let Some(index) = index {
+            command.args(["--index", index]);
+        }
+        if shop.first {
+            command.args(["--priority", &i16::MAX.to_string()]);
+        }
+        let said = backing.directory().join("said");
+        let complained = tempfile::tempfile().context("cannot make a temporary file")?;
+        let out = File::create(&said).with_context(|| format!("cannot make {}", said.display()))?;
+        command.stdin(Stdio::null()).stdout(out).stderr(complained.try_clone()?);
+        // Of a group of its own: a Ctrl-C is for us, and we end it when its swap is empty.
+        command.process_group(0);
+        let mut running = Running::start_gently(&mut command, LEAVING)?;
+        let device = interrupt::wait_for("rampack swap on", PATIENCE, || {
+            running.check()?;
+            let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+            Ok(device(&text, &active()?))
+        });
+        let device = match device {
+            Ok(device) => device,
+            Err(error) => bail!("{error:#}: {}", last_words(complained)),
+        };
+        Ok(Ours {
+            program,
+            root,
+            device,
+            parts: Some((running, backing)),
+            before: State::default(),
+            peak: None,
+        })
+    }
+
+    fn running(&mut self) -> Result<&mut Running> {
+        let parts = self.parts.as_mut().context("rampack swap on has ended")?;
+        Ok(&mut parts.0)
+    }
+
+    fn rows(&self) -> BTreeMap<String, i64> {
+        let root = self.root.to_string_lossy();
+        let text = programs::said(&self.program, &["--root", &root, "get", COUNTERS, "--all"]);
+        text.map(|text| parse_rows(&text)).unwrap_or_default()
+    }
+
+    fn state(&mut self) -> Result<State> {
+        let id = self.running()?.id();
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let times = Times::parse(&text).context("rampack swap on is gone")?;
+        let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default().replace(':', "");
+        let io = numbers(&io);
+        let io = |name: &str| io.get(name).copied().unwrap_or(0);
+        let ticks = sys::ticks();
+        Ok(State {
+            rows: self.rows(),
+            user: times.user as f64 / ticks,
+            system: times.system as f64 / ticks,
+            read: io("read_bytes"),
+            written: io("write_bytes"),
+        })
+    }
+
+    /// Asks it to end, and sees to it that nothing is left.
+    fn stop(&mut self) -> Result<()> {
+        let Some((mut running, backing)) = self.parts.take() else { return Ok(()) };
+        let root = self.root.to_string_lossy().into_owned();
+        let asked = programs::said(&self.program, &["--root", &root, "swap", "off"]);
+        let ended = asked.and_then(|_| {
+            wait_to_end(&mut running)?;
+            Ok(())
+        });
+        let is_on = |device: &Path| {
+            active().unwrap_or_default().iter().any(|path| Path::new(path) == device)
+        };
+        if is_on(&self.device) {
+            // The daemon failed at it, or is gone.
+            if let Err(error) = area::off(&self.device) {
+                // Without the daemon, whoever has pages in its swap would be killed.
+                backing.abandon();
+                std::mem::forget(running);
+                return Err(error);
+            }
+        }
+        drop(running);
+        drop(backing);
+        ended
+    }
+}
+
+/// Waits without listening to signals: this is the way out.
+fn wait_to_end(running: &mut Running) -> Result<()> {
+    let begun = std::time::Instant::now();
+    while running.child().try_wait()?.is_none() {
+        if begun.elapsed() > LEAVING {
+            bail!("rampack swap off has left its daemon running");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// The block device in what it says, once the system swaps to it.
+fn device(text: &str, active: &[String]) -> Option<PathBuf> {
+    let words = text.split_ascii_whitespace().map(|word| word.trim_end_matches([',', '.', ':']));
+    let mut devices = words.filter(|word| word.starts_with("/dev/"));
+    devices.find(|word| active.iter().any(|path| path == word)).map(PathBuf::from)
+}
+
+/// Lines of a name and a number; others are left out.
+fn parse_rows(text: &str) -> BTreeMap<String, i64> {
+    let row = |line: &str| {
+        let (name, value) = line.split_once([' ', '=', '\t'])?;
+        Some((name.trim().to_owned(), value.trim().parse().ok()?))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+fn first(rows: &BTreeMap<String, i64>, names: &[&str]) -> Option<i64> {
+    names.iter().find_map(|name| rows.get(*name).copied())
+}
+
+impl Area for Ours {
+    fn begin(&mut self) -> Result<()> {
+        self.before = self.state()?;
+        Ok(())
+    }
+
+    fn sample(&mut self) -> Result<()> {
+        self.running()?.check()?;
+        let pool = first(&self.rows(), &POOL).and_then(|bytes| u64::try_from(bytes).ok());
+        self.peak = self.peak.max(pool);
+        Ok(())
+    }
+
+    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+        self.sample()?;
+        let now = self.state()?;
+        let before = self.before.clone();
+        let id = self.running()?.id();
+        let status = format!("/proc/{id}/status");
+        let added = |(name, value): (&String, &i64)| {
+            (name.clone(), value - before.rows.get(name).copied().unwrap_or(0))
+        };
+        let rows: BTreeMap<String, i64> = now.rows.iter().map(added).collect();
+        let pages = |names: &[&str]| first(&rows, names).and_then(|n| u64::try_from(n).ok());
+        let written_back = pages(&WRITTEN_BACK);
+        Ok(Told {
+            // All that reaches the device is offered to the cache first.
+            stored: pages(&STORED).or(Some(counted.pswpout)),
+            loaded: pages(&LOADED).or(Some(counted.pswpin)),
+            written_back,
+            disk_read_bytes: now.read - before.read,
+            disk_written_bytes: (now.written - before.written)
+                .max(written_back.unwrap_or(0) * PAGE_SIZE as u64),
+            pool_peak_bytes: self.peak,
+            daemon: Some(Daemon {
+                user_seconds: now.user - before.user,
+                system_seconds: now.system - before.system,
+                resident_bytes: kib(&status, "VmRSS").unwrap_or(0),
+                resident_peak_bytes: kib(&status, "VmHWM").unwrap_or(0),
+                rows: rows.into_iter().filter(|(_, value)| *value != 0).collect(),
+            }),
+        })
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.parts.as_ref().map(|(running, _)| running.id())
+    }
+
+    fn end(mut self: Box<Self>) -> Result<()> {
+        self.stop()
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            eprintln!("rampack-lab: {error:#}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_is_known_when_it_is_swapped_to() {
+        let text = "swap0 is ready: 4G\n  block device  /dev/loop3\n  backing /var/x\n";
+        assert_eq!(device(text, &[]), None);
+        assert_eq!(device(text, &["/dev/sda2".to_owned()]), None);
+        let active = ["/dev/sda2".to_owned(), "/dev/loop3".to_owned()];
+        assert_eq!(device(text, &active), Some(PathBuf::from("/dev/loop3")));
+        assert_eq!(device("swap0: /dev/loop3, 4G", &active), Some(PathBuf::from("/dev/loop3")));
+    }
+
+    #[test]
+    fn rows_are_names_and_numbers() {
+        let rows = parse_rows("stored_pages 12\nlist\tx\nwritten_back_pages=3\nreject 1 of 2\n\n");
+        assert_eq!(first(&rows, &["stored_pages"]), Some(12));
+        assert_eq!(first(&rows, &["missing", "written_back_pages"]), Some(3));
+        assert_eq!(rows.len(), 2);
+    }
+}

@@ -1,0 +1,121 @@
+//! The kernel's zswap before a swap file (kernel document `admin-guide/mm/zswap.rst`).
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::area::{Plain, kib, on_disk};
+use super::{Area, Shop, Told, Vmstat};
+
+const PARAMETERS: &str = "/sys/module/zswap/parameters";
+
+/// The kernel's parameters as they were, which they are again when this is dropped.
+struct Parameters {
+    before: Vec<(&'static str, String)>,
+}
+
+impl Parameters {
+    /// Sets them, in this order.
+    ///
+    /// # Errors
+    /// The kernel has no zswap, or refuses a value.
+    fn set(values: &[(&'static str, String)]) -> Result<Parameters> {
+        if !Path::new(PARAMETERS).is_dir() {
+            bail!("this kernel has no zswap");
+        }
+        let mut parameters = Parameters { before: Vec::new() };
+        for (name, value) in values {
+            let path = Path::new(PARAMETERS).join(name);
+            let before = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            parameters.before.push((name, before.trim().to_owned()));
+            write(name, value)?;
+        }
+        Ok(parameters)
+    }
+}
+
+fn write(name: &str, value: &str) -> Result<()> {
+    let path = Path::new(PARAMETERS).join(name);
+    fs::write(&path, value).with_context(|| format!("cannot write {value} to {}", path.display()))
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        // In the other order: it is switched off first.
+        for (name, value) in self.before.iter().rev() {
+            if let Err(error) = write(name, value) {
+                eprintln!("rampack-lab: a parameter of zswap stays as it is: {error:#}");
+            }
+        }
+    }
+}
+
+/// The least share of the memory that is `bytes` or more, as the kernel wants it.
+fn percent(bytes: u64, total: u64) -> u64 {
+    (bytes.saturating_mul(100)).div_ceil(total.max(1)).clamp(1, 100)
+}
+
+/// Swap in a file, with zswap before it.
+pub struct Zswap {
+    // Dropped in this order.
+    file: Plain,
+    _parameters: Parameters,
+    peak: Option<u64>,
+}
+
+impl Zswap {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The kernel has no zswap or no such compressor, or there can be no swap file.
+    pub fn new(shop: &Shop, compressor: Option<&str>) -> Result<Zswap> {
+        let mut values = Vec::new();
+        if let Some(bytes) = shop.max_pool {
+            let total = kib("/proc/meminfo", "MemTotal").context("/proc/meminfo")?;
+            values.push(("max_pool_percent", percent(bytes, total).to_string()));
+        }
+        if let Some(name) = compressor {
+            values.push(("compressor", name.to_owned()));
+        }
+        values.push(("enabled", "Y".to_owned()));
+        let parameters = Parameters::set(&values)?;
+        Ok(Zswap { file: Plain::new(shop)?, _parameters: parameters, peak: None })
+    }
+}
+
+impl Area for Zswap {
+    fn sample(&mut self) -> Result<()> {
+        self.peak = self.peak.max(kib("/proc/meminfo", "Zswap"));
+        Ok(())
+    }
+
+    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+        Ok(Told {
+            stored: counted.zswpout,
+            loaded: counted.zswpin,
+            written_back: counted.zswpwb,
+            pool_peak_bytes: self.peak,
+            ..on_disk(counted)
+        })
+    }
+
+    fn end(self: Box<Self>) -> Result<()> {
+        let Zswap { file, _parameters, .. } = *self;
+        Box::new(file).end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn a_share_of_memory() {
+        assert_eq!(percent(1, 1000), 1);
+        assert_eq!(percent(10, 1000), 1);
+        assert_eq!(percent(11, 1000), 2);
+        assert_eq!(percent(5000, 1000), 100);
+        assert_eq!(percent(0, 0), 1);
+    }
+}
