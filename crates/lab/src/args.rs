@@ -34,7 +34,7 @@ pub enum Command {
     Index(IndexArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
-    /// Build the kernel in a memory cgroup with less memory than it wants, and several kinds of swap
+    /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
     KernelBuild(KernelBuildArgs),
     /// Run programs that check their memory in a cgroup with less of it than they want
     Hungry(HungryArgs),
@@ -54,7 +54,7 @@ pub struct SwapArgs {
     /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
     /// behind zswap), `kernel-zram`, `rampack` (ours, with the same file behind it), `none` (no
     /// limit either), or `all`. A codec or an index may follow a colon: kernel-zswap:lzo,
-    /// kernel-zram:lz4, rampack:xarray-split
+    /// kernel-zram:lz4, rampack:xarray-split, rampack:xarray-split+zstd, rampack:+lzo-rle
     #[arg(long, value_name = "KIND[:VARIANT]", value_delimiter = ',', default_value = "all")]
     pub swap: Vec<String>,
 

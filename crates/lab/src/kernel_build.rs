@@ -1,4 +1,4 @@
-//! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with swap of several kinds.
+//! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with several kinds of swap.
 //!
 //! It is the measurement with which zswap was proposed in 2013 (N jobs, plain swap against zswap)
 //! and with which its index was split in 2024 (real, user and sys). Each turn begins with a clean
@@ -8,13 +8,13 @@ mod report;
 mod source;
 mod tables;
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::os::unix::process::CommandExt;
 
 use crate::args::KernelBuildArgs;
 use crate::pressure::{Ended, Measured, Stage, forget_files};

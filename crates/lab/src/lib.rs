@@ -59,6 +59,18 @@ pub fn main() -> ExitCode {
         args::Command::KernelBuild(args) => kernel_build::run(args),
         args::Command::Hungry(args) => hungry::run(args),
     });
+    let result =
+        interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
+            args::Command::Corpus(args) => corpus::run(args),
+            args::Command::Pages(args) => pages::run(args),
+            args::Command::Codecs(args) => codecs::run(args),
+            args::Command::Locks(args) => locks::run(args),
+            args::Command::Streams(args) => streams::run(args),
+            args::Command::LocksSim(args) => locks_sim::run(args),
+            args::Command::Nbd(args) => nbd::run(args),
+            args::Command::KernelBuild(args) => kernel_build::run(args),
+            args::Command::Hungry(args) => hungry::run(args),
+        });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

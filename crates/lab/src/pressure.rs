@@ -187,7 +187,11 @@ impl Stage {
             group: self.group.counted(),
             swap,
             disk_read_bytes: disks.iter().filter(|disk| disk.real).map(|disk| disk.read).sum(),
-            disk_written_bytes: disks.iter().filter(|disk| disk.real).map(|disk| disk.written).sum(),
+            disk_written_bytes: disks
+                .iter()
+                .filter(|disk| disk.real)
+                .map(|disk| disk.written)
+                .sum(),
             disks,
         })
     }

@@ -112,7 +112,10 @@ impl Recorder {
         }
         let text = String::from_utf8_lossy(&output.stdout);
         let me = std::process::id();
-        Ok(shares(text.lines().filter_map(Sample::parse).filter(|it| it.process != me), self.server))
+        Ok(shares(
+            text.lines().filter_map(Sample::parse).filter(|it| it.process != me),
+            self.server,
+        ))
     }
 }
 
@@ -144,7 +147,10 @@ impl Sample<'_> {
         }
         let kernel = self.is_kernel();
         Some(match () {
-            () if Some(self.process) == server && kernel && has(&["fuse", "iov_iter", "splice"]) => {
+            () if Some(self.process) == server
+                && kernel
+                && has(&["fuse", "iov_iter", "splice"]) =>
+            {
                 "transport: FUSE, in the daemon"
             }
             () if Some(self.process) == server && kernel => "transport: kernel, in the daemon",
@@ -171,7 +177,10 @@ impl Sample<'_> {
 fn ours(symbol: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| symbol.contains(word));
     match () {
-        () if has(&["zcomp", "LZ4", "lz4", "lzo", "ZSTD", "HUF_", "FSE_", "deflate", "eight42"]) => {
+        () if has(&[
+            "zcomp", "LZ4", "lz4", "lzo", "ZSTD", "HUF_", "FSE_", "deflate", "eight42",
+        ]) =>
+        {
             "ours: codec"
         }
         () if has(&["fuse", "Fuse"]) => "transport: FUSE, in the daemon",

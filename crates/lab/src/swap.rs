@@ -48,7 +48,8 @@ pub enum Kind {
 pub struct Mode {
     /// The kind.
     pub kind: Kind,
-    /// The compressor of kernel-zswap, the algorithm of kernel-zram, the index of rampack.
+    /// The compressor of kernel-zswap, the algorithm of kernel-zram, the index of rampack with its
+    /// codec behind a plus sign.
     pub variant: Option<String>,
 }
 

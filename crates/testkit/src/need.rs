@@ -24,6 +24,13 @@ pub enum Need {
     Swap,
     /// Memory control groups can be made, of version 1 or 2.
     MemoryGroup,
+    /// Memory cgroups of either version that this process may make. That takes root.
+    MemoryGroup,
+    /// The right to swap, and a temporary directory on a file system that can hold swap. That takes
+    /// root.
+    Swap,
+    /// The kernel's own zswap, which is switched off. That takes root.
+    Zswap,
     /// Two CPUs that this process may use.
     TwoCpus,
     /// A program on the `PATH`.
@@ -55,6 +62,9 @@ impl Need {
                 is_root() && Path::new("/proc/swaps").exists() && has_capability(SYS_ADMIN)
             }
             Need::MemoryGroup => is_root() && memory_groups(),
+            Need::MemoryGroup => is_root() && memory_group(),
+            Need::Swap => is_root() && may_swap(),
+            Need::Zswap => is_root() && unused_zswap(),
             Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
             Need::Program { name, .. } => on_path(name),
         }
@@ -76,6 +86,15 @@ impl fmt::Display for Need {
             Need::Swap => write!(f, "swap space, as root with CAP_SYS_ADMIN"),
             Need::MemoryGroup => {
                 write!(f, "memory control groups that can be made in /sys/fs/cgroup, as root")
+            Need::MemoryGroup => {
+                write!(f, "memory cgroups, of version 1 or 2, as root (outside a container)")
+            }
+            Need::Swap => write!(
+                f,
+                "swap files in the temporary directory, as root (TMPDIR on ext4, xfs or the like)"
+            ),
+            Need::Zswap => {
+                write!(f, "a zswap in the kernel that is switched off, as root")
             }
             Need::TwoCpus => write!(f, "two CPUs"),
             Need::Program { name, package } => write!(f, "{name} (package {package})"),
@@ -178,6 +197,56 @@ fn free_loop_device() -> bool {
 fn unused_zram() -> bool {
     let without_size = fs::read_to_string("/sys/block/zram0/initstate");
     without_size.is_ok_and(|state| state.trim() == "0")
+}
+
+/// Makes a group and removes it again.
+fn memory_group() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let has = |top: &Path, name: &str| {
+        let text = fs::read_to_string(top.join(name)).unwrap_or_default();
+        text.split_ascii_whitespace().any(|word| word == "memory")
+    };
+    let mut tops = mounts.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (top, kind, options) = (Path::new(words.get(1)?), words.get(2)?, words.get(3)?);
+        let first = *kind == "cgroup" && options.split(',').any(|word| word == "memory");
+        // Of version 2: the controller is on, or can be switched on.
+        let second = *kind == "cgroup2"
+            && has(top, "cgroup.controllers")
+            && (has(top, "cgroup.subtree_control")
+                || fs::write(top.join("cgroup.subtree_control"), "+memory").is_ok());
+        (first || second).then(|| top.to_owned())
+    });
+    tops.any(|top| {
+        let group = top.join(format!("rampack-need-{}", std::process::id()));
+        let made = fs::create_dir(&group).is_ok() || group.is_dir();
+        let _ = fs::remove_dir(&group);
+        made
+    })
+}
+
+/// CAP_SYS_ADMIN (capabilities(7)), and a temporary directory that is not made of memory or of
+/// layers.
+fn may_swap() -> bool {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    let kind = Command::new("stat")
+        .args(["--file-system", "--format=%T"])
+        .arg(env::temp_dir())
+        .stdin(Stdio::null())
+        .output();
+    let kind = kind.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let holds = |kind: String| matches!(kind.as_str(), "ext2/ext3" | "xfs" | "f2fs");
+    Path::new("/proc/swaps").exists()
+        && effective.is_some_and(|bits| bits & (1 << SYS_ADMIN) != 0)
+        && kind.is_ok_and(holds)
+}
+
+fn unused_zswap() -> bool {
+    let enabled = fs::read_to_string("/sys/module/zswap/parameters/enabled");
+    enabled.is_ok_and(|value| value.trim() == "N")
 }
 
 /// Whether `name` is an executable file in a directory of `PATH`.

@@ -53,11 +53,7 @@ pub fn prepare(task: &Task<'_>) -> Result<Prepared> {
 ///
 /// # Errors
 /// sort cannot be started, or what it needs is gone.
-pub fn run(
-    task: &Task<'_>,
-    prepared: &Prepared,
-    stage: &mut Stage,
-) -> Result<(Verdict, Measured)> {
+pub fn run(task: &Task<'_>, prepared: &Prepared, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let sorted = task.directory.join("sorted");
     let mut command = sort(task, &prepared.file, &sorted);
     let (said, measured) = in_group(&mut command, "sort", stage)?;

@@ -7,8 +7,12 @@ use anyhow::Result;
 use super::{Task, Verdict, in_group};
 use crate::pressure::{Measured, Stage};
 
-/// Rounds over the memory.
-const ROUNDS: u32 = 4;
+/// Random bytes in each piece of 64 bits, which are verified in order.
+const METHOD: &str = "rand-set";
+/// An operation of that method is 4096 pieces, so all of the memory is so many bytes shifted.
+const OPERATION: u32 = 15;
+/// How often all of the memory is written and verified.
+const ROUNDS: u64 = 4;
 
 /// Runs it.
 ///
@@ -19,15 +23,13 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     // Without --oomable it would begin again, and say nothing, when the system kills it.
     command.args(["--vm", "1", "--vm-keep", "--vm-populate", "--oomable", "--verify"]);
     command.args(["--vm-method", METHOD, "--vm-bytes", &task.bytes.to_string()]);
-    command.args(["--vm-ops", &ROUNDS.to_string(), "--seed", &task.seed.to_string()]);
+    let operations = ROUNDS * (task.bytes >> OPERATION).max(1);
+    command.args(["--vm-ops", &operations.to_string(), "--seed", &task.seed.to_string()]);
     command.args(["--timeout", &task.timeout.as_secs().to_string(), "--metrics"]);
     command.arg("--temp-path").arg(task.directory);
     let (said, measured) = in_group(&mut command, "stress-ng", stage)?;
     Ok((said.and_then(|said| judge(&said)), measured))
 }
-
-/// Random bytes in each piece of 64 bits, which are verified in order.
-const METHOD: &str = "rand-set";
 
 /// It must have verified something, and said that it succeeded.
 fn judge(said: &str) -> Verdict {
@@ -39,7 +41,7 @@ fn judge(said: &str) -> Verdict {
     });
     match operations.max() {
         Some(operations) if operations > 0 && said.contains("successful run completed") => {
-            Ok(format!("{operations} operations on all of the memory, verified"))
+            Ok(format!("{operations} operations, that is {ROUNDS} rounds, verified by stress-ng"))
         }
         _ => Err(format!("stress-ng did not succeed: {said}")),
     }

@@ -67,11 +67,6 @@ impl Source {
         Ok(source)
     }
 
-    /// Where it is.
-    pub fn tree(&self) -> &Path {
-        &self.tree
-    }
-
     fn is_kernel(&self) -> bool {
         self.tree.join("Kconfig").is_file() && self.tree.join("scripts/kconfig").is_dir()
     }

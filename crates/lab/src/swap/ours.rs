@@ -24,11 +24,18 @@ const LEAVING: Duration = Duration::from_secs(180);
 /// Where its counters are in its control tree.
 const COUNTERS: &str = "sys/kernel/debug/zswap";
 
-/// Names under which a number may stand among the counters; the first that is there counts.
-const STORED: [&str; 2] = ["stores", "stored_pages_total"];
-const LOADED: [&str; 2] = ["loads", "loaded_pages_total"];
-const WRITTEN_BACK: [&str; 1] = ["written_back_pages"];
-const POOL: [&str; 1] = ["pool_total_size"];
+/// Pages stored in the cache.
+const STORED: &str = "zswpout";
+/// Pages loaded from it.
+const LOADED: &str = "zswpin";
+/// Pages written back from it.
+const WRITTEN_BACK: &str = "zswpwb";
+/// Pages that it refused, which went to the disk at once.
+const THROUGH: &str = "through_pages";
+/// Pages read from the disk.
+const READ_BACK: &str = "read_back_pages";
+/// Bytes of memory that its pages take.
+const POOL: &str = "pool_total_size";
 
 /// A daemon with one swap device.
 pub struct Ours {
@@ -52,11 +59,12 @@ struct State {
 }
 
 impl Ours {
-    /// Starts it.
+    /// Starts it; the variant is an index, `+` and a codec, either of which may be left out.
     ///
     /// # Errors
     /// The program has no swap, or cannot offer any here; its own words are in the message.
-    pub fn new(shop: &Shop, index: Option<&str>) -> Result<Ours> {
+    pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
+        let variant = variant.unwrap_or_default();
         let program = shop.rampack.clone().context("the program rampack is not known")?;
         let backing = Backing::new(shop)?;
         let root = backing.directory().join("root");
@@ -66,8 +74,11 @@ impl Ours {
         if let Some(bytes) = shop.max_pool {
             command.args(["--max-pool", &bytes.to_string()]);
         }
-        if let Some(index) = index {
-            command.args(["--index", index]);
+        let (index, codec) = variant.split_once('+').unwrap_or((variant, ""));
+        for (option, value) in [("--index", index), ("--compressor", codec)] {
+            if !value.is_empty() {
+                command.args([option, value]);
+            }
         }
         if shop.first {
             command.args(["--priority", &i16::MAX.to_string()]);
@@ -181,10 +192,6 @@ fn parse_rows(text: &str) -> BTreeMap<String, i64> {
     text.lines().filter_map(row).collect()
 }
 
-fn first(rows: &BTreeMap<String, i64>, names: &[&str]) -> Option<i64> {
-    names.iter().find_map(|name| rows.get(*name).copied())
-}
-
 impl Area for Ours {
     fn begin(&mut self) -> Result<()> {
         self.before = self.state()?;
@@ -193,12 +200,12 @@ impl Area for Ours {
 
     fn sample(&mut self) -> Result<()> {
         self.running()?.check()?;
-        let pool = first(&self.rows(), &POOL).and_then(|bytes| u64::try_from(bytes).ok());
+        let pool = self.rows().get(POOL).and_then(|&bytes| u64::try_from(bytes).ok());
         self.peak = self.peak.max(pool);
         Ok(())
     }
 
-    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+    fn told(&mut self, _: Vmstat) -> Result<Told> {
         self.sample()?;
         let now = self.state()?;
         let before = self.before.clone();
@@ -208,16 +215,16 @@ impl Area for Ours {
             (name.clone(), value - before.rows.get(name).copied().unwrap_or(0))
         };
         let rows: BTreeMap<String, i64> = now.rows.iter().map(added).collect();
-        let pages = |names: &[&str]| first(&rows, names).and_then(|n| u64::try_from(n).ok());
-        let written_back = pages(&WRITTEN_BACK);
+        let pages = |name: &str| rows.get(name).and_then(|&n| u64::try_from(n).ok());
+        let bytes = |name: &str| pages(name).unwrap_or(0) * PAGE_SIZE as u64;
+        let (read, written) = (now.read - before.read, now.written - before.written);
         Ok(Told {
-            // All that reaches the device is offered to the cache first.
-            stored: pages(&STORED).or(Some(counted.pswpout)),
-            loaded: pages(&LOADED).or(Some(counted.pswpin)),
-            written_back,
-            disk_read_bytes: now.read - before.read,
-            disk_written_bytes: (now.written - before.written)
-                .max(written_back.unwrap_or(0) * PAGE_SIZE as u64),
+            stored: pages(STORED),
+            loaded: pages(LOADED),
+            written_back: pages(WRITTEN_BACK),
+            // By the kernel's account of the daemon; or by its own, where that is more.
+            disk_read_bytes: read.max(bytes(READ_BACK)),
+            disk_written_bytes: written.max(bytes(WRITTEN_BACK) + bytes(THROUGH)),
             pool_peak_bytes: self.peak,
             daemon: Some(Daemon {
                 user_seconds: now.user - before.user,
@@ -263,8 +270,8 @@ mod tests {
     #[test]
     fn rows_are_names_and_numbers() {
         let rows = parse_rows("stored_pages 12\nlist\tx\nwritten_back_pages=3\nreject 1 of 2\n\n");
-        assert_eq!(first(&rows, &["stored_pages"]), Some(12));
-        assert_eq!(first(&rows, &["missing", "written_back_pages"]), Some(3));
+        assert_eq!(rows.get("stored_pages"), Some(&12));
+        assert_eq!(rows.get("written_back_pages"), Some(&3));
         assert_eq!(rows.len(), 2);
     }
 }

@@ -41,7 +41,8 @@ fn counters_of_the_kernel() {
 
 #[test]
 fn swap_that_is_on() {
-    let text = "Filename\t\t\tType\t\tSize\n/swap\\040file  file 1 0 -2\n/dev/sda2 partition 9 9 1\n";
+    let text =
+        "Filename\t\t\tType\t\tSize\n/swap\\040file  file 1 0 -2\n/dev/sda2 partition 9 9 1\n";
     assert_eq!(paths(text), ["/swap\\040file", "/dev/sda2"]);
     assert!(paths("Filename Type\n").is_empty());
 }

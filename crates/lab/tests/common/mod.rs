@@ -7,11 +7,37 @@ use std::process::Command;
 use std::{env, fs};
 
 use serde_json::Value;
-use testkit::{Output, Rng, TempDir};
+use testkit::{Need, Output, Rng, TempDir};
 
 /// A directory for files, and one that the program takes for temporary ones.
 pub struct Place {
     directory: TempDir,
+}
+
+/// What a memory cgroup with a swap file takes.
+pub fn swap() -> [Need; 3] {
+    [Need::MemoryGroup, Need::Swap, Need::program("mkswap", "util-linux")]
+}
+
+/// Whether the system swaps to a file in this place.
+pub fn swaps_to(place: &Place) -> bool {
+    let swaps = fs::read_to_string("/proc/swaps").expect("/proc/swaps");
+    swaps.contains(place.path("").display().to_string().trim_end_matches('/'))
+}
+
+/// Panics if it does.
+pub fn assert_no_swap_of(place: &Place) {
+    assert!(!swaps_to(place), "the system still swaps to {}", place.path("").display());
+}
+
+/// All parameters of the kernel's zswap.
+pub fn zswap_parameters() -> Vec<(PathBuf, String)> {
+    let directory = fs::read_dir("/sys/module/zswap/parameters").expect("parameters");
+    let paths = directory.map(|entry| entry.expect("an entry").path());
+    let value = |path: &PathBuf| fs::read_to_string(path).expect("a value");
+    let mut all: Vec<_> = paths.map(|path| (path.clone(), value(&path))).collect();
+    all.sort();
+    all
 }
 
 impl Place {

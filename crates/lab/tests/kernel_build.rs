@@ -1,0 +1,255 @@
+//! `rampack-lab kernel-build`, with a tree whose build takes a moment and more memory than it gets.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::{Place, swap};
+use serde_json::Value;
+use testkit::Need;
+
+/// Makes a program that fills memory, reads it back and writes a source from it, as generators of
+/// code do; and runs the compiler on that.
+const MAKEFILE: &str = "\
+all: result
+
+generator: generator.c
+\tgcc -O1 -o generator generator.c
+
+made.c: generator
+\t./generator 64 > made.c
+
+result: made.c
+\tgcc -O1 -c -o result made.c
+
+clean:
+\trm -f generator made.c result
+";
+
+const GENERATOR: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    size_t pages = (argc > 1 ? atoi(argv[1]) : 1) * 256, wrong = 0;
+    unsigned *memory = malloc(pages * 4096);
+    if (!memory)
+        return 1;
+    for (unsigned round = 1; round <= 2; round++) {
+        for (size_t page = 0; page < pages; page++)
+            for (size_t word = 0; word < 1024; word++)
+                memory[page * 1024 + word] = word % 8 ? page * round : page * 2654435761u + word;
+        for (size_t page = 0; page < pages; page++)
+            for (size_t word = 0; word < 1024; word++)
+                wrong += memory[page * 1024 + word] !=
+                    (unsigned)(word % 8 ? page * round : page * 2654435761u + word);
+    }
+    printf("int made(void) { return %zu; }\n", wrong);
+    return wrong ? 2 : 0;
+}
+"#;
+
+const TOOLS: [Need; 2] =
+    [Need::program("make", "build-essential"), Need::program("gcc", "build-essential")];
+
+fn met(test: &str, more: &[Need]) -> bool {
+    testkit::met(test, &[&TOOLS, swap().as_slice(), more].concat())
+}
+
+fn place() -> Place {
+    let place = Place::new();
+    fs::create_dir(place.path("tree")).expect("a directory");
+    fs::write(place.path("tree/Makefile"), MAKEFILE).expect("a file");
+    fs::write(place.path("tree/generator.c"), GENERATOR).expect("a file");
+    place
+}
+
+const SMALL: [&str; 15] = [
+    "kernel-build",
+    "--source",
+    "tree",
+    "--dir",
+    ".",
+    "--jobs",
+    "1",
+    "--limit",
+    "40M",
+    "--swap-size",
+    "128M",
+    "--timeout",
+    "300",
+    "--force",
+    "--json",
+];
+
+fn build(place: &Place, more: &[&str]) -> Value {
+    place.json(&[&SMALL[..], more].concat())
+}
+
+fn number(run: &Value, path: &str) -> u64 {
+    let value = run.pointer(path).unwrap_or_else(|| panic!("no {path} in {run}"));
+    value.as_u64().unwrap_or_else(|| panic!("{path} is no number in {run}"))
+}
+
+#[test]
+fn plain_swap_and_none() {
+    if !met("plain_swap_and_none", &[]) {
+        return;
+    }
+    let place = place();
+    let result = build(&place, &["--swap", "none,file", "--repeat", "2", "--plot", "p.svg"]);
+    let runs = result["runs"].as_array().expect("a list");
+    let names: Vec<_> = runs.iter().map(|run| run["swap"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["none", "file", "file", "none"]);
+    for run in runs {
+        assert_eq!((&run["outcome"], &run["jobs"]), (&Value::from("done"), &Value::from(1)));
+        assert!(run["measured"]["seconds"].as_f64().is_some_and(|s| s > 0.0), "{run}");
+        assert!(run["measured"]["user_seconds"].as_f64().is_some_and(|s| s > 0.0), "{run}");
+        if run["swap"] == "file" {
+            assert!(number(run, "/measured/vmstat/pswpout") > 0, "{run}");
+            assert!(number(run, "/measured/swap/disk_written_bytes") > 0, "{run}");
+            assert!(number(run, "/measured/major_faults") > 0, "{run}");
+        }
+    }
+    assert!(fs::read_to_string(place.path("p.svg")).expect("a picture").contains("</svg>"));
+    common::assert_no_swap_of(&place);
+    place.assert_nothing_left();
+}
+
+#[test]
+fn the_kernels_own() {
+    if !met("the_kernels_own", &[Need::Zram, Need::Zswap]) {
+        return;
+    }
+    let place = place();
+    let before = common::zswap_parameters();
+    let result = build(&place, &["--swap", "kernel-zswap,kernel-zram", "--max-pool", "64M"]);
+    let runs = result["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["outcome"], "done", "{run}");
+        assert!(number(run, "/measured/swap/stored") > 0, "{run}");
+        assert!(number(run, "/measured/swap/loaded") > 0, "{run}");
+    }
+    assert_eq!(number(&runs[1], "/measured/swap/disk_written_bytes"), 0);
+    assert_eq!(common::zswap_parameters(), before);
+    let state = fs::read_to_string("/sys/block/zram0/initstate").expect("its state");
+    assert_eq!(state.trim(), "0");
+    common::assert_no_swap_of(&place);
+    place.assert_nothing_left();
+}
+
+/// A build that takes too long is killed, and so is everything it has started.
+#[test]
+fn time_is_over() {
+    if !met("time_is_over", &[]) {
+        return;
+    }
+    let place = place();
+    let forever = "all:\n\tsleep 100000 & sleep 100000\n\nclean:\n";
+    fs::write(place.path("tree/Makefile"), forever).expect("a file");
+    let arguments = [&SMALL[..], &["--swap", "file", "--timeout", "1"]].concat();
+    let result = place.json(&arguments);
+    assert_eq!(result["runs"][0]["outcome"], "timeout");
+    let text = testkit::run(
+        &mut place
+            .lab(&arguments.iter().copied().filter(|word| *word != "--json").collect::<Vec<_>>()),
+    );
+    assert!(text.stdout.contains(">1"), "{}", text.stdout);
+    common::assert_no_swap_of(&place);
+    place.assert_nothing_left();
+}
+
+/// However often it is asked to stop, it first takes away what it has made.
+#[test]
+fn interrupted() {
+    if !met("interrupted", &[]) {
+        return;
+    }
+    let place = place();
+    let forever = "all:\n\tsleep 100000 & sleep 100000\n\nclean:\n";
+    fs::write(place.path("tree/Makefile"), forever).expect("a file");
+    let mut command = place.lab(&[&SMALL[..], &["--swap", "file"]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a child");
+    while !common::swaps_to(&place) {
+        assert!(child.try_wait().expect("its status").is_none(), "it has ended");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let id = child.id().to_string();
+    for _ in 0..3 {
+        // The last ones may find nobody.
+        testkit::try_run(Command::new("kill").args(["-INT", &id]));
+    }
+    assert!(!child.wait().expect("its status").success());
+    common::assert_no_swap_of(&place);
+    place.assert_nothing_left();
+    let left: Vec<_> = fs::read_dir(place.path("")).expect("a directory").flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name() == "tree" || entry.file_name() == "t"));
+}
+
+/// Ours, with little memory for compressed pages, so that the oldest go to the disk.
+#[test]
+fn ours_with_each_index() {
+    if !met("ours_with_each_index", &[Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let place = place();
+    let rampack = common::rampack();
+    let modes = "rampack:rbtree,rampack:xarray-split+lzo-rle";
+    let rampack = rampack.to_str().expect("a path");
+    let result = build(&place, &["--swap", modes, "--rampack", rampack, "--max-pool", "8M"]);
+    let runs = result["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["outcome"], "done", "{run}");
+        for path in ["stored", "loaded", "written_back", "disk_written_bytes", "pool_peak_bytes"] {
+            assert!(number(run, &format!("/measured/swap/{path}")) > 0, "{path} of {run}");
+        }
+        assert!(number(run, "/measured/swap/daemon/resident_bytes") > 0, "{run}");
+    }
+    common::assert_no_swap_of(&place);
+    place.assert_nothing_left();
+}
+
+#[test]
+fn a_build_that_fails_is_shown_and_is_a_failure() {
+    let test = "a_build_that_fails_is_shown_and_is_a_failure";
+    if !met(test, &[]) {
+        return;
+    }
+    let place = place();
+    fs::write(place.path("tree/generator.c"), "no C").expect("a file");
+    let output = testkit::try_run(&mut place.lab(&[&SMALL[..], &["--swap", "none"]].concat()));
+    assert!(!output.status.success());
+    assert!(output.stderr.contains("1 of 1 builds failed"), "{}", output.stderr);
+    assert!(output.stdout.contains("generator.c"), "{}", output.stdout);
+    place.assert_nothing_left();
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = place();
+    fs::create_dir(place.path("empty")).expect("a directory");
+    fs::write(place.path("file.zip"), "x").expect("a file");
+    for (arguments, word) in [
+        (&["--swap", "disk"][..], "kernel-zram"),
+        (&["--swap", "file,file"], "already"),
+        (&["--swap", "file:x"], "no variants"),
+        (&["--jobs", "0"], "--jobs"),
+        (&["--limit", "1K"], "4M"),
+        (&["--limit", "64M,64M"], "2 limits"),
+        (&["--swap-size", "8388609"], "4K"),
+        (&["--source", "missing"], "missing"),
+        (&["--source", "empty"], "no Makefile"),
+        (&["--source", "file.zip"], "tar archive"),
+        (&["--source", "tree", "--dir", "missing", "--swap", "file"], ""),
+    ] {
+        let message = place.refused(&[&["kernel-build"], arguments].concat());
+        assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");
+    }
+}
