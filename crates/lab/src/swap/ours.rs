@@ -139,13 +139,9 @@ impl Ours {
 
     /// Asks it to end, and sees to it that nothing is left.
     fn stop(&mut self) -> Result<()> {
-        let Some((mut running, backing)) = self.parts.take() else { return Ok(()) };
+        let Some((running, backing)) = self.parts.take() else { return Ok(()) };
         let root = self.root.to_string_lossy().into_owned();
         let asked = programs::said(&self.program, &["--root", &root, "swap", "off"]);
-        let ended = asked.and_then(|_| {
-            wait_to_end(&mut running)?;
-            Ok(())
-        });
         let is_on = |device: &Path| {
             active().unwrap_or_default().iter().any(|path| Path::new(path) == device)
         };
@@ -158,22 +154,11 @@ impl Ours {
                 return Err(error);
             }
         }
+        // It ends by itself now, or when it is asked to.
         drop(running);
         drop(backing);
-        ended
+        asked.map(drop)
     }
-}
-
-/// Waits without listening to signals: this is the way out.
-fn wait_to_end(running: &mut Running) -> Result<()> {
-    let begun = std::time::Instant::now();
-    while running.child().try_wait()?.is_none() {
-        if begun.elapsed() > LEAVING {
-            bail!("rampack swap off has left its daemon running");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(())
 }
 
 /// The block device in what it says, once the system swaps to it.
