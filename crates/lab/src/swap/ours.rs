@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to end: everything in it comes back into memory first.
 const LEAVING: Duration = Duration::from_secs(180);
 /// Where its counters are in its control tree.
-const COUNTERS: &str = "sys/kernel/debug/zswap";
+const COUNTERS: &str = "kernel/debug/zswap";
 
 /// Pages stored in the cache.
 const STORED: &str = "zswpout";
