@@ -1,4 +1,4 @@
-//! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with several kinds of swap.
+//! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with swap of any kind.
 //!
 //! It is the measurement with which zswap was proposed in 2013 (N jobs, plain swap against zswap)
 //! and with which its index was split in 2024 (real, user and sys). Each turn begins with a clean
