@@ -21,7 +21,7 @@ const ROUNDS: u64 = 4;
 pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let mut command = Command::new(&task.program);
     // Without --oomable it would begin again, and say nothing, when the system kills it.
-    command.args(["--vm", "1", "--vm-keep", "--vm-populate", "--oomable", "--verify"]);
+    command.args(["--vm", "1", "--vm-keep", "--oomable", "--verify"]);
     command.args(["--vm-method", METHOD, "--vm-bytes", &task.bytes.to_string()]);
     let operations = ROUNDS * (task.bytes >> OPERATION).max(1);
     command.args(["--vm-ops", &operations.to_string(), "--seed", &task.seed.to_string()]);
