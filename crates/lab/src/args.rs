@@ -504,6 +504,8 @@ pub struct IndexArgs {
     /// Draw the result
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
+}
+
 /// Some MiB at least: no program begins in less.
 fn size(text: &str) -> Result<u64, String> {
     let bytes = units::parse_size(text).map_err(|error| error.to_string())?;

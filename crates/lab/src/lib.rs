@@ -19,8 +19,8 @@ mod cgroup;
 mod codecs;
 mod corpus;
 mod drive;
-mod index;
 mod hungry;
+mod index;
 mod interrupt;
 mod kernel_build;
 mod locks;
@@ -47,18 +47,6 @@ use clap::Parser;
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
-    let result = interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
-        args::Command::Corpus(args) => corpus::run(args),
-        args::Command::Pages(args) => pages::run(args),
-        args::Command::Codecs(args) => codecs::run(args),
-        args::Command::Locks(args) => locks::run(args),
-        args::Command::Streams(args) => streams::run(args),
-        args::Command::LocksSim(args) => locks_sim::run(args),
-        args::Command::Index(args) => index::run(args),
-        args::Command::Nbd(args) => nbd::run(args),
-        args::Command::KernelBuild(args) => kernel_build::run(args),
-        args::Command::Hungry(args) => hungry::run(args),
-    });
     let result =
         interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
             args::Command::Corpus(args) => corpus::run(args),
@@ -67,6 +55,7 @@ pub fn main() -> ExitCode {
             args::Command::Locks(args) => locks::run(args),
             args::Command::Streams(args) => streams::run(args),
             args::Command::LocksSim(args) => locks_sim::run(args),
+            args::Command::Index(args) => index::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),

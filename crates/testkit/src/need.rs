@@ -22,13 +22,10 @@ pub enum Need {
     Zram,
     /// Swap space may be switched on and off: the capability `CAP_SYS_ADMIN`, and `/proc/swaps`.
     Swap,
-    /// Memory control groups can be made, of version 1 or 2.
-    MemoryGroup,
     /// Memory cgroups of either version that this process may make. That takes root.
     MemoryGroup,
-    /// The right to swap, and a temporary directory on a file system that can hold swap. That takes
-    /// root.
-    Swap,
+    /// A temporary directory on a file system that can hold swap files.
+    SwapFiles,
     /// The kernel's own zswap, which is switched off. That takes root.
     Zswap,
     /// Two CPUs that this process may use.
@@ -61,9 +58,8 @@ impl Need {
             Need::Swap => {
                 is_root() && Path::new("/proc/swaps").exists() && has_capability(SYS_ADMIN)
             }
-            Need::MemoryGroup => is_root() && memory_groups(),
             Need::MemoryGroup => is_root() && memory_group(),
-            Need::Swap => is_root() && may_swap(),
+            Need::SwapFiles => swap_files(),
             Need::Zswap => is_root() && unused_zswap(),
             Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
             Need::Program { name, .. } => on_path(name),
@@ -85,14 +81,11 @@ impl fmt::Display for Need {
             }
             Need::Swap => write!(f, "swap space, as root with CAP_SYS_ADMIN"),
             Need::MemoryGroup => {
-                write!(f, "memory control groups that can be made in /sys/fs/cgroup, as root")
-            Need::MemoryGroup => {
                 write!(f, "memory cgroups, of version 1 or 2, as root (outside a container)")
             }
-            Need::Swap => write!(
-                f,
-                "swap files in the temporary directory, as root (TMPDIR on ext4, xfs or the like)"
-            ),
+            Need::SwapFiles => {
+                write!(f, "a temporary directory for swap files (TMPDIR on ext4, xfs or the like)")
+            }
             Need::Zswap => {
                 write!(f, "a zswap in the kernel that is switched off, as root")
             }
@@ -163,27 +156,6 @@ fn has_capability(number: u32) -> bool {
     set.is_some_and(|set| set >> number & 1 == 1)
 }
 
-/// Can a group be made where the memory controller is?
-fn memory_groups() -> bool {
-    let v1 = Path::new("/sys/fs/cgroup/memory");
-    let v2 = Path::new("/sys/fs/cgroup");
-    let controllers = fs::read_to_string(v2.join("cgroup.controllers")).unwrap_or_default();
-    let top = match v1.join("memory.limit_in_bytes").exists() {
-        true => v1,
-        false if controllers.split_whitespace().any(|name| name == "memory") => v2,
-        false => return false,
-    };
-    let group = top.join(format!("rampack-testkit-{}", std::process::id()));
-    // Several tests may ask at once.
-    match fs::create_dir(&group) {
-        Ok(()) => {
-            let _ = fs::remove_dir(&group);
-            true
-        }
-        Err(error) => error.kind() == io::ErrorKind::AlreadyExists,
-    }
-}
-
 fn free_loop_device() -> bool {
     let found = Command::new("losetup")
         .arg("--find")
@@ -225,23 +197,15 @@ fn memory_group() -> bool {
     })
 }
 
-/// CAP_SYS_ADMIN (capabilities(7)), and a temporary directory that is not made of memory or of
-/// layers.
-fn may_swap() -> bool {
-    const SYS_ADMIN: u32 = 21;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+/// A temporary directory that is not made of memory or of layers.
+fn swap_files() -> bool {
     let kind = Command::new("stat")
         .args(["--file-system", "--format=%T"])
         .arg(env::temp_dir())
         .stdin(Stdio::null())
         .output();
     let kind = kind.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    let holds = |kind: String| matches!(kind.as_str(), "ext2/ext3" | "xfs" | "f2fs");
-    Path::new("/proc/swaps").exists()
-        && effective.is_some_and(|bits| bits & (1 << SYS_ADMIN) != 0)
-        && kind.is_ok_and(holds)
+    kind.is_ok_and(|kind| matches!(kind.as_str(), "ext2/ext3" | "xfs" | "f2fs"))
 }
 
 fn unused_zswap() -> bool {

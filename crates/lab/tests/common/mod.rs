@@ -15,8 +15,9 @@ pub struct Place {
 }
 
 /// What a memory cgroup with a swap file takes.
-pub fn swap() -> [Need; 3] {
-    [Need::MemoryGroup, Need::Swap, Need::program("mkswap", "util-linux")]
+pub fn swap() -> [Need; 4] {
+    let mkswap = Need::program("mkswap", "util-linux");
+    [Need::MemoryGroup, Need::Swap, Need::SwapFiles, mkswap]
 }
 
 /// Whether the system swaps to a file in this place.
