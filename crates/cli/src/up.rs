@@ -129,7 +129,7 @@ pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     }
     let text = welcome(daemon.root(), &report, plan.kind);
     print(&text);
-    watch(&daemon, &events, up.doors.force)
+    watch(&daemon, &events, up.doors.force, |_| false)
 }
 
 /// `rampack serve`.
@@ -159,7 +159,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     if !handed_over {
         print(&served(&daemon));
     }
-    watch(&daemon, &events, serve.doors.force)
+    watch(&daemon, &events, serve.doors.force, |_| false)
 }
 
 /// Runs a daemon until it is told to end: `make` gives it what it is for, and says what to print.
@@ -177,7 +177,10 @@ pub(crate) fn run_daemon(
     say_notes(&daemon);
     let text = make(&daemon)?;
     print(&text);
-    watch(&daemon, &events, doors.force)
+    // It was started for a swap device, and ends with it.
+    let is_done =
+        |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
+    watch(&daemon, &events, doors.force, is_done)
 }
 
 fn served(daemon: &Daemon) -> String {
@@ -263,13 +266,20 @@ fn interrupted(events: &Events) -> bool {
     }
 }
 
-/// Runs until the daemon is told to end and nobody uses its devices, or `force` is given.
-fn watch(daemon: &Daemon, events: &Events, force: bool) -> Result<(), Fault> {
+/// Runs until the daemon is told to end and nobody uses its devices, or `force` is given; or until
+/// it is done.
+fn watch(
+    daemon: &Daemon,
+    events: &Events,
+    force: bool,
+    is_done: impl Fn(&Daemon) -> bool,
+) -> Result<(), Fault> {
     let mut live = Live::new();
     let mut refused = 0;
     loop {
         live.update(daemon.machine());
         let (force, reply) = match events.wait(REDRAW) {
+            None if is_done(daemon) => (false, None),
             None => continue,
             Some(Event::Signal) => (force, None),
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
