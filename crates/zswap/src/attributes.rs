@@ -286,3 +286,6 @@ pub static TENANT_ROWS: &[Row<Tenant>] = &[
         store: None,
     },
 ];
+
+#[cfg(test)]
+mod tests;
