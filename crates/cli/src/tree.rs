@@ -71,7 +71,20 @@ pub fn attribute(devices: &Arc<Devices>, name: &str, attribute: &str) -> Result<
     }
 }
 
-/// The values of attributes of `name`; without attributes, all of a device's own that can be read.
+/// The attributes of the directory at `path`, none of those below it.
+fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<Attribute>> {
+    let Some(Node::Directory(found)) = control::tree::find(&tree(devices), path) else {
+        return None;
+    };
+    let rows = found.names().into_iter().filter_map(|name| match found.get(&name) {
+        Some(Node::Row(attribute)) => Some(attribute),
+        _ => None,
+    });
+    Some(rows.collect())
+}
+
+/// The values of attributes of `name`; without attributes, all of a device's own that can be read,
+/// or all in a directory.
 ///
 /// # Errors
 /// As [`attribute`], or what an attribute refuses.
@@ -81,7 +94,14 @@ pub fn values(
     attributes: &[String],
 ) -> Result<Vec<protocol::Attribute>, Fault> {
     if attributes.is_empty() {
-        return devices.get(name, attributes);
+        let rows = if name.contains('/') { directory(devices, name) } else { None };
+        let Some(rows) = rows else { return devices.get(name, attributes) };
+        let readable = rows.into_iter().filter(|attribute| attribute.row.access.readable());
+        let value = |attribute: Attribute| {
+            let value = attribute.show()?.trim_end_matches('\n').to_string();
+            Ok(protocol::Attribute { name: attribute.row.name.to_string(), value })
+        };
+        return readable.map(value).collect();
     }
     let value = |wanted: &String| {
         let value = attribute(devices, name, wanted)?.show()?;

@@ -3,6 +3,9 @@
 //! Version 1 is described in the kernel document `admin-guide/cgroup-v1/memory.rst`, version 2 in
 //! `admin-guide/cgroup-v2.rst`. Under version 2 the kernel counts what zswap keeps against the
 //! group's limit; under version 1 it does not.
+//! Groups of version 1 have a [`Relief`].
+
+mod relief;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -16,6 +19,7 @@ use serde::Serialize;
 use sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::{self, Usage};
+use relief::Relief;
 
 /// How long processes may take to die: what they wait for may be a slow disk.
 const DYING: Duration = Duration::from_secs(120);
@@ -77,6 +81,7 @@ fn words_in(path: &Path, word: &str) -> bool {
 pub struct Group {
     path: PathBuf,
     version: Version,
+    relief: Option<Relief>,
 }
 
 /// What the group's own counters say; those that this kernel does not keep are not there.
@@ -111,7 +116,7 @@ impl Group {
         fs::create_dir(&path).with_context(|| {
             format!("cannot make the memory cgroup {}; that takes root", path.display())
         })?;
-        let group = Group { path, version };
+        let mut group = Group { path, version, relief: None };
         if let Some(limit) = limit {
             let name = match version {
                 Version::One => "memory.limit_in_bytes",
@@ -120,8 +125,16 @@ impl Group {
             let path = group.path.join(name);
             fs::write(&path, limit.to_string())
                 .with_context(|| format!("cannot write {limit} to {}", path.display()))?;
+            if version == Version::One {
+                group.relief = Relief::new(&group.path, limit);
+            }
         }
         Ok(group)
+    }
+
+    /// Bytes by which its limit was raised, as the kernel was about to give it up.
+    pub fn relieved(&self) -> u64 {
+        self.relief.as_ref().map_or(0, Relief::bytes)
     }
 
     /// Makes a child of this command begin its life in the group.
@@ -196,8 +209,9 @@ impl Group {
         }
     }
 
-    fn remove(&self) -> Result<()> {
+    fn remove(&mut self) -> Result<()> {
         self.kill()?;
+        self.relief = None;
         // What is left is page cache; the group would stay in the kernel's memory for as long.
         let empty = match self.version {
             Version::One => ("memory.force_empty", "0"),

@@ -62,6 +62,9 @@ pub struct Measured {
     pub vmstat: Vmstat,
     /// What the memory cgroup counted.
     pub group: Counted,
+    /// Bytes by which the limit was raised: the kernel was about to give the group up, as nothing
+    /// could be reclaimed in time.
+    pub relieved_bytes: u64,
     /// What swap tells.
     pub swap: Told,
     /// What disks read, swap and everything else.
@@ -185,6 +188,7 @@ impl Stage {
             major_faults: children.major_faults - self.children.major_faults + running.major_faults,
             vmstat,
             group: self.group.counted(),
+            relieved_bytes: self.group.relieved(),
             swap,
             disk_read_bytes: disks.iter().filter(|disk| disk.real).map(|disk| disk.read).sum(),
             disk_written_bytes: disks

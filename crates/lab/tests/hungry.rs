@@ -11,7 +11,7 @@ const SMALL: [&str; 12] = [
     "--dir",
     ".",
     "--limit",
-    "40M",
+    "64M",
     "--size",
     "72M",
     "--swap-size",

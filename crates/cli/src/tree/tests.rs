@@ -122,3 +122,13 @@ fn the_cache_of_swap_devices_is_where_linux_has_it() {
     assert_eq!(group("current").show().unwrap(), "0\n");
     assert!(find(&top, "fs/cgroup/other").is_none());
 }
+
+#[test]
+fn a_directory_shows_all_of_its_own() {
+    let devices = devices();
+    devices.machine().swap().unwrap();
+    let values = values(&devices, "module/zswap/parameters", &[]).unwrap();
+    let value = |name: &str| values.iter().find(|it| it.name == name).map(|it| &*it.value);
+    assert_eq!((value("enabled"), value("max_pool_percent")), (Some("Y"), Some("20")));
+    assert!(super::values(&devices, "module/zswap/none", &[]).is_err());
+}

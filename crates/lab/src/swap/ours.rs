@@ -114,10 +114,10 @@ impl Ours {
         Ok(&mut parts.0)
     }
 
-    fn rows(&self) -> BTreeMap<String, i64> {
+    fn rows(&self) -> Result<BTreeMap<String, i64>> {
         let root = self.root.to_string_lossy();
         let text = programs::said(&self.program, &["--root", &root, "get", COUNTERS, "--all"]);
-        text.map(|text| parse_rows(&text)).unwrap_or_default()
+        Ok(parse_rows(&text?))
     }
 
     fn state(&mut self) -> Result<State> {
@@ -129,7 +129,7 @@ impl Ours {
         let io = |name: &str| io.get(name).copied().unwrap_or(0);
         let ticks = sys::ticks();
         Ok(State {
-            rows: self.rows(),
+            rows: self.rows()?,
             user: times.user as f64 / ticks,
             system: times.system as f64 / ticks,
             read: io("read_bytes"),
@@ -185,7 +185,7 @@ impl Area for Ours {
 
     fn sample(&mut self) -> Result<()> {
         self.running()?.check()?;
-        let pool = self.rows().get(POOL).and_then(|&bytes| u64::try_from(bytes).ok());
+        let pool = self.rows()?.get(POOL).and_then(|&bytes| u64::try_from(bytes).ok());
         self.peak = self.peak.max(pool);
         Ok(())
     }
