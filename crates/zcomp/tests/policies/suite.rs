@@ -86,8 +86,11 @@ impl Ledger {
             if !lent.insert(number) {
                 return Err(format!("stream {number} is lent twice"));
             }
-            if lent.len() > self.most {
-                return Err(format!("{} streams are lent at once, not {}", lent.len(), self.most));
+            let count = lent.len();
+            if count > self.most {
+                // It comes back now, and others may have it.
+                lent.remove(&number);
+                return Err(format!("{count} streams are lent at once, not {}", self.most));
             }
         }
         let done = work(&mut stream);
