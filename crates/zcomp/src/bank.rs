@@ -6,7 +6,9 @@ use core::fmt;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Pin, Pins, Published};
 
-use crate::{CodecError, Compressor, OneStream, Params, Streams};
+use units::{Lane, Page};
+
+use crate::{CodecError, Compressor, Corrupt, OneStream, Params, Streams};
 
 /// Codecs that objects can tell apart.
 pub const CODECS: usize = 31;
@@ -188,6 +190,26 @@ impl<S: 'static> Bank<S> {
 }
 
 impl<S: Streams + 'static> Bank<S> {
+    /// Decompresses an object of codec `number`; takes a stream only where the codec needs one.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when it is no whole page's, or there is no such codec; `page` is undefined then.
+    #[inline]
+    pub fn decompress(
+        &self,
+        pin: &Pin<'_>,
+        lane: Lane,
+        number: u8,
+        bytes: &[u8],
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let codec = self.get(pin, number).ok_or(Corrupt)?;
+        match codec.chosen.compressor.decompress_bare(bytes, page) {
+            Some(result) => result,
+            None => codec.streams.get(lane).context.decompress(bytes, page),
+        }
+    }
+
     /// Lets at most `count` streams of each codec be used at once. One that is being installed may
     /// have to be told again.
     ///

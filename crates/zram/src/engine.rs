@@ -227,28 +227,12 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             }),
             Kind::Compressed { handle, length, codec } => pool
                 .read(pin, handle, length, |object| {
-                    object.joined(|bytes| self.decompress(pin, lane, codec, bytes, page))
+                    object.joined(|bytes| self.codecs.decompress(pin, lane, codec, bytes, page))
                 })
                 .map_err(|Corrupt| IoError::Corrupt)?,
             Kind::Backed(place) => return Ok(Loaded::Backed(place)),
         }
         Ok(Loaded::Page)
-    }
-
-    #[inline]
-    fn decompress(
-        &self,
-        pin: &Pin<'_>,
-        lane: Lane,
-        codec: u8,
-        bytes: &[u8],
-        page: &mut Page,
-    ) -> Result<(), Corrupt> {
-        let codec = self.codecs.get(pin, codec).ok_or(Corrupt)?;
-        match codec.chosen.compressor.decompress_bare(bytes, page) {
-            Some(result) => result,
-            None => codec.streams.get(lane).context.decompress(bytes, page),
-        }
     }
 
     /// Claims the slot of a page and reads its contents; `None` if it was displaced meanwhile.
@@ -376,6 +360,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         match usize::from(place.length) {
             PAGE_SIZE => page.copy_from_slice(bytes),
             length => self
+                .codecs
                 .decompress(pin, lane, place.codec, &bytes[..length], page)
                 .map_err(|Corrupt| IoError::Corrupt)?,
         }

@@ -400,15 +400,32 @@ impl Zswap {
         let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&pin, lane, word, page)?;
         drop(reading);
-        // If the page is going to the device at this moment it is gone from there as well. Not
-        // afterwards: the mark may be of another page then.
-        area.clear_on_device(key.offset);
-        // Whoever was quicker has taken it, or replaced it; this load came before that.
-        if area.index.remove_if(lane, key.offset, word) {
-            self.dispose(&pin, lane, word);
+        // If the device holds the page as well, it is taken from there under its claim: the mark
+        // could be of a later page otherwise.
+        let behind = area.is_on_device(key.offset).then(|| area.clone());
+        match behind {
+            None => self.take_out(&pin, lane, area, (key.offset, word)),
+            Some(area) => {
+                // Claims are waited for without pins.
+                drop(pin);
+                let mut claims = Claims::of(&area);
+                claims.add(key.offset);
+                if area.index.get(lane, key.offset) == Some(word) {
+                    area.clear_on_device(key.offset);
+                    self.take_out(&self.pins.pin(lane), lane, &area, (key.offset, word));
+                }
+            }
         }
         self.counts.add(lane, Count::Loads, 1);
         Ok(())
+    }
+
+    /// Takes a page out that was loaded. Whoever was quicker has taken it, or replaced it: the load
+    /// came before that.
+    fn take_out(&self, pin: &Pin<'_>, lane: Lane, area: &Area, (offset, word): (u64, Word)) {
+        if area.index.remove_if(lane, offset, word) {
+            self.dispose(pin, lane, word);
+        }
     }
 
     /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
@@ -426,7 +443,7 @@ impl Zswap {
             }),
             Content::Compressed { handle, length, codec } => {
                 let done = self.pool.read(pin, handle, length, |object| {
-                    object.joined(|bytes| self.decompress(pin, lane, codec, bytes, page))
+                    object.joined(|bytes| self.bank.decompress(pin, lane, codec, bytes, page))
                 });
                 done.map_err(|Corrupt| {
                     self.counts.add(lane, Count::DecompressFail, 1);
@@ -435,21 +452,6 @@ impl Zswap {
             }
         }
         Ok(())
-    }
-
-    fn decompress(
-        &self,
-        pin: &Pin<'_>,
-        lane: Lane,
-        codec: u8,
-        bytes: &[u8],
-        page: &mut Page,
-    ) -> Result<(), Corrupt> {
-        let codec = self.bank.get(pin, codec).ok_or(Corrupt)?;
-        match codec.chosen.compressor.decompress_bare(bytes, page) {
-            Some(result) => result,
-            None => codec.streams.get(lane).context.decompress(bytes, page),
-        }
     }
 }
 
