@@ -1,6 +1,8 @@
 //! The program that runs in the control group: it writes more than fits and checks every byte.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::thread;
+use std::time::Duration;
 
 use control::{Errno, Fault};
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,7 @@ pub fn run(options: &Hungry) -> Result<Outcome, Fault> {
             }
         }
         outcome.wrong += memory.verify();
-        let code = sys::in_a_copy(|| u8::from(!copy(&mut memory, round)));
+        let code = in_a_copy(|| u8::from(!copy(&mut memory, round)));
         let code = code.map_err(|e| crate::failure::failed("cannot make a copy", &e))?;
         outcome.copies += u64::from(code == 0);
         // What the copy wrote is its own.
@@ -60,6 +62,22 @@ pub fn run(options: &Hungry) -> Result<Outcome, Fault> {
         outcome.verified += 2 * options.pages as u64;
     }
     Ok(outcome)
+}
+
+/// How often a copy is tried, and how long is waited in between.
+const TRIES: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// As [`sys::in_a_copy`]. At the group's limit a fork fails at once while pages are on their way to
+/// the swap device; those are waited for.
+fn in_a_copy(mut work: impl FnMut() -> u8) -> io::Result<i32> {
+    for _ in 1..TRIES {
+        match sys::in_a_copy(&mut work) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    sys::in_a_copy(work)
 }
 
 /// A copy sees what was there before it, and changes half of it for itself.
