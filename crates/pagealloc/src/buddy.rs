@@ -14,7 +14,7 @@
 //! A block that is resident and wholly free is *idle*.
 
 use sync::atomic::{AtomicU32, Ordering};
-use units::{FRAMES_PER_BLOCK, MAX_ORDER};
+use units::{FRAMES_PER_BLOCK, Frame, MAX_ORDER, Order};
 
 use crate::bits::Bits;
 use crate::{LazyTable, NoMemory, World};
@@ -253,6 +253,15 @@ impl Buddy {
         // Others may have given the rest of it back meanwhile.
         if value & word::TAKEN != 0 {
             entry.store(value | word::TRIMMED, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows each free block to `see`.
+    pub fn each_free(&self, see: &mut dyn FnMut(Frame, Order)) {
+        for order in (0..=MAX_ORDER).filter_map(Order::new) {
+            for index in self.bits.iter(usize::from(order.get())) {
+                see(Frame((index << order.get()) as u32), order);
+            }
         }
     }
 

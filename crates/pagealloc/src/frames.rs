@@ -33,6 +33,11 @@ pub unsafe trait Frames: Send + Sync {
     /// Counts, of the moment.
     fn stats(&self) -> ZoneStats;
 
+    /// Shows every free block of the zone to `see`, with its order, in any order. What is in
+    /// per-lane caches is not free. Exact while nobody allocates or frees; for laboratories and
+    /// tests.
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order));
+
     /// Checks every structure against every other, while nobody allocates or frees.
     ///
     /// # Panics
@@ -53,4 +58,7 @@ pub struct ZoneStats {
     pub managed: u64,
     /// 2 MiB blocks given back to the operating system since the beginning.
     pub returned_blocks: u64,
+    /// How often something was freed that was not lent, or not with that order. Such a call has no
+    /// other effect; in a debug build it panics instead.
+    pub bad_frees: u64,
 }

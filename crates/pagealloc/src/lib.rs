@@ -27,6 +27,7 @@ mod buddy;
 mod frames;
 #[cfg(not(loom))]
 mod lane_pages;
+mod probe;
 mod table;
 pub mod watch;
 mod world;
@@ -34,6 +35,7 @@ mod world;
 mod zone;
 
 pub use frames::{Frames, ZoneStats};
+pub use probe::{Gate, Probe};
 pub use table::{LazyTable, Zeroed};
 pub use world::{NoMemory, Region, RegionKeeper, World};
 #[cfg(not(loom))]

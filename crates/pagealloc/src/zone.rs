@@ -102,13 +102,6 @@ impl Zone {
         })
     }
 
-    /// How often something was freed that wasn't lent, or not with that order. Such a call has no
-    /// other effect; in a debug build it panics instead.
-    #[must_use]
-    pub fn bad_frees(&self) -> u64 {
-        self.bad_frees.load(Ordering::Relaxed)
-    }
-
     #[inline]
     fn alloc_single(&self, lane: Lane) -> Option<u32> {
         let mut stock = self.lanes.get(lane).lock();
@@ -371,7 +364,12 @@ unsafe impl Frames for Zone {
             free_blocks: free.free_blocks(),
             managed: u64::from(free.managed()),
             returned_blocks: free.returned(),
+            bad_frees: self.bad_frees.load(Ordering::Relaxed),
         }
+    }
+
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        self.free.lock().each_free(see);
     }
 
     fn validate(&self) {

@@ -42,7 +42,7 @@ fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
             let text = panic.downcast_ref::<std::string::String>().unwrap();
             assert!(text.contains("was freed"), "case {n}: {text}");
         }
-        assert_eq!(zone.bad_frees(), 1, "case {n}");
+        assert_eq!(zone.stats().bad_frees, 1, "case {n}");
         zone.validate();
     }
 }

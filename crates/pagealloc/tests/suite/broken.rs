@@ -51,6 +51,7 @@ unsafe impl Frames for LendsTwice {
         capacity() -> u32;
         drain();
         stats() -> ZoneStats;
+        free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
     fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
@@ -98,6 +99,7 @@ unsafe impl Frames for Leaks {
         alloc(lane: Lane, order: Order) -> Option<Frame>;
         drain();
         stats() -> ZoneStats;
+        free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
     fn free(&self, lane: Lane, frame: Frame, order: Order) {
@@ -130,6 +132,7 @@ unsafe impl Frames for Misaligns {
         capacity() -> u32;
         drain();
         stats() -> ZoneStats;
+        free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
     fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
@@ -168,6 +171,7 @@ unsafe impl Frames for ReleasesWhatIsLent {
         alloc(lane: Lane, order: Order) -> Option<Frame>;
         free(lane: Lane, frame: Frame, order: Order);
         stats() -> ZoneStats;
+        free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
     fn drain(&self) {
@@ -201,6 +205,7 @@ unsafe impl Frames for Hoards {
         free(lane: Lane, frame: Frame, order: Order);
         drain();
         stats() -> ZoneStats;
+        free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
 }
@@ -264,6 +269,9 @@ unsafe impl Frames for ForgetsOtherLanes {
     fn stats(&self) -> ZoneStats {
         let (stats, cached) = (self.zone.stats(), self.cached());
         ZoneStats { lent: stats.lent - cached, cached: stats.cached + cached, ..stats }
+    }
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        self.zone.free_blocks(see);
     }
 }
 
@@ -335,6 +343,13 @@ unsafe impl Frames for NeverMerges {
             managed: u64::from(self.frames),
             free_blocks: std::array::from_fn(|order| free[order].len() as u64),
             ..ZoneStats::default()
+        }
+    }
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        let free = self.free.lock().unwrap();
+        for (order, frames) in free.iter().enumerate() {
+            let order = Order::new(order as u8).unwrap();
+            frames.iter().for_each(|frame| see(Frame(*frame), order));
         }
     }
     fn validate(&self) {}
