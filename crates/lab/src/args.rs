@@ -482,6 +482,10 @@ pub struct IndexArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
 
+    /// Call the whole engine, compression and all, instead of the index alone
+    #[arg(long, conflicts_with = "simulate")]
+    pub whole: bool,
+
     /// Threads to simulate, each on a CPU of its own, from what was measured; needs two CPUs
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]

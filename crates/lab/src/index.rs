@@ -1,16 +1,18 @@
 //! `rampack-lab index`: the indexes of zswap, one tree and split ones.
 //!
-//! Measured on as many threads as there are CPUs, the index alone: nothing is compressed. What more
-//! threads would do to each other is simulated on the machine of `locks_sim`, from the times that
+//! Measured on as many threads as there are CPUs, the index alone, or the whole engine with it. What
+//! more threads would do to each other is simulated on the machine of `locks_sim`, from the times that
 //! one thread was measured to take, and compared with what two threads were measured to take.
 //!
 //! * [`crew`]: what threads do, and how long it takes.
 //! * [`simulated`]: the same on the simulated machine.
+//! * [`subject`]: what they do it with.
 //! * [`report`]: what is shown of it.
 
 mod crew;
 mod report;
 mod simulated;
+mod subject;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -112,7 +114,8 @@ fn measure(
                     let which = (round + turn) % variants.len();
                     let variant = variants[which];
                     bar.set_message(format!("{}, {threads} thread(s)", variant.name));
-                    let crew = Crew { variant, mix, threads, pages: args.pages, seed: args.seed };
+                    let (pages, seed, whole) = (args.pages, args.seed, args.whole);
+                    let crew = Crew { variant, mix, threads, pages, seed, whole };
                     let time = f64::from(args.milliseconds) / f64::from(args.repeat) / 1e3;
                     rounds[which].push(crew.run(cpus, time)?);
                     bar.inc(1);

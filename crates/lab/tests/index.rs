@@ -25,6 +25,14 @@ fn every_index_is_measured_in_every_mix() {
 }
 
 #[test]
+fn the_engine_round_it_is_measured_in_every_mix() {
+    let place = Place::new();
+    let result = place.json(&[&SHORT[..], &["--threads", "1", "--whole"]].concat());
+    assert_eq!(result["whole"], true);
+    assert_eq!(list(&result, "measured").len(), 4 * 3);
+}
+
+#[test]
 fn what_is_simulated_says_so() {
     if !testkit::met("what_is_simulated_says_so", &[Need::TwoCpus]) {
         return;

@@ -1,15 +1,16 @@
-//! What threads do with an index, and how long a call takes.
+//! What threads do with an index, alone or within the engine, and how long a call takes.
 
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use units::Lane;
-use zswap::{Index, Word};
+use zswap::Word;
 
 use super::Variant;
+use super::subject::Subject;
 use crate::random::Random;
 
 /// Rounds of calls between two looks at the clock.
@@ -77,6 +78,8 @@ pub struct Crew {
     pub pages: u32,
     /// What offsets are drawn from.
     pub seed: u64,
+    /// Whether the whole engine is called, compression and all, instead of the index alone.
+    pub whole: bool,
 }
 
 /// A thread's pages: those there are, the others, and numbers of entries.
@@ -91,7 +94,7 @@ struct Own {
 
 impl Own {
     /// The pages of thread `n` lie between those of the others.
-    fn new(crew: &Crew, n: usize, index: &dyn Index) -> Result<Own> {
+    fn new(crew: &Crew, n: usize, index: &Subject) -> Result<Own> {
         let offsets = (n as u64..u64::from(crew.pages)).step_by(crew.threads);
         let mut random = Random::new(crew.seed + n as u64);
         let mut absent: Vec<u64> = offsets.collect();
@@ -108,41 +111,33 @@ impl Own {
         self.random.below(from as u64) as usize
     }
 
-    fn load(&mut self, index: &dyn Index, lane: Lane) -> Result<()> {
+    fn load(&mut self, index: &Subject, lane: Lane) -> Result<()> {
         self.last = self.pick(self.present.len());
         let (offset, word) = self.present[self.last];
-        match index.get(lane, offset) {
-            Some(found) if found == word => Ok(()),
-            other => bail!("page {offset} gives {other:?} instead of {word:?}"),
-        }
+        index.load(lane, offset, word)
     }
 
-    fn store(&mut self, index: &dyn Index, lane: Lane) -> Result<()> {
+    fn store(&mut self, index: &Subject, lane: Lane) -> Result<()> {
         let which = self.pick(self.absent.len());
         let offset = self.absent.swap_remove(which);
         self.life = self.life.wrapping_add(1);
         let word = self.spare.pop().and_then(|number| Word::new(number, self.life));
         let word = word.ok_or_else(|| anyhow!("there are no more entries"))?;
-        match index.insert(lane, offset, word) {
-            Ok(None) => self.present.push((offset, word)),
-            other => bail!("storing at {offset} gives {other:?}"),
-        }
+        index.store(lane, offset, word)?;
+        self.present.push((offset, word));
         Ok(())
     }
 
-    fn invalidate(&mut self, index: &dyn Index, lane: Lane, which: usize) -> Result<()> {
+    fn invalidate(&mut self, index: &Subject, lane: Lane, which: usize) -> Result<()> {
         let (offset, word) = self.present.swap_remove(which);
-        match index.remove(lane, offset) {
-            Some(found) if found == word => {}
-            other => bail!("invalidating {offset} gives {other:?} instead of {word:?}"),
-        }
+        index.invalidate(lane, offset, word)?;
         self.absent.push(offset);
         self.spare.push(word.number());
         Ok(())
     }
 
     /// One round of calls.
-    fn round(&mut self, index: &dyn Index, lane: Lane, calls: &[Call]) -> Result<()> {
+    fn round(&mut self, index: &Subject, lane: Lane, calls: &[Call]) -> Result<()> {
         for (n, call) in calls.iter().enumerate() {
             match call {
                 Call::Load => self.load(index, lane)?,
@@ -164,9 +159,11 @@ impl Crew {
     /// # Errors
     /// No memory, or an index that gives what was not put in.
     pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
-        let (pages, entries) = (u64::from(self.pages), self.pages);
-        let index = (self.variant.make)(&host::Mmap, pages, entries, self.threads)?;
-        let index = &*index;
+        let index = &if self.whole {
+            Subject::whole(self.variant.name, self.pages)?
+        } else {
+            Subject::alone(self.variant.make, self.pages, self.threads)?
+        };
         let start = &Barrier::new(self.threads);
         let time = Duration::from_secs_f64(seconds);
         let work = move |n: usize| -> Result<f64> {

@@ -59,6 +59,7 @@ pub struct Check {
 #[derive(Serialize)]
 pub struct Report {
     command: &'static str,
+    whole: bool,
     pages: u32,
     seed: u64,
     variants: Vec<&'static str>,
@@ -74,6 +75,7 @@ impl Report {
     pub fn new(args: &IndexArgs, variants: &[Variant]) -> Report {
         Report {
             command: "index",
+            whole: args.whole,
             pages: args.pages,
             seed: args.seed,
             variants: variants.iter().map(|variant| variant.name).collect(),
@@ -130,7 +132,7 @@ impl Report {
             ((*name).to_owned(), cells.iter().map(|cell| rate(name, cell)).collect())
         };
         Bars {
-            title: "Indexes of zswap alone".to_owned(),
+            title: format!("Indexes of zswap{}", if self.whole { "" } else { " alone" }),
             unit: "million calls a second".to_owned(),
             groups: cells.iter().map(|(mix, n)| format!("{} {n}", mix.name())).collect(),
             series: self.variants.iter().map(of).collect(),
@@ -141,7 +143,9 @@ impl Report {
         let mut text = String::new();
         let names = self.variants.iter().map(|name| format!("{name:>14}")).collect::<String>();
         // Writing to a string does not fail.
-        let _ = writeln!(text, "Nanoseconds of a thread for a call, measured (medians)\n");
+        let what = if self.whole { "the engine" } else { "the index alone" };
+        let _ =
+            writeln!(text, "Nanoseconds of a thread for a call of {what}, measured (medians)\n");
         let _ = writeln!(text, "{:<22}{:>8}{names}", "mix", "threads");
         for m in self.measured.iter().filter(|m| m.variant == self.variants[0]) {
             let _ = write!(text, "{:<22}{:>8}", m.mix.name(), m.threads);

@@ -1,0 +1,145 @@
+//! What the threads call: an index by itself, or the engine round it.
+
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use control::Fault;
+use rampack::{Rampack, Variants};
+use units::{Lane, PAGE_SIZE, Page};
+use zswap::{AreaOptions, Index, Key, MakeIndex, SwapType, Tenant, Word, Zswap};
+
+use crate::page;
+
+/// Pages of this program that the engine is given, one as often as another.
+const CONTENTS: usize = 1024;
+
+/// The cache of swap pages, with nothing behind it.
+pub struct Whole {
+    zswap: Arc<Zswap>,
+    swap: SwapType,
+    tenant: Tenant,
+    contents: Vec<u8>,
+}
+
+/// What is called.
+pub enum Subject {
+    /// An index.
+    Alone(Box<dyn Index>),
+    /// The engine with that index.
+    Whole(Box<Whole>),
+}
+
+impl Subject {
+    /// An index for so many pages and entries.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn alone(make: MakeIndex, pages: u32, lanes: usize) -> Result<Subject> {
+        Ok(Subject::Alone(make(&host::Mmap, u64::from(pages), pages, lanes)?))
+    }
+
+    /// The engine with the index of that name, and an area of so many pages.
+    ///
+    /// # Errors
+    /// No memory, or this program's own file cannot be read.
+    pub fn whole(index: &str, pages: u32) -> Result<Subject> {
+        let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
+        let make = || -> Result<Whole, Fault> {
+            let variants = Variants { index: index.to_owned(), ..Variants::default() };
+            let zswap = Rampack::with_variants(variants)?.machine().swap()?;
+            zswap.set_max_pool_percent(100)?;
+            let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
+            let options = AreaOptions { device: None, tenant: tenant.clone() };
+            zswap.swapon(swap, u64::from(pages), options)?;
+            Ok(Whole { zswap, swap, tenant, contents: Vec::new() })
+        };
+        let made = make().map_err(|fault| anyhow!("{fault}"));
+        let mut whole = made.context("the cache of swap pages")?;
+        // Without a device behind it the engine refuses what does not compress.
+        let (lane, key) = (host::lane(), whole.key(0));
+        let taken = |page: &&Page| whole.zswap.store(lane, key, &whole.tenant, page).is_ok();
+        let contents = page::pages(&own).filter(taken).take(CONTENTS).flatten().copied();
+        whole.contents = contents.collect();
+        whole.zswap.invalidate_page(lane, key);
+        if whole.contents.len() < CONTENTS * PAGE_SIZE {
+            bail!("/proc/self/exe has fewer than {CONTENTS} pages that compress");
+        }
+        Ok(Subject::Whole(Box::new(whole)))
+    }
+
+    /// Looks a page up that is there as `word`; the engine's are read.
+    ///
+    /// # Errors
+    /// Something else is there.
+    pub fn load(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+        match self {
+            Subject::Alone(index) => match index.get(lane, offset) {
+                Some(found) if found == word => Ok(()),
+                other => bail!("page {offset} gives {other:?} instead of {word:?}"),
+            },
+            Subject::Whole(whole) => {
+                let mut into: Page = [0; PAGE_SIZE];
+                let loaded = whole.zswap.load_and_keep(lane, whole.key(offset), &mut into);
+                loaded.map_err(|error| anyhow!("loading page {offset}: {error:?}"))?;
+                if into != *whole.content(word) {
+                    bail!("page {offset} is not what was stored");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts a page in that is not there.
+    ///
+    /// # Errors
+    /// Something is there, or memory is out.
+    pub fn store(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+        match self {
+            Subject::Alone(index) => match index.insert(lane, offset, word) {
+                Ok(None) => Ok(()),
+                other => bail!("storing at {offset} gives {other:?}"),
+            },
+            Subject::Whole(whole) => {
+                let (key, page) = (whole.key(offset), whole.content(word));
+                let stored = whole.zswap.store(lane, key, &whole.tenant, page);
+                stored.map_err(|reject| anyhow!("storing page {offset}: {reject:?}"))
+            }
+        }
+    }
+
+    /// Takes a page out that is there as `word`.
+    ///
+    /// # Errors
+    /// Something else is there.
+    pub fn invalidate(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+        match self {
+            Subject::Alone(index) => match index.remove(lane, offset) {
+                Some(found) if found == word => Ok(()),
+                other => bail!("invalidating {offset} gives {other:?} instead of {word:?}"),
+            },
+            Subject::Whole(whole) => {
+                whole.zswap.invalidate_page(lane, whole.key(offset));
+                Ok(())
+            }
+        }
+    }
+
+    /// Panics if it contradicts itself.
+    pub fn validate(&self) {
+        match self {
+            Subject::Alone(index) => index.validate(),
+            Subject::Whole(whole) => whole.zswap.validate(),
+        }
+    }
+}
+
+impl Whole {
+    fn key(&self, offset: u64) -> Key {
+        Key { swap: self.swap, offset }
+    }
+
+    fn content(&self, word: Word) -> &Page {
+        page::page(&self.contents, word.number() as usize % CONTENTS)
+    }
+}
