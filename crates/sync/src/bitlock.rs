@@ -40,6 +40,13 @@ impl Rooms {
         self.lock_slowly(word, key)
     }
 
+    /// Locks `word` if it is free now, and returns the owner's bits.
+    #[inline]
+    pub fn try_lock(&self, word: &AtomicU64) -> Option<u64> {
+        let seen = word.load(Ordering::Relaxed);
+        (seen & LOCKED == 0 && self.try_take(word, seen).is_ok()).then_some(seen & OWN)
+    }
+
     /// Gives `word` the owner's bits `next` and unlocks it. Only the holder may call this.
     #[inline]
     pub fn unlock(&self, word: &AtomicU64, key: usize, next: u64) {

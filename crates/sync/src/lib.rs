@@ -14,10 +14,12 @@ mod mutex;
 mod owned;
 mod owner;
 mod park;
+mod patience;
 mod pins;
 mod prefetch;
 mod published;
 mod retired;
+mod rwlock;
 mod shared;
 mod system;
 
@@ -29,10 +31,12 @@ pub use lanes::PerLane;
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{disown, own};
 pub use owner::{OwnerGuard, OwnerMutex};
+pub use patience::Patience;
 pub use pins::{Pin, Pins};
 pub use prefetch::{prefetch, prefetch_bytes};
 pub use published::Published;
 pub use retired::Retired;
+pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use shared::SharedRooms;
 pub use system::{SystemGuard, SystemMutex};
 

@@ -53,6 +53,62 @@ fn owner_mutex_excludes_and_wakes() {
 }
 
 #[test]
+fn rwlock_excludes_and_shares() {
+    let counter = RwLock::new((0u64, 0u64));
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let counter = &counter;
+            scope.spawn(move || {
+                for round in 0..5_000 {
+                    if (round + n) % 3 == 0 {
+                        let mut held = counter.write();
+                        held.0 += 1;
+                        if round % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        held.1 += 1;
+                    } else {
+                        let held = counter.read();
+                        assert_eq!(held.0, held.1, "a reader sees half of what a writer does");
+                    }
+                }
+            });
+        }
+    });
+    let held = counter.read();
+    assert_eq!(held.0, 6_667);
+    assert!(counter.try_write().is_none(), "somebody reads");
+    let beside = counter.try_read().expect("readers read together");
+    drop((held, beside));
+    let mut held = counter.try_write().expect("nobody is left");
+    held.0 = 1;
+    assert!(counter.try_read().is_none() && counter.try_write().is_none(), "somebody writes");
+    drop(held);
+    assert_eq!(counter.read().0, 1);
+}
+
+#[test]
+fn a_word_is_locked_at_the_first_try_or_not() {
+    let (rooms, word) = (Rooms::default(), AtomicU64::new(5));
+    assert_eq!(rooms.try_lock(&word), Some(5));
+    assert_eq!(rooms.try_lock(&word), None);
+    rooms.unlock(&word, 3, 6);
+    assert_eq!(rooms.try_lock(&word), Some(6));
+}
+
+#[test]
+fn patience_lets_the_other_one_run() {
+    let flag = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| flag.store(1, Ordering::Relaxed));
+        let mut patience = Patience::new();
+        while flag.load(Ordering::Relaxed) == 0 {
+            patience.wait();
+        }
+    });
+}
+
+#[test]
 fn system_mutex_survives_a_panic() {
     let counter = SystemMutex::new(0);
     let panicked = thread::scope(|scope| {

@@ -38,6 +38,8 @@ mod pins;
 mod published;
 #[path = "loom/retired.rs"]
 mod retired;
+#[path = "loom/rwlock.rs"]
+mod rwlock;
 #[path = "loom/shared.rs"]
 mod shared;
 #[path = "loom/slots.rs"]
