@@ -4,9 +4,9 @@
 //! implementation of it. Memory itself comes from above as [`World`] and [`Region`]: this crate
 //! asks the operating system for nothing.
 //!
-//! There is one design so far: [`Zone`], with one lock for the free blocks. It is not there under
-//! loom, whose atomics are not zero-initialised memory; it has no protocol of its own to check,
-//! only the mutexes of `sync`.
+//! [`Zone`] is ours. [`ListZone`] is the kernel's shape, in six designs. Zones are not there under
+//! loom, whose atomics are not zero-initialised memory; the lists that threads change side by side
+//! are ([`smp_list`]).
 #![no_std]
 
 extern crate alloc;
@@ -27,7 +27,10 @@ mod buddy;
 mod frames;
 #[cfg(not(loom))]
 mod lane_pages;
+#[cfg(not(loom))]
+mod list_zone;
 mod probe;
+pub mod smp_list;
 mod table;
 pub mod watch;
 mod world;
@@ -35,6 +38,10 @@ mod world;
 mod zone;
 
 pub use frames::{Frames, ZoneStats};
+#[cfg(not(loom))]
+pub use list_zone::{
+    Batch, Cluster, Design, ListZone, Merge, NoMerge, Premerge, RangeRw, Spin, Splice,
+};
 pub use probe::{Gate, Probe};
 pub use table::{LazyTable, Zeroed};
 pub use world::{NoMemory, Region, RegionKeeper, World};

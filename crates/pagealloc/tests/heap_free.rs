@@ -4,7 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use host::Mmap;
-use pagealloc::{Frames, Zone, ZoneOptions};
+use pagealloc::{
+    Cluster, Frames, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice, Zone, ZoneOptions,
+};
 use units::{Frame, Lane, Order};
 
 thread_local! {
@@ -52,7 +54,16 @@ fn lending_and_taking_back_touch_no_heap() {
     assert_eq!(caught, 2, "the watch must be able to see something");
 
     let options = ZoneOptions { settle: true, ..ZoneOptions::new(3, 20_000) };
-    let zone = Zone::new(&Mmap, options).unwrap();
+    touches_no_heap(&Zone::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<Spin>::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<RangeRw>::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<Splice>::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<Premerge>::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<NoMerge>::new(&Mmap, options).unwrap());
+    touches_no_heap(&ListZone::<Cluster>::new(&Mmap, options).unwrap());
+}
+
+fn touches_no_heap(zone: &dyn Frames) {
     let mut held: Vec<(Frame, Order)> = Vec::with_capacity(30_000);
     let calls = heap_calls(|| {
         for round in 0..3u32 {

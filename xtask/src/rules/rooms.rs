@@ -26,6 +26,7 @@ const VARIANTS: &[(&str, &str)] = &[
     ("zcomp", "MutexStream"),
     ("zram", "BitLock"),
     ("pagealloc", "Zone"),
+    ("pagealloc", "ListZone"),
 ];
 
 /// Crates that take variants apart or put them side by side: the laboratory, models, test inputs.

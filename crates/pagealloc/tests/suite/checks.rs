@@ -11,6 +11,12 @@ use crate::world::HeapWorld;
 
 /// The suite: every check of this file on zones made by `make`.
 pub fn conforms(make: Make) {
+    conforms_when_drained(make);
+    giving_back_at_once(make);
+}
+
+/// The same but for when memory goes back to the system: that may wait until the zone is drained.
+pub fn conforms_when_drained(make: Make) {
     small_worlds(make);
     block_worlds(make);
     random_steps(make);
@@ -152,7 +158,8 @@ pub fn growth(make: Make) {
     borrower.rest(|_| 1);
 }
 
-/// What comes free goes back to the operating system, once, and nothing else does.
+/// What is free of a zone that is drained goes back to the operating system, once, and nothing else
+/// does.
 pub fn giving_back(make: Make) {
     for keep_free_blocks in [0, 2] {
         let options =
@@ -175,8 +182,6 @@ pub fn giving_back(make: Make) {
             for n in (0..8).rev() {
                 borrower.give_back(round, n);
             }
-            let kept = 8 - (borrower.record.log().released.len() - before);
-            assert!(kept <= keep_free_blocks as usize, "{kept} free blocks keep their memory");
             borrower.rest(|_| 0);
             let released = borrower.record.log().released[before..].to_vec();
             assert_eq!(released.len(), 8, "each block goes back once: {released:?}");
@@ -184,6 +189,27 @@ pub fn giving_back(make: Make) {
         }
     }
     released_in_use(make);
+}
+
+/// Blocks that come free go back at once, but for those that may keep their memory.
+pub fn giving_back_at_once(make: Make) {
+    for keep_free_blocks in [0, 2] {
+        let options =
+            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_BLOCK) };
+        let mut borrower = Borrower::new(make, options);
+        for round in 0..3 {
+            let before = borrower.record.log().released.len();
+            for _ in 0..8 {
+                assert!(borrower.borrow(0, 9));
+            }
+            for n in (0..8).rev() {
+                borrower.give_back(round, n);
+            }
+            let kept = 8 - (borrower.record.log().released.len() - before);
+            assert!(kept <= keep_free_blocks as usize, "{kept} free blocks keep their memory");
+            borrower.rest(|_| 0);
+        }
+    }
 }
 
 /// Blocks of which anything is lent stay, while those around them go.

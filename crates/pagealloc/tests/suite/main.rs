@@ -4,6 +4,7 @@
 #[cfg(not(asan))]
 mod broken;
 mod checks;
+mod list_zones;
 mod model;
 mod world;
 

@@ -1,0 +1,123 @@
+use std::vec;
+use std::vec::Vec;
+
+use super::*;
+
+/// Links of a few nodes.
+struct Table(Vec<[AtomicU32; 2]>);
+
+impl Links for Table {
+    fn next(&self, node: u32) -> &AtomicU32 {
+        &self.0[node as usize][0]
+    }
+    fn prev(&self, node: u32) -> &AtomicU32 {
+        &self.0[node as usize][1]
+    }
+}
+
+/// Lists with the heads 0 and 1, both empty.
+fn lists(nodes: usize) -> SmpLists<Table> {
+    let table = (0..nodes).map(|_| [AtomicU32::new(NIL), AtomicU32::new(NIL)]).collect();
+    let mut lists = SmpLists::new(Table(table));
+    lists.make_list(0);
+    lists.make_list(1);
+    lists
+}
+
+fn entries(lists: &mut SmpLists<Table>, head: u32) -> Vec<u32> {
+    lists.validate(head, "the list");
+    let mut node = head;
+    core::iter::from_fn(|| {
+        node = lists.behind(head, node)?;
+        Some(node)
+    })
+    .collect()
+}
+
+#[test]
+fn one_thread_sees_lists_like_any_other() {
+    let mut lists = lists(20);
+    assert!(lists.is_empty(0) && lists.pop(0).is_none());
+    for node in 2..8 {
+        if node % 2 == 0 { lists.add(0, node) } else { lists.push(0, node) }
+    }
+    assert_eq!(entries(&mut lists, 0), [7, 6, 5, 4, 3, 2]);
+    lists.del(7);
+    lists.del(4);
+    lists.remove(2);
+    assert_eq!(entries(&mut lists, 0), [6, 5, 3]);
+    let mut chain = Chain::EMPTY;
+    for node in 10..13 {
+        lists.chain(&mut chain, node);
+    }
+    assert_eq!((chain.first, chain.last, chain.len), (12, 10, 3));
+    lists.splice(0, chain.first, chain.last);
+    assert_eq!(entries(&mut lists, 0), [12, 11, 10, 6, 5, 3]);
+    assert_eq!(lists.before(12), 0);
+    assert_eq!(lists.before(10), 11);
+    assert_eq!(lists.cut(0, 10), 12);
+    assert_eq!(entries(&mut lists, 0), [6, 5, 3]);
+    assert_eq!(lists.pop(0), Some(6));
+    for node in [3, 5] {
+        lists.del(node);
+    }
+    assert!(lists.is_empty(0) && lists.is_empty(1));
+    lists.add(1, 5);
+    assert_eq!(entries(&mut lists, 1), [5]);
+}
+
+#[test]
+fn a_head_that_is_held_is_not_to_be_had() {
+    let mut lists = lists(4);
+    let held = lists.try_hold(0).unwrap();
+    assert!(lists.try_hold(0).is_none());
+    assert!(lists.try_hold(1).is_some_and(|other| {
+        other.put(3, 3);
+        true
+    }));
+    held.put(2, 2);
+    assert_eq!((entries(&mut lists, 0), entries(&mut lists, 1)), (vec![2], vec![3]));
+}
+
+#[test]
+fn threads_take_out_and_put_in_side_by_side() {
+    const THREADS: u32 = 4;
+    const EACH: u32 = 8;
+    const ROUNDS: u32 = 3000;
+    let mut lists = lists((2 + THREADS * EACH) as usize);
+    for n in 0..EACH {
+        // Neighbours are different threads', so that they are taken out beside each other.
+        (0..THREADS).for_each(|thread| lists.push(n % 2, 2 + thread * EACH + n));
+    }
+    let shared = &lists;
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let node = |n: u32| 2 + thread * EACH + (n + round) % EACH;
+                    (0..3).for_each(|n| shared.del(node(n)));
+                    shared.add(round % 2, node(0));
+                    let mut chain = Chain::EMPTY;
+                    (1..3).for_each(|n| shared.chain(&mut chain, node(n)));
+                    shared.splice((round + thread) % 2, chain.first, chain.last);
+                }
+            });
+        }
+    });
+    let mut all = entries(&mut lists, 0);
+    all.extend(entries(&mut lists, 1));
+    all.sort_unstable();
+    assert_eq!(all, (2..2 + THREADS * EACH).collect::<Vec<_>>());
+}
+
+#[test]
+fn validation_finds_what_does_not_lead_back() {
+    let broken = std::panic::catch_unwind(|| {
+        let mut lists = lists(5);
+        (2..5).for_each(|node| lists.push(0, node));
+        lists.links().prev(3).store(2, Ordering::Relaxed);
+        lists.validate(0, "the list");
+    });
+    let text = broken.expect_err("a link that leads elsewhere");
+    assert!(text.downcast_ref::<std::string::String>().unwrap().contains("the list: node 3"));
+}
