@@ -78,7 +78,7 @@ fn act<F: Fences>(lists: &SmpLists<Nodes, F>, act: Act) {
         Act::Add(node) => lists.add(HEAD, node),
         Act::Splice(first, last) => {
             let mut chain = Chain::EMPTY;
-            [last, first].map(|node| lists.chain(&mut chain, node));
+            [last, first].iter().for_each(|node| lists.chain(&mut chain, *node));
             lists.splice(HEAD, chain.first, chain.last);
         }
     }
