@@ -189,7 +189,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         // Acquire pairs with the Release of who unlocked it last.
         let lock =
             || link.compare_exchange(succ, NIL, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        (succ != NIL && lock()).then(|| HeldHead { links: &self.links, head, succ })
+        (succ != NIL && lock()).then_some(HeldHead { links: &self.links, head, succ })
     }
 
     /// Puts `node`, which is in no list and nobody else's, in front of the chain.

@@ -1,5 +1,6 @@
 //! The lock with two modes.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
@@ -178,7 +179,8 @@ impl Manner for Copy {
             if self.flaw != Flaw::StaysCounted {
                 self.end_read();
             }
-            let front = self.queue.lock();
+            // Not let go of when loom stops a thread that sleeps here.
+            let front = ManuallyDrop::new(self.queue.lock());
             self.state.fetch_add(READER, Ordering::Relaxed);
             loop {
                 let seen = self.state.load(self.acquire());
@@ -188,7 +190,7 @@ impl Manner for Copy {
                 }
                 self.sleep(seen);
             }
-            drop(front);
+            drop(ManuallyDrop::into_inner(front));
         }
         work();
         self.end_read();
@@ -196,7 +198,8 @@ impl Manner for Copy {
 
     fn writing(&self, work: &mut dyn FnMut()) {
         if !self.own(0) {
-            let front = self.queue.lock();
+            // Not let go of when loom stops a thread that sleeps here.
+            let front = ManuallyDrop::new(self.queue.lock());
             self.state.fetch_or(QUEUED, Ordering::Relaxed);
             loop {
                 let seen = self.state.load(Ordering::Relaxed);
@@ -206,7 +209,7 @@ impl Manner for Copy {
                     break;
                 }
             }
-            drop(front);
+            drop(ManuallyDrop::into_inner(front));
         }
         work();
         let release = match self.flaw {
