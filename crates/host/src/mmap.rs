@@ -5,15 +5,15 @@
 //! a signal (mmap(2), mprotect(2), and the kernel document `mm/overcommit-accounting.rst`).
 //!
 //! Where transparent huge pages are set to `always`, the first touch of a byte would cost 2 MiB,
-//! which makes nonsense of a sparse table. Regions therefore opt out, and [`RegionKeeper::settle`]
-//! opts a block back in when all of it is in use (kernel document `admin-guide/mm/transhuge.rst`).
+//! which makes nonsense of a sparse table, and khugepaged would fill up what was given back.
+//! Regions therefore opt out. [`RegionKeeper::settle`] and [`RegionKeeper::populate`] opt a block
+//! in for as long as the system takes to make it a huge page, which it stays then (kernel document
+//! `admin-guide/mm/transhuge.rst`).
 //!
 //! # Why unsafe
 //! Mapping memory is unsafe by nature: this module is where address ranges come from.
 
-use std::fs;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 
 use libc::c_void;
 use pagealloc::{NoMemory, Region, RegionKeeper, World};
@@ -23,6 +23,8 @@ use units::BLOCK_SIZE;
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// Collapse a range into huge pages now (Linux 6.1, madvise(2)).
 const MADV_COLLAPSE: libc::c_int = 25;
+/// Fault a range in as if it were written to (Linux 5.14, madvise(2)).
+const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Lends ranges of private anonymous memory.
 #[derive(Clone, Copy, Default, Debug)]
@@ -50,8 +52,6 @@ impl World for Mmap {
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// Whether the range has been opted out of transparent huge pages.
-    opted_out: bool,
 }
 
 // SAFETY: an address range belongs to the process, not to a thread.
@@ -87,9 +87,9 @@ impl Mapping {
             unmap(base.add(bytes), after);
             base
         };
-        let mut mapping =
-            Mapping { base: NonNull::new(base)?, bytes, opted_out: huge_pages_come_uninvited() };
-        mapping.opted_out = mapping.opted_out && mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+        let mapping = Mapping { base: NonNull::new(base)?, bytes };
+        // A kernel without huge pages refuses, and is right.
+        mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
         Some(mapping)
     }
 
@@ -117,6 +117,15 @@ impl Mapping {
         }
     }
 
+    /// Gives an advice while huge pages are welcome.
+    fn as_huge_pages(&self, offset: usize, bytes: usize, advice: libc::c_int) {
+        let welcome = self.advise(offset, bytes, libc::MADV_HUGEPAGE);
+        self.advise(offset, bytes, advice);
+        if welcome {
+            self.advise(offset, bytes, libc::MADV_NOHUGEPAGE);
+        }
+    }
+
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> bool {
         // SAFETY: `at` has checked that the range is ours. Of the advices used, only the two
         // DONTNEED change contents, and `release` promises just that.
@@ -138,17 +147,18 @@ unsafe impl RegionKeeper for Mapping {
         if !self.advise(offset, bytes, libc::MADV_DONTNEED) {
             self.release_locked(offset, bytes);
         }
-        if self.opted_out && offset.is_multiple_of(BLOCK_SIZE) && bytes.is_multiple_of(BLOCK_SIZE) {
-            // Undoes what `settle` may have done.
-            self.advise(offset, bytes, libc::MADV_NOHUGEPAGE);
-        }
     }
 
     fn settle(&self, offset: usize) {
-        if self.opted_out {
-            self.advise(offset, BLOCK_SIZE, libc::MADV_HUGEPAGE);
+        self.as_huge_pages(offset, BLOCK_SIZE, MADV_COLLAPSE);
+    }
+
+    fn populate(&self, offset: usize, bytes: usize) {
+        if offset.is_multiple_of(BLOCK_SIZE) && bytes.is_multiple_of(BLOCK_SIZE) {
+            self.as_huge_pages(offset, bytes, MADV_POPULATE_WRITE);
+        } else {
+            self.advise(offset, bytes, MADV_POPULATE_WRITE);
         }
-        self.advise(offset, BLOCK_SIZE, MADV_COLLAPSE);
     }
 }
 
@@ -169,13 +179,4 @@ unsafe fn unmap(start: *mut u8, bytes: usize) {
         // in which case the addresses stay taken and nothing else happens.
         unsafe { libc::munmap(start.cast(), bytes) };
     }
-}
-
-/// Whether the system hands out huge pages without being asked.
-fn huge_pages_come_uninvited() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
-            .is_ok_and(|text| text.contains("[always]"))
-    })
 }

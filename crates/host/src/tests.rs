@@ -88,6 +88,25 @@ fn settling_keeps_contents() {
 }
 
 #[test]
+fn populating_brings_memory_and_keeps_contents() {
+    let region = Mmap.reserve(6 * MIB).unwrap();
+    region.commit(0, 6 * MIB).unwrap();
+    let base = region.base().as_ptr();
+    fill(base, 4096, 9);
+    region.populate(0, 64 * 1024);
+    region.populate(2 * MIB, 2 * MIB);
+    // Linux before 5.14 has no such call, and nothing happens.
+    let resident = resident_in(base, 6 * MIB);
+    assert!([4096, 64 * 1024 + 2 * MIB].contains(&resident), "{resident} bytes are resident");
+    assert!(all_are(base, 4096, 9));
+    assert!(all_are(base.wrapping_add(4096), 4 * MIB, 0));
+    region.release(2 * MIB, 2 * MIB);
+    fill(base.wrapping_add(2 * MIB), 4096, 1);
+    let left = resident_in(base.wrapping_add(2 * MIB), 2 * MIB);
+    assert_eq!(left, 4096, "nothing of the huge page is left, and none comes uninvited");
+}
+
+#[test]
 fn dropping_unmaps() {
     let before = mapped_bytes();
     for _ in 0..2048 {

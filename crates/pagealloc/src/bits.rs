@@ -5,7 +5,7 @@
 //! one word unless a word becomes empty or stops being so. Several trees share one lazily backed
 //! table: only what has been written costs memory.
 
-use core::{fmt, iter};
+use core::fmt;
 
 use sync::atomic::{AtomicU64, Ordering};
 
@@ -101,10 +101,26 @@ impl<const TREES: usize> Bits<TREES> {
         }
     }
 
-    /// The lowest member.
-    #[inline]
-    pub fn first(&self, tree: usize) -> Option<usize> {
-        self.descend(tree, |word| word.trailing_zeros())
+    /// The lowest member from `from` on.
+    pub fn next(&self, tree: usize, from: usize) -> Option<usize> {
+        let Tree { members, levels, start } = self.trees[tree];
+        let (mut at, mut below) = (from, members);
+        for level in 0..levels {
+            if at >= below {
+                return None;
+            }
+            let rest = self.word(start[level] + at / WORD) & (!0 << (at % WORD));
+            if rest != 0 {
+                let mut found = at / WORD * WORD + rest.trailing_zeros() as usize;
+                for start in start[..level].iter().rev() {
+                    found = found * WORD + self.word(start + found).trailing_zeros() as usize;
+                }
+                return Some(found);
+            }
+            at = at / WORD + 1;
+            below = below.div_ceil(WORD);
+        }
+        None
     }
 
     /// The highest member.
@@ -112,7 +128,6 @@ impl<const TREES: usize> Bits<TREES> {
         self.descend(tree, |word| 63 - word.leading_zeros())
     }
 
-    #[inline]
     fn descend(&self, tree: usize, choose: impl Fn(u64) -> u32) -> Option<usize> {
         let tree = &self.trees[tree];
         let mut at = 0;
@@ -124,19 +139,6 @@ impl<const TREES: usize> Bits<TREES> {
             at = at * WORD + choose(word) as usize;
         }
         Some(at)
-    }
-
-    /// Every member of `tree`, ascending. Reads every word: for checking.
-    pub fn iter(&self, tree: usize) -> impl Iterator<Item = usize> + '_ {
-        let Tree { members, start, .. } = self.trees[tree];
-        (0..members.div_ceil(WORD)).flat_map(move |index| {
-            // Each word of the chain lacks the lowest bit of the one before.
-            iter::successors(Some(self.word(start[0] + index)), |word| {
-                Some(word & word.wrapping_sub(1))
-            })
-            .take_while(|word| *word != 0)
-            .map(move |word| index * WORD + word.trailing_zeros() as usize)
-        })
     }
 
     /// Checks every summary bit against what it summarises.

@@ -30,6 +30,10 @@ pub unsafe trait Frames: Send + Sync {
     /// operating system, down to single frames. Slow; for `compact` and for tests.
     fn drain(&self);
 
+    /// Does what can wait and would hold up who needs a frame: asks the system for huge pages. May
+    /// take long; for a thread that has time. A design may have nothing to do.
+    fn tend(&self) {}
+
     /// Counts, of the moment.
     fn stats(&self) -> ZoneStats;
 

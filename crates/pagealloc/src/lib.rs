@@ -4,9 +4,10 @@
 //! implementation of it. Memory itself comes from above as [`World`] and [`Region`]: this crate
 //! asks the operating system for nothing.
 //!
-//! [`Zone`] is ours. [`ListZone`] is the kernel's shape, in six designs. Zones are not there under
-//! loom, whose atomics are not zero-initialised memory; the lists that threads change side by side
-//! are ([`smp_list`]).
+//! [`Zone`] is our own design. [`ListZone`] is the kernel's shape, in six designs. Zones are not
+//! there under loom, whose atomics are not zero-initialised memory; the part of [`Zone`] in which
+//! threads meet without a lock is compiled into the test `loom_zone`, and the lists that threads
+//! change side by side ([`smp_list`]) are.
 #![no_std]
 
 extern crate alloc;
@@ -22,11 +23,7 @@ mod pretended;
 
 #[cfg(not(loom))]
 mod bits;
-#[cfg(not(loom))]
-mod buddy;
 mod frames;
-#[cfg(not(loom))]
-mod lane_pages;
 #[cfg(not(loom))]
 mod list_zone;
 mod probe;

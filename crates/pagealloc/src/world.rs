@@ -52,6 +52,13 @@ pub unsafe trait RegionKeeper: Send + Sync {
     /// Every frame of this 2 MiB block is in use: the system may back it with one huge page.
     /// Contents stay. Errors are passed over.
     fn settle(&self, offset: usize);
+
+    /// A committed part is going to be written to soon, all of it: the system may provide its
+    /// memory now, and for a whole 2 MiB block as one huge page. `offset` and `bytes` are multiples
+    /// of 4096. Contents stay. Errors are passed over.
+    fn populate(&self, offset: usize, bytes: usize) {
+        let _ = (offset, bytes);
+    }
 }
 
 /// A reserved range of addresses.
@@ -107,5 +114,11 @@ impl Region {
     pub fn settle(&self, offset: usize) {
         debug_assert!(offset < self.bytes);
         self.keeper.settle(offset);
+    }
+
+    /// See [`RegionKeeper::populate`].
+    pub fn populate(&self, offset: usize, bytes: usize) {
+        debug_assert!(offset + bytes <= self.bytes);
+        self.keeper.populate(offset, bytes);
     }
 }

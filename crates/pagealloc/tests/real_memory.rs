@@ -1,7 +1,8 @@
 //! A zone on the operating system's memory: what is lent costs memory, what is free does not.
 
 use host::Mmap;
-use pagealloc::{Frames, Zone, ZoneOptions};
+use pagealloc::{Frames, NoMemory, Region, World, Zone, ZoneOptions};
+use sync::atomic::{AtomicUsize, Ordering};
 use units::{Frame, Lane, Order, PAGE_SIZE};
 
 const MIB: u64 = 1 << 20;
@@ -30,4 +31,25 @@ fn memory_comes_and_goes() {
     zone.validate();
     let empty = host::resident_bytes() - start;
     assert!(empty < 2 * MIB, "{empty} bytes stay when nothing is lent");
+}
+
+/// The system's memory, and how much of it was reserved.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl World for Counted {
+    fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Mmap.reserve(bytes)
+    }
+}
+
+#[test]
+fn tables_take_half_a_thousandth_at_most() {
+    let frames = 64 << 20;
+    let world = Counted::default();
+    let zone = Zone::new(&world, ZoneOptions::new(2, frames)).unwrap();
+    let (memory, all) = (frames as usize * PAGE_SIZE, world.0.load(Ordering::Relaxed));
+    assert!(all - memory <= memory / 2000, "{} bytes for {memory}", all - memory);
+    drop(zone);
 }

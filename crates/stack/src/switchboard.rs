@@ -99,7 +99,7 @@ type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>
 type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 
 const ZONES: &[(&str, MakeZone)] =
-    &[("spin", |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
+    &[(Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
 
 const SLOTS: &[(&str, MakeEngine)] = &[
     (BitLock::NAME, engine::<BitLock>),

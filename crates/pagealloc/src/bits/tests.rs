@@ -21,12 +21,18 @@ fn sets_are_sets() {
             bits.insert(tree, member);
             models[tree].insert(member);
         }
-        assert_eq!(bits.first(tree), models[tree].first().copied());
+        assert_eq!(bits.next(tree, 0), models[tree].first().copied());
         assert_eq!(bits.last(tree), models[tree].last().copied());
+        let from = (state >> 20) as usize % (members[tree] + 2);
+        assert_eq!(bits.next(tree, from), models[tree].range(from..).next().copied());
         if step % 1000 == 0 {
             for (tree, model) in models.iter().enumerate() {
                 bits.validate(tree, tree);
-                assert!(bits.iter(tree).eq(model.iter().copied()));
+                let mut members = Vec::new();
+                while let Some(next) = bits.next(tree, members.last().map_or(0, |last| last + 1)) {
+                    members.push(next);
+                }
+                assert!(members.iter().eq(model.iter()));
             }
         }
     }
@@ -34,7 +40,7 @@ fn sets_are_sets() {
         for member in model.iter().copied().collect::<Vec<_>>() {
             bits.remove(tree, member);
         }
-        assert_eq!((bits.first(tree), bits.last(tree)), (None, None));
+        assert_eq!((bits.next(tree, 0), bits.last(tree)), (None, None));
         bits.validate(tree, tree);
     }
 }

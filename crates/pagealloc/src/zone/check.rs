@@ -1,5 +1,6 @@
 //! Every frame of a zone in one place, and in one place only.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
@@ -12,22 +13,28 @@ enum Place {
     Lent,
 }
 
-impl Zone {
+impl<P: Probe> Zone<P> {
     pub(super) fn check(&self) {
-        let free = self.free.lock().validate();
-        let mut places: Vec<Place> =
-            free.iter().map(|free| if *free { Place::Free } else { Place::Nowhere }).collect();
-        let managed = places.len();
+        let index = self.index.lock();
+        index.validate();
+        let managed = index.managed as usize;
+        let mut places = vec![Place::Nowhere; managed];
+        let mut reserved = vec![false; index.managed_blocks() as usize];
         let mut put = |frame: usize, place: Place| {
             assert!(frame < managed, "frame {frame} is {place:?} but only {managed} are managed");
             let before = core::mem::replace(&mut places[frame], place);
             assert_eq!(before, Place::Nowhere, "frame {frame} is {place:?} as well");
         };
-        for (lane, stock) in self.lanes.iter().enumerate() {
-            let stock = stock.lock();
-            assert!(stock.len() <= self.options.cache_high, "lane {lane} has {}", stock.len());
-            for frame in stock.frames() {
+        for (lane, own) in self.lanes.iter().enumerate() {
+            // Not locked in order, but nobody allocates or frees.
+            let own = own.lock();
+            assert!(own.stock.len() <= self.options.cache_high, "lane {lane}: {}", own.stock.len());
+            for frame in own.stock.frames() {
                 put(*frame as usize, Place::Stock(lane));
+            }
+            if let Some(block) = own.reserved.map(|reserved| reserved.block as usize) {
+                assert!(!reserved[block], "lane {lane} has reserved 2 MiB block {block} as well");
+                reserved[block] = true;
             }
         }
         for frame in 0..managed {
@@ -39,8 +46,31 @@ impl Zone {
                 }
             }
         }
-        for (frame, place) in places.iter().enumerate() {
-            assert_ne!(*place, Place::Nowhere, "frame {frame} is lost: not free, stocked or lent");
+        for (number, reserved) in reserved.into_iter().enumerate() {
+            self.check_block(&index, number as u32, reserved);
+            let first = number * FRAMES_PER_BLOCK as usize;
+            runs::each_run(&self.block(number as u32).words(), |at, frames| {
+                let start = first + at as usize;
+                (start..start + frames as usize).for_each(|frame| put(frame, Place::Free));
+            });
         }
+        let lost: Vec<usize> =
+            (0..managed).filter(|frame| places[*frame] == Place::Nowhere).collect();
+        assert!(lost.is_empty(), "frame {} is lost: not free, stocked or lent", lost[0]);
+    }
+
+    fn check_block(&self, index: &Index, number: u32, reserved: bool) {
+        let block = self.block(number);
+        let state = block.state();
+        let free = runs::count(&block.words());
+        assert_eq!(state.count(), free, "free frames of 2 MiB block {number}: count, bits");
+        assert_eq!(state.is_reserved(), reserved, "2 MiB block {number} ({state:?}) and its lane");
+        let shelf = index.shelf_of(number);
+        assert_eq!(shelf, state.shelf(), "2 MiB block {number} ({state:?}): its shelf, its word");
+        let frames = (index.managed - number * FRAMES_PER_BLOCK).min(FRAMES_PER_BLOCK);
+        let touched = free < frames || reserved;
+        assert!(state.is_resident() || !touched, "2 MiB block {number} has no memory");
+        let settled = state.is_settled();
+        assert!(!settled || state.is_resident(), "2 MiB block {number} is settled, without memory");
     }
 }

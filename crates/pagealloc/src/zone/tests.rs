@@ -1,12 +1,54 @@
+use std::string::String;
+use std::vec::Vec;
+
+use super::block::{Shelf, State};
 use super::*;
+use crate::Gate;
 use crate::pretended::HeapWorld;
+
+/// Counts how often the zone's lock was taken, and the frames that went through it.
+#[derive(Default)]
+struct Count {
+    took: AtomicU64,
+    left: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl Probe for Count {
+    const WATCHES: bool = true;
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn took(&self, _: Lane, gate: Gate, _: u64) {
+        assert_eq!(gate, Gate::Write);
+        self.took.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn left(&self, _: Lane, gate: Gate, _: u64, pages: u64) {
+        assert_eq!(gate, Gate::Write);
+        self.left.fetch_add(1, Ordering::Relaxed);
+        self.pages.fetch_add(pages, Ordering::Relaxed);
+    }
+}
 
 fn zone() -> Zone {
     Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 2048)).unwrap()
 }
 
+fn watched(lanes: usize, frames: u32) -> Zone<Count> {
+    let options = ZoneOptions::new(lanes, frames);
+    Zone::with_probe(&HeapWorld::default(), options, Count::default()).unwrap()
+}
+
 fn order(n: u8) -> Order {
     Order::new(n).unwrap()
+}
+
+fn panic_of(work: impl FnOnce()) -> Option<String> {
+    let panic = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work)).err()?;
+    Some(panic.downcast_ref::<String>().unwrap().clone())
 }
 
 /// What cannot be freed: a frame that was given back, one never lent, the inside of a block, a
@@ -36,14 +78,33 @@ fn bad_frees() -> [fn(&Zone); 6] {
 fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
     for (n, free) in bad_frees().into_iter().enumerate() {
         let zone = zone();
-        let result = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| free(&zone)));
-        assert_eq!(result.is_err(), cfg!(debug_assertions), "case {n}");
-        if let Err(panic) = result {
-            let text = panic.downcast_ref::<std::string::String>().unwrap();
-            assert!(text.contains("was freed"), "case {n}: {text}");
-        }
+        let text = panic_of(|| free(&zone));
+        assert_eq!(text.is_some(), cfg!(debug_assertions), "case {n}");
+        assert!(text.is_none_or(|text| text.contains("was freed")), "case {n}");
         assert_eq!(zone.stats().bad_frees, 1, "case {n}");
         zone.validate();
+    }
+}
+
+#[test]
+fn what_two_threads_free_at_one_instant_is_found_when_its_bit_is_set() {
+    for (n, frames) in [2, 200].into_iter().enumerate() {
+        let zone = zone();
+        let frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
+        for lane in [Lane(0), Lane(1)] {
+            // As if both had looked before either wrote.
+            zone.lent.get(frame.0 as usize).store(1, Ordering::Relaxed);
+            zone.free(lane, frame, Order::ZERO);
+        }
+        let others: Vec<Frame> =
+            (0..frames).filter_map(|_| zone.alloc(Lane(0), order(1))).collect();
+        let text = panic_of(|| zone.drain());
+        assert_eq!(text.is_some(), cfg!(debug_assertions), "case {n}");
+        assert!(text.is_none_or(|text| text.contains("was freed")), "case {n}");
+        assert_eq!(zone.stats().bad_frees, 1, "case {n}");
+        let taken = zone.block(0).state().count();
+        assert!(taken <= FRAMES_PER_BLOCK, "it was counted once: {taken}");
+        drop(others);
     }
 }
 
@@ -57,7 +118,7 @@ fn stocks_give_the_last_frame_first_and_stay_small() {
     }
     for frame in frames {
         zone.free(Lane(1), frame, Order::ZERO);
-        assert!(zone.lanes.get(Lane(1)).lock().len() <= zone.options.cache_high);
+        assert!(zone.lanes.get(Lane(1)).lock().stock.len() <= zone.options.cache_high);
     }
     assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[199]));
     assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[198]));
@@ -76,16 +137,176 @@ fn odd_options_are_moved_to_the_nearest_limit() {
     }
 }
 
-fn finds(expected: &str, corrupt: impl FnOnce(&Zone) + std::panic::UnwindSafe) {
-    let panic = std::panic::catch_unwind(|| {
+#[test]
+fn lanes_keep_to_blocks_of_their_own() {
+    let zone = zone();
+    for _ in 0..300 {
+        let lanes = [0, 1].map(|n| zone.alloc(Lane(n), Order::ZERO).unwrap().0);
+        assert_eq!(lanes.map(|frame| frame / FRAMES_PER_BLOCK), [0, 1]);
+    }
+    let small = zone.alloc(Lane(1), order(2)).unwrap().0;
+    assert_eq!(small / FRAMES_PER_BLOCK, 1, "a part of its block will do");
+    zone.validate();
+}
+
+#[test]
+fn a_lane_without_a_block_takes_from_that_of_another() {
+    let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 512)).unwrap();
+    zone.alloc(Lane(0), Order::ZERO).unwrap();
+    let stock = zone.lanes.get(Lane(0)).lock().stock.len();
+    assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(Frame(32)));
+    assert_eq!(zone.lanes.get(Lane(0)).lock().stock.len(), stock, "its stock is left alone");
+    let lent = 2 + (0..).map_while(|_| zone.alloc(Lane(1), Order::ZERO)).count();
+    assert_eq!(lent, 512);
+    zone.validate();
+}
+
+#[test]
+fn the_lock_is_taken_a_few_times_for_each_block() {
+    const FRAMES: u64 = 8 * 1024;
+    let zone = watched(1, FRAMES as u32);
+    let mut frames: Vec<Frame> = Vec::new();
+    for round in 1..4 {
+        frames.extend((0..FRAMES).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)));
+        assert_eq!(frames.len() as u64, FRAMES);
+        frames.drain(..).for_each(|frame| zone.free(Lane(0), frame, Order::ZERO));
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let blocks = round * FRAMES / u64::from(FRAMES_PER_BLOCK);
+        // Reserve, first frame free, last one free, and two for giving it back to the system.
+        assert!(count(&zone.probe().took) <= 6 * blocks, "{} takes", count(&zone.probe().took));
+        assert_eq!(count(&zone.probe().took), count(&zone.probe().left));
+        assert!(count(&zone.probe().pages) >= round * FRAMES);
+    }
+    zone.validate();
+}
+
+#[test]
+fn blocks_with_next_to_nothing_free_are_emptied_together() {
+    let zone = watched(1, 32 * FRAMES_PER_BLOCK);
+    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Lane(0), Order::ZERO)).collect();
+    for frame in frames.iter().filter(|frame| frame.0 % FRAMES_PER_BLOCK == 77) {
+        zone.free(Lane(0), *frame, Order::ZERO);
+    }
+    zone.drain();
+    let before = zone.probe().took.load(Ordering::Relaxed);
+    for n in 0..32 {
+        let frame = zone.alloc(Lane(0), Order::ZERO);
+        assert_eq!(frame, Some(Frame(n * FRAMES_PER_BLOCK + 77)), "the lowest first");
+    }
+    let took = zone.probe().took.load(Ordering::Relaxed) - before;
+    assert!(took <= 32 / 8, "{took} times for 32 frames");
+    assert_eq!(zone.alloc(Lane(0), Order::ZERO), None);
+    zone.validate();
+}
+
+/// Order-0 blocks among the free frames, in thousandths.
+fn order_0_share(zone: &dyn Frames) -> u64 {
+    let stats = zone.stats();
+    let free: u64 = (0..).zip(stats.free_blocks).map(|(order, blocks)| blocks << order).sum();
+    stats.free_blocks[0] * 1000 / free
+}
+
+#[test]
+fn runs_of_single_frames_leave_no_single_frames() {
+    const EACH: usize = 4 * 1024;
+    let zone = watched(2, 4 * EACH as u32);
+    let mut held: [Vec<Frame>; 2] = Default::default();
+    // Both lanes allocate and free in the order of allocation, at different phases.
+    for step in 0..6 * EACH {
+        for (n, held) in held.iter_mut().enumerate() {
+            let at = (step + n * EACH / 3) % (2 * EACH);
+            let lane = Lane(n as u32);
+            if at < EACH {
+                held.push(zone.alloc(lane, Order::ZERO).unwrap());
+            } else if !held.is_empty() {
+                zone.free(lane, held.remove(0), Order::ZERO);
+            }
+        }
+        if step % 5000 == 0 {
+            assert!(order_0_share(&zone) <= 5, "step {step}: {:?}", zone.stats());
+        }
+    }
+    zone.validate();
+    zone.drain();
+    assert!(order_0_share(&zone) <= 5);
+    held.into_iter().flatten().for_each(|frame| zone.free(Lane(0), frame, Order::ZERO));
+    zone.drain();
+    assert_eq!(zone.stats().free_blocks[..10], [0; 10], "0 unmerged at rest");
+}
+
+#[test]
+fn parts_of_blocks_are_found_where_the_last_one_was() {
+    // More blocks with one free frame than are looked through, and behind them one that is whole.
+    let zone = zone_with_holes(40);
+    let first = zone.alloc(Lane(0), order(4)).unwrap().0;
+    assert_eq!(first, 40 * FRAMES_PER_BLOCK);
+    for n in 1..32 {
+        assert_eq!(zone.alloc(Lane(0), order(4)), Some(Frame(first + 16 * n)));
+    }
+    assert_eq!(zone.alloc(Lane(0), order(4)), Some(Frame(first + FRAMES_PER_BLOCK)));
+    zone.validate();
+}
+
+/// A zone of which `blocks` blocks are lent but for two frames each, and four are free.
+fn zone_with_holes(blocks: u32) -> Zone {
+    let frames = (blocks + 4) * FRAMES_PER_BLOCK;
+    let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(1, frames)).unwrap();
+    let lent: Vec<Frame> =
+        (0..blocks * FRAMES_PER_BLOCK).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)).collect();
+    let hole = |frame: &&Frame| matches!(frame.0 % FRAMES_PER_BLOCK, 3 | 4);
+    lent.iter().filter(hole).for_each(|frame| zone.free(Lane(0), *frame, Order::ZERO));
+    zone.drain();
+    zone
+}
+
+#[test]
+fn pairs_are_found_where_single_blocks_lie_before_them() {
+    let zone = zone_with_holes(3);
+    assert_eq!(zone.alloc(Lane(0), Order::MAX), Some(Frame(4 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Lane(0), order(9)), Some(Frame(3 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Lane(0), Order::MAX), None);
+    assert_eq!(zone.alloc(Lane(0), order(9)), Some(Frame(6 * FRAMES_PER_BLOCK)));
+    zone.validate();
+}
+
+#[test]
+fn memory_is_fetched_once_and_in_pieces() {
+    let world = HeapWorld::default();
+    let options = ZoneOptions { settle: true, ..ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK) };
+    let zone = Zone::new(&world, options).unwrap();
+    let record = world.record_of(zone.base());
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut take = |n: u32| {
+        frames.extend((0..n).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)));
+        record.log().populated
+    };
+    assert_eq!(take(1), [(0, 32)]);
+    assert_eq!(take(32), [(0, 32), (32, 32)]);
+    let first = take(FRAMES_PER_BLOCK - 33);
+    assert_eq!((first.len(), first.last()), (16, Some(&(480, 32))));
+    let second = take(1);
+    assert_eq!(second[16..], [(512, 512)], "who has used up a block uses up the next");
+    assert_eq!(take(FRAMES_PER_BLOCK - 1).len(), 17, "all of it is there");
+    for frame in frames.drain(..) {
+        zone.free(Lane(0), frame, Order::ZERO);
+    }
+    let again = zone.alloc(Lane(0), Order::ZERO).unwrap();
+    zone.free(Lane(0), again, Order::ZERO);
+    assert_eq!(record.log().populated.len(), 17, "what was in use has its memory");
+    zone.drain();
+    zone.alloc(Lane(0), Order::ZERO).unwrap();
+    assert_eq!(record.log().populated[17..], [(0, 512)], "what was given back has none");
+}
+
+fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
+    let text = panic_of(|| {
         let zone = zone();
         let frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
         assert_eq!(frame, Frame(0));
         corrupt(&zone);
         zone.validate();
-    })
-    .expect_err(expected);
-    let text = panic.downcast_ref::<std::string::String>().unwrap();
+    });
+    let text = text.expect(expected);
     assert!(text.contains(expected), "{expected}: {text}");
 }
 
@@ -94,15 +315,30 @@ fn validation_finds_contradictions() {
     let lend = |zone: &Zone, frame: usize, order: u8| {
         zone.lent.get(frame).store(order + 1, Ordering::Relaxed);
     };
-    finds("frame 15 is lost", |zone| {
-        let mut stock = zone.lanes.get(Lane(0)).lock();
-        stock.give_oldest(1, |frame| assert_eq!(frame, 15));
-    });
-    finds("frame 2 is Stock(1) as well", |zone| zone.lanes.get(Lane(1)).lock().push(2));
-    finds("frame 20 is Stock(1) as well", |zone| zone.lanes.get(Lane(1)).lock().push(20));
+    let own = |zone: &Zone, lane: u32, change: fn(&mut Own)| {
+        change(&mut zone.lanes.get(Lane(lane)).lock());
+    };
+    finds("frame 31 is lost", |zone| own(zone, 0, |own| own.stock.forget_oldest(1)));
+    finds("frame 2 is Stock(1) as well", |zone| own(zone, 1, |own| own.stock.push(2)));
+    finds("frame 40 is Free as well", |zone| own(zone, 1, |own| own.stock.push(40)));
     finds("frame 0 is lost", |zone| zone.lent.get(0).store(0, Ordering::Relaxed));
-    finds("frame 30 is Lent as well", move |zone| lend(zone, 30, 1));
-    finds("frame 2 is lent with order 2", move |zone| lend(zone, 2, 2));
-    finds("frame 2 is lent with order 11", move |zone| lend(zone, 2, 11));
-    finds("only 2048 are managed", |zone| zone.lanes.get(Lane(1)).lock().push(5000));
+    finds("frame 40 is Free as well", |zone| lend(zone, 40, 1));
+    finds("frame 2 is lent with order 2", |zone| lend(zone, 2, 2));
+    finds("frame 2 is lent with order 11", |zone| lend(zone, 2, 11));
+    finds("only 2048 are managed", |zone| own(zone, 1, |own| own.stock.push(5000)));
+    finds("block 0: count, bits", |zone| _ = zone.block(0).add(1));
+    finds("block 3 (State(511)): its shelf", |zone| _ = zone.block(3).take_run(0));
+    finds("and its lane", |zone| own(zone, 0, |own| own.reserved = None));
+    finds("has reserved 2 MiB block 0 as well", |zone| {
+        let reserved = zone.lanes.get(Lane(0)).lock().reserved;
+        zone.lanes.get(Lane(1)).lock().reserved = reserved;
+    });
+    finds("its shelf, its word", |zone| zone.index.lock().put(1, Shelf::Off));
+    finds("2 MiB block 0 has no memory", |zone| {
+        own(zone, 0, |own| own.reserved = None);
+        zone.block(0).change(State::released);
+        zone.index.lock().put(0, Shelf::Partial);
+    });
+    finds("settled, without memory", |zone| _ = zone.block(1).change(State::settled));
+    finds("idle blocks: count", |zone| zone.index.lock().idle = 1);
 }

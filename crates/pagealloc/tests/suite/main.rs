@@ -50,35 +50,40 @@ fn zone_lends_low_addresses_first() {
 }
 
 #[test]
-fn zone_settles_each_block_once_when_it_is_full() {
+fn zone_settles_each_full_block_once_and_not_while_somebody_waits() {
     let options = ZoneOptions { settle: true, ..ZoneOptions::new(1, 4 * FRAMES_PER_BLOCK) };
     let mut borrower = Borrower::new(zone, options);
-    for _ in 0..FRAMES_PER_BLOCK - 16 {
+    for _ in 0..FRAMES_PER_BLOCK - 1 {
         assert!(borrower.borrow(0, 0));
     }
+    borrower.zone.drain();
     assert_eq!(borrower.record.log().settled, [0; 0], "a part of the block is free");
     assert!(borrower.borrow(0, 0));
-    assert_eq!(borrower.record.log().settled, [0]);
     assert!(borrower.borrow(0, 9));
+    assert_eq!(borrower.record.log().settled, [0; 0], "nobody has time for it");
+    borrower.zone.drain();
+    assert_eq!(borrower.record.log().settled, [0, 1]);
     assert!(borrower.borrow(0, 10));
-    assert_eq!(borrower.record.log().settled, [0, 1, 3, 2]);
-    while borrower.borrow(0, 0) {}
+    borrower.zone.tend();
+    assert_eq!(borrower.record.log().settled, [0, 1, 2, 3]);
     for round in 0..3 {
-        let last = borrower.held.len() - 1;
-        borrower.give_back(0, last);
+        borrower.give_back(0, 5 + round);
         borrower.zone.drain();
         assert!(borrower.borrow(0, 0));
+        borrower.zone.drain();
         let settled = borrower.record.log().settled.len();
         assert_eq!(settled, 5 + round, "round {round}: a piece of it had been taken back");
     }
     for round in 0..3 {
-        let last = borrower.held.len() - 1;
-        borrower.give_back(0, last);
+        borrower.give_back(0, 8 + round);
         assert!(borrower.borrow(0, 0));
+        borrower.zone.tend();
+        borrower.zone.drain();
         assert_eq!(borrower.record.log().settled.len(), 7, "round {round}: once is enough");
     }
     borrower.rest(|_| 0);
     assert!(borrower.borrow(0, 9));
+    borrower.zone.tend();
     assert_eq!(borrower.record.log().settled.len(), 8, "what was returned is settled again");
 }
 

@@ -44,6 +44,8 @@ pub struct Log {
     pub pieces_released: usize,
     /// Blocks settled, in order.
     pub settled: Vec<usize>,
+    /// Parts populated, in order: the first frame, and how many.
+    pub populated: Vec<(usize, usize)>,
     /// The region is gone.
     pub dropped: bool,
 }
@@ -165,6 +167,12 @@ unsafe impl RegionKeeper for Keeper {
     fn settle(&self, offset: usize) {
         self.check("settle", offset, BLOCK_SIZE, BLOCK_SIZE);
         self.record.log.lock().unwrap().settled.push(offset / BLOCK_SIZE);
+    }
+
+    fn populate(&self, offset: usize, bytes: usize) {
+        self.check("populate", offset, bytes, PAGE_SIZE);
+        let part = (offset / PAGE_SIZE, bytes / PAGE_SIZE);
+        self.record.log.lock().unwrap().populated.push(part);
     }
 }
 

@@ -1,0 +1,133 @@
+use std::vec::Vec;
+
+use super::*;
+
+fn with(count: u32) -> State {
+    State(count)
+}
+
+#[test]
+fn the_shelf_follows_from_the_word() {
+    for count in 0..=FRAMES {
+        let expected = match count {
+            0 => Shelf::Off,
+            FRAMES => Shelf::Free { idle: false },
+            _ => Shelf::Partial,
+        };
+        assert_eq!(with(count).shelf(), expected);
+        assert_eq!(with(count).reserved().shelf(), Shelf::Off);
+        let resident = with(count).reserved().unreserved();
+        let idle = Shelf::Free { idle: true };
+        assert_eq!(resident.shelf(), if count == FRAMES { idle } else { expected });
+    }
+}
+
+#[test]
+fn who_changes_the_shelf_has_to_file_the_block() {
+    for before in 0..FRAMES {
+        for frames in [1, 2, 64, FRAMES] {
+            if before + frames > FRAMES {
+                continue;
+            }
+            let after = with(before + frames);
+            let moves = with(before).shelf() != after.shelf();
+            assert_eq!(after.is_to_be_filed(frames), moves, "{before} + {frames}");
+            assert!(!after.reserved().is_to_be_filed(frames), "it's the holder's to do");
+        }
+    }
+}
+
+#[test]
+fn marks_come_and_go() {
+    let fresh = with(100);
+    assert!(!fresh.is_resident() && !fresh.can_be_trimmed(), "there is no memory to give back");
+    let used = fresh.reserved().unreserved();
+    assert!(used.is_resident() && used.can_be_trimmed() && !used.is_reserved());
+    assert!(!fresh.reserved().can_be_trimmed(), "somebody has it");
+    let trimmed = used.reserved().trimmed(100);
+    assert!(!trimmed.can_be_trimmed() && trimmed.was_trimmed() && !trimmed.is_reserved());
+    assert_eq!((trimmed.count(), trimmed.shelf()), (100, Shelf::Partial));
+    assert!(State(trimmed.0 + 3).can_be_trimmed(), "three more came free");
+    assert!(trimmed.taken(10).can_be_trimmed(), "ten were taken and have memory now");
+    assert_eq!(trimmed.taken(10).count(), 90);
+    assert!(!trimmed.reserved().was_trimmed());
+    assert!(used.reserved().trimmed(97).can_be_trimmed(), "three came free meanwhile");
+
+    let full = used.taken(100);
+    assert!(full.can_be_settled() && !full.settled().can_be_settled());
+    assert!(!full.reserved().can_be_settled() && !used.can_be_settled());
+    assert!(full.settled().is_settled() && !full.settled().reserved().trimmed(0).is_settled());
+    let whole = State(full.settled().0 + FRAMES);
+    assert_eq!(whole.shelf(), Shelf::Free { idle: true });
+    assert_eq!(whole.reserved().released(), with(FRAMES));
+}
+
+/// A block of which these bits are free.
+fn block(words: [u64; WORDS]) -> Block {
+    let block = Block::default();
+    block.add(runs::count(&words));
+    for (word, mask) in words.into_iter().enumerate() {
+        assert_eq!(block.set(word, mask), 0);
+    }
+    block
+}
+
+#[test]
+fn single_frames_are_the_lowest() {
+    let words = [0, 0xf0, !0, 0x8000_0000_0000_0001, 0, 0, 0, 1];
+    let expected: Vec<u32> = (0..FRAMES)
+        .filter(|at| words[(at / 64) as usize] >> (at % 64) & 1u64 != 0)
+        .map(|at| 5120 + at)
+        .collect();
+    for step in [1, 2, 3, 7, 32, 64, 100] {
+        let block = block(words);
+        let mut picked = Vec::new();
+        loop {
+            let mut into = [0; 100];
+            let count = block.pick(5120, &mut into[..step]);
+            assert!(count == step || picked.len() + count == expected.len());
+            if count == 0 {
+                break;
+            }
+            picked.extend_from_slice(&into[..count]);
+            assert_eq!(block.state().count() as usize, expected.len() - picked.len());
+            assert_eq!(runs::count(&block.words()), block.state().count());
+        }
+        assert_eq!(picked, expected, "by {step}");
+    }
+}
+
+#[test]
+fn runs_are_taken_and_counted() {
+    let block = block([!0; WORDS]);
+    assert_eq!(block.take_run(3), Some(0));
+    assert_eq!(block.take_run(8), Some(256));
+    assert_eq!(block.take_run(8), None);
+    assert_eq!(block.take_run(7), Some(128));
+    assert_eq!(block.take_run(6), Some(64));
+    assert_eq!(block.take_run(5), Some(32));
+    assert_eq!(block.state().count(), 24);
+    let (at, state) = block.take_shelved(4).unwrap();
+    assert_eq!((at, state.count(), state.is_resident()), (16, 8, true));
+    assert_eq!(block.take_shelved(4), None);
+    assert_eq!(block.take_shelved(3).unwrap().0, 8);
+    assert_eq!((block.state().count(), block.words()), (0, [0; WORDS]));
+}
+
+#[test]
+fn what_is_set_twice_is_found() {
+    let block = block([0, 0b1010, 0, 0, 0, 0, 0, 0]);
+    block.add(2);
+    assert_eq!(block.set(1, 0b0110), 0b0010);
+    block.unadd(1);
+    assert_eq!((block.state().count(), block.words()[1]), (3, 0b1110));
+}
+
+#[test]
+fn what_is_taken_out_is_still_counted() {
+    let block = block([!0; WORDS]);
+    assert!(block.is_whole());
+    assert_eq!(block.take_out(), [!0; WORDS]);
+    assert!(!block.is_whole());
+    assert_eq!((block.state().count(), block.words()), (512, [0; WORDS]));
+}

@@ -1,0 +1,69 @@
+//! The zone's lock, with somebody listening or not.
+
+use core::ops::{Deref, DerefMut};
+
+use sync::MutexGuard;
+use units::Lane;
+
+use super::Zone;
+use super::index::Index;
+use crate::{Gate, Probe};
+
+/// The zone's lock is held while this lives.
+pub(super) struct Held<'a, P: Probe> {
+    /// There until it is dropped.
+    guard: Option<MutexGuard<'a, Index>>,
+    probe: &'a P,
+    lane: Lane,
+    since: u64,
+    /// Frames that went in or out.
+    pub pages: u64,
+}
+
+impl<P: Probe> Zone<P> {
+    /// Takes the zone's lock.
+    pub(super) fn lock_index(&self, lane: Lane) -> Held<'_, P> {
+        let probe = &self.probe;
+        if !P::WATCHES {
+            return Held { guard: Some(self.index.lock()), probe, lane, since: 0, pages: 0 };
+        }
+        let (guard, waited) = match self.index.try_lock() {
+            Some(guard) => (guard, 0),
+            None => {
+                let start = probe.now();
+                let guard = self.index.lock();
+                (guard, probe.now().saturating_sub(start))
+            }
+        };
+        probe.took(lane, Gate::Write, waited);
+        Held { guard: Some(guard), probe, lane, since: probe.now(), pages: 0 }
+    }
+}
+
+impl<P: Probe> Drop for Held<'_, P> {
+    fn drop(&mut self) {
+        if P::WATCHES {
+            let held = self.probe.now().saturating_sub(self.since);
+            drop(self.guard.take());
+            self.probe.left(self.lane, Gate::Write, held, self.pages);
+        }
+    }
+}
+
+/// Only in `drop` there is no guard.
+const HELD: &str = "the lock is held";
+
+impl<P: Probe> Deref for Held<'_, P> {
+    type Target = Index;
+    #[inline]
+    fn deref(&self) -> &Index {
+        self.guard.as_deref().expect(HELD)
+    }
+}
+
+impl<P: Probe> DerefMut for Held<'_, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Index {
+        self.guard.as_deref_mut().expect(HELD)
+    }
+}

@@ -1,0 +1,134 @@
+//! Taking frames back: into the lane's stock, and from there into the bits.
+
+use sync::prefetch;
+use units::{FRAMES_PER_BLOCK, Frame, Lane, Order};
+
+use super::Zone;
+use super::block::State;
+use super::lane::{self, Own, Reserved};
+use super::runs::{self, BLOCK_ORDER, WORD_FRAMES};
+use crate::Probe;
+
+impl<P: Probe> Zone<P> {
+    #[inline]
+    pub(super) fn give_single(&self, lane: Lane, frame: u32) {
+        // When it leaves the stock its block will be written to: the bits, and the word behind.
+        let block = self.blocks.address_of((frame / FRAMES_PER_BLOCK) as usize);
+        prefetch(block);
+        prefetch(block.cast::<u64>().wrapping_add(runs::WORDS));
+        let mut own = self.lanes.get(lane).lock();
+        let full = own.stock.len() >= self.options.cache_high;
+        let chores = full && self.give_oldest(lane, &mut own, self.options.batch);
+        own.stock.push(frame);
+        drop(own);
+        if chores {
+            self.tidy(lane, self.options.keep_free_blocks);
+        }
+    }
+
+    /// Gives a block of more than one frame back.
+    pub(super) fn give_larger(&self, lane: Lane, frame: u32, order: u8) {
+        // Its lane is held so that nobody is giving when all lanes are.
+        let mut own = self.lanes.get(lane).lock();
+        let mut chores = false;
+        let (number, frames) = (frame / FRAMES_PER_BLOCK, 1 << order.min(BLOCK_ORDER));
+        for number in number..number + (1 << order.saturating_sub(BLOCK_ORDER)) {
+            let block = self.block(number);
+            let state = block.add(frames);
+            for (word, mask) in runs::masks(frame % FRAMES_PER_BLOCK, frames) {
+                let twice = block.set(word, mask);
+                self.complain(number, word, twice);
+            }
+            chores |= self.file_if_moved(lane, &mut own.reserved, number, state, frames);
+        }
+        drop(own);
+        if chores {
+            self.tidy(lane, self.options.keep_free_blocks);
+        }
+    }
+
+    /// Gives the whole stock back, and the reservation.
+    pub(super) fn empty(&self, lane: Lane, own: &mut Own) {
+        self.give_oldest(lane, own, lane::MOST);
+        if own.reserved.is_some() {
+            self.let_go(&mut self.lock_index(lane), &mut own.reserved);
+        }
+    }
+
+    /// Gives the `n` oldest frames of a stock back, and tells whether there are chores.
+    #[inline(never)]
+    fn give_oldest(&self, lane: Lane, own: &mut Own, n: usize) -> bool {
+        let Own { stock, reserved, .. } = own;
+        let mut chores = false;
+        // What was freed in turn mostly lies side by side, so runs are as good as sorting.
+        for frames in stock.oldest(n).chunk_by(|a, b| a / FRAMES_PER_BLOCK == b / FRAMES_PER_BLOCK)
+        {
+            let (number, count) = (frames[0] / FRAMES_PER_BLOCK, frames.len() as u32);
+            let state = self.block(number).add(count);
+            for frames in frames.chunk_by(|a, b| a / WORD_FRAMES == b / WORD_FRAMES) {
+                self.set_bits(number, frames);
+            }
+            chores |= self.file_if_moved(lane, reserved, number, state, count);
+        }
+        stock.forget_oldest(n);
+        chores
+    }
+
+    /// Sets the bits of frames of one word.
+    #[inline]
+    fn set_bits(&self, number: u32, frames: &[u32]) {
+        let mut mask = 0;
+        let word = (frames[0] % FRAMES_PER_BLOCK / WORD_FRAMES) as usize;
+        for frame in frames {
+            let bit = 1 << (frame % WORD_FRAMES);
+            if mask & bit != 0 {
+                self.complain(number, word, bit);
+            }
+            mask |= bit;
+        }
+        let twice = self.block(number).set(word, mask);
+        self.complain(number, word, twice);
+    }
+
+    /// These frames were free already when they were given back. Two threads have freed them at one
+    /// instant, or the zone is at fault.
+    #[inline]
+    fn complain(&self, number: u32, word: usize, twice: u64) {
+        if twice != 0 {
+            self.block(number).unadd(twice.count_ones());
+            let first = number * FRAMES_PER_BLOCK + word as u32 * WORD_FRAMES;
+            self.refuse(Frame(first + twice.trailing_zeros()), Order::ZERO);
+        }
+    }
+
+    /// Puts a block where it belongs, if it may be another place since `frames` were added, which
+    /// made `state` of its word. Tells whether there are chores.
+    #[inline]
+    fn file_if_moved(
+        &self,
+        lane: Lane,
+        reserved: &mut Option<Reserved>,
+        number: u32,
+        state: State,
+        frames: u32,
+    ) -> bool {
+        let whole = state.count() == FRAMES_PER_BLOCK;
+        let ours = whole && reserved.is_some_and(|reserved| reserved.block == number);
+        (ours || state.is_to_be_filed(frames)) && self.file(lane, reserved, number, ours)
+    }
+
+    #[cold]
+    fn file(&self, lane: Lane, reserved: &mut Option<Reserved>, number: u32, ours: bool) -> bool {
+        let mut index = self.lock_index(lane);
+        if ours {
+            // It may be that another lane does better with a lower one.
+            self.let_go(&mut index, reserved);
+        } else {
+            // What it was when we added may be past.
+            let state = self.block(number).state();
+            index.put(number, state.shelf());
+            index.pages += u64::from(state.count());
+        }
+        index.has_chores(self.options.keep_free_blocks)
+    }
+}

@@ -1,0 +1,87 @@
+//! What a lane has to itself: a stock of single frames, and a block from which it is filled.
+
+/// The most a stock can hold.
+pub(crate) const MOST: usize = 64;
+
+/// What a lane has. It lies behind the lane's own lock, on cache lines of its own.
+#[derive(Default)]
+pub(super) struct Own {
+    pub stock: Stock,
+    pub reserved: Option<Reserved>,
+    /// Whether it has used up a block: then it is going to use up the next one too.
+    pub eager: bool,
+}
+
+/// A block that a lane has reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reserved {
+    pub block: u32,
+    /// The first of its 512 frames that may have no memory; 512 if all have some.
+    pub dry_from: u32,
+}
+
+/// Frames, the last one given taken first: it's the one whose lines are still in the cache.
+pub(super) struct Stock {
+    count: usize,
+    frames: [u32; MOST],
+}
+
+impl Default for Stock {
+    fn default() -> Stock {
+        Stock { count: 0, frames: [0; MOST] }
+    }
+}
+
+impl Stock {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The frames, the one that's next to be taken last.
+    pub fn frames(&self) -> &[u32] {
+        &self.frames[..self.count]
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<u32> {
+        let last = self.count.checked_sub(1)?;
+        self.count = last;
+        self.frames.get(last).copied()
+    }
+
+    /// The caller sees to it that there is room.
+    #[inline]
+    pub fn push(&mut self, frame: u32) {
+        self.frames[self.count] = frame;
+        self.count += 1;
+    }
+
+    /// Up to `most` places behind the last frame. Whoever fills some calls [`Stock::grew`].
+    pub fn room(&mut self, most: usize) -> &mut [u32] {
+        let end = (self.count + most).min(MOST);
+        &mut self.frames[self.count..end]
+    }
+
+    /// So many of the places of [`Stock::room`] are frames now.
+    pub fn grew(&mut self, frames: usize) {
+        self.count = (self.count + frames).min(MOST);
+    }
+
+    /// Turns the order round.
+    pub fn reverse(&mut self) {
+        self.frames[..self.count].reverse();
+    }
+
+    /// The `n` frames that have been here longest, or all if there are fewer.
+    pub fn oldest(&self, n: usize) -> &[u32] {
+        &self.frames[..n.min(self.count)]
+    }
+
+    /// Forgets the frames that [`Stock::oldest`] gave.
+    pub fn forget_oldest(&mut self, n: usize) {
+        let n = n.min(self.count);
+        self.frames.copy_within(n..self.count, 0);
+        self.count -= n;
+    }
+}

@@ -1,0 +1,175 @@
+//! Blocks of more than one frame; more memory; and the last resort.
+
+use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+
+use super::gate::Held;
+use super::runs::BLOCK_ORDER;
+use super::{Zone, runs};
+use crate::Probe;
+
+/// Frames a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
+const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
+/// Blocks free in part that are looked through before one is broken up that's free as a whole.
+const LOOKS: u32 = 32;
+
+impl<P: Probe> Zone<P> {
+    pub(super) fn alloc_larger(&self, lane: Lane, order: u8) -> Option<u32> {
+        if order < BLOCK_ORDER {
+            let own = self.lanes.get(lane).lock();
+            if let Some(reserved) = own.reserved
+                && let Some(at) = self.block(reserved.block).take_run(order)
+            {
+                return Some(reserved.block * FRAMES_PER_BLOCK + at);
+            }
+        }
+        let frame = self.take_or_grow(&mut self.lock_index(lane), order);
+        frame.or_else(|| self.scrape(lane, order))
+    }
+
+    fn take_or_grow(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
+        loop {
+            let frame = match order {
+                0..BLOCK_ORDER => self.take_part(index, order),
+                BLOCK_ORDER => self.take_whole(index),
+                _ => self.take_pair(index),
+            };
+            if frame.is_some() {
+                index.pages += 1 << order;
+            }
+            if frame.is_some() || !self.grow(index) {
+                return frame;
+            }
+        }
+    }
+
+    /// A part of a block. The lowest partial blocks are tried first, then the one where such a part
+    /// was last found, then one that's free as a whole is broken up; and when there is none, all
+    /// partial ones.
+    fn take_part(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
+        let (mut from, mut looks) = (0, 0);
+        while let Some(number) = index.partial(from) {
+            if let Some(frame) = self.take_from(index, number, order) {
+                return Some(frame);
+            }
+            from = number + 1;
+            looks += 1;
+            if looks == LOOKS {
+                let last = index.found[usize::from(order)];
+                if index.is_partial(last)
+                    && let Some(frame) = self.take_from(index, last, order)
+                {
+                    return Some(frame);
+                }
+                if let Some(frame) = self.break_up(index, order) {
+                    return Some(frame);
+                }
+            }
+        }
+        self.break_up(index, order)
+    }
+
+    fn break_up(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
+        let number = index.free(0)?;
+        self.take_from(index, number, order)
+    }
+
+    fn take_whole(&self, index: &mut Held<'_, P>) -> Option<u32> {
+        let mut from = 0;
+        while let Some(number) = index.free(from) {
+            if let Some(frame) = self.take_from(index, number, BLOCK_ORDER) {
+                return Some(frame);
+            }
+            from = number + 1;
+        }
+        None
+    }
+
+    fn take_pair(&self, index: &mut Held<'_, P>) -> Option<u32> {
+        let mut from = 0;
+        while let Some(number) = index.pair(from) {
+            // Of either somebody may not yet have set the bits that he has added to the count.
+            if self.block(number).is_whole() && self.block(number + 1).is_whole() {
+                let frame = self.take_from(index, number, BLOCK_ORDER);
+                let second = self.take_from(index, number + 1, BLOCK_ORDER);
+                debug_assert!(second.is_some(), "nobody takes from it without the lock");
+                return frame;
+            }
+            from = number + 2;
+        }
+        None
+    }
+
+    /// Takes from a shelved block, and puts it where it belongs then.
+    fn take_from(&self, index: &mut Held<'_, P>, number: u32, order: u8) -> Option<u32> {
+        let (at, state) = self.block(number).take_shelved(order)?;
+        index.put(number, state.shelf());
+        if let Some(found) = index.found.get_mut(usize::from(order)) {
+            *found = number;
+        }
+        Some(number * FRAMES_PER_BLOCK + at)
+    }
+
+    /// Asks the world for more, and tells whether there is more now.
+    #[cold]
+    pub(super) fn grow(&self, index: &mut Held<'_, P>) -> bool {
+        let left = self.options.max_frames - index.managed;
+        // A whole step or, if the system refuses that, a single 2 MiB block.
+        [GROWTH, FRAMES_PER_BLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
+            let offset = index.managed as usize * PAGE_SIZE;
+            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
+            let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
+            if grown {
+                if cfg!(asan) {
+                    self.shut(index.managed, frames);
+                }
+                self.extend(index, frames);
+            }
+            grown
+        })
+    }
+
+    /// Manages `frames` more. What is managed ends with a whole block, or for good.
+    fn extend(&self, index: &mut Held<'_, P>, frames: u32) {
+        let end = index.managed + frames;
+        while index.managed < end {
+            let number = index.managed / FRAMES_PER_BLOCK;
+            let frames = (end - index.managed).min(FRAMES_PER_BLOCK);
+            let block = self.block(number);
+            let state = block.add(frames);
+            let mut at = 0;
+            while at < frames {
+                let count = (frames - at).min(runs::WORD_FRAMES);
+                block.set((at / runs::WORD_FRAMES) as usize, runs::ones(0, count));
+                at += count;
+            }
+            index.put(number, state.shelf());
+            index.managed += frames;
+        }
+    }
+
+    /// The last resort: with every lane held, its stock and its reservation put back, and no block
+    /// on its way to the system, what the shelves don't have does not exist.
+    #[cold]
+    pub(super) fn scrape(&self, lane: Lane, order: u8) -> Option<u32> {
+        let housekeeping = self.housekeeping.lock();
+        let frame = self.scrape_from(lane, 0, order);
+        drop(housekeeping);
+        let keep = self.options.keep_free_blocks;
+        let chores = self.lock_index(lane).has_chores(keep);
+        if chores {
+            self.tidy(lane, keep);
+        }
+        frame
+    }
+
+    /// Holds one lane and goes on to the next: a guard per lane needs a place, and here the stack
+    /// is the place that's not the heap.
+    fn scrape_from(&self, lane: Lane, next: usize, order: u8) -> Option<u32> {
+        if next == self.lanes.count() {
+            return self.take_or_grow(&mut self.lock_index(lane), order);
+        }
+        let mut own = self.lanes.get(Lane(next as u32)).lock();
+        self.empty(lane, &mut own);
+        self.scrape_from(lane, next + 1, order)
+    }
+}

@@ -1,0 +1,159 @@
+//! Single frames: out of the lane's stock, which is filled from the block that the lane reserves.
+
+use sync::prefetch;
+use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+
+use super::Zone;
+use super::block::{Shelf, State};
+use super::gate::Held;
+use super::lane::{Own, Reserved};
+use super::runs::WORD_FRAMES;
+use crate::Probe;
+
+/// Frames for which a system call that fetches their memory pays.
+const POPULATED: usize = 8;
+
+impl<P: Probe> Zone<P> {
+    #[inline]
+    pub(super) fn alloc_single(&self, lane: Lane) -> Option<u32> {
+        let mut own = self.lanes.get(lane).lock();
+        if let Some(frame) = own.stock.pop() {
+            return Some(frame);
+        }
+        self.refill(lane, &mut own);
+        let frame = own.stock.pop();
+        drop(own);
+        frame.or_else(|| self.scrape(lane, 0))
+    }
+
+    /// Fills an empty stock with the lowest frames there are for it, the lowest of all on top.
+    #[inline(never)]
+    fn refill(&self, lane: Lane, own: &mut Own) {
+        self.gather(own);
+        if own.stock.len() < self.few() {
+            self.refill_from_shelves(lane, own);
+        }
+        own.stock.reverse();
+    }
+
+    /// Fewer frames than this are not enough for a stock that was filled.
+    fn few(&self) -> usize {
+        (self.options.batch / 4).max(1)
+    }
+
+    /// Takes from the lane's own block what's missing to a batch.
+    fn gather(&self, own: &mut Own) {
+        let Some(mut reserved) = own.reserved else { return };
+        let first = reserved.block * FRAMES_PER_BLOCK;
+        let room = own.stock.room(self.options.batch.saturating_sub(own.stock.len()));
+        let count = self.block(reserved.block).pick(first, room);
+        let (Some(lowest), Some(highest)) = (room[..count].first(), room[..count].last()) else {
+            return;
+        };
+        // The bytes in which it will be noted that they are lent: of these frames and the next.
+        prefetch(self.lent.address_of(*lowest as usize));
+        prefetch(self.lent.address_of((*lowest + WORD_FRAMES) as usize));
+        if *highest >= first + reserved.dry_from {
+            let from = (*lowest).max(first + reserved.dry_from);
+            reserved.dry_from = *highest + 1 - first;
+            if count >= POPULATED {
+                let bytes = (*highest + 1 - from) as usize * PAGE_SIZE;
+                self.region.populate(from as usize * PAGE_SIZE, bytes);
+            }
+            own.reserved = Some(reserved);
+        }
+        own.stock.grew(count);
+    }
+
+    /// Reserves another block: the lowest one that is free in part, else the lowest that's free as
+    /// a whole, else there must be more. Blocks with next to nothing free are emptied under one
+    /// hold of the lock.
+    #[cold]
+    fn refill_from_shelves(&self, lane: Lane, own: &mut Own) {
+        let mut index = self.lock_index(lane);
+        let mut from = 0;
+        let mut fresh = false;
+        while own.stock.len() < self.few() {
+            own.eager |= own.reserved.is_some();
+            self.let_go(&mut index, &mut own.reserved);
+            let Some(number) = self.next_block(&mut index, from, own.stock.len() == 0) else {
+                break;
+            };
+            from = number + 1;
+            let (count, is_fresh) = self.reserve(&mut index, own, number);
+            if count as usize >= self.options.batch {
+                fresh = is_fresh && count == FRAMES_PER_BLOCK;
+                break;
+            }
+            self.gather(own);
+        }
+        drop(index);
+        if own.stock.len() < self.few() {
+            if fresh && own.eager {
+                self.populate_block(own);
+            }
+            self.gather(own);
+        }
+        if own.stock.len() == 0 {
+            self.borrow_from_others(own);
+        }
+    }
+
+    /// A block to reserve. None is broken up for the sake of a few frames more.
+    fn next_block(&self, index: &mut Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
+        loop {
+            let found = index.partial(from).or_else(|| index.free(0).filter(|_| wanted));
+            if found.is_some() || !wanted || !self.grow(index) {
+                return found;
+            }
+        }
+    }
+
+    /// Reserves a shelved block, and tells how much of it is free, and whether it is fresh.
+    fn reserve(&self, index: &mut Held<'_, P>, own: &mut Own, number: u32) -> (u32, bool) {
+        let block = self.block(number);
+        // What it says of memory changes under the zone's lock only.
+        let before = block.state();
+        let count = block.change(State::reserved).count();
+        index.put(number, Shelf::Off);
+        index.pages += u64::from(count);
+        let dry = self.options.settle && (!before.is_resident() || before.was_trimmed());
+        let dry_from = if dry { 0 } else { FRAMES_PER_BLOCK };
+        own.reserved = Some(Reserved { block: number, dry_from });
+        (count, !before.is_resident())
+    }
+
+    /// The lane is going to use up this fresh block: its memory may as well come at once.
+    #[cold]
+    fn populate_block(&self, own: &mut Own) {
+        if let Some(reserved) = own.reserved.as_mut().filter(|_| self.options.settle) {
+            reserved.dry_from = FRAMES_PER_BLOCK;
+            self.region.populate(reserved.block as usize * BLOCK_SIZE, BLOCK_SIZE);
+        }
+    }
+
+    /// Ends a reservation, and puts the block where it belongs now.
+    pub(super) fn let_go(&self, index: &mut Held<'_, P>, reserved: &mut Option<Reserved>) {
+        if let Some(Reserved { block, .. }) = reserved.take() {
+            let state = self.block(block).change(State::unreserved);
+            index.put(block, state.shelf());
+            index.pages += u64::from(state.count());
+        }
+    }
+
+    /// All blocks are reserved. What others have reserved is taken from if nobody is at it.
+    #[cold]
+    fn borrow_from_others(&self, own: &mut Own) {
+        for other in (0..self.lanes.count() as u32).map(Lane) {
+            // Our own lock is not to be had either.
+            let Some(other) = self.lanes.get(other).try_lock() else { continue };
+            let Some(Reserved { block, .. }) = other.reserved else { continue };
+            let room = own.stock.room(self.options.batch);
+            let count = self.block(block).pick(block * FRAMES_PER_BLOCK, room);
+            own.stock.grew(count);
+            if count > 0 {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What takes system calls: giving memory back, and asking for huge pages.
+
+use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+
+use super::block::{Shelf, State};
+use super::gate::Held;
+use super::{Zone, runs};
+use crate::Probe;
+
+impl<P: Probe> Zone<P> {
+    /// Gives idle blocks back to the system; `keep` of them may stay. If somebody is at it already,
+    /// it's left to him.
+    #[cold]
+    pub(super) fn tidy(&self, lane: Lane, keep: u32) {
+        loop {
+            let Some(housekeeping) = self.housekeeping.try_lock() else { return };
+            let done = self.release_idle(lane, keep);
+            drop(housekeeping);
+            // Somebody may have found us at it just before we let go.
+            if !done || !self.lock_index(lane).has_chores(keep) {
+                return;
+            }
+        }
+    }
+
+    /// Gives all idle blocks back.
+    pub(super) fn tidy_all(&self) {
+        let _housekeeping = self.housekeeping.lock();
+        self.release_idle(Lane(0), 0);
+    }
+
+    /// Under the housekeeping lock. Tells whether no more than `keep` idle blocks are left; of a
+    /// block some bits may not yet be set, and then it's for the next time.
+    fn release_idle(&self, lane: Lane, keep: u32) -> bool {
+        let mut released = None;
+        loop {
+            let mut index = self.lock_index(lane);
+            if let Some(number) = released {
+                index.returned += 1;
+                let state = self.block(number).change(State::released);
+                index.put(number, state.shelf());
+            }
+            if !index.has_chores(keep) {
+                return true;
+            }
+            let Some(number) = index.last_idle() else { return true };
+            if !self.block(number).is_whole() {
+                return false;
+            }
+            self.take_off(&mut index, number);
+            drop(index);
+            self.region.release(number as usize * BLOCK_SIZE, BLOCK_SIZE);
+            released = Some(number);
+        }
+    }
+
+    /// Reserves a block for housekeeping.
+    fn take_off(&self, index: &mut Held<'_, P>, number: u32) {
+        self.block(number).change(State::reserved);
+        index.put(number, Shelf::Off);
+    }
+
+    /// Gives what is free of 2 MiB blocks in use back to the system, piece by piece.
+    pub(super) fn trim(&self) {
+        let blocks = self.lock_index(Lane(0)).managed_blocks();
+        for number in 0..blocks {
+            if self.block(number).state().can_be_trimmed() {
+                // Anew for each: who is out of memory waits for it.
+                let _housekeeping = self.housekeeping.lock();
+                self.trim_block(number);
+            }
+        }
+    }
+
+    fn trim_block(&self, number: u32) {
+        let block = self.block(number);
+        let mut index = self.lock_index(Lane(0));
+        if !block.state().can_be_trimmed() {
+            return;
+        }
+        self.take_off(&mut index, number);
+        drop(index);
+        let words = block.take_out();
+        let offset = number as usize * BLOCK_SIZE;
+        runs::each_run(&words, |at, frames| {
+            self.region.release(offset + at as usize * PAGE_SIZE, frames as usize * PAGE_SIZE);
+        });
+        for (word, mask) in words.into_iter().enumerate() {
+            block.set(word, mask);
+        }
+        let mut index = self.lock_index(Lane(0));
+        let state = block.change(|state| state.trimmed(runs::count(&words)));
+        index.put(number, state.shelf());
+    }
+
+    /// Asks for a huge page for each block that is lent as a whole.
+    pub(super) fn settle(&self) {
+        if !self.options.settle {
+            return;
+        }
+        let managed = self.lock_index(Lane(0)).managed;
+        for number in 0..managed / FRAMES_PER_BLOCK {
+            let block = self.block(number);
+            if !block.state().can_be_settled() {
+                continue;
+            }
+            let _housekeeping = self.housekeeping.lock();
+            if block.state().can_be_settled() {
+                // Nobody can release it before it's settled: that takes the lock we hold.
+                self.region.settle(number as usize * BLOCK_SIZE);
+                // If a frame came free meanwhile it's to be settled again when it's full again.
+                block.change(|now| if now.can_be_settled() { now.settled() } else { now });
+            }
+        }
+    }
+}
