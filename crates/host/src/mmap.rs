@@ -6,9 +6,10 @@
 //!
 //! Where transparent huge pages are set to `always`, the first touch of a byte would cost 2 MiB,
 //! which makes nonsense of a sparse table, and khugepaged would fill up what was given back.
-//! Regions therefore opt out. [`RegionKeeper::settle`] and [`RegionKeeper::populate`] opt a block
-//! in for as long as the system takes to make it a huge page, which it stays then (kernel document
-//! `admin-guide/mm/transhuge.rst`).
+//! Regions therefore opt out. [`RegionKeeper::settle`] opts a block in for as long as the system
+//! takes to make it a huge page, which it stays then (kernel document
+//! `admin-guide/mm/transhuge.rst`). That may take milliseconds: a huge page has to be found and
+//! cleared. So memory that is wanted at once comes in pages ([`RegionKeeper::populate`]).
 //!
 //! # Why unsafe
 //! Mapping memory is unsafe by nature: this module is where address ranges come from.
@@ -117,15 +118,6 @@ impl Mapping {
         }
     }
 
-    /// Gives an advice while huge pages are welcome.
-    fn as_huge_pages(&self, offset: usize, bytes: usize, advice: libc::c_int) {
-        let welcome = self.advise(offset, bytes, libc::MADV_HUGEPAGE);
-        self.advise(offset, bytes, advice);
-        if welcome {
-            self.advise(offset, bytes, libc::MADV_NOHUGEPAGE);
-        }
-    }
-
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> bool {
         // SAFETY: `at` has checked that the range is ours. Of the advices used, only the two
         // DONTNEED change contents, and `release` promises just that.
@@ -150,15 +142,15 @@ unsafe impl RegionKeeper for Mapping {
     }
 
     fn settle(&self, offset: usize) {
-        self.as_huge_pages(offset, BLOCK_SIZE, MADV_COLLAPSE);
+        let welcome = self.advise(offset, BLOCK_SIZE, libc::MADV_HUGEPAGE);
+        self.advise(offset, BLOCK_SIZE, MADV_COLLAPSE);
+        if welcome {
+            self.advise(offset, BLOCK_SIZE, libc::MADV_NOHUGEPAGE);
+        }
     }
 
     fn populate(&self, offset: usize, bytes: usize) {
-        if offset.is_multiple_of(BLOCK_SIZE) && bytes.is_multiple_of(BLOCK_SIZE) {
-            self.as_huge_pages(offset, bytes, MADV_POPULATE_WRITE);
-        } else {
-            self.advise(offset, bytes, MADV_POPULATE_WRITE);
-        }
+        self.advise(offset, bytes, MADV_POPULATE_WRITE);
     }
 }
 

@@ -54,8 +54,8 @@ pub unsafe trait RegionKeeper: Send + Sync {
     fn settle(&self, offset: usize);
 
     /// A committed part is going to be written to soon, all of it: the system may provide its
-    /// memory now, and for a whole 2 MiB block as one huge page. `offset` and `bytes` are multiples
-    /// of 4096. Contents stay. Errors are passed over.
+    /// memory now, with one call for many pages. `offset` and `bytes` are multiples of 4096.
+    /// Contents stay. Errors are passed over.
     fn populate(&self, offset: usize, bytes: usize) {
         let _ = (offset, bytes);
     }

@@ -8,8 +8,6 @@ pub(crate) const MOST: usize = 64;
 pub(super) struct Own {
     pub stock: Stock,
     pub reserved: Option<Reserved>,
-    /// Whether it has used up a block: then it is going to use up the next one too.
-    pub eager: bool,
 }
 
 /// A block that a lane has reserved.

@@ -1,7 +1,7 @@
 //! Single frames: out of the lane's stock, which is filled from the block that the lane reserves.
 
 use sync::prefetch;
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+use units::{FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
 
 use super::Zone;
 use super::block::{Shelf, State};
@@ -72,26 +72,19 @@ impl<P: Probe> Zone<P> {
     fn refill_from_shelves(&self, lane: Lane, own: &mut Own) {
         let mut index = self.lock_index(lane);
         let mut from = 0;
-        let mut fresh = false;
         while own.stock.len() < self.few() {
-            own.eager |= own.reserved.is_some();
             self.let_go(&mut index, &mut own.reserved);
             let Some(number) = self.next_block(&mut index, from, own.stock.len() == 0) else {
                 break;
             };
             from = number + 1;
-            let (count, is_fresh) = self.reserve(&mut index, own, number);
-            if count as usize >= self.options.batch {
-                fresh = is_fresh && count == FRAMES_PER_BLOCK;
+            if self.reserve(&mut index, own, number) as usize >= self.options.batch {
                 break;
             }
             self.gather(own);
         }
         drop(index);
         if own.stock.len() < self.few() {
-            if fresh && own.eager {
-                self.populate_block(own);
-            }
             self.gather(own);
         }
         if own.stock.len() == 0 {
@@ -109,8 +102,8 @@ impl<P: Probe> Zone<P> {
         }
     }
 
-    /// Reserves a shelved block, and tells how much of it is free, and whether it is fresh.
-    fn reserve(&self, index: &mut Held<'_, P>, own: &mut Own, number: u32) -> (u32, bool) {
+    /// Reserves a shelved block, and tells how many frames of it are free.
+    fn reserve(&self, index: &mut Held<'_, P>, own: &mut Own, number: u32) -> u32 {
         let block = self.block(number);
         // What it says of memory changes under the zone's lock only.
         let before = block.state();
@@ -120,16 +113,7 @@ impl<P: Probe> Zone<P> {
         let dry = self.options.settle && (!before.is_resident() || before.was_trimmed());
         let dry_from = if dry { 0 } else { FRAMES_PER_BLOCK };
         own.reserved = Some(Reserved { block: number, dry_from });
-        (count, !before.is_resident())
-    }
-
-    /// The lane is going to use up this fresh block: its memory may as well come at once.
-    #[cold]
-    fn populate_block(&self, own: &mut Own) {
-        if let Some(reserved) = own.reserved.as_mut().filter(|_| self.options.settle) {
-            reserved.dry_from = FRAMES_PER_BLOCK;
-            self.region.populate(reserved.block as usize * BLOCK_SIZE, BLOCK_SIZE);
-        }
+        count
     }
 
     /// Ends a reservation, and puts the block where it belongs now.

@@ -26,7 +26,7 @@ fn blocks_stand_where_they_were_put() {
             let partial = |block: &usize| model[*block] == Shelf::Partial;
             assert_eq!(index.partial(from as u32), first(&partial));
             let pair = |block: &usize| {
-                block % 2 == 0 && *block < 4 && { is_free(block) && is_free(&(block + 1)) }
+                block.is_multiple_of(2) && *block < 4 && { is_free(block) && is_free(&(block + 1)) }
             };
             assert_eq!(index.pair(from as u32), first(&pair));
         }
