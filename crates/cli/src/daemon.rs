@@ -91,19 +91,22 @@ pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
 
 /// How exact the ages of pages are.
 const TICK: Duration = Duration::from_secs(1);
+/// 2 MiB blocks for which a huge page is asked for in that time: some tens of milliseconds' work.
+const TENDED: u32 = 8;
 
-/// Tells a machine the time, as long as it is there.
+/// Tells a machine the time and tends its memory, as long as it is there.
 fn keep_time(machine: &Arc<Machine>) {
     machine.set_clock(seconds_since_start());
     let machine = Arc::downgrade(machine);
     let keep = move || {
         while let Some(machine) = machine.upgrade() {
             machine.set_clock(seconds_since_start());
+            machine.frames().tend(TENDED);
             drop(machine);
             thread::sleep(TICK);
         }
     };
-    // Without it pages do not age, and nothing else is amiss.
+    // Without it pages do not age, and memory is in small pages; nothing else is amiss.
     if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
         tracing::warn!("pages will not age: no thread can be started: {error}");
     }

@@ -30,9 +30,13 @@ pub unsafe trait Frames: Send + Sync {
     /// operating system, down to single frames. Slow; for `compact` and for tests.
     fn drain(&self);
 
-    /// Does what can wait and would hold up who needs a frame: asks the system for huge pages. May
-    /// take long; for a thread that has time. A design may have nothing to do.
-    fn tend(&self) {}
+    /// Does what can wait and would hold up who needs a frame: asks the system for huge pages, at
+    /// most for `most` 2 MiB blocks, and tells for how many. Each may take some milliseconds; for a
+    /// thread that has time. A design may have nothing to do.
+    fn tend(&self, most: u32) -> u32 {
+        let _ = most;
+        0
+    }
 
     /// Counts, of the moment.
     fn stats(&self) -> ZoneStats;

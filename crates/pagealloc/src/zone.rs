@@ -286,11 +286,11 @@ unsafe impl<P: Probe> Frames for Zone<P> {
         }
         self.tidy_all();
         self.trim();
-        self.settle();
+        self.settle(u32::MAX);
     }
 
-    fn tend(&self) {
-        self.settle();
+    fn tend(&self, most: u32) -> u32 {
+        self.settle(most)
     }
 
     fn stats(&self) -> ZoneStats {

@@ -172,6 +172,7 @@ impl Contestant {
         let target = &*target;
         let store = work.store_first(target)?;
         let first_figures = target.figures();
+        target.rest();
         step()?;
         let overwrite = work.store(target)?;
         let growth =

@@ -21,6 +21,9 @@ pub trait Target: Sync {
 
     /// What the target tells of itself at this moment.
     fn figures(&self) -> Figures;
+
+    /// Does what a daemon does of itself in the time between two passes.
+    fn rest(&self) {}
 }
 
 /// What a target tells of itself, in bytes; `None` is what it does not tell.

@@ -93,13 +93,17 @@ impl<P: Probe> Zone<P> {
         index.put(number, state.shelf());
     }
 
-    /// Asks for a huge page for each block that is lent as a whole.
-    pub(super) fn settle(&self) {
+    /// Asks for a huge page for blocks that are lent as a whole, `most` at most; tells for how many.
+    pub(super) fn settle(&self, most: u32) -> u32 {
         if !self.options.settle {
-            return;
+            return 0;
         }
+        let mut done = 0;
         let managed = self.lock_index(Lane(0)).managed;
         for number in 0..managed / FRAMES_PER_BLOCK {
+            if done == most {
+                break;
+            }
             let block = self.block(number);
             if !block.state().can_be_settled() {
                 continue;
@@ -110,7 +114,9 @@ impl<P: Probe> Zone<P> {
                 self.region.settle(number as usize * BLOCK_SIZE);
                 // If a frame came free meanwhile it's to be settled again when it's full again.
                 block.change(|now| if now.can_be_settled() { now.settled() } else { now });
+                done += 1;
             }
         }
+        done
     }
 }

@@ -64,7 +64,7 @@ fn zone_settles_each_full_block_once_and_not_while_somebody_waits() {
     borrower.zone.drain();
     assert_eq!(borrower.record.log().settled, [0, 1]);
     assert!(borrower.borrow(0, 10));
-    borrower.zone.tend();
+    borrower.zone.tend(u32::MAX);
     assert_eq!(borrower.record.log().settled, [0, 1, 2, 3]);
     for round in 0..3 {
         borrower.give_back(0, 5 + round);
@@ -77,13 +77,13 @@ fn zone_settles_each_full_block_once_and_not_while_somebody_waits() {
     for round in 0..3 {
         borrower.give_back(0, 8 + round);
         assert!(borrower.borrow(0, 0));
-        borrower.zone.tend();
+        borrower.zone.tend(u32::MAX);
         borrower.zone.drain();
         assert_eq!(borrower.record.log().settled.len(), 7, "round {round}: once is enough");
     }
     borrower.rest(|_| 0);
     assert!(borrower.borrow(0, 9));
-    borrower.zone.tend();
+    borrower.zone.tend(u32::MAX);
     assert_eq!(borrower.record.log().settled.len(), 8, "what was returned is settled again");
 }
 
