@@ -6,6 +6,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::drive::{self, Clock, Kind, Through};
 
+mod zones;
+
+pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
+
 /// Measures rampack beside its peers, on memory of live programs.
 #[derive(Parser)]
 #[command(name = "rampack-lab", version, about)]
@@ -32,6 +36,12 @@ pub enum Command {
     LocksSim(LocksSimArgs),
     /// Compare the indexes of zswap, one tree and split ones, as was debated in 2024
     Index(IndexArgs),
+    /// Compare the designs of page allocators, as was debated in 2018: locks, fragmentation
+    Zone(ZoneArgs),
+    /// Simulate threads that want the same zone, on more CPUs than there are
+    ZoneSim(ZoneSimArgs),
+    /// Fill a pool, free at random, refill with pages of other sizes, and see what is left over
+    Churn(ChurnArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap

@@ -5,17 +5,17 @@
 //! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and
 //! `streams` put variants of the engine under the loads of two experiments with Linux's zram;
 //! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `index`
-//! compares the indexes of zswap, measured and simulated; `nbd` sets rampack's NBD server beside
-//! others. Numbers of one run are comparable with each other,
-//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `nbd` sets
-//! rampack's NBD server beside others; `kernel-build` and `hungry` run programs of others in a
-//! memory cgroup, with several kinds of swap. Numbers of one run are comparable with each other,
-//! because what is compared takes turns; numbers of different runs are not.
+//! compares the indexes of zswap, and `zone` the designs of page allocators, whose threads
+//! `zone-sim` simulates; `churn` looks what is left over in a pool that was filled and freed many
+//! times; `nbd` sets rampack's NBD server beside others; `kernel-build` and `hungry` run programs
+//! of others in a memory cgroup, with several kinds of swap. Numbers of one run are comparable with
+//! each other, because what is compared takes turns; numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
 mod cgroup;
+mod churn;
 mod codecs;
 mod corpus;
 mod drive;
@@ -37,6 +37,8 @@ mod statistics;
 mod streams;
 mod swap;
 mod sys;
+mod zone;
+mod zone_sim;
 
 use std::process::ExitCode;
 
@@ -56,6 +58,9 @@ pub fn main() -> ExitCode {
             args::Command::Streams(args) => streams::run(args),
             args::Command::LocksSim(args) => locks_sim::run(args),
             args::Command::Index(args) => index::run(args),
+            args::Command::Zone(args) => zone::run(args),
+            args::Command::ZoneSim(args) => zone_sim::run(args),
+            args::Command::Churn(args) => churn::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),

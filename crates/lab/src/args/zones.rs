@@ -1,0 +1,170 @@
+//! The command line of the commands about page allocators.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::size;
+use crate::zone::{Mode, Start, Workload};
+
+/// `rampack-lab zone`.
+#[derive(Args)]
+pub struct ZoneArgs {
+    /// Designs, with commas between them, or `all`. Besides the engine's there are two controls:
+    /// `pcp-only` (a stock that never runs out: what the way there costs) and `mutex-buddy` (the
+    /// plainest thing that works)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
+    pub design: Vec<String>,
+
+    /// Numbers of threads, each on a CPU of its own; never more than there are CPUs [default: 1,
+    /// and 2 if there are two]
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Vec<u32>,
+
+    /// What is done, with commas between them
+    #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_value = "bulk")]
+    pub workload: Vec<Workload>,
+
+    /// What is done with each frame: `raw` (nothing), `touch` (one line is written), `zero` (all
+    /// of it is), `think=NS` (so much time goes by)
+    #[arg(long, value_name = "MODE", default_value = "raw", value_parser = Mode::parse)]
+    pub mode: Mode,
+
+    /// How threads begin where they do not meet at each phase: at random points of a cycle, or
+    /// all at once
+    #[arg(long, value_enum, default_value = "lockstep")]
+    pub start: Start,
+
+    /// Turns of each design, which take turns; medians are printed
+    #[arg(long, value_name = "R", default_value_t = 11)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Cycles of a turn that count; one more goes before
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub cycles: u32,
+
+    /// Memory of the zone: addresses, unless frames are touched [default: 1G, and for page-fault1
+    /// at least 256M for each thread]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "frames")]
+    pub size: Option<u64>,
+
+    /// The same in frames of 4 KiB
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1024..=1 << 28))]
+    pub frames: Option<u32>,
+
+    /// Frames moved between a CPU's stock and the zone at a time [default: the design's]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub batch: Option<u32>,
+
+    /// The most frames in a CPU's stock [default: the design's]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub stock: Option<u32>,
+
+    /// Let the zone give free blocks of 2 MiB back to the system, as in the product: then system
+    /// calls are measured, too
+    #[arg(long)]
+    pub give_back: bool,
+
+    /// What orders are drawn from
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw alloc+free pairs
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `rampack-lab zone-sim`.
+#[derive(Args)]
+pub struct ZoneSimArgs {
+    /// Designs, with commas between them, or `all`
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
+    pub design: Vec<String>,
+
+    /// Threads to simulate, each on a CPU of its own, half of them in each of two zones
+    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(default_values_t = [1, 2, 4, 16, 56, 112])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: Vec<u32>,
+
+    /// Nanoseconds that a page (its allocation and its free) has the lock held, in place of what
+    /// is measured: `NAME=NS`, or `NAME=ALLOC/FREE`
+    #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
+    pub held: Vec<String>,
+
+    /// Pages a thread allocates before it frees them; will-it-scale has 32768
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    pub pages: u32,
+
+    /// Cycles of each thread that count; one more goes before
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub cycles: u32,
+
+    /// Turns of each design in the measurement
+    #[arg(long, value_name = "R", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+
+    /// Memory of the zones that are measured
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
+    pub size: u64,
+
+    /// What the simulation draws its random numbers from; the same seed and the same times give
+    /// the same result
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw the result
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `rampack-lab churn`.
+#[derive(Args)]
+pub struct ChurnArgs {
+    /// The design of the engine's zone [default: the engine's]
+    #[arg(long, value_name = "NAME")]
+    pub zone: Option<String>,
+
+    /// Rounds, in each of which half of the pages are replaced
+    #[arg(long, value_name = "R", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rounds: u32,
+
+    /// Bytes of all pages
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    pub size: u64,
+
+    /// The pages: any file, best one that `corpus` has made [default: made-up pages that shrink to
+    /// as many different sizes as those of programs do]
+    #[arg(long, value_name = "FILE")]
+    pub corpus: Option<PathBuf>,
+
+    /// What is drawn at random
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    /// Draw pool and resident memory over rounds
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+}

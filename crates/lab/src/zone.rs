@@ -1,0 +1,143 @@
+//! `rampack-lab zone`: designs of page allocators under one load.
+//!
+//! Everything calls a zone as the engine does, through `Arc<dyn Frames>`. Three kinds of turns are
+//! made, each on a fresh zone, of all designs by turns: *timed* ones with nobody at the locks, for
+//! the time of calls; *sampled* ones, in which each call is timed by itself, for percentiles; and
+//! *listened* ones, for what the locks do. So no clock is in the times, and none of the times is in
+//! what is said of locks.
+//!
+//! * [`designs`]: what is measured; [`pcp_only`], [`mutex_buddy`]: controls.
+//! * [`workload`], [`mode`], [`crew`], [`meeting`]: what threads do.
+//! * [`meter`], [`ear`], [`histogram`], [`ticks`], [`picture`], [`ping_pong`]: what is noted of it.
+//! * [`plan`]: turns; [`run`]: what comes of them; [`report`]: what is shown.
+
+mod crew;
+pub mod designs;
+pub mod ear;
+mod histogram;
+mod meeting;
+mod meter;
+mod mode;
+mod mutex_buddy;
+mod pcp_only;
+mod picture;
+pub mod ping_pong;
+pub mod plan;
+mod report;
+pub mod run;
+mod ticks;
+mod workload;
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use units::{FRAMES_PER_BLOCK, PAGE_SIZE};
+
+use crate::args::ZoneArgs;
+pub use mode::Mode;
+use plan::Plan;
+pub use workload::{PAGE_FAULT1, Start, Workload};
+
+/// Frames of a zone when nobody says how many.
+const USUAL: u32 = 1 << 18;
+
+/// Runs the command.
+///
+/// # Errors
+/// Options that make no sense, no memory, or a zone that lends what it should not.
+pub fn run(args: &ZoneArgs) -> Result<()> {
+    let cpus = host::allowed_cpus();
+    let threads = threads(&args.threads, &cpus)?;
+    let designs = designs::named(&args.design)?;
+    for (at, workload) in args.workload.iter().enumerate() {
+        if args.workload[..at].contains(workload) {
+            bail!("--workload {}: it is there already", workload.name());
+        }
+    }
+    let plan = Plan {
+        designs,
+        threads,
+        workloads: args.workload.clone(),
+        mode: args.mode,
+        start: args.start,
+        frames: frames(args)?,
+        repeat: args.repeat as usize,
+        cycles: args.cycles,
+        batch: args.batch.map(|n| n as usize),
+        stock: args.stock.map(|n| n as usize),
+        give_back: args.give_back,
+        seed: args.seed,
+        cpus: cpus.clone(),
+    };
+    plan.check()?;
+    let ping_pong_ns = line_transfer(&cpus)?;
+    let bar = bar(plan.turns());
+    let runs = plan.measure(&bar);
+    bar.finish_and_clear();
+    report::Report::new(args, &plan, ping_pong_ns, runs?).show(args)
+}
+
+/// How long a line takes between the first two CPUs, if there are two.
+///
+/// # Errors
+/// A thread cannot run on its CPU.
+pub fn line_transfer(cpus: &[usize]) -> Result<Option<f64>> {
+    match cpus {
+        [first, second, ..] => ping_pong::measure([*first, *second]).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// A bar of so many steps.
+#[must_use]
+pub fn bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn threads(asked: &[u32], cpus: &[usize]) -> Result<Vec<usize>> {
+    let there = cpus.len();
+    if asked.is_empty() {
+        return Ok((1..=there.clamp(1, 2)).collect());
+    }
+    let mut threads: Vec<usize> = Vec::new();
+    for n in asked.iter().map(|n| *n as usize) {
+        if n > there {
+            bail!(
+                "--threads {n}: there are {there} CPUs, and threads that share one measure the \
+                 scheduler; `rampack-lab zone-sim` simulates more"
+            );
+        }
+        if threads.contains(&n) {
+            bail!("--threads {n}: it is there already");
+        }
+        threads.push(n);
+    }
+    Ok(threads)
+}
+
+fn frames(args: &ZoneArgs) -> Result<Option<u32>> {
+    let frames = match (args.frames, args.size) {
+        (Some(frames), _) => u64::from(frames),
+        (None, Some(bytes)) => bytes / PAGE_SIZE as u64,
+        (None, None) => return Ok(None),
+    };
+    match u32::try_from(frames).ok().filter(|frames| *frames <= 1 << 28) {
+        Some(frames) => Ok(Some(frames / FRAMES_PER_BLOCK * FRAMES_PER_BLOCK)),
+        None => bail!("--size: {frames} frames; a zone here has at most 268435456: 1T"),
+    }
+}
+
+/// Frames of a zone for a workload, if nobody says how many.
+#[must_use]
+pub fn usual_frames(workload: Workload, threads: usize) -> u32 {
+    match workload {
+        Workload::PageFault1 => USUAL.max((2 * PAGE_FAULT1 * threads) as u32),
+        _ => USUAL,
+    }
+}
+
+#[cfg(test)]
+mod tests;

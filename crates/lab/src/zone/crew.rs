@@ -1,0 +1,409 @@
+//! A turn: threads, each on a CPU and a lane of its own, do a workload on a fresh zone.
+//!
+//! Times are taken of whole phases, never of single calls, unless a [`Meter`] does so.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, bail};
+use pagealloc::Frames;
+use sync::Mutex;
+use units::{FRAMES_PER_BLOCK, Frame, Lane, Order};
+
+use super::histogram::Histogram;
+use super::meeting::Meeting;
+use super::meter::Meter;
+use super::mode::{Handling, Mode};
+use super::picture::Picture;
+use super::ticks;
+use super::workload::{Start, Workload};
+use crate::random::Random;
+
+/// The order of a block of 2 MiB.
+const BLOCK: Order = match Order::new(9) {
+    Some(order) => order,
+    None => Order::MAX,
+};
+/// Single frames between two such blocks, in the workload that asks for both.
+const STEP: usize = FRAMES_PER_BLOCK as usize;
+/// One of so many single frames stays until the next cycle there.
+const STAYS: usize = 16;
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// What.
+    pub workload: Workload,
+    /// What is done with each frame.
+    pub mode: Mode,
+    /// When threads begin.
+    pub start: Start,
+    /// How many.
+    pub threads: usize,
+    /// Frames of each in a cycle.
+    pub share: usize,
+    /// Cycles that count.
+    pub cycles: u32,
+    /// What orders are drawn from.
+    pub seed: u64,
+    /// A CPU for each.
+    pub cpus: &'a [usize],
+}
+
+/// What a thread has done while it counted, and in how many nanoseconds.
+#[derive(Clone, Default)]
+pub struct Tally {
+    /// Single frames allocated.
+    pub allocs: u64,
+    /// In this time.
+    pub alloc_ns: f64,
+    /// Single frames freed.
+    pub frees: u64,
+    /// In this time.
+    pub free_ns: f64,
+    /// Single frames allocated and freed at once.
+    pub pairs: u64,
+    /// In this time.
+    pub pair_ns: f64,
+    /// Blocks of 2 MiB.
+    pub blocks: Blocks,
+}
+
+/// What became of requests for blocks.
+#[derive(Clone, Default)]
+pub struct Blocks {
+    /// Requests. There was free memory for each of them.
+    pub asked: u64,
+    /// Those that were met.
+    pub obtained: u64,
+    /// In this time, freeing them included.
+    pub ns: f64,
+    /// How long each allocation took, also if there was none.
+    pub alloc: Histogram,
+}
+
+impl Blocks {
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Blocks) {
+        self.asked += other.asked;
+        self.obtained += other.obtained;
+        self.ns += other.ns;
+        self.alloc.merge(&other.alloc);
+    }
+}
+
+impl Tally {
+    /// Frames that were allocated.
+    #[must_use]
+    pub fn pages(&self) -> f64 {
+        (self.allocs + self.pairs + self.blocks.obtained * u64::from(FRAMES_PER_BLOCK)) as f64
+    }
+
+    /// The time of all this.
+    #[must_use]
+    pub fn busy_ns(&self) -> f64 {
+        self.alloc_ns + self.free_ns + self.pair_ns + self.blocks.ns
+    }
+}
+
+/// What came of a turn.
+pub struct Turn<M> {
+    /// Of each thread.
+    pub tallies: Vec<Tally>,
+    /// Of each thread.
+    pub meters: Vec<M>,
+    /// When half of what was allocated had been freed.
+    pub live: Picture,
+}
+
+/// A thread's part of it.
+struct Share<M> {
+    tally: Tally,
+    meter: M,
+    live: Option<Picture>,
+    trouble: Option<String>,
+}
+
+/// Lets the threads do it, with a meter for each.
+///
+/// # Errors
+/// A thread cannot run on its CPU, or the zone says that memory is out while it is not.
+pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> Result<Turn<M>> {
+    let zone: &dyn Frames = &**zone;
+    let handling = job.mode.ready(zone);
+    let meeting = &Meeting::new(job.threads);
+    let shelves: &Vec<Mutex<Vec<Frame>>> =
+        &(0..job.threads).map(|_| Mutex::new(Vec::new())).collect();
+    let work = |me: usize, meter: M| {
+        let part = meeting.take_part();
+        let pinned = host::pin_to_cpu(job.cpus[me]);
+        let trouble = pinned.err().map(|error| format!("CPU {}: {error}", job.cpus[me]));
+        let random = Random::new(job.seed.wrapping_mul(1000).wrapping_add(me as u64));
+        let held = Vec::with_capacity(job.share);
+        let hand = Hand {
+            job,
+            zone,
+            handling,
+            meeting,
+            shelves,
+            me,
+            lane: Lane(me as u32),
+            meter,
+            random,
+            held,
+            blocks: Vec::new(),
+            stays: Vec::new(),
+            counts: false,
+            tally: Tally::default(),
+            trouble,
+        };
+        let share = hand.work();
+        drop(part);
+        share
+    };
+    let shares: Result<Vec<Share<M>>> = thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = meters
+            .into_iter()
+            .enumerate()
+            .map(|(me, meter)| scope.spawn(move || work(me, meter)))
+            .collect();
+        let joined = running.into_iter().map(thread::ScopedJoinHandle::join);
+        joined.map(|end| end.map_err(|_| anyhow!("a thread panicked"))).collect()
+    });
+    let mut turn = Turn { tallies: Vec::new(), meters: Vec::new(), live: Picture::of(zone) };
+    for share in shares? {
+        if let Some(trouble) = share.trouble {
+            bail!("{trouble}");
+        }
+        turn.tallies.push(share.tally);
+        turn.meters.push(share.meter);
+        turn.live = share.live.unwrap_or(turn.live);
+    }
+    Ok(turn)
+}
+
+/// Asks a zone at rest, none of whose frames are lent, for blocks until all of its memory should be
+/// lent, and gives them back.
+pub fn ask_for_all(zone: &dyn Frames) -> Blocks {
+    let mut blocks = Blocks::default();
+    let mut held = Vec::new();
+    for _ in 0..zone.capacity() / FRAMES_PER_BLOCK {
+        held.extend(ask(zone, Lane(0), &mut blocks));
+    }
+    for frame in held {
+        zone.free(Lane(0), frame, BLOCK);
+    }
+    blocks
+}
+
+fn ask(zone: &dyn Frames, lane: Lane, blocks: &mut Blocks) -> Option<Frame> {
+    let begun = ticks::now();
+    let frame = zone.alloc(lane, BLOCK);
+    blocks.alloc.add(ticks::now().saturating_sub(begun));
+    blocks.asked += 1;
+    blocks.obtained += u64::from(frame.is_some());
+    frame
+}
+
+/// A thread.
+struct Hand<'a, M> {
+    job: &'a Job<'a>,
+    zone: &'a dyn Frames,
+    handling: Handling<'a>,
+    meeting: &'a Meeting,
+    /// What each thread is to free, where it frees what another has allocated.
+    shelves: &'a [Mutex<Vec<Frame>>],
+    me: usize,
+    lane: Lane,
+    meter: M,
+    random: Random,
+    held: Vec<Frame>,
+    blocks: Vec<Frame>,
+    stays: Vec<Frame>,
+    counts: bool,
+    tally: Tally,
+    trouble: Option<String>,
+}
+
+impl<M: Meter> Hand<'_, M> {
+    fn work(mut self) -> Share<M> {
+        let (meets, share) = (self.job.workload.meets(), self.job.share);
+        if self.job.workload == Workload::Repeat {
+            self.fill(share);
+        }
+        self.meeting.wait();
+        // To warm up.
+        self.cycle();
+        if !meets {
+            match self.job.start {
+                Start::Lockstep => self.meeting.wait(),
+                Start::Stagger => self.part_of_a_cycle(),
+            }
+        }
+        self.count(true);
+        (0..self.job.cycles).for_each(|_| self.cycle());
+        self.count(false);
+        self.meeting.finish();
+        while !meets && !self.meeting.all_done() {
+            self.cycle();
+        }
+        let live = self.end();
+        Share { tally: self.tally, meter: self.meter, live, trouble: self.trouble }
+    }
+
+    fn count(&mut self, counts: bool) {
+        self.counts = counts;
+        self.meter.count(counts);
+    }
+
+    /// As much as makes it begin at a random point.
+    fn part_of_a_cycle(&mut self) {
+        if self.job.workload != Workload::Repeat {
+            let some = self.random.below(self.job.share as u64) as usize / 2;
+            self.fill(some);
+            self.empty(some);
+        }
+    }
+
+    fn cycle(&mut self) {
+        let share = self.job.share;
+        match self.job.workload {
+            Workload::Repeat => self.again_and_again(share),
+            Workload::MixedOrder9 => self.mix(share),
+            Workload::PageFault1 => {
+                self.fill(share);
+                self.empty(share);
+            }
+            workload => {
+                self.meeting.wait();
+                self.fill(share);
+                if workload.shuffles() {
+                    self.random.shuffle(&mut self.held);
+                }
+                if workload == Workload::CrossFree {
+                    let next = (self.me + 1) % self.shelves.len();
+                    std::mem::swap(&mut *self.shelves[next].lock(), &mut self.held);
+                }
+                self.meeting.wait();
+                if workload == Workload::CrossFree {
+                    std::mem::swap(&mut *self.shelves[self.me].lock(), &mut self.held);
+                }
+                self.empty(share);
+            }
+        }
+    }
+
+    /// Allocates so many single frames.
+    fn fill(&mut self, want: usize) {
+        let (zone, lane, before) = (self.zone, self.lane, self.held.len());
+        let begun = Instant::now();
+        for _ in 0..want {
+            let Some(frame) = self.meter.alloc(zone, lane) else { break };
+            self.handling.handle(frame);
+            self.held.push(frame);
+        }
+        let ns = begun.elapsed().as_nanos() as f64;
+        let got = self.held.len() - before;
+        if got < want {
+            self.refused();
+        }
+        if self.counts {
+            self.tally.allocs += got as u64;
+            self.tally.alloc_ns += ns;
+        }
+    }
+
+    /// Frees the first of what it holds.
+    fn empty(&mut self, count: usize) {
+        let (zone, lane) = (self.zone, self.lane);
+        let count = count.min(self.held.len());
+        let begun = Instant::now();
+        for frame in self.held.drain(..count) {
+            self.meter.free(zone, lane, frame);
+        }
+        let ns = begun.elapsed().as_nanos() as f64;
+        if self.counts {
+            self.tally.frees += count as u64;
+            self.tally.free_ns += ns;
+        }
+    }
+
+    fn again_and_again(&mut self, times: usize) {
+        let (zone, lane) = (self.zone, self.lane);
+        let (begun, mut done) = (Instant::now(), 0);
+        while done < times {
+            let Some(frame) = self.meter.alloc(zone, lane) else { break };
+            self.handling.handle(frame);
+            self.meter.free(zone, lane, frame);
+            done += 1;
+        }
+        let ns = begun.elapsed().as_nanos() as f64;
+        if done < times {
+            self.refused();
+        }
+        if self.counts {
+            self.tally.pairs += done as u64;
+            self.tally.pair_ns += ns;
+        }
+    }
+
+    /// Blocks among single frames. The zone is never more than three quarters full, so there is
+    /// always memory for a block, though perhaps not in one piece.
+    fn mix(&mut self, share: usize) {
+        let old = std::mem::take(&mut self.stays);
+        let mut taken = old.len();
+        let mut uncounted = Blocks::default();
+        while taken + STEP + FRAMES_PER_BLOCK as usize <= share {
+            self.fill(STEP);
+            let blocks = if self.counts { &mut self.tally.blocks } else { &mut uncounted };
+            let begun = Instant::now();
+            let frame = ask(self.zone, self.lane, blocks);
+            blocks.ns += begun.elapsed().as_nanos() as f64;
+            taken += STEP + frame.map_or(0, |_| FRAMES_PER_BLOCK as usize);
+            self.blocks.extend(frame);
+        }
+        self.random.shuffle(&mut self.held);
+        let left = self.held.len() - self.held.len() / STAYS;
+        self.stays = self.held.split_off(left);
+        self.held.extend(old);
+        self.random.shuffle(&mut self.held);
+        self.empty(self.held.len());
+        let begun = Instant::now();
+        for frame in self.blocks.drain(..) {
+            self.zone.free(self.lane, frame, BLOCK);
+        }
+        if self.counts {
+            self.tally.blocks.ns += begun.elapsed().as_nanos() as f64;
+        }
+    }
+
+    /// Allocates once more, frees half in the way of the workload, lets the first thread look, and
+    /// frees the rest.
+    fn end(&mut self) -> Option<Picture> {
+        let share = self.job.share;
+        self.held.append(&mut self.stays);
+        self.fill(share.saturating_sub(self.held.len()));
+        if self.job.workload.shuffles() || self.job.workload.wants_blocks() {
+            self.random.shuffle(&mut self.held);
+        }
+        self.meeting.wait();
+        self.empty(self.held.len() / 2);
+        self.meeting.wait();
+        let picture = (self.me == 0).then(|| Picture::of(self.zone));
+        self.meeting.wait();
+        self.empty(self.held.len());
+        picture
+    }
+
+    fn refused(&mut self) {
+        let (held, threads, capacity) = (self.held.len(), self.job.threads, self.zone.capacity());
+        self.trouble.get_or_insert_with(|| {
+            format!(
+                "memory is said to be out, while a thread of {threads} holds {held} frames of \
+                 {capacity}"
+            )
+        });
+    }
+}

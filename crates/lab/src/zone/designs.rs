@@ -1,0 +1,124 @@
+//! The designs of page allocators that can be measured: the laboratory's only list of them.
+//!
+//! Each can be made with nobody at its locks, as in the product, for times; and with an [`Ear`],
+//! for what its locks do. All are used as the engine uses them: through `Arc<dyn Frames>`.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use pagealloc::{
+    Cluster, Frames, ListZone, NoMemory, NoMerge, Premerge, RangeRw, Spin, Splice, World, Zone,
+    ZoneOptions,
+};
+
+use super::ear::Ear;
+use super::mutex_buddy::MutexBuddy;
+use super::pcp_only::PcpOnly;
+
+type Made = Result<Arc<dyn Frames>, NoMemory>;
+type MakePlain = fn(&dyn World, ZoneOptions) -> Made;
+type MakeProbed = fn(&dyn World, ZoneOptions, Ear) -> Made;
+
+/// A design.
+#[derive(Debug)]
+pub struct Design {
+    /// Its name.
+    pub name: &'static str,
+    /// It is there to be compared with, and no part of the engine.
+    pub control: bool,
+    /// Whether it has blocks of more than one frame.
+    pub blocks: bool,
+    /// Whether it says what becomes of its free frames.
+    pub shows_free: bool,
+    /// Makes one that nobody listens to.
+    pub plain: MakePlain,
+    /// Makes one that is listened to, if it can be.
+    pub probed: Option<MakeProbed>,
+}
+
+/// A design whose zones are made by `$make(world, options, probe)`.
+macro_rules! design {
+    ($name:expr, $make:path, control: $control:expr) => {
+        Design {
+            name: $name,
+            control: $control,
+            blocks: true,
+            shows_free: true,
+            plain: |world, options| Ok(Arc::new($make(world, options, ())?)),
+            probed: Some(|world, options, ear| Ok(Arc::new($make(world, options, ear)?))),
+        }
+    };
+}
+
+/// The engine's designs, the default first, and the controls.
+pub const DESIGNS: &[Design] = &[
+    design!(Zone::NAME, Zone::with_probe, control: false),
+    design!(ListZone::<Spin>::NAME, ListZone::<Spin, _>::with_probe, control: false),
+    design!(ListZone::<RangeRw>::NAME, ListZone::<RangeRw, _>::with_probe, control: false),
+    design!(ListZone::<Splice>::NAME, ListZone::<Splice, _>::with_probe, control: false),
+    design!(ListZone::<Premerge>::NAME, ListZone::<Premerge, _>::with_probe, control: false),
+    design!(ListZone::<NoMerge>::NAME, ListZone::<NoMerge, _>::with_probe, control: false),
+    design!(ListZone::<Cluster>::NAME, ListZone::<Cluster, _>::with_probe, control: false),
+    design!(MutexBuddy::<()>::NAME, MutexBuddy::with_probe, control: true),
+    Design {
+        name: PcpOnly::NAME,
+        control: true,
+        blocks: false,
+        shows_free: false,
+        plain: |world, options| Ok(Arc::new(PcpOnly::new(world, options)?)),
+        probed: None,
+    },
+];
+
+/// The designs of these names; `all` is all.
+///
+/// # Errors
+/// There is no such design, or one is named twice.
+pub fn named(names: &[String]) -> Result<Vec<&'static Design>> {
+    if names.iter().any(|name| name == "all") {
+        if names.len() > 1 {
+            bail!("--design all: it cannot be named beside others");
+        }
+        return Ok(DESIGNS.iter().collect());
+    }
+    let mut found: Vec<&'static Design> = Vec::new();
+    for name in names {
+        let Some(design) = DESIGNS.iter().find(|design| design.name == name) else {
+            let all = DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
+            bail!("--design {name}: there is no such design; there are {all}, and all");
+        };
+        if found.iter().any(|other| other.name == design.name) {
+            bail!("--design {name}: it takes part already");
+        }
+        found.push(design);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_once() {
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            named(&names).map(|found| found.iter().map(|design| design.name).collect::<Vec<_>>())
+        };
+        assert_eq!(named(&["all"]).expect("all").len(), DESIGNS.len());
+        assert_eq!(named(&["pcp-only", "mutex-buddy"]).expect("two"), ["pcp-only", "mutex-buddy"]);
+        for wrong in [&["hope"][..], &["all", "pcp-only"], &["pcp-only", "pcp-only"]] {
+            assert!(named(wrong).is_err(), "{wrong:?}");
+        }
+        let error = named(&["hope"]).expect_err("no such design").to_string();
+        assert!(error.contains("mutex-buddy"), "{error}");
+    }
+
+    #[test]
+    fn no_name_is_there_twice_and_controls_come_last() {
+        for (at, design) in DESIGNS.iter().enumerate() {
+            assert!(DESIGNS[..at].iter().all(|other| other.name != design.name));
+            assert!(DESIGNS[..at].iter().all(|other| design.control || !other.control));
+        }
+    }
+}

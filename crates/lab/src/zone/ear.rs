@@ -1,0 +1,230 @@
+//! What listens at a zone's locks: a book for each lane, written by its thread alone.
+
+use std::sync::Arc;
+
+use pagealloc::{Gate, Probe};
+use sync::CachePadded;
+use sync::atomic::{AtomicU64, Ordering};
+use units::Lane;
+
+use super::histogram::{self, Histogram};
+use super::ticks::{self, Clock};
+
+/// What a thread is doing while it is listened to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// It allocates.
+    Alloc,
+    /// It frees.
+    Free,
+}
+
+const PHASES: usize = 2;
+const GATES: usize = Gate::ALL.len();
+/// In the place of a phase: nobody listens.
+const DEAF: u64 = PHASES as u64;
+
+/// Clones listen to the same.
+#[derive(Clone)]
+pub struct Ear(Arc<[CachePadded<Book>]>);
+
+/// Of a lane.
+struct Book {
+    phase: AtomicU64,
+    entries: [[Entry; GATES]; PHASES],
+}
+
+/// Of a lane, a phase and a gate. Everything is relaxed, and written without an atomic
+/// read-modify-write: one thread uses the lane, and it is read after that thread's end.
+struct Entry {
+    taken: AtomicU64,
+    shut: AtomicU64,
+    waited: AtomicU64,
+    held: AtomicU64,
+    pages: AtomicU64,
+    holds: Box<[AtomicU64]>,
+}
+
+impl Entry {
+    fn new() -> Entry {
+        let zero = || AtomicU64::new(0);
+        let holds = (0..histogram::PLACES).map(|_| zero()).collect();
+        Entry { taken: zero(), shut: zero(), waited: zero(), held: zero(), pages: zero(), holds }
+    }
+}
+
+#[inline]
+fn add(to: &AtomicU64, more: u64) {
+    to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+impl Ear {
+    /// For so many lanes; deaf at first.
+    #[must_use]
+    pub fn new(lanes: usize) -> Ear {
+        let book = |_| {
+            let entries = std::array::from_fn(|_| std::array::from_fn(|_| Entry::new()));
+            CachePadded::new(Book { phase: AtomicU64::new(DEAF), entries })
+        };
+        Ear((0..lanes.max(1)).map(book).collect())
+    }
+
+    /// Listens to a lane from now on, or not. By the lane's own thread.
+    #[inline]
+    pub fn listen(&self, lane: Lane, phase: Option<Phase>) {
+        let phase = match phase {
+            Some(Phase::Alloc) => 0,
+            Some(Phase::Free) => 1,
+            None => DEAF,
+        };
+        self.0[lane.index(self.0.len())].phase.store(phase, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn entry(&self, lane: Lane, gate: Gate) -> Option<&Entry> {
+        let book = &self.0[lane.index(self.0.len())];
+        let phase = book.phase.load(Ordering::Relaxed);
+        book.entries.get(phase as usize).map(|gates| &gates[gate as usize])
+    }
+
+    /// What was heard on all lanes, once nobody is at work any more.
+    #[must_use]
+    pub fn heard(&self, clock: &Clock) -> Heard {
+        let mut heard = Heard::default();
+        for (phase, gates) in heard.0.iter_mut().enumerate() {
+            for (gate, sum) in gates.iter_mut().enumerate() {
+                for book in &*self.0 {
+                    sum.add(&book.entries[phase][gate], clock);
+                }
+            }
+        }
+        heard
+    }
+}
+
+impl Probe for Ear {
+    const WATCHES: bool = true;
+
+    #[inline]
+    fn now(&self) -> u64 {
+        ticks::now()
+    }
+
+    #[inline]
+    fn took(&self, lane: Lane, gate: Gate, waited: u64) {
+        let Some(entry) = self.entry(lane, gate) else { return };
+        add(&entry.taken, 1);
+        if waited > 0 {
+            add(&entry.shut, 1);
+            add(&entry.waited, waited);
+        }
+    }
+
+    #[inline]
+    fn left(&self, lane: Lane, gate: Gate, held: u64, pages: u64) {
+        let Some(entry) = self.entry(lane, gate) else { return };
+        add(&entry.held, held);
+        add(&entry.pages, pages);
+        add(&entry.holds[histogram::place(held)], 1);
+    }
+}
+
+/// Of a phase and a gate.
+#[derive(Clone, Default)]
+pub struct Sum {
+    /// How often it was come through.
+    pub taken: f64,
+    /// How often it was not open at the first try.
+    pub shut: f64,
+    /// Nanoseconds that were waited, the clock's own taken off.
+    pub waited_ns: f64,
+    /// Nanoseconds that it was held, the clock's own taken off.
+    pub held_ns: f64,
+    /// Frames that went through it.
+    pub pages: f64,
+    /// How long each time.
+    pub holds: Histogram,
+}
+
+impl Sum {
+    fn add(&mut self, entry: &Entry, clock: &Clock) {
+        let get = |word: &AtomicU64| word.load(Ordering::Relaxed) as f64;
+        let net = |ticks: f64, times: f64| clock.ns((ticks - times * clock.reading).max(0.0));
+        let (taken, shut) = (get(&entry.taken), get(&entry.shut));
+        self.taken += taken;
+        self.shut += shut;
+        self.waited_ns += net(get(&entry.waited), shut);
+        self.held_ns += net(get(&entry.held), taken);
+        self.pages += get(&entry.pages);
+        for (place, count) in entry.holds.iter().enumerate() {
+            self.holds.add_at(place, count.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Sum) {
+        self.taken += other.taken;
+        self.shut += other.shut;
+        self.waited_ns += other.waited_ns;
+        self.held_ns += other.held_ns;
+        self.pages += other.pages;
+        self.holds.merge(&other.holds);
+    }
+}
+
+/// All that was heard.
+#[derive(Clone, Default)]
+pub struct Heard([[Sum; GATES]; PHASES]);
+
+impl Heard {
+    /// Of a phase and a gate.
+    #[must_use]
+    pub fn of(&self, phase: Phase, gate: Gate) -> &Sum {
+        &self.0[phase as usize][gate as usize]
+    }
+
+    /// Of a gate in both phases.
+    #[must_use]
+    pub fn gate(&self, gate: Gate) -> Sum {
+        let mut sum = self.of(Phase::Alloc, gate).clone();
+        sum.merge(self.of(Phase::Free, gate));
+        sum
+    }
+
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &Heard) {
+        for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
+            mine.merge(theirs);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hears_by_lane_phase_and_gate_and_only_when_it_listens() {
+        let clock = Clock { ticks_per_ns: 2.0, reading: 4.0 };
+        let ear = Ear::new(2);
+        ear.took(Lane(0), Gate::Write, 7);
+        ear.listen(Lane(0), Some(Phase::Alloc));
+        ear.listen(Lane(1), Some(Phase::Free));
+        for lane in [Lane(0), Lane(1)] {
+            ear.took(lane, Gate::Write, 24);
+            ear.left(lane, Gate::Write, 104, 16);
+        }
+        ear.took(Lane(1), Gate::Head, 0);
+        ear.listen(Lane(0), None);
+        ear.took(Lane(0), Gate::Write, 1000);
+        let heard = ear.clone().heard(&clock);
+        let alloc = heard.of(Phase::Alloc, Gate::Write);
+        assert_eq!((alloc.taken, alloc.shut, alloc.pages), (1.0, 1.0, 16.0));
+        assert_eq!((alloc.waited_ns, alloc.held_ns), (10.0, 50.0));
+        let head = heard.of(Phase::Free, Gate::Head);
+        assert_eq!((head.taken, head.shut, head.waited_ns), (1.0, 0.0, 0.0));
+        let both = heard.gate(Gate::Write);
+        assert_eq!((both.taken, both.held_ns, both.holds.count()), (2.0, 100.0, 2));
+        assert_eq!(heard.gate(Gate::Read).taken, 0.0);
+    }
+}

@@ -1,0 +1,107 @@
+//! What is noted of single calls, besides how long all of them took together.
+
+use pagealloc::Frames;
+use units::{Frame, Lane, Order};
+
+use super::ear::{Ear, Phase};
+use super::histogram::Histogram;
+use super::ticks;
+
+/// Notes something of each call.
+pub trait Meter: Send {
+    /// Calls count from now on, or not.
+    fn count(&mut self, _counts: bool) {}
+
+    /// Allocates a frame.
+    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame>;
+
+    /// Frees one.
+    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame);
+}
+
+/// Nothing: for times of all calls together.
+impl Meter for () {
+    #[inline]
+    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
+        zone.alloc(lane, Order::ZERO)
+    }
+
+    #[inline]
+    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
+        zone.free(lane, frame, Order::ZERO);
+    }
+}
+
+/// How long each call took.
+#[derive(Default)]
+pub struct Sampler {
+    counts: bool,
+    /// Allocations.
+    pub alloc: Histogram,
+    /// Frees.
+    pub free: Histogram,
+}
+
+impl Meter for Sampler {
+    fn count(&mut self, counts: bool) {
+        self.counts = counts;
+    }
+
+    #[inline]
+    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
+        let begun = ticks::now();
+        let frame = zone.alloc(lane, Order::ZERO);
+        let taken = ticks::now().saturating_sub(begun);
+        if self.counts {
+            self.alloc.add(taken);
+        }
+        frame
+    }
+
+    #[inline]
+    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
+        let begun = ticks::now();
+        zone.free(lane, frame, Order::ZERO);
+        let taken = ticks::now().saturating_sub(begun);
+        if self.counts {
+            self.free.add(taken);
+        }
+    }
+}
+
+/// Tells what listens at the locks what is going on.
+pub struct Listener {
+    counts: bool,
+    ear: Ear,
+}
+
+impl Listener {
+    /// Through this ear.
+    #[must_use]
+    pub fn new(ear: Ear) -> Listener {
+        Listener { counts: false, ear }
+    }
+
+    #[inline]
+    fn listen(&self, lane: Lane, phase: Phase) {
+        self.ear.listen(lane, self.counts.then_some(phase));
+    }
+}
+
+impl Meter for Listener {
+    fn count(&mut self, counts: bool) {
+        self.counts = counts;
+    }
+
+    #[inline]
+    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
+        self.listen(lane, Phase::Alloc);
+        zone.alloc(lane, Order::ZERO)
+    }
+
+    #[inline]
+    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
+        self.listen(lane, Phase::Free);
+        zone.free(lane, frame, Order::ZERO);
+    }
+}

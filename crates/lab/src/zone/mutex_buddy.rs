@@ -1,0 +1,272 @@
+//! A control: the plainest buddy allocator, with linked lists under one mutex and nothing in front.
+//!
+//! Every call takes the lock for one block. It shows what stocks and batches are good for, and that
+//! the laboratory sees contention where there is some.
+//!
+//! # Why unsafe
+//! [`Frames`] is a promise about addresses; the frames are never touched here.
+
+use std::ptr::NonNull;
+
+use pagealloc::{Frames, Gate, NoMemory, Probe, Region, World, ZoneOptions, ZoneStats};
+use sync::{CachePadded, Mutex};
+use units::{BLOCK_SIZE, Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+
+const ORDERS: usize = MAX_ORDER as usize + 1;
+/// The end of a list.
+const NIL: u32 = u32::MAX;
+
+/// The zone.
+pub struct MutexBuddy<P: Probe = ()> {
+    region: Region,
+    frames: u32,
+    lists: CachePadded<Mutex<Lists>>,
+    probe: P,
+}
+
+/// What becomes of a frame, as far as a block begins there.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum State {
+    /// None does.
+    #[default]
+    Within,
+    Free(u8),
+    Lent(u8),
+}
+
+/// Free blocks, doubly linked by the number of their first frames.
+struct Lists {
+    heads: [u32; ORDERS],
+    links: Vec<(u32, u32)>,
+    states: Vec<State>,
+    counts: [u64; ORDERS],
+    lent: u64,
+    bad_frees: u64,
+}
+
+impl Lists {
+    fn insert(&mut self, frame: u32, order: u8) {
+        let next = std::mem::replace(&mut self.heads[order as usize], frame);
+        self.links[frame as usize] = (NIL, next);
+        if next != NIL {
+            self.links[next as usize].0 = frame;
+        }
+        self.states[frame as usize] = State::Free(order);
+        self.counts[order as usize] += 1;
+    }
+
+    fn remove(&mut self, frame: u32, order: u8) {
+        let (before, next) = self.links[frame as usize];
+        match before {
+            NIL => self.heads[order as usize] = next,
+            before => self.links[before as usize].1 = next,
+        }
+        if next != NIL {
+            self.links[next as usize].0 = before;
+        }
+        self.states[frame as usize] = State::Within;
+        self.counts[order as usize] -= 1;
+    }
+
+    fn take(&mut self, order: u8) -> Option<u32> {
+        let found = (order..=MAX_ORDER).find(|order| self.heads[*order as usize] != NIL)?;
+        let frame = self.heads[found as usize];
+        self.remove(frame, found);
+        for half in (order..found).rev() {
+            self.insert(frame + (1 << half), half);
+        }
+        self.states[frame as usize] = State::Lent(order);
+        self.lent += 1 << order;
+        Some(frame)
+    }
+
+    fn give(&mut self, frame: u32, order: u8) {
+        if self.states.get(frame as usize) != Some(&State::Lent(order)) {
+            self.bad_frees += 1;
+            return;
+        }
+        self.states[frame as usize] = State::Within;
+        self.lent -= 1 << order;
+        self.put(frame, order);
+    }
+
+    /// Merges as far as possible.
+    fn put(&mut self, mut frame: u32, mut order: u8) {
+        while order < MAX_ORDER {
+            let buddy = frame ^ (1 << order);
+            if self.states.get(buddy as usize) != Some(&State::Free(order)) {
+                break;
+            }
+            self.remove(buddy, order);
+            frame &= !(1 << order);
+            order += 1;
+        }
+        self.insert(frame, order);
+    }
+}
+
+impl<P: Probe> MutexBuddy<P> {
+    /// Its name.
+    pub const NAME: &'static str = "mutex-buddy";
+
+    /// All frames free. Of the options only their number counts.
+    ///
+    /// # Errors
+    /// The world has no such range.
+    pub fn with_probe(
+        world: &dyn World,
+        options: ZoneOptions,
+        probe: P,
+    ) -> Result<MutexBuddy<P>, NoMemory> {
+        let frames = options.max_frames;
+        let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
+        let region = world.reserve(bytes)?;
+        region.commit(0, bytes)?;
+        let mut lists = Lists {
+            heads: [NIL; ORDERS],
+            links: vec![(NIL, NIL); frames as usize],
+            states: vec![State::Within; frames as usize],
+            counts: [0; ORDERS],
+            lent: 0,
+            bad_frees: 0,
+        };
+        let mut frame = 0;
+        while frame < frames {
+            let fits = (frames - frame).ilog2().min(frame.trailing_zeros());
+            let order = fits.min(u32::from(MAX_ORDER)) as u8;
+            lists.insert(frame, order);
+            frame += 1 << order;
+        }
+        Ok(MutexBuddy { region, frames, lists: CachePadded::new(Mutex::new(lists)), probe })
+    }
+
+    /// Does `job` under the lock, for so many frames.
+    #[inline]
+    fn locked<R>(&self, lane: Lane, pages: u32, job: impl FnOnce(&mut Lists) -> R) -> R {
+        if !P::WATCHES {
+            return job(&mut self.lists.lock());
+        }
+        let (mut lists, waited) = match self.lists.try_lock() {
+            Some(lists) => (lists, 0),
+            None => {
+                let asked = self.probe.now();
+                let lists = self.lists.lock();
+                (lists, self.probe.now().saturating_sub(asked).max(1))
+            }
+        };
+        let begun = self.probe.now();
+        let result = job(&mut lists);
+        let held = self.probe.now().saturating_sub(begun);
+        drop(lists);
+        self.probe.took(lane, Gate::Write, waited);
+        self.probe.left(lane, Gate::Write, held, u64::from(pages));
+        result
+    }
+}
+
+// SAFETY: each frame is in one free block, in one that is lent, or in none that begins elsewhere:
+// blocks come out of the lists only by `take`, which marks them lent, and go back only if they are;
+// all frames lie within the region, and its memory was committed.
+unsafe impl<P: Probe> Frames for MutexBuddy<P> {
+    fn base(&self) -> NonNull<u8> {
+        self.region.base()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.frames
+    }
+
+    #[inline]
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+        self.locked(lane, order.frames(), |lists| lists.take(order.get())).map(Frame)
+    }
+
+    #[inline]
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        self.locked(lane, order.frames(), |lists| lists.give(frame.0, order.get()));
+    }
+
+    fn drain(&self) {}
+
+    fn stats(&self) -> ZoneStats {
+        let lists = self.lists.lock();
+        ZoneStats {
+            lent: lists.lent,
+            free_blocks: lists.counts,
+            managed: u64::from(self.frames),
+            bad_frees: lists.bad_frees,
+            ..ZoneStats::default()
+        }
+    }
+
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        for (frame, state) in (0..).zip(&self.lists.lock().states) {
+            if let State::Free(order) = state
+                && let Some(order) = Order::new(*order)
+            {
+                see(Frame(frame), order);
+            }
+        }
+    }
+
+    fn validate(&self) {
+        let lists = self.lists.lock();
+        let mut next = 0;
+        let mut counts = [0; ORDERS];
+        for (frame, state) in (0u32..).zip(&lists.states) {
+            let (State::Free(order) | State::Lent(order)) = *state else {
+                assert!(frame < next, "frame {frame} belongs to no block");
+                continue;
+            };
+            assert!(frame >= next, "the block at {frame} begins within another");
+            assert!(frame.is_multiple_of(1 << order), "the block at {frame} is of order {order}");
+            next = frame + (1 << order);
+            counts[order as usize] += u64::from(matches!(state, State::Free(_)));
+        }
+        assert_eq!(next, self.frames, "the last block does not end with the zone");
+        assert_eq!(counts, lists.counts);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn what_is_lent_overlaps_nothing_and_comes_back_whole() {
+        let options = ZoneOptions::new(1, 4096 + 513);
+        let zone = MutexBuddy::with_probe(&host::Mmap, options, ()).expect("a zone");
+        let (mut random, mut lent) = (Random::new(7), Vec::<(Frame, Order)>::new());
+        let mut taken = vec![false; zone.capacity() as usize];
+        let mut mark = |frame: Frame, order: Order, to: bool| {
+            for at in frame.0..frame.0 + order.frames() {
+                assert_eq!(std::mem::replace(&mut taken[at as usize], to), !to, "frame {at}");
+            }
+        };
+        for _ in 0..4000 {
+            let order = Order::new(random.below(11) as u8).expect("an order");
+            if random.below(2) == 0
+                && let Some(frame) = zone.alloc(Lane(0), order)
+            {
+                mark(frame, order, true);
+                lent.push((frame, order));
+            } else if !lent.is_empty() {
+                let (frame, order) = lent.swap_remove(random.below(lent.len() as u64) as usize);
+                mark(frame, order, false);
+                zone.free(Lane(0), frame, order);
+            }
+        }
+        zone.validate();
+        for (frame, order) in lent {
+            zone.free(Lane(0), frame, order);
+        }
+        zone.validate();
+        let stats = zone.stats();
+        assert_eq!((stats.lent, stats.bad_frees), (0, 0));
+        assert_eq!(stats.free_blocks, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
+        zone.free(Lane(0), Frame(0), Order::ZERO);
+        zone.free(Lane(0), Frame(1 << 20), Order::ZERO);
+        assert_eq!(zone.stats().bad_frees, 2);
+    }
+}

@@ -1,0 +1,50 @@
+//! How long a line takes from one CPU to another: what every contended lock pays.
+
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use sync::CachePadded;
+use sync::atomic::{AtomicU64, Ordering, spin_hint};
+
+use crate::statistics::median;
+
+/// Passes in a batch, and batches.
+const PASSES: u64 = 2000;
+const BATCHES: u64 = 25;
+/// Looks before others are let run: whose turn it is may have been taken off its CPU.
+const LOOKS: u32 = 10_000;
+
+/// Nanoseconds from one CPU's write to the other's answer to it, half of a round trip: the median
+/// of some batches.
+///
+/// # Errors
+/// A thread cannot run on its CPU.
+pub fn measure(cpus: [usize; 2]) -> Result<f64> {
+    let word = &CachePadded::new(AtomicU64::new(0));
+    let play = move |me: u64| {
+        let pinned = host::pin_to_cpu(cpus[me as usize]);
+        let mut times = Vec::new();
+        for batch in 0..BATCHES {
+            let begun = Instant::now();
+            for pass in batch * PASSES..(batch + 1) * PASSES {
+                let mut looks = 0;
+                // Relaxed: nothing but the word itself is passed.
+                while word.load(Ordering::Relaxed) != 2 * pass + me {
+                    looks += 1;
+                    if looks < LOOKS { spin_hint() } else { thread::yield_now() }
+                }
+                word.store(2 * pass + me + 1, Ordering::Relaxed);
+            }
+            times.push(begun.elapsed().as_nanos() as f64 / (2 * PASSES) as f64);
+        }
+        pinned.map(|()| times)
+    };
+    let times = thread::scope(|scope| {
+        let other = scope.spawn(move || play(1));
+        let times = scope.spawn(move || play(0)).join();
+        other.join().map_err(|_| anyhow!("a thread panicked"))??;
+        Ok::<_, anyhow::Error>(times.map_err(|_| anyhow!("a thread panicked"))??)
+    })?;
+    Ok(median(times))
+}

@@ -1,0 +1,228 @@
+//! Which turns are made, in which order.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use indicatif::ProgressBar;
+use pagealloc::{Frames, ZoneOptions};
+
+use super::crew::{self, Job};
+use super::designs::Design;
+use super::ear::Ear;
+use super::meter::{Listener, Sampler};
+use super::mode::Mode;
+use super::picture::Picture;
+use super::run::{Gathered, Run};
+use super::ticks::Clock;
+use super::workload::{Start, Workload};
+use crate::interrupt;
+
+/// In one of so many rounds there are turns for percentiles and for locks.
+const SELDOM: usize = 3;
+/// Zones of up to so many frames are checked frame by frame at their end, in the last round.
+const CHECKED: u32 = 1 << 20;
+
+/// What is measured.
+pub struct Plan {
+    /// Designs, which take turns.
+    pub designs: Vec<&'static Design>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Workloads.
+    pub workloads: Vec<Workload>,
+    /// What is done with each frame.
+    pub mode: Mode,
+    /// When threads begin that do not meet.
+    pub start: Start,
+    /// Frames of a zone; otherwise what is usual.
+    pub frames: Option<u32>,
+    /// Rounds.
+    pub repeat: usize,
+    /// Cycles that count, in a turn.
+    pub cycles: u32,
+    /// Frames between a stock and the zone at a time; otherwise the design's own.
+    pub batch: Option<usize>,
+    /// The most frames in a stock; otherwise the design's own.
+    pub stock: Option<usize>,
+    /// Whether free blocks go back to the system.
+    pub give_back: bool,
+    /// What orders are drawn from.
+    pub seed: u64,
+    /// The CPUs there are, at least as many as threads.
+    pub cpus: Vec<usize>,
+}
+
+impl Plan {
+    /// Whether it can be done.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn check(&self) -> Result<()> {
+        for (workload, threads) in self.cells() {
+            let (frames, share) = self.sizes(workload, threads);
+            // Room for one step of the workload, and for more than stocks hold.
+            let least = if workload.wants_blocks() { 2048 } else { 256 };
+            if share < least {
+                bail!(
+                    "{frames} frames are too few for {threads} threads of {}: each has {share}, \
+                     and needs {least}",
+                    workload.name()
+                );
+            }
+            if workload.wants_blocks() && self.designs.iter().all(|design| !design.blocks) {
+                bail!("--workload {}: no design here has blocks", workload.name());
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns there will be, all together.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        let seldom = self.repeat.div_ceil(SELDOM);
+        let of_design = |design: &&&Design| {
+            self.repeat + seldom + if design.probed.is_some() { seldom } else { 0 }
+        };
+        let of_cell = |(workload, _): (Workload, usize)| {
+            let takes_part = |design: &&&Design| design.blocks || !workload.wants_blocks();
+            self.designs.iter().filter(takes_part).map(|design| of_design(&design)).sum::<usize>()
+        };
+        self.cells().map(of_cell).sum::<usize>() as u64
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (Workload, usize)> {
+        self.workloads.iter().flat_map(|workload| self.threads.iter().map(|n| (*workload, *n)))
+    }
+
+    /// Frames of the zone and of each thread.
+    fn sizes(&self, workload: Workload, threads: usize) -> (u32, usize) {
+        let frames = self.frames.unwrap_or_else(|| super::usual_frames(workload, threads));
+        (frames, workload.share(frames, threads))
+    }
+
+    /// Makes all turns.
+    ///
+    /// # Errors
+    /// No memory, a thread cannot run on its CPU, or a zone lends what it should not.
+    pub fn measure(&self, bar: &ProgressBar) -> Result<Vec<Run>> {
+        let clock = Clock::calibrate();
+        let mut runs = Vec::new();
+        for (workload, threads) in self.cells() {
+            let (frames, share) = self.sizes(workload, threads);
+            let takes_part = |design: &&&'static Design| design.blocks || !workload.wants_blocks();
+            let designs: Vec<&'static Design> =
+                self.designs.iter().filter(takes_part).copied().collect();
+            let mut gathered: Vec<Gathered> = designs.iter().map(|_| Gathered::default()).collect();
+            for round in 0..self.repeat {
+                for turn in 0..designs.len() {
+                    let which = (round + turn) % designs.len();
+                    let design = designs[which];
+                    bar.set_message(format!("{}, {}, {threads}", design.name, workload.name()));
+                    let job = Job {
+                        workload,
+                        mode: self.mode,
+                        start: self.start,
+                        threads,
+                        share,
+                        cycles: self.cycles,
+                        seed: self.seed.wrapping_add(round as u64),
+                        cpus: &self.cpus,
+                    };
+                    let place = Place { plan: self, design, frames, job: &job };
+                    let last = round + 1 == self.repeat;
+                    place
+                        .turns(round, last, &clock, bar, &mut gathered[which])
+                        .with_context(|| format!("{} under {}", design.name, workload.name()))?;
+                }
+            }
+            runs.extend(designs.iter().copied().zip(gathered).map(|(design, gathered)| {
+                let start = if workload.meets() { Start::Lockstep } else { self.start };
+                let sizes = (threads, frames, share);
+                Run::new(design, workload, self.mode, start, sizes, &clock, gathered)
+            }));
+        }
+        Ok(runs)
+    }
+}
+
+/// A design in a situation.
+struct Place<'a> {
+    plan: &'a Plan,
+    design: &'static Design,
+    frames: u32,
+    job: &'a Job<'a>,
+}
+
+impl Place<'_> {
+    fn options(&self) -> ZoneOptions {
+        let mut options = ZoneOptions::new(self.job.threads, self.frames);
+        if !self.plan.give_back {
+            options.keep_free_blocks = u32::MAX;
+        }
+        options.cache_high = self.plan.stock.unwrap_or(options.cache_high);
+        options.batch = self.plan.batch.unwrap_or(options.batch);
+        options
+    }
+
+    /// The turns of a round.
+    fn turns(
+        &self,
+        round: usize,
+        last: bool,
+        clock: &Clock,
+        bar: &ProgressBar,
+        gathered: &mut Gathered,
+    ) -> Result<()> {
+        interrupt::check()?;
+        let (plain, options) = (self.design.plain, self.options());
+        let threads = self.job.threads;
+        let no_memory = |error| anyhow!("{error}");
+        let zone = plain(&host::Mmap, options).map_err(no_memory)?;
+        let turn = crew::turn(self.job, &zone, vec![(); threads])?;
+        let before = Picture::of(&*zone);
+        zone.drain();
+        let after = Picture::of(&*zone);
+        self.settle(&zone, last)?;
+        gathered.timed(&turn.tallies, [turn.live, before, after]);
+        bar.inc(1);
+        if !round.is_multiple_of(SELDOM) {
+            return Ok(());
+        }
+        interrupt::check()?;
+        let zone = plain(&host::Mmap, options).map_err(no_memory)?;
+        let samplers = (0..threads).map(|_| Sampler::default()).collect();
+        let turn = crew::turn(self.job, &zone, samplers)?;
+        let at_rest = self.design.blocks.then(|| crew::ask_for_all(&*zone));
+        self.settle(&zone, false)?;
+        gathered.sampled(&turn.meters, at_rest);
+        bar.inc(1);
+        if let Some(probed) = self.design.probed {
+            interrupt::check()?;
+            let ear = Ear::new(threads);
+            let zone = probed(&host::Mmap, options, ear.clone()).map_err(no_memory)?;
+            let listeners = (0..threads).map(|_| Listener::new(ear.clone())).collect();
+            let turn = crew::turn(self.job, &zone, listeners)?;
+            self.settle(&zone, false)?;
+            gathered.listened(&ear.heard(clock), &turn.tallies);
+            bar.inc(1);
+        }
+        Ok(())
+    }
+
+    /// A zone that has everything back must say so.
+    fn settle(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
+        let stats = zone.stats();
+        if stats.lent != 0 || stats.bad_frees != 0 {
+            bail!(
+                "everything was given back, but {} frames are said to be lent, and {} frees to \
+                 have been wrong",
+                stats.lent,
+                stats.bad_frees
+            );
+        }
+        if look && self.frames <= CHECKED {
+            zone.validate();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! What is shown of it.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use units::{PAGE_SIZE, human};
+
+use super::plan::Plan;
+use super::run::Run;
+use super::workload::Workload;
+use crate::args::ZoneArgs;
+use crate::plot::Bars;
+
+/// All results.
+pub struct Report {
+    cpus: usize,
+    repeat: usize,
+    cycles: u32,
+    give_back: bool,
+    seed: u64,
+    ping_pong_ns: Option<f64>,
+    runs: Vec<Run>,
+}
+
+impl Report {
+    /// Of these runs.
+    pub fn new(args: &ZoneArgs, plan: &Plan, ping_pong_ns: Option<f64>, runs: Vec<Run>) -> Report {
+        let (repeat, cycles, seed) = (plan.repeat, plan.cycles, plan.seed);
+        let (cpus, give_back) = (plan.cpus.len(), args.give_back);
+        Report { cpus, repeat, cycles, give_back, seed, ping_pong_ns, runs }
+    }
+
+    /// Prints it, and draws it if that is wanted.
+    ///
+    /// # Errors
+    /// The picture cannot be written.
+    pub fn show(&self, args: &ZoneArgs) -> Result<()> {
+        if let Some(path) = &args.plot {
+            self.picture().write(path)?;
+        }
+        match args.json {
+            true => println!("{}", serde_json::to_string_pretty(&self.json()?)?),
+            false => print!("{}", self.text()),
+        }
+        Ok(())
+    }
+
+    /// One object. If there is one run only, its fields stand beside `runs`, too.
+    fn json(&self) -> Result<Value> {
+        let mut all = Map::new();
+        if let [run] = &self.runs[..]
+            && let Value::Object(fields) = serde_json::to_value(run)?
+        {
+            all.extend(fields);
+        }
+        let head = json!({
+            "command": "zone",
+            "dispatch": "Arc<dyn Frames>, as in the engine",
+            "cpus": self.cpus,
+            "line_transfer_ns": self.ping_pong_ns,
+            "repeat": self.repeat,
+            "cycles": self.cycles,
+            "give_back": self.give_back,
+            "seed": self.seed,
+            "runs": self.runs,
+        });
+        if let Value::Object(head) = head {
+            all.extend(head);
+        }
+        Ok(Value::Object(all))
+    }
+
+    /// Runs of the same situation.
+    fn cells(&self) -> Vec<&[Run]> {
+        self.runs
+            .chunk_by(|one, other| (one.workload, one.threads) == (other.workload, other.threads))
+            .collect()
+    }
+
+    fn picture(&self) -> Bars {
+        let cells = self.cells();
+        let mut designs: Vec<&'static str> = self.runs.iter().map(|run| run.design).collect();
+        let mut seen = Vec::new();
+        designs.retain(|name| {
+            !seen.contains(name) && {
+                seen.push(*name);
+                true
+            }
+        });
+        let of = |design: &'static str| {
+            let pair = |cell: &&[Run]| {
+                cell.iter().find(|run| run.design == design).map_or(0.0, |run| run.pair_ns)
+            };
+            (design.to_owned(), cells.iter().map(pair).collect())
+        };
+        let group = |cell: &&[Run]| format!("{} {}", cell[0].workload.name(), cell[0].threads);
+        Bars {
+            title: "Allocating and freeing a frame".to_owned(),
+            unit: "ns of a thread".to_owned(),
+            groups: cells.iter().map(group).collect(),
+            series: designs.into_iter().map(of).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> std::fmt::Result {
+        match self.ping_pong_ns {
+            Some(ns) => writeln!(text, "A line from one CPU to the other: {ns:.0} ns")?,
+            None => writeln!(text, "There is one CPU only")?,
+        }
+        writeln!(
+            text,
+            "Calls go through Arc<dyn Frames>, as in the engine. Medians of {} turns of {} cycles; \
+             times with nobody\nat the locks, locks from turns of their own. (c) is a control.",
+            self.repeat, self.cycles
+        )?;
+        for cell in self.cells() {
+            let run = &cell[0];
+            writeln!(
+                text,
+                "\n{}, {} thread(s), {}, {}; a zone of {}, {} frames of each thread\n",
+                run.workload.name(),
+                run.threads,
+                run.mode,
+                run.start.name(),
+                human(u64::from(run.frames) * PAGE_SIZE as u64),
+                run.frames_per_thread
+            )?;
+            times(text, cell)?;
+            locks(text, cell)?;
+            fragments(text, cell)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(run: &Run) -> String {
+    format!("{}{}", run.design, if run.control { " (c)" } else { "" })
+}
+
+fn times(text: &mut String, cell: &[Run]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{:<18}{:>9}{:>8}{:>8}{:>8}{:>16}{:>14}{:>14}",
+        "ns of a thread",
+        "M pages/s",
+        "alloc",
+        "free",
+        "pair",
+        "95 %",
+        "alloc p50/99",
+        "free p50/99"
+    )?;
+    for run in cell {
+        let percentiles = |percentiles: Option<super::run::Percentiles>| {
+            percentiles.map_or("-".to_owned(), |p| format!("{:.0}/{:.0}", p.p50, p.p99))
+        };
+        let [low, high] = run.pair_ns_interval;
+        writeln!(
+            text,
+            "{:<18}{:>9.2}{:>8.1}{:>8.1}{:>8.1}{:>16}{:>14}{:>14}",
+            name(run),
+            run.pages_per_s / 1e6,
+            run.alloc_ns,
+            run.free_ns,
+            run.pair_ns,
+            format!("{low:.1}-{high:.1}"),
+            percentiles(run.alloc_percentiles),
+            percentiles(run.free_percentiles),
+        )?;
+    }
+    Ok(())
+}
+
+fn locks(text: &mut String, cell: &[Run]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{:<18}{:>8}{:>8}{:>8}{:>8}{:>12}{:>12}{:>12}{:>12}",
+        "locks", "wait %", "read", "write", "head", "held/page", "taken/page", "held mean", "p99"
+    )?;
+    for run in cell {
+        let Some(gates) = &run.gates else {
+            writeln!(text, "{:<18}{:>8}", name(run), "-")?;
+            continue;
+        };
+        let lock = if gates.read.acquisitions_per_page > gates.write.acquisitions_per_page {
+            &gates.read
+        } else {
+            &gates.write
+        };
+        writeln!(
+            text,
+            "{:<18}{:>8.2}{:>8.2}{:>8.2}{:>8.2}{:>9.2} ns{:>12.4}{:>9.0} ns{:>9.0} ns",
+            name(run),
+            run.lock_wait_percent.unwrap_or(0.0),
+            gates.read.wait_percent,
+            gates.write.wait_percent,
+            gates.head.wait_percent,
+            run.lock_held_ns_per_page.unwrap_or(0.0),
+            run.acquisitions_per_page.unwrap_or(0.0),
+            lock.hold_mean_ns,
+            lock.hold_p99_ns,
+        )?;
+    }
+    Ok(())
+}
+
+fn fragments(text: &mut String, cell: &[Run]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{:<18}{:>8}{:>8}{:>8}{:>8}{:>9}{:>9}{:>18}  buddyinfo",
+        "free memory", "o0 %", "live", "U5", "U9", "unmerged", "drained", "order 9 (p99 ns)"
+    )?;
+    for run in cell {
+        let (Some(share), Some(shares), Some(unusable), Some(unmerged), Some(info)) = (
+            run.order0_share,
+            &run.order0_shares,
+            &run.unusable_free_index,
+            &run.unmerged,
+            &run.buddyinfo,
+        ) else {
+            writeln!(text, "{:<18}{:>8}", name(run), "-")?;
+            continue;
+        };
+        let order9 =
+            if run.workload == Workload::MixedOrder9 { run.order9 } else { run.order9_at_rest };
+        let order9 = order9.map_or("-".to_owned(), |o| {
+            let slow = o.alloc.map_or(0.0, |alloc| alloc.p99);
+            format!("{:.1} % ({slow:.0})", o.success * 100.0)
+        });
+        let row =
+            |info: &[u64; 11]| info.iter().map(|count| format!(" {count}")).collect::<String>();
+        writeln!(
+            text,
+            "{:<18}{:>8.3}{:>8.3}{:>8.4}{:>8.4}{:>9}{:>9}{:>18} {}",
+            name(run),
+            share * 100.0,
+            shares.live * 100.0,
+            unusable.before_drain[5],
+            unusable.before_drain[9],
+            run.unmerged_buddies.unwrap_or(0),
+            unmerged.after_drain,
+            order9,
+            row(&info.before_drain),
+        )?;
+        writeln!(text, "{:<18}{:>86} {}", "", "drained", row(&info.after_drain))?;
+    }
+    Ok(())
+}

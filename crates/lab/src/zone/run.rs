@@ -1,0 +1,418 @@
+//! What comes of the turns of one design in one situation.
+
+use pagealloc::Gate;
+use serde::Serialize;
+
+use super::crew::{Blocks, Tally};
+use super::designs::Design;
+use super::ear::{Heard, Phase, Sum};
+use super::histogram::Histogram;
+use super::meter::Sampler;
+use super::mode::Mode;
+use super::picture::Picture;
+use super::ticks::Clock;
+use super::workload::{Start, Workload};
+use crate::statistics::median;
+
+/// What turns left.
+#[derive(Default)]
+pub struct Gathered {
+    alloc_ns: Vec<f64>,
+    free_ns: Vec<f64>,
+    pair_ns: Vec<f64>,
+    rates: Vec<f64>,
+    pictures: Vec<[Picture; 3]>,
+    alloc: Histogram,
+    free: Histogram,
+    blocks: Blocks,
+    at_rest: Blocks,
+    heard: Option<Heard>,
+    heard_pages: f64,
+    heard_ns: f64,
+    wait_percent: Vec<f64>,
+}
+
+fn over(ns: f64, count: u64) -> Option<f64> {
+    (count > 0).then(|| ns / count as f64)
+}
+
+impl Gathered {
+    /// Of a turn with nobody at the locks.
+    pub fn timed(&mut self, tallies: &[Tally], pictures: [Picture; 3]) {
+        let sum = |of: fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();
+        let count = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
+        self.alloc_ns.extend(over(sum(|t| t.alloc_ns), count(|t| t.allocs)));
+        self.free_ns.extend(over(sum(|t| t.free_ns), count(|t| t.frees)));
+        self.pair_ns.extend(over(sum(|t| t.pair_ns), count(|t| t.pairs)));
+        let rate = |tally: &Tally| tally.pages() / tally.busy_ns().max(1.0) * 1e9;
+        self.rates.push(tallies.iter().map(rate).sum());
+        for tally in tallies {
+            self.blocks.merge(&tally.blocks);
+        }
+        self.pictures.push(pictures);
+    }
+
+    /// Of a turn in which each call was timed.
+    pub fn sampled(&mut self, meters: &[Sampler], at_rest: Option<Blocks>) {
+        for meter in meters {
+            self.alloc.merge(&meter.alloc);
+            self.free.merge(&meter.free);
+        }
+        if let Some(blocks) = at_rest {
+            self.at_rest.merge(&blocks);
+        }
+    }
+
+    /// Of a turn that was listened to.
+    pub fn listened(&mut self, heard: &Heard, tallies: &[Tally]) {
+        let busy: f64 = tallies.iter().map(Tally::busy_ns).sum();
+        let waited = heard.gate(Gate::Read).waited_ns + heard.gate(Gate::Write).waited_ns;
+        self.wait_percent.push(100.0 * waited / busy.max(1.0));
+        self.heard_ns += busy;
+        self.heard_pages += tallies.iter().map(Tally::pages).sum::<f64>();
+        self.heard.get_or_insert_default().merge(heard);
+    }
+}
+
+/// Times of single calls, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Percentiles {
+    /// Half of them take no longer.
+    pub p50: f64,
+    /// 99 of 100 take no longer.
+    pub p99: f64,
+}
+
+impl Percentiles {
+    fn of(histogram: &Histogram, clock: &Clock) -> Option<Percentiles> {
+        let (p50, p99) = (histogram.quantile(clock, 0.5)?, histogram.quantile(clock, 0.99)?);
+        Some(Percentiles { p50, p99 })
+    }
+}
+
+/// What happened at a gate.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AtGate {
+    /// Of the time of all threads, in percent, the waiting.
+    pub wait_percent: f64,
+    /// Nanoseconds for each page that was allocated and freed again.
+    pub held_ns_per_page: f64,
+    /// Times for each page that was allocated and freed again.
+    pub acquisitions_per_page: f64,
+    /// Of these, in percent, those that had to wait.
+    pub contended_percent: f64,
+    /// How long it was held each time, in nanoseconds: the mean.
+    pub hold_mean_ns: f64,
+    /// And what 99 of 100 do not exceed.
+    pub hold_p99_ns: f64,
+}
+
+/// The gates apart.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Gates {
+    /// The zone's lock, beside others.
+    pub read: AtGate,
+    /// The zone's lock, alone.
+    pub write: AtGate,
+    /// Heads of lists, within the former.
+    pub head: AtGate,
+    /// Locks of ranges.
+    pub range: AtGate,
+}
+
+/// What a visit to the zone is like in one phase, for the simulation.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Visits {
+    /// Pages for each time the zone's lock was taken, or, if it never was, for each time the head
+    /// of a list was; `None` if neither was.
+    pub pages: Option<f64>,
+    /// The lock was never taken.
+    pub lockless: bool,
+    /// Of these times, the part in which it was taken beside others.
+    pub reads: f64,
+    /// How long it was held then, heads of lists left out, in nanoseconds.
+    pub read_ns: f64,
+    /// How long it was held alone.
+    pub write_ns: f64,
+    /// Heads of lists taken each time.
+    pub heads: f64,
+    /// How long each.
+    pub head_ns: f64,
+}
+
+/// Requests for blocks of 2 MiB.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Order9 {
+    /// Requests, for each of which there was free memory.
+    pub ideal: u64,
+    /// Those that were met.
+    pub obtained: u64,
+    /// The part of them.
+    pub success: f64,
+    /// How long they took, met or not.
+    pub alloc: Option<Percentiles>,
+}
+
+impl Order9 {
+    fn of(blocks: &Blocks, clock: &Clock) -> Option<Order9> {
+        (blocks.asked > 0).then(|| Order9 {
+            ideal: blocks.asked,
+            obtained: blocks.obtained,
+            success: blocks.obtained as f64 / blocks.asked as f64,
+            alloc: Percentiles::of(&blocks.alloc, clock),
+        })
+    }
+}
+
+/// Free memory at three moments.
+#[derive(Clone, Debug, Serialize)]
+pub struct Moments<T> {
+    /// When half of what was allocated had been freed.
+    pub live: T,
+    /// When all was, and stocks were still full.
+    pub before_drain: T,
+    /// And when they had been emptied.
+    pub after_drain: T,
+}
+
+impl<T> Moments<T> {
+    fn of<'a>(pictures: &'a [Picture; 3], of: impl Fn(&'a Picture) -> T) -> Moments<T> {
+        let [live, before, after] = pictures;
+        Moments { live: of(live), before_drain: of(before), after_drain: of(after) }
+    }
+}
+
+/// Results.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The design.
+    pub design: &'static str,
+    /// Whether it is there only to be compared with.
+    pub control: bool,
+    /// Threads, each on a CPU.
+    pub threads: usize,
+    /// What they did.
+    pub workload: Workload,
+    /// What was done with each frame.
+    pub mode: String,
+    /// When they began.
+    pub start: Start,
+    /// Frames of the zone.
+    pub frames: u32,
+    /// Frames of each thread in a cycle.
+    pub frames_per_thread: usize,
+    /// Timed turns.
+    pub rounds: usize,
+    /// Frames allocated in a second, by all threads.
+    pub pages_per_s: f64,
+    /// Frames allocated and frames freed in a second.
+    pub operations_per_s: f64,
+    /// Nanoseconds of an allocation: the median of the means of turns.
+    pub alloc_ns: f64,
+    /// Of a free.
+    pub free_ns: f64,
+    /// Of both.
+    pub pair_ns: f64,
+    /// The interval in which the median of pairs lies with 95 % confidence.
+    pub pair_ns_interval: [f64; 2],
+    /// The mean of each turn.
+    pub pair_ns_samples: Vec<f64>,
+    /// Single allocations.
+    pub alloc_percentiles: Option<Percentiles>,
+    /// Single frees.
+    pub free_percentiles: Option<Percentiles>,
+    /// Of the time of all threads, in percent, the waiting for the zone's lock; null if the design
+    /// cannot be listened to, as all that follows of locks.
+    pub lock_wait_percent: Option<f64>,
+    /// Nanoseconds the zone's lock is held for a page that is allocated and freed again.
+    pub lock_held_ns_per_page: Option<f64>,
+    /// How often it is taken for such a page.
+    pub acquisitions_per_page: Option<f64>,
+    /// The gates apart.
+    pub gates: Option<Gates>,
+    /// Visits to the zone: allocating.
+    pub alloc_visits: Option<Visits>,
+    /// And freeing.
+    pub free_visits: Option<Visits>,
+    /// The part of free memory in blocks of order 0, when all was given back and stocks were full:
+    /// the median. Null of a design that does not show its free blocks.
+    pub order0_share: Option<f64>,
+    /// Free buddies that were not merged then: the most of any turn.
+    pub unmerged_buddies: Option<u64>,
+    /// Free blocks by order, of the last turn.
+    pub buddyinfo: Option<Moments<[u64; 11]>>,
+    /// The part of free memory that is of no use for a block of each order, of the last turn.
+    pub unusable_free_index: Option<Moments<[f64; 11]>>,
+    /// `order0_share` at other moments, of the last turn.
+    pub order0_shares: Option<Moments<f64>>,
+    /// `unmerged_buddies` at other moments, of the last turn.
+    pub unmerged: Option<Moments<u64>>,
+    /// Blocks of 2 MiB asked for by the workload.
+    pub order9: Option<Order9>,
+    /// Blocks asked for when everything had been given back, stocks still being full.
+    pub order9_at_rest: Option<Order9>,
+}
+
+/// Ranks between which the median of a population lies with 95 % confidence.
+fn interval(values: &[f64]) -> [f64; 2] {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let half = 0.98 * count.sqrt();
+    let rank = |rank: f64| (rank.max(0.0) as usize).min(values.len().saturating_sub(1));
+    let (low, high) = (rank((count / 2.0 - half).floor()), rank((count / 2.0 + half).ceil()));
+    match values.len() {
+        0 => [0.0; 2],
+        _ => [values[low], values[high]],
+    }
+}
+
+impl Run {
+    /// Puts it together. `sizes` are threads, frames of the zone and frames of each thread.
+    pub fn new(
+        design: &'static Design,
+        workload: Workload,
+        mode: Mode,
+        start: Start,
+        sizes: (usize, u32, usize),
+        clock: &Clock,
+        gathered: Gathered,
+    ) -> Run {
+        let Gathered { alloc, free, pictures, .. } = &gathered;
+        let pairs: Vec<f64> = match gathered.pair_ns.is_empty() {
+            true => gathered.alloc_ns.iter().zip(&gathered.free_ns).map(|(a, f)| a + f).collect(),
+            false => gathered.pair_ns.clone(),
+        };
+        let pair_ns = median(pairs.iter().copied());
+        let (alloc_ns, free_ns) = match gathered.pair_ns.is_empty() {
+            true => (median(gathered.alloc_ns.clone()), median(gathered.free_ns.clone())),
+            // Only pairs were timed; single calls say how they are shared out.
+            false => {
+                let means = (alloc.mean(clock), free.mean(clock));
+                let (a, f) = (means.0.unwrap_or(1.0), means.1.unwrap_or(1.0));
+                let part = if a + f > 0.0 { a / (a + f) } else { 0.5 };
+                (pair_ns * part, pair_ns * (1.0 - part))
+            }
+        };
+        let shown = if design.shows_free { pictures.as_slice() } else { &[] };
+        let last = shown.last();
+        let heard = gathered.heard.as_ref();
+        let pages_per_s = median(gathered.rates.clone());
+        let zone_lock = |of: fn(&AtGate) -> f64| {
+            gathered.gates().map(|gates| of(&gates.read) + of(&gates.write))
+        };
+        Run {
+            design: design.name,
+            control: design.control,
+            threads: sizes.0,
+            workload,
+            mode: mode.to_string(),
+            start,
+            frames: sizes.1,
+            frames_per_thread: sizes.2,
+            rounds: gathered.rates.len(),
+            pages_per_s,
+            operations_per_s: 2.0 * pages_per_s,
+            alloc_ns,
+            free_ns,
+            pair_ns,
+            pair_ns_interval: interval(&pairs),
+            pair_ns_samples: pairs,
+            alloc_percentiles: Percentiles::of(alloc, clock),
+            free_percentiles: Percentiles::of(free, clock),
+            lock_wait_percent: heard.map(|_| median(gathered.wait_percent.clone())),
+            lock_held_ns_per_page: zone_lock(|gate| gate.held_ns_per_page),
+            acquisitions_per_page: zone_lock(|gate| gate.acquisitions_per_page),
+            gates: gathered.gates().map(|gates| gates.with_p99(&gathered, clock)),
+            alloc_visits: heard.map(|heard| gathered.visits(heard, Phase::Alloc, clock)),
+            free_visits: heard.map(|heard| gathered.visits(heard, Phase::Free, clock)),
+            order0_share: last.map(|_| median(shown.iter().map(|three| three[1].order0_share))),
+            unmerged_buddies: shown.iter().map(|three| three[1].unmerged_buddies).max(),
+            buddyinfo: last.map(|three| Moments::of(three, |picture| picture.buddyinfo)),
+            unusable_free_index: last
+                .map(|three| Moments::of(three, |picture| picture.unusable_free_index)),
+            order0_shares: last.map(|three| Moments::of(three, |picture| picture.order0_share)),
+            unmerged: last.map(|three| Moments::of(three, |picture| picture.unmerged_buddies)),
+            order9: Order9::of(&gathered.blocks, clock),
+            order9_at_rest: Order9::of(&gathered.at_rest, clock),
+        }
+    }
+}
+
+impl Gathered {
+    fn gate(&self, heard: &Heard, gate: Gate) -> AtGate {
+        let sum = heard.gate(gate);
+        let (pages, ns) = (self.heard_pages.max(1.0), self.heard_ns.max(1.0));
+        let taken = sum.taken.max(1.0);
+        AtGate {
+            wait_percent: 100.0 * sum.waited_ns / ns,
+            held_ns_per_page: sum.held_ns / pages,
+            acquisitions_per_page: sum.taken / pages,
+            contended_percent: 100.0 * sum.shut / taken,
+            hold_mean_ns: sum.held_ns / taken,
+            hold_p99_ns: 0.0,
+        }
+    }
+
+    fn gates(&self) -> Option<Gates> {
+        let heard = self.heard.as_ref()?;
+        Some(Gates {
+            read: self.gate(heard, Gate::Read),
+            write: self.gate(heard, Gate::Write),
+            head: self.gate(heard, Gate::Head),
+            range: self.gate(heard, Gate::Range),
+        })
+    }
+
+    /// Of a phase: a page is allocated in one, and freed in the other.
+    fn visits(&self, heard: &Heard, phase: Phase, clock: &Clock) -> Visits {
+        let of = |gate| heard.of(phase, gate);
+        let (read, write, head) = (of(Gate::Read), of(Gate::Write), of(Gate::Head));
+        let locked = read.taken + write.taken;
+        let taken = if locked > 0.0 { locked } else { head.taken };
+        let each = |ns: f64, times: f64| if times > 0.0 { ns.max(0.0) / times } else { 0.0 };
+        // Without what the system does to who holds a lock now and then.
+        let mean = |sum: &Sum| sum.holds.mean(clock).unwrap_or(0.0);
+        Visits {
+            pages: (taken > 0.0).then(|| self.heard_pages / taken),
+            lockless: locked == 0.0,
+            reads: each(read.taken, taken),
+            read_ns: (mean(read)
+                - each(head.taken, read.taken) * mean(head)
+                - each(head.waited_ns, read.taken))
+            .max(0.0),
+            write_ns: mean(write),
+            heads: each(head.taken, taken),
+            head_ns: mean(head),
+        }
+    }
+}
+
+impl Gates {
+    fn with_p99(mut self, gathered: &Gathered, clock: &Clock) -> Gates {
+        let Some(heard) = &gathered.heard else { return self };
+        for (gate, at) in Gate::ALL.into_iter().zip([
+            &mut self.read,
+            &mut self.write,
+            &mut self.head,
+            &mut self.range,
+        ]) {
+            at.hold_p99_ns = heard.gate(gate).holds.quantile(clock, 0.99).unwrap_or(0.0);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_have_intervals() {
+        assert_eq!(interval(&[]), [0.0; 2]);
+        assert_eq!(interval(&[3.0]), [3.0; 2]);
+        let values: Vec<f64> = (1..=11).rev().map(f64::from).collect();
+        let [low, high] = interval(&values);
+        assert!(low < 6.0 && high > 6.0 && low >= 1.0 && high <= 11.0, "{low} {high}");
+    }
+}

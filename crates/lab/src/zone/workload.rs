@@ -1,0 +1,95 @@
+//! What threads do with a zone.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// A workload. A *cycle* allocates a thread's share of frames and frees it again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// All threads allocate; when the last is done, all free, in the order of allocation
+    Bulk,
+    /// Half of the zone being lent: one frame is allocated and freed at once, over and over
+    Repeat,
+    /// As bulk, but each thread frees its frames in a random order
+    Rand,
+    /// As will-it-scale's: each allocates 32768 frames one by one, then frees them in that order;
+    /// nobody waits for anybody
+    #[value(name = "page-fault1")]
+    #[serde(rename = "page-fault1")]
+    PageFault1,
+    /// As bulk, but each frees the frames of the next thread, in a random order
+    CrossFree,
+    /// Blocks of 2 MiB among single frames, some of which stay until the next cycle
+    #[value(name = "mixed-order9")]
+    #[serde(rename = "mixed-order9")]
+    MixedOrder9,
+}
+
+impl Workload {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Bulk => "bulk",
+            Workload::Repeat => "repeat",
+            Workload::Rand => "rand",
+            Workload::PageFault1 => "page-fault1",
+            Workload::CrossFree => "cross-free",
+            Workload::MixedOrder9 => "mixed-order9",
+        }
+    }
+
+    /// Whether threads wait for each other between phases.
+    #[must_use]
+    pub fn meets(self) -> bool {
+        matches!(self, Workload::Bulk | Workload::Rand | Workload::CrossFree)
+    }
+
+    /// Whether it asks for blocks of more than a frame.
+    #[must_use]
+    pub fn wants_blocks(self) -> bool {
+        self == Workload::MixedOrder9
+    }
+
+    /// Whether frames are freed in a random order.
+    #[must_use]
+    pub fn shuffles(self) -> bool {
+        matches!(self, Workload::Rand | Workload::CrossFree)
+    }
+
+    /// Frames each of so many threads takes in a cycle, in a zone of so many.
+    #[must_use]
+    pub fn share(self, frames: u32, threads: usize) -> usize {
+        let all = frames as usize / threads;
+        match self {
+            Workload::PageFault1 => (all / 2).min(PAGE_FAULT1),
+            Workload::MixedOrder9 => all / 4 * 3,
+            _ => all / 2,
+        }
+    }
+}
+
+/// Frames of 128 MiB, which page_fault1 of will-it-scale maps.
+pub const PAGE_FAULT1: usize = 32_768;
+
+/// When threads begin that do not meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// Each at a random point of its cycle
+    Stagger,
+    /// All at once, at the beginning of a cycle
+    Lockstep,
+}
+
+impl Start {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Start::Stagger => "stagger",
+            Start::Lockstep => "lockstep",
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! One zone and its threads, event by event.
+//!
+//! The simulated machine of `locks_sim` knows lines and the product's own locks, which are not
+//! fair; here are the locks the kernel's zones have. Three things are shared by the threads:
+//!
+//! * the zone's lock, which is passed on in the order in which it was asked for; those next in line
+//!   who want it beside others come in together, until one wants it alone (a queued spin lock, a
+//!   fair read-write lock);
+//! * the heads of lists, one at a time inside the lock; who waits spins, and is served at random;
+//!   each waiter makes it slower, since it fetches the line once for each that is served;
+//! * memory, which pages queue up for.
+//!
+//! Written anew after the model of the reference notes; tests compare it with closed forms.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use serde::Serialize;
+
+use super::load::{Costs, Demand, Load, Visit};
+use crate::random::Random;
+
+/// What came out.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Pages in a second: allocated, and freed if the load frees.
+    pub pages_per_s: f64,
+    /// Of the time of all threads, in percent, the waiting for the lock to have it alone.
+    pub write_wait_percent: f64,
+    /// And to have it beside others.
+    pub read_wait_percent: f64,
+    /// And for heads of lists.
+    pub head_wait_percent: f64,
+}
+
+impl Outcome {
+    /// Waiting for the zone's lock, either way.
+    #[must_use]
+    pub fn lock_wait_percent(&self) -> f64 {
+        self.write_wait_percent + self.read_wait_percent
+    }
+}
+
+/// Where a thread is: what is over when its event comes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum At {
+    /// Before everything.
+    Begin,
+    /// Its own work; now it visits the zone.
+    Work,
+    /// A part of the section; now a head, or the end of the visit.
+    Section,
+    /// A head.
+    Head,
+}
+
+/// How a thread has the lock, or wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    None,
+    Read,
+    Write,
+}
+
+struct Thread {
+    at: At,
+    allocates: bool,
+    /// Pages left in this phase.
+    left: f64,
+    way: Way,
+    heads: u32,
+    /// Between two heads of a section.
+    piece: f64,
+    cycles: u32,
+}
+
+struct Engine<'a> {
+    demand: &'a Demand,
+    load: &'a Load,
+    costs: &'a Costs,
+    random: Random,
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    sequence: u64,
+    threads: Vec<Thread>,
+    writer: bool,
+    readers: u32,
+    last: usize,
+    queue: VecDeque<(usize, f64)>,
+    head_busy: bool,
+    head_queue: Vec<(usize, f64)>,
+    memory_free: f64,
+    counts_since: Option<f64>,
+    pages: f64,
+    waits: [f64; 3],
+    /// A flaw, for tests: the lock lets everybody in.
+    lets_all_in: bool,
+}
+
+/// Simulates a zone. The same arguments give the same result.
+#[must_use]
+pub fn simulate(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> Outcome {
+    Engine::new(demand, load, costs, seed).run()
+}
+
+impl<'a> Engine<'a> {
+    fn new(demand: &'a Demand, load: &'a Load, costs: &'a Costs, seed: u64) -> Engine<'a> {
+        let thread = |_| Thread {
+            at: At::Begin,
+            allocates: true,
+            left: load.pages,
+            way: Way::None,
+            heads: 0,
+            piece: 0.0,
+            cycles: 0,
+        };
+        Engine {
+            demand,
+            load,
+            costs,
+            random: Random::new(seed),
+            events: BinaryHeap::new(),
+            sequence: 0,
+            threads: (0..load.threads).map(thread).collect(),
+            writer: false,
+            readers: 0,
+            last: usize::MAX,
+            queue: VecDeque::new(),
+            head_busy: false,
+            head_queue: Vec::new(),
+            memory_free: 0.0,
+            counts_since: None,
+            pages: 0.0,
+            waits: [0.0; 3],
+            lets_all_in: false,
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        let (threads, load) = (self.load.threads, self.load);
+        // Less than nothing is the smallest there is: each has its own, in the order of threads.
+        let whole = load.pages
+            * (load.alloc_ns + load.free_ns + self.demand.per_page(self.costs.hand_off)).max(1.0);
+        for thread in 0..threads {
+            let begin = if load.stagger { self.chance() * whole } else { thread as f64 };
+            self.wake(thread, At::Begin, begin);
+        }
+        let (warm, end) = (threads as u32, threads as u32 * (load.cycles + 1));
+        let mut done = 0;
+        let mut now = 0.0;
+        while let Some(Reverse((time, _, thread))) = self.events.pop() {
+            now = f64::from_bits(time);
+            done += self.step(thread, now);
+            if done >= warm && self.counts_since.is_none() {
+                self.counts_since = Some(now);
+                (self.pages, self.waits) = (0.0, [0.0; 3]);
+            }
+            if done >= end {
+                break;
+            }
+        }
+        let elapsed = (now - self.counts_since.unwrap_or(0.0)).max(1e-9);
+        let percent = |wait: f64| 100.0 * wait / (elapsed * threads as f64);
+        Outcome {
+            pages_per_s: self.pages / elapsed * 1e9,
+            write_wait_percent: percent(self.waits[0]),
+            read_wait_percent: percent(self.waits[1]),
+            head_wait_percent: percent(self.waits[2]),
+        }
+    }
+
+    /// A number from 0 to 1.
+    fn chance(&mut self) -> f64 {
+        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn wake(&mut self, thread: usize, at: At, time: f64) {
+        self.threads[thread].at = at;
+        self.events.push(Reverse((time.to_bits(), self.sequence, thread)));
+        self.sequence += 1;
+    }
+
+    fn visit(&self, thread: usize) -> &'a Visit {
+        if self.threads[thread].allocates { &self.demand.alloc } else { &self.demand.free }
+    }
+
+    /// The pages of a thread until its next visit, or until the phase is over.
+    fn pages_until_visit(&self, thread: usize) -> f64 {
+        self.visit(thread).pages.min(self.threads[thread].left)
+    }
+
+    /// Work on the pages of the visit before; for a phase without visits, on all there are.
+    fn begin_work(&mut self, thread: usize, now: f64) {
+        let pages = self.pages_until_visit(thread);
+        let own = match self.threads[thread].allocates {
+            true => self.load.alloc_ns,
+            false => self.load.free_ns,
+        };
+        let mut over = now + pages * own;
+        if self.load.memory_ns > 0.0 && self.threads[thread].allocates {
+            self.memory_free = self.memory_free.max(now) + pages * self.load.memory_ns;
+            over = over.max(self.memory_free);
+        }
+        self.wake(thread, At::Work, over);
+    }
+
+    /// What is next for a thread. Returns cycles that are over.
+    fn step(&mut self, thread: usize, now: f64) -> u32 {
+        match self.threads[thread].at {
+            At::Begin => self.begin_work(thread, now),
+            At::Work => return self.ask(thread, now),
+            At::Section if self.threads[thread].heads > 0 => self.ask_head(thread, now),
+            At::Section => return self.leave(thread, now),
+            At::Head => {
+                self.leave_head(now);
+                let piece = self.threads[thread].piece;
+                self.threads[thread].heads -= 1;
+                // The last piece of the section is before the last head.
+                let more = if self.threads[thread].heads > 0 { piece } else { 0.0 };
+                self.wake(thread, At::Section, now + more);
+            }
+        }
+        0
+    }
+
+    /// Asks for what the visit needs.
+    fn ask(&mut self, thread: usize, now: f64) -> u32 {
+        let visit = *self.visit(thread);
+        if visit.pages.is_infinite() {
+            return self.leave(thread, now);
+        }
+        let way = if visit.lockless > 0.0 && self.chance() < visit.lockless {
+            Way::None
+        } else if visit.reads > 0.0 && self.chance() < visit.reads {
+            Way::Read
+        } else {
+            Way::Write
+        };
+        // Which heads go with a visit is not known: all have as many, on average.
+        let heads = visit.heads.floor() + f64::from(u8::from(self.chance() < visit.heads.fract()));
+        let own = match way {
+            Way::None => 0.0,
+            Way::Read => visit.read_ns,
+            Way::Write => visit.write_ns,
+        };
+        let heads = heads as u32;
+        let mine = &mut self.threads[thread];
+        (mine.way, mine.heads, mine.piece) = (way, heads, own / f64::from(heads.max(1)));
+        if way == Way::None {
+            self.wake(thread, At::Section, now + own);
+        } else if self.lets_all_in || (self.queue.is_empty() && self.is_open(way)) {
+            let taken = if self.last == thread { 0.0 } else { self.costs.hand_off };
+            self.enter(thread, now + taken);
+        } else {
+            self.queue.push_back((thread, now));
+        }
+        0
+    }
+
+    fn is_open(&self, way: Way) -> bool {
+        !self.writer && (way == Way::Read || self.readers == 0)
+    }
+
+    fn enter(&mut self, thread: usize, when: f64) {
+        match self.threads[thread].way {
+            Way::Read => self.readers += 1,
+            _ => self.writer = true,
+        }
+        self.last = thread;
+        let piece = self.threads[thread].piece;
+        self.wake(thread, At::Section, when + piece);
+    }
+
+    /// The visit is over: who waits may come in, and work goes on.
+    fn leave(&mut self, thread: usize, now: f64) -> u32 {
+        match self.threads[thread].way {
+            Way::None => {}
+            Way::Read => self.readers = self.readers.saturating_sub(1),
+            Way::Write => self.writer = false,
+        }
+        self.threads[thread].way = Way::None;
+        self.pass_on(now);
+        let pages = self.pages_until_visit(thread);
+        if self.threads[thread].allocates {
+            self.pages += pages;
+        }
+        self.threads[thread].left -= pages;
+        // What is left of a page after many visits is none.
+        let mut over = 0;
+        if self.threads[thread].left < 1e-6 {
+            let mine = &mut self.threads[thread];
+            if mine.allocates && self.load.frees {
+                mine.allocates = false;
+            } else {
+                mine.allocates = true;
+                mine.cycles += 1;
+                over = u32::from(mine.cycles <= self.load.cycles + 1);
+            }
+            mine.left = self.load.pages;
+        }
+        self.begin_work(thread, now);
+        over
+    }
+
+    fn pass_on(&mut self, now: f64) {
+        while let Some(&(thread, asked)) = self.queue.front() {
+            let way = self.threads[thread].way;
+            if !self.is_open(way) {
+                return;
+            }
+            self.queue.pop_front();
+            let when = now + self.costs.hand_off;
+            let reads = usize::from(way == Way::Read);
+            self.waits[reads] += when - self.since(asked);
+            self.enter(thread, when);
+        }
+    }
+
+    /// Waiting counts from the moment at which anything does.
+    fn since(&self, asked: f64) -> f64 {
+        asked.max(self.counts_since.unwrap_or(0.0))
+    }
+
+    fn ask_head(&mut self, thread: usize, now: f64) {
+        if self.head_busy {
+            self.head_queue.push((thread, now));
+        } else {
+            self.head_busy = true;
+            let head = self.visit(thread).head_ns;
+            self.wake(thread, At::Head, now + head);
+        }
+    }
+
+    fn leave_head(&mut self, now: f64) {
+        if self.head_queue.is_empty() {
+            self.head_busy = false;
+            return;
+        }
+        let which = self.random.below(self.head_queue.len() as u64) as usize;
+        let (thread, asked) = self.head_queue.swap_remove(which);
+        let waiters = self.head_queue.len() as f64;
+        // What others make it slower by is waiting, too.
+        let slower = self.costs.waiter * waiters;
+        self.waits[2] += now + slower - self.since(asked);
+        let busy = self.visit(thread).head_ns + slower;
+        self.wake(thread, At::Head, now + busy);
+    }
+}
+
+#[cfg(test)]
+mod tests;

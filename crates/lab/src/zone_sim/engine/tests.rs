@@ -1,0 +1,119 @@
+use super::*;
+
+const COSTS: Costs = Costs { hand_off: 50.0, waiter: 40.0 };
+
+fn load(threads: usize) -> Load {
+    Load {
+        threads,
+        pages: 1600.0,
+        frees: false,
+        cycles: 20,
+        alloc_ns: 0.0,
+        free_ns: 0.0,
+        memory_ns: 0.0,
+        stagger: true,
+    }
+}
+
+fn alone(held: f64) -> Demand {
+    Demand { alloc: Visit::alone(16.0, held), free: Visit::NONE }
+}
+
+fn rate(demand: &Demand, load: &Load) -> f64 {
+    simulate(demand, load, &COSTS, 1).pages_per_s
+}
+
+fn assert_near(is: f64, wanted: f64, percent: f64, what: &str) {
+    assert!((is / wanted - 1.0).abs() * 100.0 < percent, "{what}: {is} instead of {wanted}");
+}
+
+#[test]
+fn one_thread_takes_what_its_parts_take() {
+    let load = Load { alloc_ns: 30.0, ..load(1) };
+    let outcome = simulate(&alone(10.0), &load, &COSTS, 1);
+    assert_near(outcome.pages_per_s, 1e9 / 40.0, 0.1, "alone");
+    assert_eq!(outcome.lock_wait_percent() + outcome.head_wait_percent, 0.0);
+    let both = Demand { free: Visit::alone(8.0, 5.0), ..alone(10.0) };
+    let load = Load { frees: true, free_ns: 7.0, ..load };
+    assert_near(rate(&both, &load), 1e9 / (40.0 + 12.0), 0.1, "both phases");
+}
+
+#[test]
+fn a_full_lock_lets_through_what_its_holders_leave() {
+    for threads in [2, 8, 56] {
+        let outcome = simulate(&alone(10.0), &load(threads), &COSTS, 1);
+        let each = 16.0 * 10.0 + COSTS.hand_off;
+        assert_near(outcome.pages_per_s, 16e9 / each, 1.0, "full");
+        // All but the one inside wait, and the next while the lock is handed over.
+        let wait = 100.0 * (1.0 - 160.0 / each / threads as f64);
+        assert_near(outcome.write_wait_percent, wait, 2.0, "waiting");
+    }
+}
+
+#[test]
+fn threads_that_think_long_enough_do_not_meet() {
+    // Two threads with one visit of 160 ns in 1160: after the first meeting they keep out of each
+    // other's way. The lock was always another's, which is paid for.
+    let load = Load { alloc_ns: 1000.0 / 16.0, ..load(2) };
+    let outcome = simulate(&alone(10.0), &load, &COSTS, 1);
+    assert_near(outcome.pages_per_s, 2.0 * 16e9 / (1160.0 + COSTS.hand_off), 1.0, "apart");
+    assert!(outcome.lock_wait_percent() < 1.0, "{outcome:?}");
+}
+
+#[test]
+fn readers_are_inside_together_and_keep_writers_out() {
+    let read = Demand { alloc: Visit::beside(16.0, 10.0, 0.0, 0.0), free: Visit::NONE };
+    for threads in [2, 8] {
+        // Each finds the lock in another's hands.
+        let each = 160.0 + COSTS.hand_off;
+        assert_near(rate(&read, &load(threads)), threads as f64 * 16e9 / each, 2.0, "readers");
+    }
+    let half = Visit { write_ns: 160.0, reads: 0.5, ..read.alloc };
+    let half = Demand { alloc: half, free: Visit::NONE };
+    let (mixed, writers) = (rate(&half, &load(8)), rate(&alone(10.0), &load(8)));
+    let readers = rate(&read, &load(8));
+    assert!(writers < mixed && mixed < readers, "{writers} {mixed} {readers}");
+}
+
+#[test]
+fn a_head_that_all_want_is_slower_by_each_that_waits() {
+    let heads = Visit { heads: 1.0, head_ns: 75.0, pages: 1.0, ..Visit::NONE };
+    let demand = Demand { alloc: heads, free: Visit::NONE };
+    for threads in [2, 10, 26] {
+        // One is served, one has just come back, the others wait.
+        let each = 75.0 + COSTS.waiter * (threads as f64 - 2.0);
+        assert_near(rate(&demand, &load(threads)), 1e9 / each, 2.0, "heads");
+    }
+    let outcome = simulate(&demand, &load(26), &COSTS, 1);
+    assert!(outcome.head_wait_percent > 90.0 && outcome.lock_wait_percent() == 0.0);
+}
+
+#[test]
+fn memory_is_a_cap() {
+    let load = Load { alloc_ns: 300.0, memory_ns: 100.0, ..load(8) };
+    let none = Demand { alloc: Visit::NONE, free: Visit::NONE };
+    assert_near(rate(&none, &load), 1e9 / 100.0, 1.0, "full memory");
+    let two = Load { threads: 2, ..load };
+    assert_near(rate(&none, &two), 2e9 / 300.0, 1.0, "two");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_another_nearly() {
+    let demand = Demand { free: Visit::beside(16.0, 3.0, 1.5, 75.0), ..alone(3.0) };
+    let load = Load { frees: true, alloc_ns: 20.0, free_ns: 20.0, ..load(6) };
+    let one = simulate(&demand, &load, &COSTS, 1);
+    assert_eq!(one, simulate(&demand, &load, &COSTS, 1));
+    let other = simulate(&demand, &load, &COSTS, 2);
+    assert_near(other.pages_per_s, one.pages_per_s, 5.0, "another seed");
+}
+
+/// The broken control: a lock that keeps nobody out is not mistaken for one.
+#[test]
+fn a_lock_that_lets_all_in_is_found_out() {
+    let (demand, load) = (alone(10.0), load(8));
+    let mut engine = Engine::new(&demand, &load, &COSTS, 1);
+    engine.lets_all_in = true;
+    let broken = engine.run().pages_per_s;
+    let each = 16.0 * 10.0 + COSTS.hand_off;
+    assert!(broken > 4.0 * 16e9 / each, "{broken}");
+}

@@ -1,0 +1,319 @@
+//! How long locks are held: measured, or given.
+
+use anyhow::{Result, bail};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use units::{FRAMES_PER_BLOCK, PAGE_SIZE};
+
+use super::load::{Demand, Visit};
+use super::published::{self, BATCH};
+use crate::args::ZoneSimArgs;
+use crate::zone::designs::{self, DESIGNS, Design};
+use crate::zone::plan::Plan;
+use crate::zone::run::{Run, Visits};
+use crate::zone::{Mode, Start, Workload};
+
+/// How the designs of the seed free: which are beside others in the lock, and how many heads of
+/// lists a batch takes. The others have the lock alone.
+const BESIDE: [(&str, f64); 3] = [("rwlock-range", BATCH), ("splice", 4.0), ("premerge", 4.0)];
+/// A head of a list, where it is not measured: a little more than a transfer of its line.
+const HEAD_NS: f64 = 75.0;
+/// The row of an allocator without locks.
+pub const LLFREE: &str = "llfree-like";
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Measured in this run.
+    Measured,
+    /// Given on the command line.
+    Given,
+    /// Published by others.
+    Published,
+}
+
+/// What is known of a design.
+#[derive(Clone, Debug, Serialize)]
+pub struct Held {
+    /// Its name.
+    pub design: String,
+    /// Where its times under the lock come from.
+    pub source: Source,
+    /// Threads they were measured with.
+    pub threads: Option<usize>,
+    /// What a page needs of the zone.
+    #[serde(skip)]
+    pub demand: Demand,
+    /// A thread's own time for a page, allocating and freeing, in nanoseconds.
+    pub own_ns: (f64, f64),
+    /// Measured under page-fault1: the part of free memory in blocks of order 0 at rest.
+    pub order0_share: Option<f64>,
+    /// Measured likewise: free buddies that were not merged.
+    pub unmerged_buddies: Option<u64>,
+    /// Measured under cross-free: what a page needs of the zone, and pages in a second.
+    #[serde(skip)]
+    pub measured: Vec<Measured>,
+}
+
+/// A point on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Threads.
+    pub threads: usize,
+    /// What a page needed of the zone then.
+    pub demand: Demand,
+    /// Pages in a second.
+    pub pages_per_s: f64,
+}
+
+/// `--held`: names with nanoseconds of a page under the lock, allocating and freeing.
+///
+/// # Errors
+/// It is not written so, or there is no such design.
+pub fn given(texts: &[String]) -> Result<Vec<(String, f64, f64)>> {
+    let mut all: Vec<(String, f64, f64)> = Vec::new();
+    for text in texts {
+        let number = |text: &str| {
+            let ns: Option<f64> = text.trim().parse().ok();
+            ns.filter(|ns| ns.is_finite() && (0.0..=1e6).contains(ns))
+        };
+        let parsed = text.split_once('=').and_then(|(name, times)| {
+            let (alloc, free) = match times.split_once('/') {
+                Some((alloc, free)) => (number(alloc)?, number(free)?),
+                None => (number(times)? / 2.0, number(times)? / 2.0),
+            };
+            Some((name.to_owned(), alloc, free))
+        });
+        let Some(given) = parsed else {
+            bail!(
+                "--held {text}: write NAME=NS or NAME=ALLOC/FREE, in nanoseconds from 0 to 1000000"
+            );
+        };
+        if !names().contains(&given.0.as_str()) {
+            bail!(
+                "--held {text}: there is no design {}; there are {}",
+                given.0,
+                names().join(", ")
+            );
+        }
+        if all.iter().any(|other| other.0 == given.0) {
+            bail!("--held {text}: {} has a time already", given.0);
+        }
+        all.push(given);
+    }
+    Ok(all)
+}
+
+/// The designs there are, and those of the seed.
+fn names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = DESIGNS.iter().map(|design| design.name).collect();
+    for row in published::SEED {
+        if !names.contains(&row.design) {
+            names.push(row.design);
+        }
+    }
+    names
+}
+
+fn shape(name: &str, alloc: f64, free: f64) -> Demand {
+    let beside = BESIDE.iter().find(|(beside, _)| *beside == name);
+    let free = match beside {
+        Some((_, heads)) => Visit::beside(BATCH, free, *heads, HEAD_NS),
+        None => Visit::alone(BATCH, free),
+    };
+    Demand { alloc: Visit::alone(BATCH, alloc), free }
+}
+
+fn visit(visits: Option<Visits>) -> Visit {
+    let Some(visits) = visits else { return Visit::NONE };
+    let Some(pages) = visits.pages else { return Visit::NONE };
+    Visit {
+        pages,
+        lockless: f64::from(u8::from(visits.lockless)),
+        reads: visits.reads,
+        read_ns: visits.read_ns,
+        write_ns: visits.write_ns,
+        heads: visits.heads,
+        head_ns: visits.head_ns,
+    }
+}
+
+fn demand_of(run: &Run) -> Demand {
+    Demand { alloc: visit(run.alloc_visits), free: visit(run.free_visits) }
+}
+
+/// What is to be found out.
+pub struct Wanted {
+    plan: Plan,
+    given: Vec<(String, f64, f64)>,
+    /// Designs that were asked for and are not there: their times are all that is known of them.
+    absent: Vec<String>,
+}
+
+impl Wanted {
+    /// By the arguments.
+    ///
+    /// # Errors
+    /// There is no such design, or nothing is known of it.
+    pub fn new(
+        args: &ZoneSimArgs,
+        given: Vec<(String, f64, f64)>,
+        cpus: Vec<usize>,
+    ) -> Result<Wanted> {
+        let is_given = |name: &str| given.iter().any(|given| given.0 == name);
+        let is_there = |name: &str| DESIGNS.iter().any(|design| design.name == name);
+        let all = args.design.iter().any(|name| name == "all");
+        let there: Vec<String> =
+            args.design.iter().filter(|name| is_there(name) || !is_given(name)).cloned().collect();
+        let mut designs = if there.is_empty() { Vec::new() } else { designs::named(&there)? };
+        // Of some nothing can be known; they are named only if they were asked for by name.
+        let unknown = |design: &&&Design| design.probed.is_none() && !is_given(design.name);
+        if let Some(design) = designs.iter().find(unknown)
+            && !all
+        {
+            bail!(
+                "--design {}: it says nothing of its lock; give its times by --held",
+                design.name
+            );
+        }
+        designs.retain(|design| !unknown(&design));
+        let absent = given
+            .iter()
+            .map(|given| given.0.clone())
+            .filter(|name| !designs.iter().any(|design| design.name == *name))
+            .collect();
+        let frames = args.size / PAGE_SIZE as u64;
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX).clamp(FRAMES_PER_BLOCK, 1 << 28);
+        let plan = Plan {
+            designs,
+            threads: (1..=cpus.len().clamp(1, 2)).collect(),
+            workloads: vec![Workload::CrossFree, Workload::PageFault1],
+            mode: Mode::Raw,
+            start: Start::Stagger,
+            frames: Some(frames / FRAMES_PER_BLOCK * FRAMES_PER_BLOCK),
+            repeat: args.repeat as usize,
+            cycles: 4,
+            batch: None,
+            stock: None,
+            give_back: false,
+            seed: args.seed,
+            cpus,
+        };
+        plan.check()?;
+        Ok(Wanted { plan, given, absent })
+    }
+
+    /// Turns it will take.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.plan.turns()
+    }
+
+    /// Measures what is not given, on up to two threads that free each other's frames: so the
+    /// zone's own memory is as far away from who has the lock as it is on a large machine.
+    ///
+    /// # Errors
+    /// No memory, or a zone that lends what it should not.
+    pub fn find_out(&self, bar: &ProgressBar) -> Result<Vec<Held>> {
+        let runs = self.plan.measure(bar)?;
+        let most = self.plan.threads.last().copied().unwrap_or(1);
+        let mut all: Vec<Held> = Vec::new();
+        for design in &self.plan.designs {
+            let run = |workload: Workload, threads: usize| {
+                runs.iter().find(|run: &&Run| {
+                    (run.design, run.workload, run.threads) == (design.name, workload, threads)
+                })
+            };
+            let cross = run(Workload::CrossFree, most);
+            let given = self.given.iter().find(|given| given.0 == design.name);
+            let (source, demand) = match (given, cross) {
+                (Some((name, alloc, free)), _) => (Source::Given, shape(name, *alloc, *free)),
+                (None, Some(run)) => (Source::Measured, demand_of(run)),
+                (None, None) => continue,
+            };
+            let own_ns = run(Workload::CrossFree, 1).map_or(published::LLFREE_OWN, own);
+            let rest = run(Workload::PageFault1, most);
+            let points = self.plan.threads.iter().filter_map(|&threads| {
+                let run = run(Workload::CrossFree, threads)?;
+                Some(Measured { threads, demand: demand_of(run), pages_per_s: run.pages_per_s })
+            });
+            all.push(Held {
+                design: design.name.to_owned(),
+                source,
+                threads: given.is_none().then_some(most),
+                demand,
+                own_ns,
+                order0_share: rest.and_then(|run| run.order0_share),
+                unmerged_buddies: rest.and_then(|run| run.unmerged_buddies),
+                measured: points.collect(),
+            });
+        }
+        for (name, alloc, free) in self.given.iter().filter(|given| self.absent.contains(&given.0))
+        {
+            all.push(Held {
+                demand: shape(name, *alloc, *free),
+                ..nothing_known(name, Source::Given)
+            });
+        }
+        all.push(Held { demand: published::LLFREE, ..nothing_known(LLFREE, Source::Published) });
+        Ok(all)
+    }
+}
+
+/// A design of which nothing was measured.
+fn nothing_known(name: &str, source: Source) -> Held {
+    Held {
+        design: name.to_owned(),
+        source,
+        threads: None,
+        demand: Demand { alloc: Visit::NONE, free: Visit::NONE },
+        own_ns: published::LLFREE_OWN,
+        order0_share: None,
+        unmerged_buddies: None,
+        measured: Vec::new(),
+    }
+}
+
+/// What is left of a page's time on one thread without what is under the lock.
+fn own(run: &Run) -> (f64, f64) {
+    let held = |visits: Option<Visits>| {
+        let visits = visits?;
+        let each = visits.reads * visits.read_ns + (1.0 - visits.reads) * visits.write_ns;
+        Some((each + visits.heads * visits.head_ns) / visits.pages?)
+    };
+    let rest = |ns: f64, visits| (ns - held(visits).unwrap_or(0.0)).max(0.5);
+    (rest(run.alloc_ns, run.alloc_visits), rest(run.free_ns, run.free_visits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn times_are_given_by_name() {
+        let all = given(&list(&["spin=217", "rwlock-range=150/60.5"])).expect("times");
+        assert_eq!(all[0], ("spin".to_owned(), 108.5, 108.5));
+        assert_eq!(all[1], ("rwlock-range".to_owned(), 150.0, 60.5));
+        for wrong in ["spin", "spin=", "spin=-1", "spin=1/", "spin=nan", "spin=1e9", "hope=3"] {
+            assert!(given(&list(&[wrong])).is_err(), "{wrong}");
+        }
+        assert!(given(&list(&["spin=1", "spin=2"])).is_err());
+        let error = given(&list(&["hope=3"])).expect_err("no design").to_string();
+        assert!(error.contains("no-merge-cluster"), "{error}");
+    }
+
+    #[test]
+    fn designs_of_the_seed_free_as_they_do() {
+        let demand = shape("rwlock-range", 10.0, 4.0);
+        assert_eq!((demand.free.reads, demand.free.heads), (1.0, BATCH));
+        assert_eq!((demand.alloc.reads, demand.alloc.write_ns), (0.0, 10.0 * BATCH));
+        // Who is beside others keeps nobody out.
+        assert_eq!(demand.per_page(0.0), 10.0);
+        assert_eq!(shape("spin", 10.0, 4.0).per_page(63.0), 16.0);
+    }
+}
