@@ -29,7 +29,9 @@ pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
 pub use host::lane;
 use outside::System;
-pub use stack::{ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants};
+pub use stack::{
+    ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
+};
 use stack::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zram::Stats;

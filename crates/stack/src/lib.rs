@@ -14,7 +14,7 @@ mod workshop;
 
 pub use machine::{Machine, MachineOptions};
 pub use switchboard::{
-    ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants,
+    ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
 };
 pub use zram::{Nowhere, Outside};
 

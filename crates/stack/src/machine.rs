@@ -130,6 +130,12 @@ impl Machine {
         self.swap.lock().clone()
     }
 
+    /// Which variant of each seam it was made from.
+    #[must_use]
+    pub fn variants(&self) -> &Variants {
+        &self.workshop.variants
+    }
+
     /// The zone the devices take their frames from.
     #[must_use]
     pub fn frames(&self) -> &Arc<dyn Frames> {

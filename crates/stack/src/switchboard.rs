@@ -48,7 +48,7 @@ pub struct Variants {
 impl Default for Variants {
     fn default() -> Variants {
         Variants {
-            zone: ZONES[0].0.into(),
+            zone: ZONE[0].0.into(),
             slots: SLOTS[0].0.into(),
             streams: STREAMS[0].0.into(),
             counters: COUNTERS[0].into(),
@@ -72,6 +72,9 @@ macro_rules! names {
     };
 }
 
+/// The designs of the page allocator, the default first.
+pub const ZONES: &[&str] = names!(ZONE);
+
 /// The schemes that guard slots, the default first.
 pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
 
@@ -87,7 +90,7 @@ impl Variants {
     /// # Errors
     /// `EINVAL`; the message names the known ones.
     pub fn check(&self) -> Result<(), Fault> {
-        known("zone", &self.zone, ZONES.iter().map(|zone| zone.0))?;
+        known("zone", &self.zone, ZONE.iter().map(|zone| zone.0))?;
         known("slot scheme", &self.slots, SLOTS.iter().map(|slots| slots.0))?;
         known("stream policy", &self.streams, STREAMS.iter().map(|streams| streams.0))?;
         known("kind of counters", &self.counters, COUNTERS.iter().copied())?;
@@ -98,7 +101,7 @@ impl Variants {
 type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
 type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 
-const ZONES: &[(&str, MakeZone)] =
+const ZONE: &[(&str, MakeZone)] =
     &[(Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
 
 const SLOTS: &[(&str, MakeEngine)] = &[
@@ -214,7 +217,7 @@ pub(crate) fn zone(
     world: &dyn World,
     options: ZoneOptions,
 ) -> Result<Arc<dyn Frames>, Fault> {
-    let make = find("zone", name, ZONES)?;
+    let make = find("zone", name, ZONE)?;
     make(world, options).map_err(no_memory)
 }
 
