@@ -103,7 +103,7 @@ root directory only if --root or RAMPACK_ROOT names one.";
 const TREE_NOTES: &str = "\
 The daemon has the same tree as files in its root directory, under sys/, where FUSE is there: \
 `cat ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave as the \
-kernel's do; docs/compatibility.md lists the differences.";
+kernel's do, and ROOT/proc/buddyinfo tells of the page allocator as /proc/buddyinfo does; docs/compatibility.md lists the differences.";
 
 const EXEC_NOTES: &str = "\
 Needs root: it makes a mount namespace for the command. Within it, and nowhere else, these are \
@@ -184,6 +184,10 @@ pub enum Transport {
 #[derive(Args, Clone, Debug)]
 pub struct VariantOptions {
     #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = zone, help = zone_help())]
+    pub zone: Option<String>,
+
+    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
     pub slots: Option<String>,
 
@@ -202,6 +206,7 @@ impl VariantOptions {
     pub fn variants(&self) -> stack::Variants {
         let usual = stack::Variants::default();
         stack::Variants {
+            zone: self.zone.clone().unwrap_or(usual.zone),
             slots: self.slots.clone().unwrap_or(usual.slots),
             streams: self.streams.clone().unwrap_or(usual.streams),
             index: self.index.clone().unwrap_or(usual.index),
@@ -447,6 +452,17 @@ fn algorithm(text: &str) -> Result<String, String> {
     }
     let known = stack::ALGORITHMS.join(" ");
     Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
+}
+
+fn zone_help() -> String {
+    let (known, default) = (stack::ZONES.join(", "), stack::ZONES[0]);
+    format!("How memory is lent to what is stored: {known} [default: {default}]")
+}
+
+fn zone(text: &str) -> Result<String, String> {
+    let variants = stack::Variants { zone: text.to_string(), ..stack::Variants::default() };
+    variants.check().map_err(|fault| fault.to_string())?;
+    Ok(variants.zone)
 }
 
 fn index_help() -> String {

@@ -86,6 +86,7 @@ fn status(root: &Root, options: &Status) -> Result<(), Fault> {
             "devices": devices,
             "swaps": swaps.iter().map(report::object).collect::<Vec<_>>(),
             "swap_cache": daemon.swap_cache.as_ref().map(report::pool_object),
+            "zone": daemon.zone,
         });
         return print(&format!("{object:#}\n"));
     }
@@ -96,12 +97,16 @@ fn status(root: &Root, options: &Status) -> Result<(), Fault> {
         None if options.raw || options.noheadings => String::new(),
         None => report::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
     };
+    let zone = match options.output.is_some() || options.raw || options.noheadings {
+        false if all_of_them => format!("\n{}", daemon.zone.line(options.bytes)),
+        _ => String::new(),
+    };
     let gap = if swaps.is_empty() || devices.is_empty() { "" } else { "\n" };
     let devices = match devices.is_empty() && !swaps.is_empty() {
         true => String::new(),
         false => columns::table(&devices, columns, style),
     };
-    print(&format!("{devices}{gap}{swaps}"))
+    print(&format!("{devices}{gap}{swaps}{zone}"))
 }
 
 fn chosen(devices: Vec<DeviceReport>, names: &[&String]) -> Result<Vec<DeviceReport>, Fault> {

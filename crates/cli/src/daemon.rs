@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,6 +32,10 @@ use crate::server::{ControlServer, Handler};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::tree;
+use crate::zone;
+
+/// The name of the link in the root's `proc`, as in `/proc`.
+const BUDDYINFO: &str = "buddyinfo";
 
 /// How long NBD clients that are leaving may take before a stop is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -152,12 +156,11 @@ impl Daemon {
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim)?;
-        let index = variants.index.clone();
         let machine = machine(variants)?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
         let mut daemon = Daemon {
-            swaps: Arc::new(Swaps::new(devices.clone(), index)),
+            swaps: Arc::new(Swaps::new(devices.clone())),
             devices,
             machine,
             control: None,
@@ -218,7 +221,21 @@ impl Daemon {
                 return Err(door_fault(&error));
             }
         }
-        Ok(())
+        self.link_buddyinfo()
+    }
+
+    /// The kernel has the free blocks in `/proc`, and programs know them from there.
+    fn link_buddyinfo(&self) -> Result<(), Fault> {
+        let proc = self.root().proc();
+        make_directory(&proc)?;
+        let link = proc.join(BUDDYINFO);
+        let target = Path::new("..").join(leftovers::TREE).join(tree::zone::BUDDYINFO);
+        match symlink(target, &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(failed(format!("cannot make the link {}", link.display()), &error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Its devices.
@@ -301,6 +318,8 @@ impl Daemon {
             server.shutdown();
             server.join();
         }
+        let _ = fs::remove_file(self.root().proc().join(BUDDYINFO));
+        let _ = fs::remove_dir(self.root().proc());
         let _ = fs::remove_dir(self.root().tree());
         let _ = fs::remove_dir(self.root().files());
         let _ = fs::remove_dir(self.root().devices());
@@ -389,6 +408,7 @@ impl Handler for Commands {
                 devices: devices.reports(),
                 swaps: self.swaps.reports(),
                 swap_cache: self.swaps.pool(),
+                zone: zone::ZoneReport::of(devices.machine()),
             }),
             Request::Add(options) => {
                 let disk = devices.add(&options)?;
@@ -544,6 +564,8 @@ fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
             cleared.push(format!("removed the socket {}", path.display()));
         }
     }
+    // Nobody notices it, so nobody needs to be told.
+    let _ = fs::remove_file(root.proc().join(BUDDYINFO));
     for entry in fs::read_dir(root.devices()).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             let path = entry.path();

@@ -29,6 +29,7 @@ pub mod swap;
 pub mod sys;
 pub mod tree;
 pub mod up;
+pub mod zone;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::symbol;
 use crate::swap::report::{PoolReport, SwapReport};
+use crate::zone::ZoneReport;
 
 /// The version spoken here.
 pub const VERSION: u64 = 1;
@@ -110,6 +111,9 @@ pub struct SwapOn {
     /// The kind of index, which is the daemon's if it is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
+    /// The design of the page allocator, which is the daemon's if it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
     /// The kernel's priority of it; below all others without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
@@ -239,6 +243,9 @@ pub struct DaemonReport {
     /// The cache that its swap devices share, while there are any.
     #[serde(default)]
     pub swap_cache: Option<PoolReport>,
+    /// Where its devices and its cache take their memory from.
+    #[serde(default)]
+    pub zone: ZoneReport,
 }
 
 /// What is to be said of a device.

@@ -92,6 +92,12 @@ impl Root {
         self.path.join(fuse::leftovers::TREE)
     }
 
+    /// Where the link is for those who know a file of the tree from `/proc`.
+    #[must_use]
+    pub fn proc(&self) -> PathBuf {
+        self.path.join("proc")
+    }
+
     /// Where the links to the devices are.
     #[must_use]
     pub fn devices(&self) -> PathBuf {

@@ -1,5 +1,5 @@
 //! The control tree of a daemon: where sysfs and debugfs have the attributes of the kernel's zram
-//! and zswap, with the same names. Files, `rampack get`, `set` and `tree` all show this one.
+//! and zswap, with the same names, and beside them those of our page allocator. Files, `rampack get`, `set` and `tree` all show this one.
 //!
 //! What `rampack exec` lays over the directories of the system is in it too, unlisted ([`host`]).
 
@@ -15,6 +15,7 @@ use crate::protocol::{self, Add, TreeRow};
 mod block;
 pub mod host;
 mod swap;
+pub mod zone;
 
 use block::BlockView;
 
@@ -28,7 +29,10 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     let module: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), MODULE));
     let class = Fixed::new().dir("zram-control", Rows::new(class, |_| true));
     let debug = OfDevices { devices: devices.clone(), make: debug_directory };
-    let debug = Fixed::new().dir("zram", debug).dir("zswap", swap::debug(devices));
+    let debug = Fixed::new()
+        .dir("rampack", zone::directory(devices))
+        .dir("zram", debug)
+        .dir("zswap", swap::debug(devices));
     let debug = Fixed::new().dir("debug", debug);
     let module = Fixed::new().dir("parameters", Rows::new(module, |_| true));
     let module = Fixed::new().dir("zram", module).dir("zswap", swap::module(devices));

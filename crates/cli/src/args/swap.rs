@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{Size, algorithm, algorithm_help, assignment, disk_size, index, index_help};
+use super::{
+    Size, algorithm, algorithm_help, assignment, disk_size, index, index_help, zone, zone_help,
+};
 use crate::protocol::Attribute;
 
 pub(super) const SWAP_NOTES: &str = "\
@@ -78,6 +80,10 @@ pub struct SwapOn {
     #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", value_parser = index, help = index_help())]
     pub index: Option<String>,
+
+    #[allow(missing_docs)]
+    #[arg(long, value_name = "NAME", value_parser = zone, help = zone_help())]
+    pub zone: Option<String>,
 
     /// Set a parameter of the cache first (those of /sys/module/zswap/parameters); may be given
     /// several times.

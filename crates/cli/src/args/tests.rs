@@ -63,6 +63,18 @@ fn an_unknown_slot_scheme_is_told_the_known_ones() {
 }
 
 #[test]
+fn an_unknown_zone_is_told_the_known_ones() {
+    for command in ["up", "serve", "swap on --size 1M"] {
+        let text = refused(&format!("rampack {command} --zone hope"));
+        for name in stack::ZONES {
+            assert!(text.contains(name), "{text}");
+            let line = format!("rampack {command} --zone {name}");
+            Cli::try_parse_from(line.split(' ')).expect("it is known");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_policy_of_streams_is_told_the_known_ones() {
     for command in ["up", "serve"] {
         let text = refused(&format!("rampack {command} --streams hope"));

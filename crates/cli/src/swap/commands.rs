@@ -35,6 +35,7 @@ impl SwapOn {
             max_pool: self.max_pool.clone(),
             compressor: self.compressor.clone(),
             index: self.index.clone(),
+            zone: self.zone.clone(),
             priority: u16::try_from(self.priority).ok(),
             parameters: self.set.clone(),
             force: self.force,
@@ -70,7 +71,11 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
 /// The usual variants, but for what was asked for.
 fn variants(options: &SwapOn) -> stack::Variants {
     let usual = stack::Variants::default();
-    stack::Variants { index: options.index.clone().unwrap_or(usual.index), ..usual }
+    stack::Variants {
+        index: options.index.clone().unwrap_or(usual.index),
+        zone: options.zone.clone().unwrap_or(usual.zone),
+        ..usual
+    }
 }
 
 fn warn(report: &SwapReport) {

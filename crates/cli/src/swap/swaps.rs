@@ -30,8 +30,6 @@ struct Guard {
 /// The swap devices of a daemon. Every method may be called by any number of threads at once.
 pub struct Swaps {
     devices: Arc<Devices>,
-    /// The kind of index of every area.
-    index: String,
     /// Held while a device comes or goes, which may take minutes; tells whether none may come.
     turn: Mutex<bool>,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
@@ -39,11 +37,11 @@ pub struct Swaps {
 }
 
 impl Swaps {
-    /// None yet, of the machine of `devices`, which was made with indexes of the kind `index`.
+    /// None yet, of the machine of `devices`.
     #[must_use]
-    pub fn new(devices: Arc<Devices>, index: String) -> Swaps {
+    pub fn new(devices: Arc<Devices>) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
-        Swaps { devices, index, turn: Mutex::new(false), areas, guard }
+        Swaps { devices, turn: Mutex::new(false), areas, guard }
     }
 
     /// Makes a swap device and has the kernel swap to it.
@@ -103,13 +101,17 @@ impl Swaps {
                            without --transport nbd";
             return Err(Fault::new(Errno::ENODEV, message));
         }
-        if let Some(index) = options.index.as_ref().filter(|index| **index != self.index) {
-            let message = format!(
-                "the daemon keeps pages by index {:?}, which is chosen when it is started; stop it \
-                 and start it with --index {index}",
-                self.index
-            );
-            return Err(Fault::invalid(message));
+        let variants = self.devices.machine().variants();
+        for (option, asked, has) in
+            [("index", &options.index, &variants.index), ("zone", &options.zone, &variants.zone)]
+        {
+            if let Some(asked) = asked.as_ref().filter(|asked| *asked != has) {
+                let message = format!(
+                    "the {option} of the daemon is {has:?}, which is chosen when it is started; \
+                     stop it and start it with --{option} {asked}"
+                );
+                return Err(Fault::invalid(message));
+            }
         }
         if let Some(priority) = options.priority
             && priority > host::HIGHEST_PRIORITY

@@ -53,6 +53,16 @@ fn status_shows_what_is_stored() {
     assert_eq!(device["mountpoint"], Value::Null);
     assert!(device["ratio"].as_f64().unwrap() > 0.0);
     assert_eq!(json["pid"], daemon.pid());
+    let zone = &json["zone"];
+    assert_eq!(zone["design"], stack::ZONES[0]);
+    assert_eq!(zone["bad_frees"], 0);
+    let [lent, cached, free, managed] =
+        ["lent", "cached", "free", "managed"].map(|name| zone[format!("{name}_bytes")].as_u64());
+    assert!(lent > Some(0) && managed >= Some(2 << 20), "{zone}");
+    assert_eq!(managed, lent.zip(cached).zip(free).map(|((a, b), c)| a + b + c), "{zone}");
+    let line = format!("zone {}: ", stack::ZONES[0]);
+    assert!(table.lines().last().unwrap().starts_with(&line), "{table}");
+    assert!(!daemon.does("status zram0").contains(&line), "nobody asked for it");
     let bytes = daemon.does("status --bytes --noheadings --raw --output NAME,DISKSIZE,MOUNTPOINT");
     assert_eq!(bytes, "zram0 16777216 -\n");
     drop(client);

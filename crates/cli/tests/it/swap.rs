@@ -118,6 +118,10 @@ fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
     refused(&on(two.into()), 1, &["max_compression_ratio", "EINVAL"]);
     assert_eq!(daemon.does("get module/zswap/parameters max_pool_percent"), "20\n");
     refused(&on("--size 1M --index rbtree-split".into()), 1, &["--index rbtree-split", "EINVAL"]);
+    if let Some(other) = stack::ZONES.get(1) {
+        let zone = format!("--zone {other}");
+        refused(&on(format!("--size 1M {zone}")), 1, &[&zone, stack::ZONES[0], "EINVAL"]);
+    }
     refused(&on(format!("--backing {} --size 1M", place.path().display())), 1, &["EISDIR"]);
     // What is made for it goes again when something fails later.
     let made = place.path().join("made");

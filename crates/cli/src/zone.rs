@@ -1,0 +1,96 @@
+//! What there is to say of the page allocator that all devices of a daemon, and the cache in front
+//! of its swap devices, take their memory from.
+
+use std::fmt::Write;
+
+use pagealloc::ZoneStats;
+use serde::{Deserialize, Serialize};
+use stack::Machine;
+use units::{PAGE_SIZE, human};
+
+/// What is to be said of a zone.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ZoneReport {
+    /// The name of its design.
+    pub design: String,
+    /// Bytes lent to what is stored.
+    pub lent_bytes: u64,
+    /// Bytes in the stocks of CPUs.
+    pub cached_bytes: u64,
+    /// Bytes that are free.
+    pub free_bytes: u64,
+    /// Bytes asked of the system so far: all of the above.
+    pub managed_bytes: u64,
+    /// Free blocks, by order.
+    pub free_blocks: Vec<u64>,
+    /// 2 MiB blocks given back to the system since the beginning.
+    pub returned_blocks: u64,
+    /// Times something was freed that was not lent; anything but 0 is a fault of the program.
+    pub bad_frees: u64,
+}
+
+/// Frames in all free blocks.
+#[must_use]
+pub fn free_frames(stats: &ZoneStats) -> u64 {
+    stats.free_blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
+}
+
+/// The line of `/proc/buddyinfo` for a zone (`frag_show_print` of Linux's mm/vmstat.c, seen from
+/// outside): the free blocks of each order. What is in the stocks of CPUs is not free there either.
+#[must_use]
+pub fn buddyinfo(stats: &ZoneStats) -> String {
+    let mut line = format!("Node 0, zone {:>8} ", "Normal");
+    for blocks in stats.free_blocks {
+        let _ = write!(line, "{blocks:6} ");
+    }
+    line + "\n"
+}
+
+impl ZoneReport {
+    /// That of a machine's zone, of the moment.
+    #[must_use]
+    pub fn of(machine: &Machine) -> ZoneReport {
+        ZoneReport::new(&machine.variants().zone, &machine.frames().stats())
+    }
+
+    fn new(design: &str, stats: &ZoneStats) -> ZoneReport {
+        let bytes = |frames: u64| frames * PAGE_SIZE as u64;
+        ZoneReport {
+            design: design.into(),
+            lent_bytes: bytes(stats.lent),
+            cached_bytes: bytes(stats.cached),
+            free_bytes: bytes(free_frames(stats)),
+            managed_bytes: bytes(stats.managed),
+            free_blocks: stats.free_blocks.to_vec(),
+            returned_blocks: stats.returned_blocks,
+            bad_frees: stats.bad_frees,
+        }
+    }
+
+    /// The line of `rampack status` about it.
+    #[must_use]
+    pub fn line(&self, exact: bool) -> String {
+        let size = |bytes: u64| match exact {
+            true => bytes.to_string(),
+            false => human(bytes).to_string(),
+        };
+        let mut line = format!(
+            "zone {}: {} lent, {} in stocks of CPUs, {} free; of {} asked of the system; {} blocks \
+             of 2M given back so far",
+            self.design,
+            size(self.lent_bytes),
+            size(self.cached_bytes),
+            size(self.free_bytes),
+            size(self.managed_bytes),
+            self.returned_blocks
+        );
+        if self.bad_frees > 0 {
+            let _ = write!(line, "; {} BAD FREES: please report this", self.bad_frees);
+        }
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests;
