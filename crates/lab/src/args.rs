@@ -190,9 +190,9 @@ pub struct PagesArgs {
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
 
-    /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `swap` or
-    /// `swap:NAME` for the cache of swap pages with that index, to take turns with the first. May
-    /// be repeated
+    /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
+    /// for one on that page allocator, or `swap` or `swap:NAME` for the cache of swap pages with
+    /// that index, to take turns with the first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<PathBuf>,
 

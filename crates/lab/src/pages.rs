@@ -16,7 +16,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use rampack::{INDEXES, SLOT_SCHEMES};
+use rampack::{INDEXES, SLOT_SCHEMES, ZONES};
 use units::PAGE_SIZE;
 
 use crate::args::PagesArgs;
@@ -74,7 +74,12 @@ fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
         Some(known) => Ok(Kind::Swap(known)),
         None => bail!("no index {name:?}; there are: {}", INDEXES.join(" ")),
     };
+    let zone = |name: &str| match ZONES.iter().find(|known| **known == name) {
+        Some(known) => Ok(Kind::Zone(known)),
+        None => bail!("no zone {name:?}; there are: {}", ZONES.join(" ")),
+    };
     let kind = |path: &Path| match path.to_str() {
+        Some(name) if name.starts_with("zone:") => zone(name.trim_start_matches("zone:")),
         Some("swap") => Ok(Kind::Swap(INDEXES[0])),
         Some(name) if name.starts_with("swap:") => swap(name.trim_start_matches("swap:")),
         Some("engine") => engine(args.slots.as_deref()),

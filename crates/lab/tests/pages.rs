@@ -67,6 +67,18 @@ fn slot_schemes_take_turns() {
 }
 
 #[test]
+fn zones_take_turns() {
+    let place = place();
+    let zone = format!("zone:{}", rampack::ZONES[rampack::ZONES.len() - 1]);
+    let line = ["pages", "--corpus", "c", "--json", "--repeat", "1", "--compare", &zone];
+    let result = place.json(&line);
+    for (result, target) in [(&result, "engine"), (&result["compare"][0], &*zone)] {
+        assert_whole(result);
+        assert_eq!(result["target"], target);
+    }
+}
+
+#[test]
 fn the_engine_keeps_every_page() {
     let place = place();
     for (algorithm, threads) in [("lz4", 1), ("zstd", 2), ("deflate", 3)] {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use indicatif::ProgressBar;
+use rampack::Variants;
 
 use super::codec::{self, Codec};
 use super::device::Device;
@@ -21,6 +22,8 @@ use crate::interrupt;
 pub enum Kind {
     /// Our engine in process, with this slot scheme.
     Engine(&'static str),
+    /// The same with the default slot scheme, on this design of page allocator.
+    Zone(&'static str),
     /// Our cache in front of swap devices, in process, with this index.
     Swap(&'static str),
     /// What is at this path.
@@ -33,6 +36,7 @@ impl Kind {
         match self {
             Kind::Engine(slots) if *slots == rampack::SLOT_SCHEMES[0] => "engine".to_owned(),
             Kind::Engine(slots) => format!("engine:{slots}"),
+            Kind::Zone(zone) => format!("zone:{zone}"),
             Kind::Swap(index) if *index == rampack::INDEXES[0] => "swap".to_owned(),
             Kind::Swap(index) => format!("swap:{index}"),
             Kind::Device(path) => path.display().to_string(),
@@ -42,7 +46,7 @@ impl Kind {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Kind::Engine(_) | Kind::Swap(_) => None,
+            Kind::Engine(_) | Kind::Zone(_) | Kind::Swap(_) => None,
             Kind::Device(path) => Some(path),
         }
     }
@@ -162,7 +166,12 @@ impl Contestant {
         let before = host::resident_bytes();
         let target: Box<dyn Target> = match &self.kind {
             Kind::Engine(slots) => {
-                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, slots)?)
+                let variants = Variants { slots: (*slots).to_owned(), ..Variants::default() };
+                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
+            }
+            Kind::Zone(zone) => {
+                let variants = Variants { zone: (*zone).to_owned(), ..Variants::default() };
+                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
             }
             Kind::Swap(index) => {
                 Box::new(Swap::new(work.pages(), &self.algorithm, self.level, index)?)

@@ -12,14 +12,18 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A new one, in a machine of its own; `slots` is its slot scheme.
+    /// A new one, in a machine of its own.
     ///
     /// # Errors
-    /// The engine's: an unknown scheme or algorithm, a level out of range, no memory.
-    pub fn new(pages: usize, algorithm: &str, level: Option<i32>, slots: &str) -> Result<Engine> {
+    /// The engine's: an unknown variant or algorithm, a level out of range, no memory.
+    pub fn new(
+        pages: usize,
+        algorithm: &str,
+        level: Option<i32>,
+        variants: Variants,
+    ) -> Result<Engine> {
         let size = (pages * PAGE_SIZE) as u64;
         let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
-        let variants = Variants { slots: slots.to_owned(), ..Variants::default() };
         let make = || Rampack::with_variants(variants)?.disk(options);
         Ok(Engine { disk: make().map_err(|fault| anyhow!("{fault}")).context("the engine")? })
     }
