@@ -3,10 +3,12 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+#[path = "suite/designs.rs"]
+mod designs;
+
+use designs::{DESIGNS, Design};
 use host::Mmap;
-use pagealloc::{
-    Cluster, Frames, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice, Zone, ZoneOptions,
-};
+use pagealloc::ZoneOptions;
 use units::{Frame, Lane, Order};
 
 thread_local! {
@@ -52,18 +54,12 @@ fn heap_calls(work: impl FnOnce()) -> u32 {
 fn lending_and_taking_back_touch_no_heap() {
     let caught = heap_calls(|| drop(std::hint::black_box(Box::new(1))));
     assert_eq!(caught, 2, "the watch must be able to see something");
-
-    let options = ZoneOptions { settle: true, ..ZoneOptions::new(3, 20_000) };
-    touches_no_heap(&Zone::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<Spin>::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<RangeRw>::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<Splice>::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<Premerge>::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<NoMerge>::new(&Mmap, options).unwrap());
-    touches_no_heap(&ListZone::<Cluster>::new(&Mmap, options).unwrap());
+    DESIGNS.iter().for_each(touches_no_heap);
 }
 
-fn touches_no_heap(zone: &dyn Frames) {
+fn touches_no_heap(design: &Design) {
+    let options = ZoneOptions { settle: true, ..ZoneOptions::new(3, 20_000) };
+    let zone = (design.make)(&Mmap, options);
     let mut held: Vec<(Frame, Order)> = Vec::with_capacity(30_000);
     let calls = heap_calls(|| {
         for round in 0..3u32 {
@@ -81,7 +77,7 @@ fn touches_no_heap(zone: &dyn Frames) {
         zone.drain();
         std::hint::black_box(zone.stats());
     });
-    assert!(zone.stats().returned_blocks > 0);
-    assert_eq!(calls, 0);
+    assert!(zone.stats().returned_blocks > 0, "{}", design.name);
+    assert_eq!(calls, 0, "{}", design.name);
     zone.validate();
 }

@@ -1,7 +1,11 @@
 //! A zone on the operating system's memory: what is lent costs memory, what is free does not.
 
+#[path = "suite/designs.rs"]
+mod designs;
+
+use designs::{DESIGNS, Design};
 use host::Mmap;
-use pagealloc::{Frames, NoMemory, Region, World, Zone, ZoneOptions};
+use pagealloc::{NoMemory, Region, World, Zone, ZoneOptions};
 use sync::atomic::{AtomicUsize, Ordering};
 use units::{Frame, Lane, Order, PAGE_SIZE};
 
@@ -9,11 +13,17 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn memory_comes_and_goes() {
+    DESIGNS.iter().for_each(comes_and_goes);
+}
+
+fn comes_and_goes(design: &Design) {
+    let name = design.name;
     let start = host::resident_bytes();
     // A terabyte of capacity.
-    let zone = Zone::new(&Mmap, ZoneOptions::new(2, 1 << 28)).unwrap();
-    let largest = Zone::new(&Mmap, ZoneOptions::new(2, u32::MAX)).expect("16 TiB of addresses");
-    assert!(host::resident_bytes() < start + MIB, "capacity costs memory");
+    let zone = (design.make)(&Mmap, ZoneOptions::new(2, 1 << 28));
+    // 16 TiB of addresses.
+    let largest = (design.make)(&Mmap, ZoneOptions::new(2, u32::MAX));
+    assert!(host::resident_bytes() < start + MIB, "{name}: capacity costs memory");
     drop(largest);
 
     let frames: Vec<Frame> =
@@ -23,14 +33,14 @@ fn memory_comes_and_goes() {
         unsafe { zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE).write_volatile(1) };
     }
     let full = host::resident_bytes() - start;
-    assert!((64 * MIB..66 * MIB).contains(&full), "64 MiB of frames cost {full}");
+    assert!((64 * MIB..66 * MIB).contains(&full), "{name}: 64 MiB of frames cost {full}");
     for frame in frames {
         zone.free(Lane(0), frame, Order::ZERO);
     }
     zone.drain();
     zone.validate();
     let empty = host::resident_bytes() - start;
-    assert!(empty < 2 * MIB, "{empty} bytes stay when nothing is lent");
+    assert!(empty < 2 * MIB, "{name}: {empty} bytes stay when nothing is lent");
 }
 
 /// The system's memory, and how much of it was reserved.

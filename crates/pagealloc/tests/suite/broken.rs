@@ -13,7 +13,6 @@ use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::checks;
 use crate::model::Make;
-use crate::world::HeapWorld;
 
 #[track_caller]
 fn is_rejected(make: Make, because: &str) {
@@ -23,7 +22,7 @@ fn is_rejected(make: Make, because: &str) {
     assert!(text.contains(because), "rejected for another reason: {text}");
 }
 
-fn sound(world: &HeapWorld, options: ZoneOptions) -> Zone {
+fn sound(world: &dyn World, options: ZoneOptions) -> Zone {
     Zone::new(world, options).unwrap()
 }
 
@@ -295,7 +294,7 @@ struct NeverMerges {
 }
 
 impl NeverMerges {
-    fn new(world: &HeapWorld, options: ZoneOptions) -> NeverMerges {
+    fn new(world: &dyn World, options: ZoneOptions) -> NeverMerges {
         let bytes = options.max_frames as usize * PAGE_SIZE;
         let region = world.reserve(bytes).unwrap();
         region.commit(0, region.bytes()).unwrap();

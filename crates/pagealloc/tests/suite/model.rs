@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use pagealloc::{Frames, ZoneOptions, ZoneStats};
+use pagealloc::{Frames, ZoneOptions};
 use units::{Frame, Lane, Order, PAGE_SIZE};
 
+pub use crate::designs::Make;
+use crate::free::Free;
 use crate::world::{HeapWorld, Record};
-
-/// Makes a zone in a world.
-pub type Make = fn(&HeapWorld, ZoneOptions) -> Box<dyn Frames>;
 
 /// Random numbers from a seed (xorshift64*, Vigna 2016).
 pub struct Random(u64);
 
 impl Random {
-    /// The seed is `RAMPACK_SEED` if that's set, otherwise `default`; it is printed.
+    /// The seed is `RAMPACK_SEED` if that's set, otherwise `default`.
     pub fn seeded(what: &str, default: u64) -> Random {
-        let seed = std::env::var("RAMPACK_SEED").map_or(default, |text| text.parse().unwrap());
-        println!("{what}: RAMPACK_SEED={seed}");
+        let given = std::env::var_os("RAMPACK_SEED").is_some();
+        let seed = if given { testkit::seed(what) } else { default };
         Random(seed.max(1))
     }
 
@@ -97,8 +96,13 @@ impl Borrower {
         let order = Order::new(order).unwrap();
         let size = order.frames() as usize;
         let Some(frame) = self.zone.alloc(Lane(lane), order) else {
-            let left =
-                self.lent.chunks_exact(size).position(|block| block.iter().all(|lent| !lent));
+            // What the system refuses cannot be lent.
+            let there = match self.world.is_refusing() {
+                true => self.zone.stats().managed as usize,
+                false => self.lent.len(),
+            };
+            let mut blocks = self.lent[..there].chunks_exact(size);
+            let left = blocks.position(|block| block.iter().all(|lent| !lent));
             assert_eq!(left, None, "None for order {} while that block is free", order.get());
             return false;
         };
@@ -125,6 +129,11 @@ impl Borrower {
         self.zone.free(Lane(lane), held.frame, held.order);
     }
 
+    /// Which frames are lent.
+    pub fn lent(&self) -> &[bool] {
+        &self.lent
+    }
+
     pub fn frames_held(&self) -> u64 {
         self.held.iter().map(|held| u64::from(held.order.frames())).sum()
     }
@@ -134,7 +143,7 @@ impl Borrower {
         self.zone.validate();
         let stats = self.zone.stats();
         assert_eq!(stats.lent, self.frames_held(), "frames lent: the zone's count, the borrower's");
-        assert_eq!(stats.managed, stats.lent + stats.cached + free_frames(&stats), "{stats:?}");
+        Free::of(&*self.zone, &self.lent);
         assert_eq!(stats.returned_blocks, self.record.blocks_released(), "blocks returned");
     }
 
@@ -149,10 +158,6 @@ impl Borrower {
         assert_eq!(stats.cached, 0, "frames are left in the lanes' caches");
         assert_eq!(stats.free_blocks, blocks_of(stats.managed), "everything free is merged");
     }
-}
-
-fn free_frames(stats: &ZoneStats) -> u64 {
-    stats.free_blocks.iter().enumerate().map(|(order, blocks)| blocks << order).sum()
 }
 
 /// The blocks that `0..frames` consists of when nothing of it is lent.

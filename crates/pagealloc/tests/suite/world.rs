@@ -1,7 +1,8 @@
 //! A pretended world on the heap that keeps a record of what was asked of it.
 //!
 //! Releasing wipes the first and the last word of each page at once, which is where the borrower
-//! of the suite writes: so releasing what is lent is found out. Nothing here asks the operating system, so tests on it run under Miri as well.
+//! of the suite writes: so releasing what is lent is found out. Nothing here asks
+//! the operating system, so tests on it run under Miri as well.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::boxed::Box;
@@ -54,6 +55,11 @@ impl HeapWorld {
     /// From now on every commit is refused, or none.
     pub fn refuse(&self, refusing: bool) {
         self.state.lock().unwrap().refusing = refusing;
+    }
+
+    /// Is every commit refused now?
+    pub fn is_refusing(&self) -> bool {
+        self.state.lock().unwrap().refusing
     }
 
     /// The record of the region that begins at `base`.

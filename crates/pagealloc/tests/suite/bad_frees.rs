@@ -1,0 +1,99 @@
+//! What must not be freed: in a debug build a panic that says what was wrong, otherwise a count;
+//! and in either case nothing else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use pagealloc::{Frames, ZoneOptions, ZoneStats};
+use units::{Frame, Lane, Order};
+
+use crate::free::{Free, order};
+use crate::model::{Borrower, Make};
+
+const FRAMES: u32 = 2_000;
+
+/// A call that is wrong.
+#[derive(Clone, Copy, Debug)]
+struct Wrong {
+    lane: u32,
+    frame: u32,
+    order: Order,
+}
+
+/// Every kind of wrong call, in a zone that has lent something and cached something.
+pub fn bad_frees(make: Make) {
+    // So few lanes and so small caches that frames go through the zone, too.
+    let options = ZoneOptions { batch: 4, cache_high: 8, ..ZoneOptions::new(2, FRAMES) };
+    let mut borrower = Borrower::new(make, options);
+    for n in 0..40 {
+        assert!(borrower.borrow(n % 2, 0));
+    }
+    for n in [3, 3, 0, 4] {
+        assert!(borrower.borrow(n % 2, n as u8));
+    }
+    let wrong = wrong_calls(&mut borrower);
+    for (number, wrong) in (1..).zip(wrong) {
+        let before = told(&borrower);
+        let zone: &dyn Frames = &*borrower.zone;
+        let call = || zone.free(Lane(wrong.lane), Frame(wrong.frame), wrong.order);
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(()) if cfg!(debug_assertions) => panic!("{wrong:?} was not found: no panic"),
+            Ok(()) => {}
+            Err(_) if !cfg!(debug_assertions) => panic!("{wrong:?} ended a release build"),
+            Err(payload) => {
+                let text = payload.downcast_ref::<String>().map_or("", String::as_str);
+                let says = text.contains(&format!("frame {}", wrong.frame));
+                assert!(says && text.contains("freed"), "{wrong:?}: the message is {text:?}");
+            }
+        }
+        let count = borrower.zone.stats().bad_frees;
+        assert_eq!(count, number, "{wrong:?} was not found: bad frees");
+        assert!(told(&borrower) == before, "{wrong:?} had an effect");
+        borrower.check();
+    }
+    // All that is held can be given back all the same.
+    borrower.rest(|n| n as u32 % 2);
+}
+
+/// Double frees of what lies in a cache, in the zone, and merged; frames that were never lent; the
+/// inside and the end of blocks; other orders; and frames beyond all there are.
+fn wrong_calls(borrower: &mut Borrower) -> Vec<Wrong> {
+    let of_order = |borrower: &Borrower, order: u8| {
+        let found = borrower.held.iter().rposition(|held| held.order.get() == order);
+        found.expect("one of each was borrowed")
+    };
+    let wrong = |lane: u32, frame: u32, n: u8| Wrong { lane, frame, order: order(n) };
+    let mut calls = Vec::new();
+    // The one freed first is in the zone when all are, the last in a cache.
+    for n in 0..20 {
+        let index = of_order(borrower, 0);
+        let frame = borrower.held[index].frame.0;
+        borrower.give_back(n % 2, index);
+        calls.extend([wrong(0, frame, 0), wrong(1, frame, 0), wrong(0, frame, 1)]);
+    }
+    let index = of_order(borrower, 3);
+    let block = borrower.held[index].frame.0;
+    borrower.give_back(0, index);
+    calls.extend([wrong(1, block, 3), wrong(1, block, 0), wrong(0, block + 4, 2)]);
+    let single = borrower.held[of_order(borrower, 0)].frame.0;
+    calls.extend([wrong(0, single, 1), wrong(1, single, 10)]);
+    let block = borrower.held[of_order(borrower, 3)].frame.0;
+    calls.extend([wrong(0, block, 0), wrong(0, block, 2), wrong(0, block, 4), wrong(1, block, 9)]);
+    calls.extend([wrong(0, block + 1, 0), wrong(1, block + 7, 0), wrong(0, block + 4, 2)]);
+    let block = borrower.held[of_order(borrower, 4)].frame.0;
+    calls.extend([wrong(0, block + 8, 3), wrong(0, block, 3)]);
+    // The middle of what is free may never have been lent.
+    let free = Free::of(&*borrower.zone, borrower.lent()).blocks;
+    let (first, largest) = free.into_iter().max_by_key(|block| block.1).expect("it is not full");
+    let end = first + (1 << largest);
+    calls.extend([wrong(0, first, 0), wrong(1, end - 1, 0), wrong(0, first, largest)]);
+    calls.extend([wrong(0, FRAMES, 0), wrong(1, FRAMES + 48, 4), wrong(0, u32::MAX, 0)]);
+    calls.extend([wrong(0, u32::MAX, 10), wrong(7, u32::MAX - 1023, 10)]);
+    calls
+}
+
+/// All that can be told of a zone from outside, but for the count of bad frees.
+fn told(borrower: &Borrower) -> (ZoneStats, Vec<(u32, u8)>) {
+    let free = Free::of(&*borrower.zone, borrower.lent());
+    let stats = ZoneStats { bad_frees: 0, ..borrower.zone.stats() };
+    (stats, free.blocks.into_iter().collect())
+}

@@ -1,0 +1,105 @@
+//! Random calls from a printed seed, against a bitmap of what is lent. The bitmap says exactly what
+//! may be lent next and when the answer may be `None`; with the zone's free blocks it must make up
+//! all frames that are managed.
+
+use pagealloc::ZoneOptions;
+use testkit::{Rng, seed};
+
+use crate::designs::Design;
+use crate::free::Free;
+use crate::model::Borrower;
+
+/// Calls for each zone, if `RAMPACK_EVENTS` does not say otherwise.
+const CALLS: usize = if cfg!(miri) { 200 } else { 4_000 };
+const ZONES: usize = 6;
+
+/// What is likely, for a while.
+struct Mood {
+    /// Of 16 calls so many borrow.
+    eagerness: u64,
+    /// Of 16 that borrow so many want a single frame.
+    singles: u64,
+    /// The largest order wanted.
+    most: u64,
+    /// Whether blocks are given back in the order of their frames, as when a process ends.
+    in_order: bool,
+}
+
+impl Mood {
+    fn new(rng: &mut Rng) -> Mood {
+        Mood {
+            eagerness: 2 + rng.below(13),
+            singles: rng.below(17),
+            most: *rng.pick(&[2, 4, 10, 10]),
+            in_order: rng.one_in(3),
+        }
+    }
+}
+
+/// Random calls on zones of several sizes and options.
+pub fn against_bitmap(design: &Design) {
+    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
+    let mut rng = Rng::new(seed(&format!("against_bitmap, {}", design.name)));
+    for _ in 0..ZONES {
+        let options = options(&mut rng);
+        println!("{options:?}");
+        let mut borrower = Borrower::new(design.make, options);
+        walk(&mut borrower, design, &mut rng, options.lanes as u64, asked.unwrap_or(CALLS));
+        borrower.world.refuse(false);
+        borrower.rest(|_| rng.below(4) as u32);
+    }
+}
+
+fn options(rng: &mut Rng) -> ZoneOptions {
+    let frames = match rng.below(4) {
+        0 => 1 + rng.below(64),
+        1 => 1 + rng.below(2_000),
+        2 => 512 * (1 + rng.below(10)),
+        // More than is asked for at a time.
+        _ => 9_000 + rng.below(3_000),
+    };
+    let cache_high = 1 + rng.below(64) as usize;
+    ZoneOptions {
+        batch: 1 + rng.below(cache_high as u64) as usize,
+        cache_high,
+        keep_free_blocks: rng.below(3) as u32,
+        settle: rng.one_in(2),
+        ..ZoneOptions::new(rng.below(4) as usize, frames as u32)
+    }
+}
+
+fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, lanes: u64, calls: usize) {
+    let mut mood = Mood::new(rng);
+    for _ in 0..calls {
+        let lane = rng.below(lanes + 2) as u32;
+        match rng.below(800) {
+            0 => borrower.zone.drain(),
+            1 => borrower.check(),
+            2 => at_rest(borrower),
+            // The system has no memory for a while.
+            3 => borrower.world.refuse(rng.one_in(2)),
+            4..12 => mood = Mood::new(rng),
+            _ if rng.below(16) < mood.eagerness => {
+                let single = rng.below(16) < mood.singles;
+                let order = if single { 0 } else { rng.below(mood.most + 1) };
+                borrower.borrow(lane, order as u8);
+            }
+            _ if borrower.held.is_empty() => {}
+            _ => {
+                let held = borrower.held.len();
+                let index = if mood.in_order { held - 1 } else { rng.below(held as u64) as usize };
+                borrower.give_back(lane, index);
+            }
+        }
+        if design.merges && rng.one_in(300) {
+            Free::of(&*borrower.zone, borrower.lent()).is_merged();
+        }
+    }
+}
+
+/// Nothing is cached, all that can be is merged, and what is lent stays lent.
+fn at_rest(borrower: &mut Borrower) {
+    borrower.zone.drain();
+    borrower.check();
+    Free::of(&*borrower.zone, borrower.lent()).is_at_rest(borrower.lent());
+}

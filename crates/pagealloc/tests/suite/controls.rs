@@ -1,0 +1,94 @@
+//! That each check finds what it is there for: a plain zone passes all of them, and with a flaw it
+//! is rejected by the checks that are meant for it, and for the right reason.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::designs::Design;
+use crate::model::Make;
+use crate::naive::{Flaw, Naive};
+use crate::{bad_frees, bitmap, crowd, exhaustive, rest};
+
+fn bitmap(make: Make) {
+    bitmap::against_bitmap(&Design { name: "naive", make, merges: true, returns_at_once: false });
+}
+
+#[track_caller]
+fn is_rejected(check: fn(Make), make: Make, because: &[&str]) {
+    let result = catch_unwind(AssertUnwindSafe(|| check(make)));
+    let panic = result.expect_err("a broken zone passed");
+    let text = panic.downcast_ref::<String>().expect("a panic with a text");
+    let right = because.iter().any(|because| text.contains(because));
+    assert!(right, "rejected for another reason: {text}");
+}
+
+#[test]
+fn a_plain_zone_passes() {
+    let make: Make = |world, options| Naive::boxed(world, options, Flaw::None);
+    let checks = [
+        exhaustive::small_worlds,
+        bitmap,
+        crowd::crowds,
+        bad_frees::bad_frees,
+        rest::at_rest,
+        rest::huge_when_there,
+    ];
+    checks.iter().for_each(|check| check(make));
+}
+
+/// A test for each flaw and check: the reasons that are right.
+macro_rules! controls {
+    ($($test:ident: $flaw:expr, $check:path, $because:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                let make: Make = |world, options| Naive::boxed(world, options, $flaw);
+                is_rejected($check, make, &$because);
+            }
+        )*
+    };
+}
+
+controls! {
+    forgetting_other_lanes_is_found_in_small_worlds:
+        Flaw::ForgetsOtherLanes, exhaustive::small_worlds, ["None for order"];
+    losing_on_drain_is_found_in_small_worlds:
+        Flaw::LosesOnDrain, exhaustive::small_worlds, ["and frames managed"];
+    keeping_on_drain_is_found_in_small_worlds:
+        Flaw::KeepsOnDrain, exhaustive::small_worlds, ["and frames managed"];
+    merging_what_is_lent_is_found_in_small_worlds:
+        Flaw::MergesLent, exhaustive::small_worlds, ["is free and lent", "free twice", "lent twice"];
+    merging_once_is_found_in_small_worlds:
+        Flaw::MergesOnce, exhaustive::small_worlds, ["everything free is merged"];
+    giving_up_is_found_by_the_bitmap: Flaw::GivesUp, bitmap, ["None for order"];
+    lending_twice_is_found_by_the_bitmap: Flaw::LendsTwice, bitmap, ["was lent twice"];
+    losing_on_drain_is_found_by_the_bitmap: Flaw::LosesOnDrain, bitmap, ["and frames managed"];
+    merging_what_is_lent_is_found_by_the_bitmap:
+        Flaw::MergesLent, bitmap, ["is free and lent", "free twice", "lent twice"];
+    miscounting_is_found_by_the_bitmap: Flaw::Miscounts, bitmap, ["as shown, as counted"];
+    showing_what_is_lent_is_found_by_the_bitmap: Flaw::ShowsLent, bitmap, ["is free and lent"];
+    unmerged_buddies_are_found_by_the_bitmap:
+        Flaw::NeverMerges, bitmap, ["are not merged", "None for order"];
+    forgetting_other_lanes_is_found_by_crowds:
+        Flaw::ForgetsOtherLanes, crowd::crowds, ["None for a thread"];
+    lending_twice_is_found_by_crowds:
+        Flaw::LendsTwice, crowd::crowds, ["lent to two", "somebody else wrote", "nobody's", "freed"];
+    losing_on_drain_is_found_by_crowds:
+        Flaw::LosesOnDrain, crowd::crowds, ["and frames managed", "None for a thread"];
+    silence_on_bad_frees_is_found: Flaw::Silent, bad_frees::bad_frees, ["was not found"];
+    bad_frees_with_an_effect_are_found:
+        Flaw::TakesAnything, bad_frees::bad_frees, ["had an effect", "and frames managed"];
+    freeing_under_any_order_is_found: Flaw::TakesAnyOrder, bad_frees::bad_frees, ["was not found"];
+    never_merging_is_found_at_rest: Flaw::NeverMerges, rest::at_rest, ["are not merged", "everything free"];
+    merging_once_is_found_at_rest: Flaw::MergesOnce, rest::at_rest, ["are not merged", "everything free"];
+    hidden_blocks_are_found: Flaw::HidesHuge, rest::huge_when_there, ["None for order"];
+    unmerged_blocks_are_found_when_they_are_wanted:
+        Flaw::NeverMerges, rest::huge_when_there, ["None for order"];
+}
+
+/// Where nothing ends with a panic, there is no message.
+#[cfg(debug_assertions)]
+#[test]
+fn vague_messages_are_found() {
+    let make: Make = |world, options| Naive::boxed(world, options, Flaw::Vague);
+    is_rejected(bad_frees::bad_frees, make, &["the message is"]);
+}

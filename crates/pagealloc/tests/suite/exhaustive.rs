@@ -1,0 +1,214 @@
+//! Every sequence of calls on a few frames, as deep as there is time for.
+//!
+//! The search goes breadth first. A state is what can be told of each frame: lent, and with what
+//! order; free, and in what block; or in the cache of a lane, which is that of the call that put it
+//! there. States that differ only in which lane is which are one. Of all sequences that come to a
+//! state the first is followed on, so that the search goes much deeper than the number of its calls
+//! would let it; where it ends by itself, there is no state that was not seen. What order frames
+//! have within a cache or a list is not part of the state: the random checks are for that.
+//!
+//! A zone cannot be copied, so each sequence is played from a zone at rest. That is a check of its
+//! own: from each state it must come to rest again, with all that was free merged.
+
+use std::collections::HashSet;
+
+use pagealloc::ZoneOptions;
+use units::Lane;
+
+use crate::free::Free;
+use crate::model::{Borrower, Make};
+
+/// Calls that are tried in each world, if `RAMPACK_EVENTS` does not say otherwise.
+const CALLS: usize = if cfg!(miri) {
+    100
+} else if cfg!(asan) {
+    1_000
+} else {
+    6_000
+};
+
+/// A small world.
+struct World {
+    frames: u32,
+    orders: &'static [u8],
+    /// All frames are lent one by one before the first call.
+    full: bool,
+}
+
+const WORLDS: [World; 6] = [
+    World { frames: 4, orders: &[0, 1, 2], full: false },
+    World { frames: 8, orders: &[0, 1, 3], full: false },
+    World { frames: 13, orders: &[0, 2], full: false },
+    World { frames: 64, orders: &[0, 2, 4, 6], full: false },
+    World { frames: 8, orders: &[0, 2], full: true },
+    World { frames: 64, orders: &[0, 1, 6], full: true },
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Borrow {
+        lane: u32,
+        order: u8,
+    },
+    /// The block held that has so many below it.
+    GiveBack {
+        lane: u32,
+        nth: usize,
+    },
+    Drain,
+}
+
+/// What is known of a frame in a state. The lowest four bits are the order of its block.
+mod known {
+    pub const LENT: u8 = 0x10;
+    pub const FREE: u8 = 0x20;
+    pub const CACHED: [u8; 2] = [0x30, 0x40];
+    /// It is not the first of its block.
+    pub const WITHIN: u8 = 0x0f;
+}
+
+type State = Vec<u8>;
+
+/// A state, and how it was come by.
+struct Node {
+    before: usize,
+    call: Call,
+    depth: usize,
+    state: State,
+}
+
+/// The search on zones made by `make`.
+pub fn small_worlds(make: Make) {
+    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
+    for world in &WORLDS {
+        search(make, world, asked.unwrap_or(CALLS));
+    }
+}
+
+/// Which sequence it was, if the check of it ends with a panic.
+struct Told<'a>(&'a [Call]);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("after these calls on a zone at rest: {:?}", self.0);
+        }
+    }
+}
+
+fn search(make: Make, world: &World, most: usize) {
+    let options = ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(2, world.frames) };
+    let mut borrower = Borrower::new(make, options);
+    // From here on all its memory is there.
+    assert!(borrower.borrow(0, 0));
+    borrower.rest(|_| 0);
+
+    begin(&mut borrower, world);
+    let state = observed(&borrower, &[], 0);
+    borrower.rest(|_| 0);
+    let mut seen = HashSet::from([canonical(&state)]);
+    let mut nodes = vec![Node { before: 0, call: Call::Drain, depth: 0, state }];
+    let (mut next, mut tried, mut lane) = (0, 0, 0);
+    while next < nodes.len() && tried < most {
+        let mut path = Vec::new();
+        let mut at = next;
+        while nodes[at].depth > 0 {
+            path.push(nodes[at].call);
+            at = nodes[at].before;
+        }
+        path.reverse();
+        for call in calls(world, &nodes[next].state) {
+            path.push(call);
+            let told = Told(&path);
+            begin(&mut borrower, world);
+            path.iter().for_each(|call| make_call(&mut borrower, *call));
+            let used = match call {
+                Call::Borrow { lane, .. } | Call::GiveBack { lane, .. } => lane,
+                Call::Drain => 0,
+            };
+            let state = observed(&borrower, &nodes[next].state, used);
+            if seen.insert(canonical(&state)) {
+                borrower.check();
+                let depth = nodes[next].depth + 1;
+                nodes.push(Node { before: next, call, depth, state });
+            }
+            // Not always by the same lane.
+            lane ^= 1;
+            borrower.rest(|n| (n as u32 ^ lane) % 2);
+            drop(told);
+            path.pop();
+            tried += 1;
+        }
+        next += 1;
+    }
+    let depth = nodes.last().map_or(0, |node| node.depth);
+    let whole = if next == nodes.len() { "all there are" } else { "not all" };
+    let (frames, orders, full) = (world.frames, world.orders, world.full);
+    println!(
+        "{frames} frames, orders {orders:?}, {}: {tried} calls, {} states down to depth {depth}, \
+         {whole}",
+        if full { "from full" } else { "from empty" },
+        nodes.len()
+    );
+    assert!(nodes.len() > 10, "nothing happens in this world");
+}
+
+fn begin(borrower: &mut Borrower, world: &World) {
+    while world.full && borrower.borrow(0, 0) {}
+}
+
+fn make_call(borrower: &mut Borrower, call: Call) {
+    match call {
+        Call::Borrow { lane, order } => _ = borrower.borrow(lane, order),
+        Call::GiveBack { lane, nth } => {
+            let mut held: Vec<usize> = (0..borrower.held.len()).collect();
+            held.sort_unstable_by_key(|index| borrower.held[*index].frame);
+            // A zone may not do the same again, and lend fewer.
+            if let Some(index) = held.get(nth) {
+                borrower.give_back(lane, *index);
+            }
+        }
+        Call::Drain => borrower.zone.drain(),
+    }
+}
+
+/// The calls that can be made in a state.
+fn calls(world: &World, state: &State) -> Vec<Call> {
+    let is_first = |known: &&u8| **known & 0xf0 == known::LENT && **known & 0xf != known::WITHIN;
+    let held = state.iter().filter(is_first).count();
+    let mut calls = vec![Call::Drain];
+    for lane in 0..2 {
+        calls.extend(world.orders.iter().map(|order| Call::Borrow { lane, order: *order }));
+        calls.extend((0..held).map(|nth| Call::GiveBack { lane, nth }));
+    }
+    calls
+}
+
+/// The state after a call on `lane` in the state `before`.
+fn observed(borrower: &Borrower, before: &[u8], lane: u32) -> State {
+    let free = Free::of(&*borrower.zone, borrower.lent());
+    let mut state = vec![0; free.frames.len()];
+    let mut put = |first: u32, order: u8, kind: u8| {
+        let first = first as usize;
+        state[first..first + (1 << order)].fill(kind | known::WITHIN);
+        state[first] = kind | order;
+    };
+    free.blocks.iter().for_each(|(first, order)| put(*first, *order, known::FREE));
+    borrower.held.iter().for_each(|held| put(held.frame.0, held.order.get(), known::LENT));
+    for (n, known) in state.iter_mut().enumerate().filter(|(_, known)| **known == 0) {
+        let was = before.get(n).filter(|was| known::CACHED.contains(was));
+        *known = was.copied().unwrap_or(known::CACHED[Lane(lane).index(2)]);
+    }
+    state
+}
+
+/// The same for two states that differ only in which lane is which.
+fn canonical(state: &State) -> State {
+    let other = |known: &u8| match *known {
+        known if known == known::CACHED[0] => known::CACHED[1],
+        known if known == known::CACHED[1] => known::CACHED[0],
+        known => known,
+    };
+    let mirrored: State = state.iter().map(other).collect();
+    mirrored.min(state.clone())
+}
