@@ -35,6 +35,8 @@ pub struct Plan {
     pub compressed_writeback: bool,
     /// After so many operations do something to the pages that are there; 0 for never.
     pub meddle_every: u32,
+    /// The design of the page allocator.
+    pub zone: &'static str,
     /// The scheme that guards slots.
     pub slots: &'static str,
     /// How threads come by a stream.
@@ -46,6 +48,11 @@ pub struct Plan {
 /// The schemes that are not the default, which all other tests have.
 pub fn other_schemes() -> impl Iterator<Item = &'static str> {
     stack::SLOT_SCHEMES.iter().copied().skip(1)
+}
+
+/// The page allocators that are not the default, which all other tests have.
+pub fn other_zones() -> impl Iterator<Item = &'static str> {
+    stack::ZONES.iter().copied().skip(1)
 }
 
 /// The policies of streams that are not the default, which all other tests have; with the number of
@@ -67,6 +74,7 @@ impl Plan {
             backing_faults: 0,
             compressed_writeback: false,
             meddle_every: 0,
+            zone: stack::ZONES[0],
             slots: stack::SLOT_SCHEMES[0],
             streams: stack::STREAM_POLICIES[0],
             max_streams: 0,
@@ -92,6 +100,7 @@ impl Plan {
             lanes,
             memory,
             variants: Variants {
+                zone: self.zone.into(),
                 slots: self.slots.into(),
                 streams: self.streams.into(),
                 ..Variants::default()

@@ -33,10 +33,15 @@ pub struct Engine {
 impl Engine {
     /// The stack's own, with the index of this name.
     pub fn of_stack(index: &str, lanes: usize) -> Engine {
+        Engine::of_variants(Variants { index: index.into(), ..Variants::default() }, lanes)
+    }
+
+    /// The stack's own, with these variants.
+    pub fn of_variants(variants: Variants, lanes: usize) -> Engine {
         let options = MachineOptions {
             lanes,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
-            variants: Variants { index: index.into(), ..Variants::default() },
+            variants,
             outside: Arc::new(stack::Nowhere),
             track_access: false,
         };

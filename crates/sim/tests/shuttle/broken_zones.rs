@@ -1,0 +1,232 @@
+//! A design of the plain kind, with a stock for each lane and one lock for the free blocks, which
+//! is right unless it is made with a flaw.
+
+use std::ptr::NonNull;
+
+use pagealloc::{Frames, Region, World, ZoneOptions, ZoneStats};
+use sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use sync::{Mutex, MutexGuard};
+use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+
+use crate::free::{blocks_of, order};
+
+/// What is wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// Nothing.
+    None,
+    /// A free block is found under the lock, and taken under it another time.
+    TakesInSteps,
+    /// What a batch takes still looks free for a moment after the lock was let go: the rule for
+    /// what is in progress is dropped, by which those who merge would pass it by.
+    DropsInProgress,
+    /// A stock is given back to the zone, and emptied later.
+    DrainsInSteps,
+    /// Before `None` stocks are emptied one after the other, and not held.
+    LooksInTurn,
+    /// The lock is let go between the look for a buddy and the end of the merge.
+    MergesInSteps,
+    /// A block looks free before it is in the list.
+    ShowsEarly,
+}
+
+type List = Vec<(u32, u8)>;
+
+/// See the module.
+pub struct Toy {
+    region: Region,
+    options: ZoneOptions,
+    flaw: Flaw,
+    /// One more than the order of the free block that begins here.
+    looks_free: Vec<AtomicU8>,
+    list: Mutex<List>,
+    stocks: Vec<Mutex<Vec<u32>>>,
+    lent: AtomicU64,
+}
+
+impl Toy {
+    pub fn boxed(world: &dyn World, options: ZoneOptions, flaw: Flaw) -> Box<dyn Frames> {
+        let frames = options.max_frames as usize;
+        let region = world.reserve(frames * PAGE_SIZE).expect("there are addresses");
+        region.commit(0, region.bytes()).expect("there is memory");
+        let toy = Toy {
+            region,
+            options,
+            flaw,
+            looks_free: (0..frames).map(|_| AtomicU8::new(0)).collect(),
+            list: Mutex::new(Vec::new()),
+            stocks: (0..options.lanes).map(|_| Mutex::new(Vec::new())).collect(),
+            lent: AtomicU64::new(0),
+        };
+        for (first, order) in blocks_of(&vec![true; frames]) {
+            toy.put(&mut toy.list.lock(), first, order);
+        }
+        Box::new(toy)
+    }
+
+    fn mark(&self, first: u32, value: u8) {
+        // The lock orders it, where it is held.
+        self.looks_free[first as usize].store(value, Ordering::Relaxed);
+    }
+
+    fn put(&self, list: &mut List, first: u32, order: u8) {
+        self.mark(first, order + 1);
+        list.push((first, order));
+    }
+
+    /// Takes a block out of the list, and leaves it to the caller to mark it.
+    fn find(list: &mut List, order: u8) -> Option<(u32, u8)> {
+        let fit = list.iter().filter(|block| block.1 >= order).min_by_key(|block| block.1);
+        let fit = fit.copied()?;
+        list.retain(|block| *block != fit);
+        Some(fit)
+    }
+
+    /// Takes a block of `order` from the zone; `mark` tells whether it stops looking free.
+    fn take(&self, list: &mut List, order: u8, mark: bool) -> Option<u32> {
+        let (first, found) = Toy::find(list, order)?;
+        if mark || found > order {
+            self.mark(first, 0);
+        }
+        for half in order..found {
+            self.put(list, first + (1 << half), half);
+        }
+        Some(first)
+    }
+
+    fn take_alone(&self, order: u8) -> Option<u32> {
+        if self.flaw == Flaw::TakesInSteps {
+            let seen = self.list.lock().iter().find(|block| block.1 == order).copied();
+            if let Some((first, _)) = seen {
+                let mut list = self.list.lock();
+                list.retain(|block| block.0 != first);
+                self.mark(first, 0);
+                return Some(first);
+            }
+        }
+        self.take(&mut self.list.lock(), order, true)
+    }
+
+    fn give(&self, mut first: u32, mut order: u8) {
+        let mut list = self.list.lock();
+        while order < MAX_ORDER {
+            let buddy = first ^ 1 << order;
+            let state = self.looks_free.get(buddy as usize);
+            if state.is_none_or(|state| state.load(Ordering::Relaxed) != order + 1) {
+                break;
+            }
+            list.retain(|block| *block != (buddy, order));
+            self.mark(buddy, 0);
+            first &= !(1 << order);
+            order += 1;
+        }
+        if self.flaw == Flaw::MergesInSteps {
+            drop(list);
+            list = self.list.lock();
+        }
+        if self.flaw == Flaw::ShowsEarly {
+            self.mark(first, order + 1);
+            drop(list);
+            list = self.list.lock();
+        }
+        self.put(&mut list, first, order);
+    }
+
+    fn empty(&self, stock: &mut Vec<u32>) {
+        stock.drain(..).for_each(|frame| self.give(frame, 0));
+    }
+
+    fn single(&self, lane: Lane) -> Option<u32> {
+        let mut stock = self.stocks[lane.index(self.stocks.len())].lock();
+        if let Some(frame) = stock.pop() {
+            return Some(frame);
+        }
+        if self.flaw == Flaw::TakesInSteps {
+            return self.take_alone(0);
+        }
+        let in_time = self.flaw != Flaw::DropsInProgress;
+        let mut list = self.list.lock();
+        let batch: Vec<u32> =
+            (0..self.options.batch).map_while(|_| self.take(&mut list, 0, in_time)).collect();
+        drop(list);
+        if !in_time {
+            batch.iter().for_each(|frame| self.mark(*frame, 0));
+        }
+        stock.extend(batch);
+        stock.pop()
+    }
+
+    /// The last resort: every stock is emptied, and held until it is certain.
+    fn scrape(&self, order: u8) -> Option<u32> {
+        if self.flaw == Flaw::LooksInTurn {
+            self.stocks.iter().for_each(|stock| self.empty(&mut stock.lock()));
+            return self.take_alone(order);
+        }
+        let mut stocks: Vec<MutexGuard<'_, Vec<u32>>> =
+            self.stocks.iter().map(Mutex::lock).collect();
+        stocks.iter_mut().for_each(|stock| self.empty(stock));
+        self.take_alone(order)
+    }
+}
+
+// SAFETY: kept, unless it has a flaw. Then it may not be, on purpose: what is lent lies within
+// committed memory all the same, and one thread runs at a time.
+unsafe impl Frames for Toy {
+    fn base(&self) -> NonNull<u8> {
+        self.region.base()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.options.max_frames
+    }
+
+    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+        let frame = match order {
+            Order::ZERO => self.single(lane),
+            order => self.take_alone(order.get()),
+        };
+        let frame = frame.or_else(|| self.scrape(order.get()))?;
+        self.lent.fetch_add(u64::from(order.frames()), Ordering::Relaxed);
+        Some(Frame(frame))
+    }
+
+    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+        self.lent.fetch_sub(u64::from(order.frames()), Ordering::Relaxed);
+        if order == Order::ZERO {
+            let mut stock = self.stocks[lane.index(self.stocks.len())].lock();
+            if stock.len() < self.options.cache_high {
+                return stock.push(frame.0);
+            }
+        }
+        self.give(frame.0, order.get());
+    }
+
+    fn drain(&self) {
+        for stock in &self.stocks {
+            if self.flaw == Flaw::DrainsInSteps {
+                let frames = stock.lock().clone();
+                frames.iter().for_each(|frame| self.give(*frame, 0));
+                stock.lock().retain(|frame| !frames.contains(frame));
+            } else {
+                self.empty(&mut stock.lock());
+            }
+        }
+    }
+
+    fn stats(&self) -> ZoneStats {
+        let mut stats = ZoneStats {
+            lent: self.lent.load(Ordering::Relaxed),
+            cached: self.stocks.iter().map(|stock| stock.lock().len() as u64).sum(),
+            managed: u64::from(self.options.max_frames),
+            ..ZoneStats::default()
+        };
+        self.list.lock().iter().for_each(|block| stats.free_blocks[block.1 as usize] += 1);
+        stats
+    }
+
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        self.list.lock().iter().for_each(|(first, n)| see(Frame(*first), order(*n)));
+    }
+
+    fn validate(&self) {}
+}

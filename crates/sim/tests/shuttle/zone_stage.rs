@@ -1,0 +1,246 @@
+//! Small worlds for page allocators: a few frames, and threads that borrow them, write into them,
+//! and give back their own and each other's.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use pagealloc::{Frames, ZoneOptions};
+use shuttle::rand::RngCore;
+use shuttle::thread;
+use sync::atomic::{AtomicU64, Ordering};
+use testkit::Rng;
+use units::{FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
+
+use crate::designs::Design;
+use crate::free::{Free, order};
+
+/// Lanes there are: fewer than threads, so that some share one.
+const LANES: usize = 2;
+const THREADS: usize = 3;
+
+/// What there is, and what the threads do with it.
+#[derive(Clone, Copy)]
+pub struct World {
+    frames: u32,
+    /// What is borrowed.
+    orders: &'static [u8],
+    /// Lent before the threads begin, as often as there is room for each; they may give it back.
+    lent_before: &'static [u8],
+    /// So many single frames a thread may have, and is certain to get.
+    quota: Option<usize>,
+    /// One of so many calls drains the zone.
+    drains: u64,
+    steps: usize,
+}
+
+impl World {
+    /// Single frames, and enough of them.
+    pub const SINGLES: World =
+        World { frames: 24, orders: &[0], lent_before: &[], quota: None, drains: 24, steps: 9 };
+    /// Blocks of several orders, so that buddies are freed at once.
+    pub const BUDDIES: World =
+        World { frames: 16, orders: &[0, 1, 1, 2], drains: u64::MAX, ..World::SINGLES };
+    /// More is wanted than there is.
+    pub const SHORT: World = World { frames: 8, orders: &[0, 0, 1, 3], ..World::SINGLES };
+    /// Each thread takes all that it may, and together that is all there is.
+    pub const LAST: World = World { frames: 6, quota: Some(2), steps: 12, ..World::SINGLES };
+    /// Stocks are emptied all the time.
+    pub const DRAINED: World =
+        World { frames: 12, orders: &[0, 0, 1], drains: 4, ..World::SINGLES };
+    /// 2 MiB blocks that are all but lent come free as a whole and are lent again.
+    pub const COMING_AND_GOING: World = World {
+        frames: 2 * FRAMES_PER_BLOCK,
+        orders: &[0, 0, 0, 2, 9],
+        lent_before: &[8, 7, 6, 5, 4, 3],
+        drains: 12,
+        ..World::SINGLES
+    };
+}
+
+/// All worlds, by name.
+pub const WORLDS: [(&str, World); 6] = [
+    ("singles", World::SINGLES),
+    ("buddies", World::BUDDIES),
+    ("short", World::SHORT),
+    ("last", World::LAST),
+    ("drained", World::DRAINED),
+    ("coming_and_going", World::COMING_AND_GOING),
+];
+
+type Tally = BTreeMap<&'static str, u64>;
+
+thread_local! {
+    /// All threads of a schedule are one of the system's.
+    static TALLY: RefCell<Tally> = const { RefCell::new(Tally::new()) };
+}
+
+/// How often what happened since this was asked the last time.
+pub fn tally() -> Tally {
+    TALLY.take()
+}
+
+fn happened(what: &'static str) {
+    TALLY.with_borrow_mut(|tally| *tally.entry(what).or_default() += 1);
+}
+
+/// A block that somebody has.
+#[derive(Clone, Copy)]
+struct Held {
+    frame: Frame,
+    order: Order,
+    stamp: u64,
+}
+
+struct Stage {
+    world: World,
+    zone: Arc<dyn Frames>,
+    /// Which frames somebody has.
+    lent: Mutex<Vec<bool>>,
+    /// Blocks for whoever wants to give them back.
+    mail: Mutex<Vec<Held>>,
+    /// Touched while a block is held, so that others may come between.
+    moment: AtomicU64,
+}
+
+impl World {
+    /// Plays a schedule on a zone of this design.
+    pub fn play(self, design: &Design) {
+        let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
+        let options = ZoneOptions {
+            batch: 1 + rng.below(2) as usize,
+            cache_high: 2 + rng.below(2) as usize,
+            keep_free_blocks: rng.below(2) as u32,
+            settle: rng.one_in(2),
+            ..ZoneOptions::new(LANES, self.frames)
+        };
+        let stage = Stage {
+            world: self,
+            zone: (design.make)(&host::Mmap, options).into(),
+            lent: Mutex::new(vec![false; self.frames as usize]),
+            mail: Mutex::new(Vec::new()),
+            moment: AtomicU64::new(0),
+        };
+        let stage = Arc::new(stage);
+        for wanted in self.lent_before {
+            for _ in 0..self.frames / FRAMES_PER_BLOCK {
+                let held = stage.borrow(Lane(0), order(*wanted), &mut rng);
+                stage.mail.lock().unwrap().extend(held);
+            }
+        }
+        let threads: Vec<_> = (0..THREADS)
+            .map(|n| {
+                let (stage, mut rng) = (stage.clone(), rng.fork());
+                thread::spawn(move || stage.act(n, &mut rng))
+            })
+            .collect();
+        let held = threads.into_iter().map(|it| it.join().expect("shuttle ends with a panic"));
+        let held: Vec<Held> = held.flatten().collect();
+        let judge = || {
+            stage.zone.validate();
+            Free::of(&*stage.zone, &stage.lent.lock().unwrap())
+        };
+        let free = judge();
+        if design.merges {
+            free.is_merged();
+        }
+        for (n, held) in held.into_iter().enumerate() {
+            stage.give_back(Lane(n as u32), held);
+        }
+        while let Some(held) = stage.post() {
+            stage.give_back(Lane(0), held);
+        }
+        stage.zone.drain();
+        judge().is_at_rest(&vec![false; self.frames as usize]);
+    }
+}
+
+impl Stage {
+    /// What thread `n` does; what it has in the end.
+    fn act(&self, n: usize, rng: &mut Rng) -> Vec<Held> {
+        let mut held: Vec<Held> = Vec::new();
+        for _ in 0..self.world.steps {
+            let lane = Lane(n as u32 + u32::from(rng.one_in(8)));
+            if rng.one_in(self.world.drains) {
+                happened("drained");
+                self.zone.drain();
+                continue;
+            }
+            match rng.below(8) {
+                0..4 if self.world.quota.is_none_or(|quota| held.len() < quota) => {
+                    let wanted = order(*rng.pick(self.world.orders));
+                    held.extend(self.borrow(lane, wanted, rng));
+                }
+                4 if self.world.quota.is_none() && !held.is_empty() => {
+                    let index = rng.below(held.len() as u64) as usize;
+                    self.mail.lock().unwrap().push(held.swap_remove(index));
+                }
+                5 if self.world.quota.is_none() => {
+                    if let Some(held) = self.post() {
+                        happened("freed another's");
+                        self.give_back(lane, held);
+                    }
+                }
+                _ if !held.is_empty() => {
+                    let index = rng.below(held.len() as u64) as usize;
+                    self.give_back(lane, held.swap_remove(index));
+                }
+                _ => {}
+            }
+        }
+        held
+    }
+
+    /// A block out of the mail, any of them.
+    fn post(&self) -> Option<Held> {
+        // Before the lock, of which shuttle does not know: nobody may come between under it.
+        let turn = self.moment.fetch_add(1, Ordering::Relaxed) as usize;
+        let mut mail = self.mail.lock().unwrap();
+        turn.checked_rem(mail.len()).map(|index| mail.swap_remove(index))
+    }
+
+    fn borrow(&self, lane: Lane, wanted: Order, rng: &mut Rng) -> Option<Held> {
+        let Some(frame) = self.zone.alloc(lane, wanted) else {
+            happened("was told that memory is out");
+            assert_eq!(self.world.quota, None, "None for a thread that may have so many frames");
+            return None;
+        };
+        happened(if wanted == Order::ZERO { "borrowed a frame" } else { "borrowed a block" });
+        let end = frame.0 + wanted.frames();
+        assert!(frame.0.is_multiple_of(wanted.frames()) && end <= self.world.frames, "{frame:?}");
+        for n in frame.0..end {
+            let before = std::mem::replace(&mut self.lent.lock().unwrap()[n as usize], true);
+            assert!(!before, "frame {n} is lent to two");
+        }
+        let held = Held { frame, order: wanted, stamp: rng.next_u64() };
+        // SAFETY: the block is lent to us, so it's ours to write.
+        self.places(held).for_each(|place| unsafe { place.write(held.stamp) });
+        self.check(held);
+        Some(held)
+    }
+
+    fn check(&self, held: Held) {
+        self.moment.fetch_add(1, Ordering::Relaxed);
+        for place in self.places(held) {
+            // SAFETY: the block is lent to us, so it's ours to read.
+            let found = unsafe { place.read() };
+            assert_eq!(found, held.stamp, "somebody else wrote to {:?}", held.frame);
+        }
+    }
+
+    fn give_back(&self, lane: Lane, held: Held) {
+        self.check(held);
+        let first = held.frame.0 as usize;
+        let end = first + held.order.frames() as usize;
+        self.lent.lock().unwrap()[first..end].fill(false);
+        self.zone.free(lane, held.frame, held.order);
+    }
+
+    /// The first word of the first page, and the last of the last.
+    fn places(&self, held: Held) -> impl Iterator<Item = *mut u64> {
+        let start = held.frame.0 as usize * PAGE_SIZE;
+        let end = start + held.order.frames() as usize * PAGE_SIZE;
+        let base = self.zone.base().as_ptr();
+        [start, end - 8].into_iter().map(move |offset| base.wrapping_add(offset).cast())
+    }
+}

@@ -1,0 +1,105 @@
+//! Every page allocator under a disk: the suite of block devices with everything that an
+//! administrator does beside it, limits of memory, and churn: a disk that is filled, freed at
+//! random and filled with pages of other sizes. The default design has these in `disk.rs` and
+//! `post.rs`, with more of each.
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::{Plan, other_zones};
+use sim::content::Fill;
+use sim::events::Weights;
+use sim::model::Drive;
+use sim::suite::{self, Crowd};
+use testkit::{Rng, seed};
+use units::{Lane, PAGE_SIZE};
+
+const P: u64 = PAGE_SIZE as u64;
+
+fn plan(zone: &'static str, bytes: u64) -> Plan {
+    Plan { zone, backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, zcomp::LZO) }
+}
+
+#[test]
+fn every_zone_passes_the_suite() {
+    let seed = seed("every_zone_passes_the_suite");
+    for zone in other_zones() {
+        suite::block_device(seed, |bytes| {
+            Plan { compact_every: 31, meddle_every: 7, ..plan(zone, bytes) }.device()
+        });
+    }
+}
+
+/// The whole machine has so little that memory runs out.
+#[test]
+fn memory_that_is_out_comes_back() {
+    let mut rng = Rng::new(seed("memory_that_is_out_comes_back"));
+    for zone in other_zones() {
+        let plan = |bytes| Plan { zone, memory: 100 * P, ..Plan::new(bytes, zcomp::LZO) };
+        suite::filling_up(rng.next_u64(), |bytes| plan(bytes).device());
+    }
+}
+
+#[test]
+fn every_byte_stays_on_every_zone() {
+    let mut rng = Rng::new(seed("every_byte_stays_on_every_zone"));
+    const THREADS: u64 = 4;
+    const PAGES: u64 = 100;
+    for zone in other_zones() {
+        let plan = Plan { lanes: 2, compressed_writeback: true, ..plan(zone, THREADS * PAGES * P) };
+        let disk = plan.build();
+        let round = AtomicU32::new(0);
+        let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+        let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+            let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
+            let events = if cfg!(asan) { 300 } else { 1000 };
+            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
+            Box::new(move || {
+                drive.run(&part);
+            })
+        });
+        suite::together(tasks.collect(), &meddle);
+        let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
+        let disk = Plan { bytes: 16 * P, backing_pages: 6, ..plan }.build();
+        let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
+        suite::hot_pages(&disk, Crowd { beside: &meddle, ..crowd });
+    }
+}
+
+/// After each round nothing is lent but what the disk says it takes, and all the rest is free and
+/// merged: a disk that is emptied leaves its zone as if it had never been there.
+#[test]
+fn churn_leaves_nothing_behind_on_any_zone() {
+    let mut rng = Rng::new(seed("churn_leaves_nothing_behind_on_any_zone"));
+    const PAGES: u64 = 1500;
+    for &zone in stack::ZONES {
+        let disk = Plan { zone, ..Plan::new(PAGES * P, zcomp::LZO) }.build();
+        let frames = disk.machine.frames();
+        let mut page = [0; PAGE_SIZE];
+        for round in 0..4 {
+            for index in 0..PAGES {
+                let parts = rng.below(60) as u8;
+                Fill::Partly { noise: rng.next_u64(), parts }.render(&mut page);
+                let lane = Lane(rng.below(3) as u32);
+                disk.disk.store_page(lane, index, &page).expect("there is memory");
+            }
+            for index in 0..PAGES {
+                if rng.below(5) < 2 || round == 3 {
+                    disk.disk.discard_pages(Lane(0), index, 1).expect("it is there");
+                }
+            }
+            disk.disk.compact().expect("the disk has a size");
+            frames.drain();
+            frames.validate();
+            let stats = frames.stats();
+            let bytes = disk.disk.stats().pool_bytes;
+            assert_eq!(stats.lent * P, bytes, "{zone}, round {round}: {stats:?}");
+            assert_eq!((stats.cached, stats.bad_frees), (0, 0), "{zone}, round {round}");
+        }
+        let stats = frames.stats();
+        assert_eq!((stats.lent, stats.free_blocks[10]), (0, stats.managed / 1024), "{zone}");
+    }
+}
