@@ -3,7 +3,10 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use control::{Errno, Fault};
-use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
+use pagealloc::{
+    Cluster, Design, Frames, ListZone, NoMemory, NoMerge, Premerge, RangeRw, Spin, Splice, World,
+    Zone, ZoneOptions,
+};
 use units::PAGE_SIZE;
 use zcomp::{
     AnyStreams, CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle,
@@ -101,8 +104,22 @@ impl Variants {
 type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
 type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 
-const ZONE: &[(&str, MakeZone)] =
-    &[(Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?)))];
+const ZONE: &[(&str, MakeZone)] = &[
+    (Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?))),
+    (ListZone::<Spin>::NAME, list_zone::<Spin>),
+    (ListZone::<RangeRw>::NAME, list_zone::<RangeRw>),
+    (ListZone::<Splice>::NAME, list_zone::<Splice>),
+    (ListZone::<Premerge>::NAME, list_zone::<Premerge>),
+    (ListZone::<NoMerge>::NAME, list_zone::<NoMerge>),
+    (ListZone::<Cluster>::NAME, list_zone::<Cluster>),
+];
+
+fn list_zone<D: Design>(
+    world: &dyn World,
+    options: ZoneOptions,
+) -> Result<Arc<dyn Frames>, NoMemory> {
+    Ok(Arc::new(ListZone::<D>::new(world, options)?))
+}
 
 const SLOTS: &[(&str, MakeEngine)] = &[
     (BitLock::NAME, engine::<BitLock>),
