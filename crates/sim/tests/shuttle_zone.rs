@@ -60,7 +60,7 @@ worlds! {
 macro_rules! toy {
     ($flaw:expr) => {{
         let make: Make = |world, options| Toy::boxed(world, options, $flaw);
-        Design { name: "toy", make, merges: true }
+        Design { name: "toy", make, merges: true, returns_at_once: false }
     }};
 }
 
