@@ -1,6 +1,7 @@
 //! Our engine, in this process.
 
 use anyhow::{Context, Result, anyhow};
+use control::Fault;
 use rampack::{Disk, DiskOptions, Rampack, Variants};
 use units::{PAGE_SIZE, Page};
 
@@ -8,6 +9,7 @@ use super::target::{Figures, Target};
 
 /// A device of its own.
 pub struct Engine {
+    rampack: Rampack,
     disk: Disk,
 }
 
@@ -24,8 +26,11 @@ impl Engine {
     ) -> Result<Engine> {
         let size = (pages * PAGE_SIZE) as u64;
         let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
-        let make = || Rampack::with_variants(variants)?.disk(options);
-        Ok(Engine { disk: make().map_err(|fault| anyhow!("{fault}")).context("the engine")? })
+        let make = || {
+            let rampack = Rampack::with_variants(variants)?;
+            Ok(Engine { disk: rampack.disk(options)?, rampack })
+        };
+        make().map_err(|fault: Fault| anyhow!("{fault}")).context("the engine")
     }
 }
 
@@ -48,5 +53,9 @@ impl Target for Engine {
             pool: Some(stats.pool_bytes),
             metadata: Some(stats.metadata_bytes),
         }
+    }
+
+    fn rest(&self) {
+        self.rampack.tend(u32::MAX);
     }
 }
