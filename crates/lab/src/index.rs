@@ -1,10 +1,12 @@
 //! `rampack-lab index`: the indexes of zswap, one tree and split ones.
 //!
-//! Measured on as many threads as there are CPUs, the index alone, or the whole engine with it. What
-//! more threads would do to each other is simulated on the machine of `locks_sim`, from the times that
-//! one thread was measured to take, and compared with what two threads were measured to take.
+//! Measured on as many threads as there are CPUs, the index alone, or the whole engine with it.
+//! What more threads would do to each other is simulated on the machine of `locks_sim`, from the
+//! times that one thread was measured to take, and compared with what two threads were measured to
+//! take.
 //!
 //! * [`crew`]: what threads do, and how long it takes.
+//! * [`subject`]: what they do it with.
 //! * [`simulated`]: the same on the simulated machine.
 //! * [`subject`]: what they do it with.
 //! * [`report`]: what is shown of it.

@@ -113,9 +113,9 @@ impl Rampack {
     }
 
     /// Does for the memory behind it what can wait: asks the system for huge pages under what is
-    /// full, at most for `most` blocks of 2 MiB, and tells for how many. To be called now and then by
-    /// a thread that has time, say once a second for 8 blocks as the daemon does; each may take some
-    /// milliseconds. Without it everything works, a few percent slower.
+    /// full, at most for `most` blocks of 2 MiB, and tells for how many. To be called now and then
+    /// by a thread that has time, say once a second for 8 blocks as the daemon does; each may take
+    /// some milliseconds. Without it everything works, a few percent slower.
     pub fn tend(&self, most: u32) -> u32 {
         self.machine.frames().tend(most)
     }

@@ -93,7 +93,8 @@ impl<P: Probe> Zone<P> {
         index.put(number, state.shelf());
     }
 
-    /// Asks for a huge page for blocks that are lent as a whole, `most` at most; tells for how many.
+    /// Asks for a huge page for blocks that are lent as a whole, for `most` at most; tells for how
+    /// many.
     pub(super) fn settle(&self, most: u32) -> u32 {
         if !self.options.settle {
             return 0;
