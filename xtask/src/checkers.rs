@@ -27,6 +27,7 @@ const SANITIZED_TESTS: &[&str] = &[
     "suite",
     "swap",
     "swap_device",
+    "zones",
 ];
 
 /// A `cargo test` for each `crates/*/tests/loom*.rs` and `shuttle*.rs`.

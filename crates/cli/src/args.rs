@@ -103,7 +103,8 @@ root directory only if --root or RAMPACK_ROOT names one.";
 const TREE_NOTES: &str = "\
 The daemon has the same tree as files in its root directory, under sys/, where FUSE is there: \
 `cat ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave as the \
-kernel's do, and ROOT/proc/buddyinfo tells of the page allocator as /proc/buddyinfo does; docs/compatibility.md lists the differences.";
+kernel's do; docs/compatibility.md lists the differences. ROOT/proc/buddyinfo tells of rampack's \
+page allocator what /proc/buddyinfo does of the kernel's.";
 
 const EXEC_NOTES: &str = "\
 Needs root: it makes a mount namespace for the command. Within it, and nowhere else, these are \

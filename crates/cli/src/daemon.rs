@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,9 +33,6 @@ use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::tree;
 use crate::zone;
-
-/// The name of the link in the root's `proc`, as in `/proc`.
-const BUDDYINFO: &str = "buddyinfo";
 
 /// How long NBD clients that are leaving may take before a stop is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -221,21 +218,7 @@ impl Daemon {
                 return Err(door_fault(&error));
             }
         }
-        self.link_buddyinfo()
-    }
-
-    /// The kernel has the free blocks in `/proc`, and programs know them from there.
-    fn link_buddyinfo(&self) -> Result<(), Fault> {
-        let proc = self.root().proc();
-        make_directory(&proc)?;
-        let link = proc.join(BUDDYINFO);
-        let target = Path::new("..").join(leftovers::TREE).join(tree::zone::BUDDYINFO);
-        match symlink(target, &link) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(failed(format!("cannot make the link {}", link.display()), &error))
-            }
-            _ => Ok(()),
-        }
+        zone::link(self.root())
     }
 
     /// Its devices.
@@ -318,8 +301,7 @@ impl Daemon {
             server.shutdown();
             server.join();
         }
-        let _ = fs::remove_file(self.root().proc().join(BUDDYINFO));
-        let _ = fs::remove_dir(self.root().proc());
+        zone::unlink(self.root());
         let _ = fs::remove_dir(self.root().tree());
         let _ = fs::remove_dir(self.root().files());
         let _ = fs::remove_dir(self.root().devices());
@@ -443,7 +425,7 @@ fn json(value: &impl serde::Serialize) -> Result<Value, Fault> {
     serde_json::to_value(value).map_err(failed)
 }
 
-fn make_directory(path: &Path) -> Result<(), Fault> {
+pub(crate) fn make_directory(path: &Path) -> Result<(), Fault> {
     let what = || format!("cannot make the directory {}", path.display());
     match fs::create_dir(path) {
         Ok(()) => {}
@@ -564,8 +546,7 @@ fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
             cleared.push(format!("removed the socket {}", path.display()));
         }
     }
-    // Nobody notices it, so nobody needs to be told.
-    let _ = fs::remove_file(root.proc().join(BUDDYINFO));
+    zone::unlink(root);
     for entry in fs::read_dir(root.devices()).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             let path = entry.path();

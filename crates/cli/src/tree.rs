@@ -1,5 +1,6 @@
 //! The control tree of a daemon: where sysfs and debugfs have the attributes of the kernel's zram
-//! and zswap, with the same names, and beside them those of our page allocator. Files, `rampack get`, `set` and `tree` all show this one.
+//! and zswap, with the same names, and beside them those of our page allocator. Files,
+//! `rampack get`, `set` and `tree` all show this one.
 //!
 //! What `rampack exec` lays over the directories of the system is in it too, unlisted ([`host`]).
 

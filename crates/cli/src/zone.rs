@@ -2,11 +2,25 @@
 //! of its swap devices, take their memory from.
 
 use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
+use control::Fault;
+use fuse::leftovers;
 use pagealloc::ZoneStats;
 use serde::{Deserialize, Serialize};
 use stack::Machine;
 use units::{PAGE_SIZE, human};
+
+use crate::daemon::make_directory;
+use crate::failure::failed;
+use crate::root::Root;
+use crate::tree;
+
+/// The name of the link in a root's `proc`, as in `/proc`.
+const BUDDYINFO: &str = "buddyinfo";
 
 /// What is to be said of a zone.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -90,6 +104,28 @@ impl ZoneReport {
         line.push('\n');
         line
     }
+}
+
+/// Makes the link to the free blocks: the kernel has them in `/proc`, where programs look for them.
+///
+/// # Errors
+/// What the system reports.
+pub(crate) fn link(root: &Root) -> Result<(), Fault> {
+    make_directory(&root.proc())?;
+    let path = root.proc().join(BUDDYINFO);
+    let target = Path::new("..").join(leftovers::TREE).join(tree::zone::BUDDYINFO);
+    match symlink(target, &path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed(format!("cannot make the link {}", path.display()), &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what [`link`] made, and what one that was killed left.
+pub(crate) fn unlink(root: &Root) {
+    let _ = fs::remove_file(root.proc().join(BUDDYINFO));
+    let _ = fs::remove_dir(root.proc());
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::free::Free;
 use crate::model::Borrower;
 
 /// Calls for each zone, if `RAMPACK_EVENTS` does not say otherwise.
-const CALLS: usize = if cfg!(miri) { 200 } else { 4_000 };
+const CALLS: usize = if cfg!(any(asan, miri)) { 500 } else { 10_000 };
 const ZONES: usize = 6;
 
 /// What is likely, for a while.

@@ -61,7 +61,8 @@ controls! {
         Flaw::MergesOnce, exhaustive::small_worlds, ["everything free is merged"];
     giving_up_is_found_by_the_bitmap: Flaw::GivesUp, bitmap, ["None for order"];
     lending_twice_is_found_by_the_bitmap: Flaw::LendsTwice, bitmap, ["was lent twice"];
-    losing_on_drain_is_found_by_the_bitmap: Flaw::LosesOnDrain, bitmap, ["and frames managed"];
+    losing_on_drain_is_found_by_the_bitmap:
+        Flaw::LosesOnDrain, bitmap, ["and frames managed", "None for order"];
     merging_what_is_lent_is_found_by_the_bitmap:
         Flaw::MergesLent, bitmap, ["is free and lent", "free twice", "lent twice"];
     miscounting_is_found_by_the_bitmap: Flaw::Miscounts, bitmap, ["as shown, as counted"];

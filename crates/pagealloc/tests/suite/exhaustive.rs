@@ -24,7 +24,7 @@ const CALLS: usize = if cfg!(miri) {
 } else if cfg!(asan) {
     1_000
 } else {
-    6_000
+    40_000
 };
 
 /// A small world.
