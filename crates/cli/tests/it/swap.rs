@@ -79,8 +79,9 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     let lacking = protections.iter().filter(|it| it["had"] == false).count();
     assert_eq!(table.matches("NOT PROTECTED").count(), lacking, "{table}");
     assert_eq!(daemon.does("get module/zswap/parameters max_pool_bytes"), "8388608\n");
-    // The header is the only page there is, in each.
-    assert_eq!(daemon.does("get kernel/debug/zswap stored_pages"), "2\n");
+    // The headers; the kernel may swap something out by itself at any time.
+    let stored: u64 = daemon.does("get kernel/debug/zswap stored_pages").trim().parse().unwrap();
+    assert!(stored >= 2, "{stored} pages");
     let groups = daemon.does("tree");
     assert!(groups.contains("fs/cgroup/swap1/memory.zswap.max"), "{groups}");
 
