@@ -50,7 +50,7 @@ impl Report {
             "program", "swap", "", "time, s", "pswpin", "pswpout", "stored", "loaded", "wr. back"
         );
         for run in &self.runs {
-            let Run { program, swap, passed, verdict, measured } = run;
+            let Run { program, swap, passed, verdict, measured, .. } = run;
             let some = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
             let result = if *passed { "pass" } else { "FAILED" };
             let _ = writeln!(
