@@ -50,7 +50,7 @@ impl<const TREES: usize> Bits<TREES> {
                 }
             }
         });
-        Ok(Bits { words: LazyTable::new(world, end)?, trees })
+        Ok(Bits { words: LazyTable::provided(world, end)?, trees })
     }
 
     fn word(&self, index: usize) -> u64 {

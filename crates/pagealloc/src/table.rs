@@ -1,14 +1,21 @@
 //! A table in lazily backed memory: an entry costs memory from the day it is first written.
 //!
+//! In a world whose memory is provided ahead ([`World::is_ahead`]) entries may be used once
+//! [`LazyTable::provide`] has given them memory, which goes from the first entry on.
+//!
 //! # Why unsafe
 //! Entries are not constructed one by one: zeroed memory *is* the initial table, so a table of a
 //! billion entries can be made without touching it.
 
 use core::mem::size_of;
 
-use units::BLOCK_SIZE;
+use sync::atomic::{AtomicUsize, Ordering};
+use units::{BLOCK_SIZE, PAGE_SIZE};
 
 use crate::{NoMemory, Region, World};
+
+/// Bytes for which the world is asked at a time: so much is waited for at once.
+const PIECE: usize = 64 * 1024;
 
 /// A type whose all-zero bytes are its initial value, and that is shared between threads.
 ///
@@ -30,6 +37,8 @@ unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 pub struct LazyTable<T> {
     region: Region,
     entries: usize,
+    /// Entries below this number may be used.
+    ready: AtomicUsize,
     kind: core::marker::PhantomData<fn() -> T>,
 }
 
@@ -46,7 +55,56 @@ impl<T: Zeroed> LazyTable<T> {
             .ok_or(NoMemory { bytes: usize::MAX })?;
         let region = world.reserve(bytes)?;
         region.commit(0, bytes)?;
-        Ok(LazyTable { region, entries, kind: core::marker::PhantomData })
+        let ready = AtomicUsize::new(if world.is_ahead() { 0 } else { entries });
+        Ok(LazyTable { region, entries, ready, kind: core::marker::PhantomData })
+    }
+
+    /// A table all of whose entries may be used, whatever the world.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when the world has no such range, or no memory for it where that is provided
+    /// ahead.
+    pub fn provided(world: &dyn World, entries: usize) -> Result<LazyTable<T>, NoMemory> {
+        let table = LazyTable::new(world, entries)?;
+        match table.provide(entries) {
+            true => Ok(table),
+            false => Err(NoMemory { bytes: entries * size_of::<T>() }),
+        }
+    }
+
+    /// How many entries may be used, from the first one on: all of them, unless memory is provided
+    /// ahead.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        // Acquire pairs with the Release in `provide`: the entries have memory.
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Sees to it that the first `entries` entries may be used, or all if there are fewer; tells
+    /// whether they may. Waits for memory piece by piece, so it is for a thread that may wait and
+    /// holds no lock that others want. Several may call it at once.
+    pub fn provide(&self, entries: usize) -> bool {
+        let wanted = entries.min(self.entries);
+        loop {
+            let ready = self.ready();
+            if ready >= wanted {
+                return true;
+            }
+            // Neighbours may share a page, also with the entries that are ready.
+            let start = ready * size_of::<T>() / PAGE_SIZE * PAGE_SIZE;
+            let piece = const {
+                let two = (2 * size_of::<T>()).next_multiple_of(PAGE_SIZE);
+                if two > PIECE { two } else { PIECE }
+            };
+            let end = (start + piece).min(self.region.bytes());
+            if !self.region.populate(start, end - start) {
+                return false;
+            }
+            let now = (end / size_of::<T>()).min(self.entries);
+            // Release pairs with the Acquire in `ready`.
+            self.ready.fetch_max(now, Ordering::Release);
+        }
     }
 
     /// How many entries there are.

@@ -30,6 +30,15 @@ pub trait World: Send + Sync {
     /// # Errors
     /// [`NoMemory`] when there is no such range.
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory>;
+
+    /// Whether memory is provided ahead of its use. In such a world nobody touches a part of a
+    /// region before [`Region::populate`] has given it memory, and only a thread that may wait
+    /// calls that: see [`LazyTable::provide`](crate::LazyTable::provide) and
+    /// [`Frames::provide`](crate::Frames::provide). So whoever uses what was provided takes no
+    /// page fault and waits for no memory.
+    fn is_ahead(&self) -> bool {
+        false
+    }
 }
 
 /// What keeps a region alive and moves its memory; dropping it unmaps.
@@ -55,9 +64,11 @@ pub unsafe trait RegionKeeper: Send + Sync {
 
     /// A committed part is going to be written to soon, all of it: the system may provide its
     /// memory now, with one call for many pages. `offset` and `bytes` are multiples of 4096.
-    /// Contents stay. Errors are passed over.
-    fn populate(&self, offset: usize, bytes: usize) {
+    /// Contents stay, also when others change them meanwhile. Tells whether all of the part has
+    /// memory now; it may wait for that.
+    fn populate(&self, offset: usize, bytes: usize) -> bool {
         let _ = (offset, bytes);
+        true
     }
 }
 
@@ -117,8 +128,8 @@ impl Region {
     }
 
     /// See [`RegionKeeper::populate`].
-    pub fn populate(&self, offset: usize, bytes: usize) {
+    pub fn populate(&self, offset: usize, bytes: usize) -> bool {
         debug_assert!(offset + bytes <= self.bytes);
-        self.keeper.populate(offset, bytes);
+        self.keeper.populate(offset, bytes)
     }
 }

@@ -11,6 +11,8 @@ enum Place {
     Free,
     Stock(usize),
     Lent,
+    /// Of a block whose memory is being provided.
+    Dry,
 }
 
 impl<P: Probe> Zone<P> {
@@ -45,6 +47,12 @@ impl<P: Probe> Zone<P> {
                     put(part, Place::Lent);
                 }
             }
+        }
+        let filling = *self.housekeeping.lock();
+        if let Some(Filling { block, next }) = filling {
+            let first = block * FRAMES_PER_BLOCK;
+            let rest = first + next as u32 * runs::WORD_FRAMES..first + FRAMES_PER_BLOCK;
+            rest.for_each(|frame| put(frame as usize, Place::Dry));
         }
         for (number, reserved) in reserved.into_iter().enumerate() {
             self.check_block(&index, number as u32, reserved);

@@ -57,6 +57,23 @@ impl Index {
         self.sets.next(FREE, from as usize).map(|block| block as u32)
     }
 
+    /// The lowest block from `from` on that is free as a whole and has memory.
+    pub fn idle_from(&self, from: u32) -> Option<u32> {
+        self.sets.next(IDLE, from as usize).map(|block| block as u32)
+    }
+
+    /// The lowest block that is free as a whole and has no memory.
+    pub fn dry(&self) -> Option<u32> {
+        let mut from = 0;
+        while let Some(block) = self.free(from) {
+            if !self.sets.contains(IDLE, block as usize) {
+                return Some(block);
+            }
+            from = block + 1;
+        }
+        None
+    }
+
     /// The first of the lowest two neighbours from block `from` on that are free as a whole, and
     /// aligned.
     pub fn pair(&self, from: u32) -> Option<u32> {

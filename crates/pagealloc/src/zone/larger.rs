@@ -69,13 +69,18 @@ impl<P: Probe> Zone<P> {
     }
 
     fn break_up(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
-        let number = index.free(0)?;
+        let number = self.lendable(index, 0)?;
         self.take_from(index, number, order)
+    }
+
+    /// The lowest block from `from` on that is free as a whole and may be lent.
+    pub(super) fn lendable(&self, index: &Held<'_, P>, from: u32) -> Option<u32> {
+        if self.ahead { index.idle_from(from) } else { index.free(from) }
     }
 
     fn take_whole(&self, index: &mut Held<'_, P>) -> Option<u32> {
         let mut from = 0;
-        while let Some(number) = index.free(from) {
+        while let Some(number) = self.lendable(index, from) {
             if let Some(frame) = self.take_from(index, number, BLOCK_ORDER) {
                 return Some(frame);
             }
@@ -88,7 +93,9 @@ impl<P: Probe> Zone<P> {
         let mut from = 0;
         while let Some(number) = index.pair(from) {
             // Of either somebody may not yet have set the bits that he has added to the count.
-            if self.block(number).is_whole() && self.block(number + 1).is_whole() {
+            let lendable = |number| self.lendable(index, number) == Some(number);
+            let both = lendable(number) && lendable(number + 1);
+            if both && self.block(number).is_whole() && self.block(number + 1).is_whole() {
                 let frame = self.take_from(index, number, BLOCK_ORDER);
                 let second = self.take_from(index, number + 1, BLOCK_ORDER);
                 debug_assert!(second.is_some(), "nobody takes from it without the lock");
@@ -109,9 +116,13 @@ impl<P: Probe> Zone<P> {
         Some(number * FRAMES_PER_BLOCK + at)
     }
 
-    /// Asks the world for more, and tells whether there is more now.
+    /// Asks the world for more, and tells whether there is more now. Where memory is provided ahead
+    /// that is left to who provides it.
     #[cold]
     pub(super) fn grow(&self, index: &mut Held<'_, P>) -> bool {
+        if self.ahead {
+            return false;
+        }
         let left = self.options.max_frames - index.managed;
         // A whole step or, if the system refuses that, a single 2 MiB block.
         [GROWTH, FRAMES_PER_BLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
@@ -129,7 +140,7 @@ impl<P: Probe> Zone<P> {
     }
 
     /// Manages `frames` more. What is managed ends with a whole block, or for good.
-    fn extend(&self, index: &mut Held<'_, P>, frames: u32) {
+    pub(super) fn extend(&self, index: &mut Held<'_, P>, frames: u32) {
         let end = index.managed + frames;
         while index.managed < end {
             let number = index.managed / FRAMES_PER_BLOCK;
@@ -151,7 +162,9 @@ impl<P: Probe> Zone<P> {
     /// on its way to the system, what the shelves don't have does not exist.
     #[cold]
     pub(super) fn scrape(&self, lane: Lane, order: u8) -> Option<u32> {
-        let housekeeping = self.housekeeping.lock();
+        // Where memory is provided ahead, nobody waits here for who asks the system for it: what is
+        // on its way is not there yet.
+        let housekeeping = (!self.ahead).then(|| self.housekeeping.lock());
         let frame = self.scrape_from(lane, 0, order);
         drop(housekeeping);
         let keep = self.options.keep_free_blocks;

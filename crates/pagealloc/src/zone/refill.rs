@@ -95,7 +95,7 @@ impl<P: Probe> Zone<P> {
     /// A block to reserve. None is broken up for the sake of a few frames more.
     fn next_block(&self, index: &mut Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
         loop {
-            let found = index.partial(from).or_else(|| index.free(0).filter(|_| wanted));
+            let found = index.partial(from).or_else(|| self.lendable(index, 0).filter(|_| wanted));
             if found.is_some() || !wanted || !self.grow(index) {
                 return found;
             }

@@ -1,5 +1,6 @@
 //! What takes system calls: giving memory back, and asking for huge pages.
 
+use sync::atomic::Ordering;
 use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
 
 use super::block::{Shelf, State};
@@ -31,7 +32,7 @@ impl<P: Probe> Zone<P> {
 
     /// Under the housekeeping lock. Tells whether no more than `keep` idle blocks are left; of a
     /// block some bits may not yet be set, and then it's for the next time.
-    fn release_idle(&self, lane: Lane, keep: u32) -> bool {
+    pub(super) fn release_idle(&self, lane: Lane, keep: u32) -> bool {
         let mut released = None;
         loop {
             let mut index = self.lock_index(lane);
@@ -49,6 +50,9 @@ impl<P: Probe> Zone<P> {
             }
             self.take_off(&mut index, number);
             drop(index);
+            if self.ahead {
+                self.memory.fetch_sub(u64::from(FRAMES_PER_BLOCK), Ordering::Relaxed);
+            }
             self.region.release(number as usize * BLOCK_SIZE, BLOCK_SIZE);
             released = Some(number);
         }

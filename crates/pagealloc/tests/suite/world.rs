@@ -24,6 +24,9 @@ pub struct HeapWorld {
 struct State {
     records: Vec<Arc<Record>>,
     refusing: bool,
+    ahead: bool,
+    /// Pages that may still be populated; any number without.
+    pages: Option<usize>,
 }
 
 /// What was asked of one region.
@@ -57,6 +60,30 @@ impl HeapWorld {
         self.state.lock().unwrap().refusing = refusing;
     }
 
+    /// A world whose memory is provided ahead, with `pages` pages of it.
+    pub fn ahead(pages: usize) -> HeapWorld {
+        let world = HeapWorld::default();
+        world.state.lock().unwrap().ahead = true;
+        world.set_pages(pages);
+        world
+    }
+
+    /// From now on `pages` pages more may be populated.
+    pub fn set_pages(&self, pages: usize) {
+        self.state.lock().unwrap().pages = Some(pages);
+    }
+
+    fn take_pages(&self, pages: usize) -> bool {
+        let mut state = self.state.lock().unwrap();
+        let left = state.pages.map(|left| left.checked_sub(pages));
+        match left {
+            Some(Some(left)) => state.pages = Some(left),
+            Some(None) => return false,
+            None => {}
+        }
+        true
+    }
+
     /// Is every commit refused now?
     pub fn is_refusing(&self) -> bool {
         self.state.lock().unwrap().refusing
@@ -76,6 +103,10 @@ impl HeapWorld {
 }
 
 impl World for HeapWorld {
+    fn is_ahead(&self) -> bool {
+        self.state.lock().unwrap().ahead
+    }
+
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         let refused = NoMemory { bytes };
         let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(refused)?;
@@ -180,10 +211,14 @@ unsafe impl RegionKeeper for Keeper {
         self.record.log.lock().unwrap().settled.push(offset / BLOCK_SIZE);
     }
 
-    fn populate(&self, offset: usize, bytes: usize) {
+    fn populate(&self, offset: usize, bytes: usize) -> bool {
         self.check("populate", offset, bytes, PAGE_SIZE);
+        if !self.record.world.take_pages(bytes / PAGE_SIZE) {
+            return false;
+        }
         let part = (offset / PAGE_SIZE, bytes / PAGE_SIZE);
         self.record.log.lock().unwrap().populated.push(part);
+        true
     }
 }
 

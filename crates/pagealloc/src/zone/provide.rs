@@ -1,0 +1,110 @@
+//! Providing memory ahead of its use, and giving back what is more than that.
+//!
+//! A block of 2 MiB without memory is taken off its shelf as if all of it were lent. Its memory is
+//! asked for piece by piece, and each piece that came is given to the zone like frames that come
+//! free: from then on it is lent to anybody. If the system refuses a piece, the rest of the block
+//! stays off the shelf until the next call goes on with it.
+
+use sync::atomic::Ordering;
+use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+
+use super::Zone;
+use super::runs::{WORD_FRAMES, WORDS};
+use crate::Probe;
+
+/// A block whose memory is being provided: its words below `next` have theirs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Filling {
+    pub block: u32,
+    pub next: usize,
+}
+
+/// Blocks that may be free beyond what is asked for before any is given back: what comes free is
+/// often wanted again soon.
+const SPARE: u64 = 4;
+
+impl<P: Probe> Zone<P> {
+    /// See [`crate::Frames::provide`].
+    pub(super) fn provide_ahead(&self, lane: Lane, free: u64) -> u64 {
+        let mut filling = self.housekeeping.lock();
+        loop {
+            let now = self.free_with_memory();
+            if now >= free {
+                self.give_back_beyond(lane, now, free);
+                return self.free_with_memory();
+            }
+            let Some(at) = filling.take().or_else(|| self.begin_to_fill(lane)) else { return now };
+            if !self.fill_piece(lane, at) {
+                *filling = Some(at);
+                return now;
+            }
+            let next = at.next + 1;
+            *filling = (next < WORDS).then_some(Filling { next, ..at });
+        }
+    }
+
+    /// Frames with memory that are not lent, stocks of lanes included.
+    fn free_with_memory(&self) -> u64 {
+        let blocks = self.lock_index(Lane(0)).managed_blocks();
+        let resident = (0..blocks).map(|number| self.block(number).state());
+        let resident = resident.filter(|state| state.is_resident());
+        let free: u64 = resident.map(|state| u64::from(state.count())).sum();
+        free + self.lanes.iter().map(|own| own.lock().stock.len() as u64).sum::<u64>()
+    }
+
+    /// Takes a block without memory for itself; asks the world for addresses if there is none.
+    fn begin_to_fill(&self, lane: Lane) -> Option<Filling> {
+        let mut index = self.lock_index(lane);
+        let mut dry = index.dry();
+        if dry.is_none() {
+            let managed = index.managed;
+            drop(index);
+            // Whole blocks only: of another one a part would look as if it were in use. Nobody else
+            // manages more, for that takes the housekeeping lock here.
+            let end = managed + FRAMES_PER_BLOCK;
+            let more = end <= self.options.max_frames
+                && self.region.commit(managed as usize * PAGE_SIZE, BLOCK_SIZE).is_ok();
+            index = self.lock_index(lane);
+            if more {
+                self.extend(&mut index, FRAMES_PER_BLOCK);
+                dry = index.dry();
+            }
+        }
+        let block = dry?;
+        let (_, state) = self.block(block).take_shelved(super::runs::BLOCK_ORDER)?;
+        index.put(block, state.shelf());
+        Some(Filling { block, next: 0 })
+    }
+
+    /// Gets the memory of one piece, and lets it be lent. False if the system refuses.
+    fn fill_piece(&self, lane: Lane, at: Filling) -> bool {
+        let first = at.block * FRAMES_PER_BLOCK + at.next as u32 * WORD_FRAMES;
+        let bytes = WORD_FRAMES as usize * PAGE_SIZE;
+        if !self.region.populate(first as usize * PAGE_SIZE, bytes) {
+            return false;
+        }
+        self.memory.fetch_add(u64::from(WORD_FRAMES), Ordering::Relaxed);
+        self.shut(first, WORD_FRAMES);
+        let block = self.block(at.block);
+        let state = block.add(WORD_FRAMES);
+        block.set(at.next, !0);
+        if state.is_to_be_filed(WORD_FRAMES) {
+            // What it was when we added may be past.
+            self.lock_index(lane).put(at.block, block.state().shelf());
+        }
+        true
+    }
+
+    /// Under the housekeeping lock.
+    fn give_back_beyond(&self, lane: Lane, now: u64, free: u64) {
+        let beyond = (now - free) / u64::from(FRAMES_PER_BLOCK);
+        if beyond <= SPARE {
+            return;
+        }
+        let idle = self.lock_index(lane).idle;
+        self.release_idle(lane, idle.saturating_sub((beyond - SPARE) as u32));
+    }
+}
+
+#[cfg(test)]
+mod tests;
