@@ -11,14 +11,22 @@
 //! `admin-guide/mm/transhuge.rst`). That may take milliseconds: a huge page has to be found and
 //! cleared. So memory that is wanted at once comes in pages ([`RegionKeeper::populate`]).
 //!
+//! In a process that locks what it maps ([`crate::lock_memory`]) regions are locked page by page, as
+//! they are touched or populated; otherwise reserving would take the memory of all of it.
+//!
 //! # Why unsafe
 //! Mapping memory is unsafe by nature: this module is where address ranges come from.
 
+use std::io;
 use std::ptr::NonNull;
 
 use libc::c_void;
 use pagealloc::{NoMemory, Region, RegionKeeper, World};
+use sync::atomic::{AtomicU8, Ordering};
 use units::BLOCK_SIZE;
+
+use crate::memory::page_bytes;
+use crate::swap::locks_what_it_maps;
 
 /// Give up a range also if it is locked (Linux 5.18, madvise(2)).
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
@@ -46,6 +54,20 @@ impl World for Mmap {
         let mapping = Mapping::new(bytes).ok_or(no_memory)?;
         // SAFETY: the mapping owns its range and has aligned it.
         Ok(unsafe { Region::new(mapping.base, bytes, Box::new(mapping)) })
+    }
+}
+
+/// As [`Mmap`], for those who must not wait for memory: it is provided ahead of its use.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct MmapAhead;
+
+impl World for MmapAhead {
+    fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
+        Mmap.reserve(bytes)
+    }
+
+    fn is_ahead(&self) -> bool {
+        true
     }
 }
 
@@ -89,6 +111,11 @@ impl Mapping {
             base
         };
         let mapping = Mapping { base: NonNull::new(base)?, bytes };
+        if locks_what_it_maps() {
+            // SAFETY: the range is ours; locking changes no contents. What is not locked by it is
+            // locked by the process, which then takes memory for all that is committed.
+            unsafe { libc::mlock2(mapping.at(0, bytes), bytes, libc::MLOCK_ONFAULT) };
+        }
         // A kernel without huge pages refuses, and is right.
         mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
         Some(mapping)
@@ -149,8 +176,27 @@ unsafe impl RegionKeeper for Mapping {
         }
     }
 
-    fn populate(&self, offset: usize, bytes: usize) {
-        self.advise(offset, bytes, MADV_POPULATE_WRITE);
+    fn populate(&self, offset: usize, bytes: usize) -> bool {
+        let page = page_bytes() as usize;
+        let (start, end) = (offset / page * page, (offset + bytes).next_multiple_of(page));
+        loop {
+            if self.advise(start, end - start, MADV_POPULATE_WRITE) {
+                return true;
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                // Before Linux 5.14.
+                Some(libc::EINVAL) => break,
+                _ => return false,
+            }
+        }
+        for at in (start..end).step_by(page) {
+            let byte = self.at(at, 1).cast::<u8>();
+            // SAFETY: the byte lies in the committed range, and whoever uses it meanwhile does so
+            // by atomics or not at all, as the caller promises; its value stays.
+            unsafe { AtomicU8::from_ptr(byte) }.fetch_or(0, Ordering::Relaxed);
+        }
+        true
     }
 }
 

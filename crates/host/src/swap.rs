@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{fs, io, ptr};
 
+use sync::atomic::{AtomicBool, Ordering};
+
 /// Give up the whole area when swapping on, and each cluster of pages once it is free: without
 /// `SWAP_FLAG_DISCARD_ONCE` or `_PAGES` beside it, Linux does both (swapon(2)).
 const SWAP_FLAG_DISCARD: libc::c_int = 0x1_0000;
@@ -62,21 +64,53 @@ pub fn swap_off(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Keeps every page of this process in memory from now on, those it has and those it will have
-/// once it touches them. Ranges that are merely reserved take no memory by it (`MCL_ONFAULT`).
+/// The process takes memory for what it maps.
+static LOCKS: AtomicBool = AtomicBool::new(false);
+
+/// Is memory that this process maps locked from the start?
+pub(crate) fn locks_what_it_maps() -> bool {
+    LOCKS.load(Ordering::Relaxed)
+}
+
+/// Keeps every page of this process in memory from now on. What is mapped already takes no memory
+/// by it that it does not have (`MCL_ONFAULT`); what is mapped later is in memory from the start,
+/// stacks and the heap among it, so that nobody who uses it takes a page fault. But for regions
+/// ([`crate::Mmap`]), which have their memory as they are populated or touched.
 ///
 /// # Errors
 /// What `mlockall(2)` reports; `EPERM` or `ENOMEM` without `CAP_IPC_LOCK`.
 pub fn lock_memory() -> io::Result<()> {
-    let flags = libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT;
+    // Each call replaces what the one before said of later mappings; only the first concerns those
+    // that are there (Linux, `apply_mlockall_flags`).
     // SAFETY: a number, which concerns no memory's contents.
-    check(unsafe { libc::mlockall(flags) })
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
+    LOCKS.store(true, Ordering::Relaxed);
+    // SAFETY: as above.
+    let locked = check(unsafe { libc::mlockall(libc::MCL_FUTURE) });
+    if locked.is_err() {
+        unlock_memory();
+    }
+    locked
 }
 
 /// Undoes [`lock_memory`].
 pub fn unlock_memory() {
+    LOCKS.store(false, Ordering::Relaxed);
     // SAFETY: no arguments.
     unsafe { libc::munlockall() };
+}
+
+/// Has the calling thread run before all ordinary ones, as soon as it has something to do, at the
+/// lowest of the real-time priorities (`SCHED_RR`, sched(7)). Such a thread may take part of the
+/// memory that the kernel keeps in reserve. Threads that it starts are ordinary ones again.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_NICE`.
+pub fn set_real_time() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: a structure that lives until the call returns; 0 is the calling thread.
+    check(unsafe { libc::sched_setscheduler(0, policy, &parameter) })
 }
 
 /// Has the kernel start no I/O when it looks for memory for this thread, nor for those it starts

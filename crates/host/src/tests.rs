@@ -329,3 +329,56 @@ fn swapping_to_what_is_none_fails() {
     keep_heap(1 << 20);
     assert!((-1000..=1000).contains(&oom_score().unwrap()));
 }
+
+#[test]
+fn faults_are_read_behind_any_name() {
+    let stat = "17 (a) (b c) S 1 2 3 4 5 6 70 80 90 100 11 12";
+    assert_eq!(crate::resident::parse_faults(stat), Some(Faults { minor: 70, major: 90 }));
+    assert_eq!(crate::resident::parse_faults("17 (a"), None);
+    assert_eq!(crate::resident::parse_faults("17 (a) S 1 2"), None);
+}
+
+#[test]
+fn a_thread_that_touches_new_memory_is_found_out() {
+    let before = thread_faults(thread_id()).unwrap();
+    let mut memory = vec![0u8; 8 << 20];
+    memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+    std::hint::black_box(&memory);
+    let after = thread_faults(thread_id()).unwrap();
+    assert!(after.minor > before.minor, "{before:?} {after:?}");
+    assert_eq!(thread_faults(-1), None);
+}
+
+#[test]
+fn code_data_heap_and_stack_are_made_resident_and_regions_are_not() {
+    let line = |text: &str| crate::resident::Mapped::parse(text).unwrap().advice();
+    let (read, write) = (Some(22), Some(23));
+    assert_eq!(line("1000-9000 r-xp 0 fe:00 7 /usr/bin/x y"), read);
+    assert_eq!(line("1000-9000 rw-p 0 fe:00 7 /usr/lib/x.so"), write);
+    assert_eq!(line("1000-9000 rw-p 0 00:00 0 [heap]"), write);
+    assert_eq!(line("1000-9000 rw-p 0 00:00 0 [stack]"), write);
+    assert_eq!(line("1000-9000 rw-p 0 00:00 0"), write);
+    assert_eq!(line("1000-9000000 rw-p 0 00:00 0"), None, "a large one");
+    assert_eq!(line("1000-9000 ---p 0 00:00 0"), None);
+    assert_eq!(line("1000-9000 rw-s 0 00:00 3 anon_inode:[io_uring]"), None);
+    assert_eq!(line("1000-9000 r--p 0 00:00 0 [vvar]"), None);
+    crate::make_resident().unwrap();
+}
+
+#[test]
+fn regions_are_populated_where_it_is_asked_for() {
+    let region = pagealloc::World::reserve(&MmapAhead, 4 << 20).unwrap();
+    region.commit(0, 4 << 20).unwrap();
+    let before = thread_faults(thread_id()).unwrap();
+    assert!(region.populate(4096, 1 << 20));
+    let between = thread_faults(thread_id()).unwrap();
+    for page in 0..256 {
+        // SAFETY: the page lies in the committed region, which is ours.
+        unsafe { region.base().as_ptr().add(4096 + page * 4096).write_volatile(7) };
+    }
+    let after = thread_faults(thread_id()).unwrap();
+    assert!(after.minor <= between.minor + 2, "{before:?} {between:?} {after:?}");
+    // SAFETY: as above.
+    let kept = unsafe { region.base().as_ptr().add(8192).read_volatile() };
+    assert!(region.populate(0, 2 << 20) && kept == 7);
+}

@@ -1,0 +1,116 @@
+//! Having everything in memory that threads may need who must not wait for memory, and finding out
+//! whether they did.
+//!
+//! # Why unsafe
+//! madvise(2) on mappings of this process, as the system lists them; gettid(2).
+
+use std::fs;
+use std::io;
+
+/// Fault a range in as if it were read from (Linux 5.14, madvise(2)).
+const MADV_POPULATE_READ: libc::c_int = 22;
+/// Fault a range in as if it were written to.
+const MADV_POPULATE_WRITE: libc::c_int = 23;
+
+/// Mappings without a name that are larger than this are stacks of other threads, buffers and
+/// regions; whoever needs those in memory sees to it.
+const LARGE: u64 = 1 << 20;
+
+/// A line of /proc/self/maps (proc_pid_maps(5)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mapped {
+    pub start: u64,
+    pub end: u64,
+    pub readable: bool,
+    pub writable: bool,
+    pub shared: bool,
+    /// Of a file, or what the kernel calls it; nothing for other memory.
+    pub name: String,
+}
+
+impl Mapped {
+    pub fn parse(line: &str) -> Option<Mapped> {
+        let mut words = line.split_ascii_whitespace();
+        let (range, access) = (words.next()?, words.next()?.as_bytes());
+        let (start, end) = range.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let has = |n: usize, letter: u8| access.get(n) == Some(&letter);
+        // Offset, device and number of the file.
+        let name = words.skip(3).collect::<Vec<_>>().join(" ");
+        let (readable, writable, shared) = (has(0, b'r'), has(1, b'w'), has(3, b's'));
+        Some(Mapped { start: number(start)?, end: number(end)?, readable, writable, shared, name })
+    }
+
+    /// How it is to be faulted in, if at all.
+    pub fn advice(&self) -> Option<libc::c_int> {
+        let wanted = match &*self.name {
+            "[heap]" | "[stack]" => true,
+            "" => self.end - self.start <= LARGE,
+            // Code and data of the program and its libraries. What the kernel maps by itself
+            // ([vdso], [vvar]) is in memory always.
+            name => name.starts_with('/') && !self.shared,
+        };
+        match (wanted && self.readable, self.writable) {
+            (false, _) => None,
+            (true, true) => Some(MADV_POPULATE_WRITE),
+            (true, false) => Some(MADV_POPULATE_READ),
+        }
+    }
+}
+
+/// Has the code and the data of this program and its libraries, the heap, the stack of its first
+/// thread and small mappings in memory now. With [`crate::lock_memory`] before it they stay there,
+/// and so does what is mapped later.
+///
+/// # Errors
+/// What madvise(2) reports for the first part that could not be had; `EINVAL` before Linux 5.14.
+pub fn make_resident() -> io::Result<()> {
+    let text = fs::read_to_string("/proc/self/maps")?;
+    for mapped in text.lines().filter_map(Mapped::parse) {
+        let Some(advice) = mapped.advice() else { continue };
+        let length = (mapped.end - mapped.start) as usize;
+        // SAFETY: populating changes no contents. If the range is not mapped any more, or as
+        // something else, the call fails or populates that.
+        let result = unsafe { libc::madvise(mapped.start as *mut libc::c_void, length, advice) };
+        if result != 0 {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // It went in the meantime; or a page of a file beyond that file's end.
+                Some(libc::ENOMEM | libc::EFAULT) => {}
+                _ => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The number of the calling thread (gettid(2)).
+#[must_use]
+pub fn thread_id() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Page faults of a thread so far (proc_pid_stat(5)).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Faults {
+    /// For which memory was had without reading.
+    pub minor: u64,
+    /// For which something was read from a device.
+    pub major: u64,
+}
+
+/// The page faults of a thread of this process; `None` if there is no such thread.
+#[must_use]
+pub fn thread_faults(thread: i32) -> Option<Faults> {
+    parse_faults(&fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?)
+}
+
+pub(crate) fn parse_faults(stat: &str) -> Option<Faults> {
+    // The name, which may have blanks and parentheses in it, ends with the last parenthesis.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
+    // Field 3 comes first: minor faults are field 10, major ones 12.
+    let minor = fields.nth(7)?.parse().ok()?;
+    let major = fields.nth(1)?.parse().ok()?;
+    Some(Faults { minor, major })
+}
