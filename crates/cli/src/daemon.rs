@@ -83,6 +83,7 @@ pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
         memory,
         variants,
         outside: Arc::new(System),
+        swap_world: Arc::new(host::MmapAhead),
         track_access: true,
     };
     let machine = Arc::new(Machine::new(Arc::new(host::Mmap), options)?);

@@ -65,6 +65,7 @@ impl Rampack {
             memory,
             variants,
             outside: Arc::new(System),
+            swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options)?;

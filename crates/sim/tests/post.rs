@@ -146,6 +146,7 @@ fn on(backing: Arc<FailsAt>) -> (Machine, Arc<Disk>) {
         memory: 1 << 28,
         variants: Variants::default(),
         outside: Arc::new(One(backing)),
+        swap_world: Arc::new(host::Mmap),
         track_access: false,
     };
     let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();

@@ -22,9 +22,18 @@ pub struct MachineOptions {
     pub variants: Variants,
     /// The system round it: files to write pages back to, and dictionaries.
     pub outside: Arc<dyn Outside>,
+    /// Where the cache in front of swap areas has its memory from. It has a zone of its own there:
+    /// with a world whose memory is provided ahead ([`World::is_ahead`]) stores wait for none.
+    pub swap_world: Arc<dyn World>,
     /// Whether its devices keep the time of last use for each page, in four bytes, when nobody
     /// chooses otherwise. The times are those of [`Machine::set_clock`].
     pub track_access: bool,
+}
+
+/// A zone for `memory` bytes.
+pub(crate) fn zone_options(lanes: usize, memory: u64) -> ZoneOptions {
+    let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
+    ZoneOptions { settle: true, ..ZoneOptions::new(lanes, max_frames) }
 }
 
 /// A zone and the devices that share it. All methods may be called by any number of threads.
@@ -34,6 +43,7 @@ pub struct Machine {
     track_access: bool,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
     memory: u64,
+    swap_world: Arc<dyn World>,
     swap: Mutex<Option<Arc<Zswap>>>,
 }
 
@@ -44,13 +54,13 @@ impl Machine {
     /// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses for the zone.
     pub fn new(world: Arc<dyn World>, options: MachineOptions) -> Result<Machine, Fault> {
         options.variants.check()?;
-        let max_frames = pages_for(options.memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-        let zone = ZoneOptions { settle: true, ..ZoneOptions::new(options.lanes, max_frames) };
+        let zone = zone_options(options.lanes, options.memory);
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let MachineOptions { lanes, variants, outside, track_access, memory } = options;
+        let MachineOptions { lanes, variants, outside, track_access, memory, swap_world } = options;
         let workshop = Arc::new(Workshop { world, frames, lanes, variants, outside });
         let (clock, disks) = (Arc::default(), Mutex::new(BTreeMap::new()));
-        Ok(Machine { workshop, clock, track_access, disks, memory, swap: Mutex::new(None) })
+        let swap = Mutex::new(None);
+        Ok(Machine { workshop, clock, track_access, disks, memory, swap_world, swap })
     }
 
     /// Adds a device without a size, with the lowest number that is free.
@@ -109,8 +119,8 @@ impl Machine {
         self.disks.lock().values().cloned().collect()
     }
 
-    /// The cache in front of swap areas, made now if there was none. It shares the machine's zone,
-    /// and begins with the default codec and `max_pool_percent` of the machine's memory.
+    /// The cache in front of swap areas, made now if there was none. It begins with the default
+    /// codec and `max_pool_percent` of the machine's memory.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
@@ -119,7 +129,24 @@ impl Machine {
         if let Some(zswap) = &*swap {
             return Ok(zswap.clone());
         }
-        let zswap = Arc::new(self.workshop.swap(pages_for(self.memory))?);
+        self.make_swap(&mut swap)
+    }
+
+    /// The cache in front of swap areas, made anew unless an area is on: whatever it consists of is
+    /// mapped from now on. Settings are those it begins with.
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out; the old one is still there then.
+    pub fn swap_anew(&self) -> Result<Arc<Zswap>, Fault> {
+        let mut swap = self.swap.lock();
+        match &*swap {
+            Some(zswap) if !zswap.areas().is_empty() => Ok(zswap.clone()),
+            _ => self.make_swap(&mut swap),
+        }
+    }
+
+    fn make_swap(&self, swap: &mut Option<Arc<Zswap>>) -> Result<Arc<Zswap>, Fault> {
+        let zswap = Arc::new(self.workshop.swap(&self.swap_world, pages_for(self.memory))?);
         *swap = Some(zswap.clone());
         Ok(zswap)
     }

@@ -5,11 +5,13 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use block::BlockDevice;
 use control::{Errno, Fault};
 use pagealloc::{Frames, World};
+use units::PAGE_SIZE;
 use zcomp::{Chosen, Compressor, Params};
 use zram::{Backing, Outside, PageStore, Plan, StreamRules};
 
 use zswap::Zswap;
 
+use crate::machine::zone_options;
 use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
 
 /// A machine's workshop: its world, its zone, its variants.
@@ -26,8 +28,11 @@ pub(crate) struct Workshop {
 const ENTRIES_PER_PAGE: u64 = 16;
 
 impl Workshop {
-    /// Makes a cache in front of swap areas, on a machine of so many pages of memory.
-    pub(crate) fn swap(&self, total_pages: u64) -> Result<Zswap, Fault> {
+    /// Makes a cache in front of swap areas, with a zone of its own, on a machine of so many pages
+    /// of memory.
+    pub(crate) fn swap(&self, world: &Arc<dyn World>, total_pages: u64) -> Result<Zswap, Fault> {
+        let zone = zone_options(self.lanes, total_pages.saturating_mul(PAGE_SIZE as u64));
+        let frames = switchboard::zone(&self.variants.zone, &**world, zone)?;
         let find_codec = |name: &str| {
             let params = Params::default();
             let compressor =
@@ -42,7 +47,7 @@ impl Workshop {
         let streams = switchboard::stream_rules(&self.variants.streams, lanes).usual;
         let entries = total_pages.saturating_mul(ENTRIES_PER_PAGE).min(1 << 30) as u32;
         let parts = zswap::Parts {
-            frames: self.frames.clone(),
+            frames,
             lanes,
             counting_lanes: switchboard::counting_lanes(&self.variants.counters, lanes),
             make_index: switchboard::index(&self.variants.index)?,
@@ -52,7 +57,7 @@ impl Workshop {
             total_pages,
             entries,
         };
-        Zswap::new(self.world.clone(), parts)
+        Zswap::new(world.clone(), parts)
     }
 }
 

@@ -16,8 +16,14 @@ fn machine() -> Machine {
 
 fn machine_of(variants: Variants) -> Machine {
     let outside = Arc::new(stack::Nowhere);
-    let options =
-        MachineOptions { lanes: 2, memory: 1 << 30, variants, outside, track_access: false };
+    let options = MachineOptions {
+        lanes: 2,
+        memory: 1 << 30,
+        variants,
+        outside,
+        swap_world: Arc::new(host::Mmap),
+        track_access: false,
+    };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }
 

@@ -38,6 +38,7 @@ fn machine() -> Machine {
         memory: 1 << 30,
         variants: Variants::default(),
         outside: Arc::new(Files),
+        swap_world: Arc::new(host::Mmap),
         track_access: true,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

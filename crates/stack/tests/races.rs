@@ -93,6 +93,7 @@ fn machine(backing: &Arc<Gated>) -> Machine {
         memory: 1 << 28,
         variants: Variants::default(),
         outside: Arc::new(One(backing.clone())),
+        swap_world: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

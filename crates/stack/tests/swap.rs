@@ -18,6 +18,7 @@ fn cache(index: &str, lanes: usize) -> Arc<Zswap> {
         memory: 64 << 20,
         variants,
         outside: Arc::new(Nowhere),
+        swap_world: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap().swap().unwrap()

@@ -40,7 +40,7 @@ impl Forwards {
                 free.heads[units] = self.entries.get(table as usize).load(Ordering::Relaxed);
                 table
             }
-            None if free.fresh + units * UNIT <= self.entries.len() => {
+            None if free.fresh + units * UNIT <= self.entries.ready() => {
                 free.fresh += units * UNIT;
                 (free.fresh - units * UNIT) as u32
             }
@@ -51,6 +51,12 @@ impl Forwards {
             self.entries.get(table as usize + n).store(0, Ordering::Relaxed);
         }
         Some(table)
+    }
+
+    /// Where memory is provided ahead: for `more` entries beyond those that were ever used.
+    pub(crate) fn provide(&self, more: usize) -> bool {
+        let fresh = self.free.lock().fresh;
+        self.entries.provide(fresh + more)
     }
 
     /// Takes back a table that was made for `slots`; nobody follows it any more.

@@ -146,6 +146,9 @@ impl Object<'_> {
     }
 }
 
+/// Forwarding entries that compaction finds ready, where memory is provided ahead.
+const FORWARDS: usize = 4096;
+
 impl Pool {
     /// An empty pool whose tables are backed by `world` as they grow.
     ///
@@ -299,6 +302,36 @@ impl Pool {
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.account.limit.load(Ordering::Relaxed)
+    }
+
+    /// Where its frames come from.
+    #[must_use]
+    pub fn zone(&self) -> &Arc<dyn Frames> {
+        &self.frames
+    }
+
+    /// Frames with memory that no object has, where memory is provided ahead; elsewhere `u64::MAX`.
+    /// The frames of its zone are this pool's alone there.
+    #[inline]
+    #[must_use]
+    pub fn headroom(&self) -> u64 {
+        match self.frames.provided() {
+            u64::MAX => u64::MAX,
+            provided => provided.saturating_sub(self.account.used.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Where memory is provided ahead: sees to it that about `frames` frames more can be used, with
+    /// what is kept of them, and tells how many can. It may wait for memory, and holds nothing that
+    /// others want meanwhile.
+    pub fn provide(&self, lane: Lane, frames: u64) -> u64 {
+        let fresh = self.ids.lock().fresh as usize;
+        let more = usize::try_from(frames).unwrap_or(usize::MAX);
+        // A zspage that is made has a frame that was free.
+        let known = self.zspages.provide(fresh.saturating_add(more));
+        let known = known && self.forwards.provide(FORWARDS);
+        let frames = self.frames.provide(lane, frames);
+        if known { frames } else { 0 }
     }
 
     /// Lets the peak be the present number of frames.

@@ -213,7 +213,7 @@ impl Pool {
             let id = ids.unused;
             ids.unused = self.zspages.get(id as usize).next.load(Ordering::Relaxed);
             id
-        } else if (ids.fresh as usize) < self.zspages.len() && ids.fresh < MAX_ZSPAGES {
+        } else if (ids.fresh as usize) < self.zspages.ready() && ids.fresh < MAX_ZSPAGES {
             ids.fresh += 1;
             ids.fresh - 1
         } else {

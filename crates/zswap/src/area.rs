@@ -63,8 +63,8 @@ impl Area {
         tenant: Tenant,
     ) -> Result<Area, NoMemory> {
         let words = pages.div_ceil(64) as usize;
-        let claims = LazyTable::new(world, words)?;
-        let on_device = LazyTable::new(world, words)?;
+        let claims = LazyTable::provided(world, words)?;
+        let on_device = LazyTable::provided(world, words)?;
         let given_up = Bell::default();
         Ok(Area { swap, pages, index, device, tenant, claims, on_device, given_up })
     }

@@ -8,6 +8,10 @@
 mod admin;
 mod areas;
 mod frees;
+mod headroom;
+
+pub use headroom::Headroom;
+use headroom::Provision;
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::Range;
@@ -89,6 +93,7 @@ pub struct Zswap {
     reached_full: AtomicBool,
     /// The background is writing pages back, down to the accept threshold.
     pub(crate) evicting: AtomicBool,
+    provision: Provision,
     changing: Mutex<()>,
     make_index: MakeIndex,
     find_codec: FindCodec,
@@ -139,6 +144,7 @@ impl Zswap {
             bell: Bell::default(),
             reached_full: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
+            provision: Provision::new(world.is_ahead()),
             changing: Mutex::new(()),
             make_index: parts.make_index,
             find_codec: parts.find_codec,
@@ -199,6 +205,7 @@ impl Zswap {
         if let Err(reject) = stored {
             self.counts.add(lane, count_of(reject), 1);
         }
+        self.ask_for_memory();
         stored
     }
 
@@ -225,6 +232,11 @@ impl Zswap {
                     Err(other) if !other.is_for_space() => return Err(other),
                     Err(other) => reject = other,
                 }
+            }
+            // Memory that is provided ahead comes soon; to have other pages written for it would
+            // take longer than it takes to come.
+            if self.provision.is_ahead() && reject.is_for_memory() {
+                return Err(reject);
             }
             let whose = match (reject, tenant) {
                 (Reject::TenantLimit, Some(tenant)) => Some(tenant.clone()),

@@ -127,6 +127,25 @@ impl Entries {
         self.capacity
     }
 
+    /// Where memory is provided ahead: for `more` entries beyond those that were ever used. Tells
+    /// how many may be used in all then.
+    pub(crate) fn provide(&self, more: u32) -> u32 {
+        let fresh = self.fresh.load(Ordering::Relaxed);
+        self.table.provide((fresh as usize).saturating_add(more as usize));
+        self.ready()
+    }
+
+    /// Entries that may be used: all, unless memory is provided ahead.
+    fn ready(&self) -> u32 {
+        self.table.ready().saturating_sub(1) as u32
+    }
+
+    /// Entries that may be used and never were.
+    #[inline]
+    pub(crate) fn left(&self) -> u32 {
+        (self.ready() + 1).saturating_sub(self.fresh.load(Ordering::Relaxed))
+    }
+
     /// Entries that were ever used at once, about: their memory stays.
     pub(crate) fn touched(&self) -> u64 {
         u64::from(self.fresh.load(Ordering::Relaxed) - 1)
@@ -161,7 +180,8 @@ impl Entries {
     }
 
     fn take_fresh(&self) -> Option<u32> {
-        let next = |fresh| (fresh <= self.capacity).then(|| fresh + 1);
+        let ready = self.table.ready();
+        let next = |fresh| ((fresh as usize) < ready).then(|| fresh + 1);
         self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
     }
 

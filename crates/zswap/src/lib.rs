@@ -31,7 +31,7 @@ mod writeback;
 
 pub use attributes::{DEBUG, PARAMETERS, TENANT_ROWS};
 pub use device::SwapDevice;
-pub use engine::{AreaOptions, FindCodec, Parts, Zswap};
+pub use engine::{AreaOptions, FindCodec, Headroom, Parts, Zswap};
 pub use index::{Index, MakeIndex, PAGES_PER_PART};
 pub use key::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
 pub use outcome::{LoadError, Reclaimed, Reject, Work};

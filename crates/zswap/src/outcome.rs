@@ -40,6 +40,11 @@ impl Reject {
         }
     }
 
+    /// Is there no memory for the page now, though it may be taken?
+    pub(crate) const fn is_for_memory(self) -> bool {
+        matches!(self, Reject::NoMemory | Reject::NoEntry)
+    }
+
     /// Might there be space once others were written back?
     pub(crate) const fn is_for_space(self) -> bool {
         matches!(self, Reject::PoolLimit | Reject::TenantLimit | Reject::NoMemory | Reject::NoEntry)

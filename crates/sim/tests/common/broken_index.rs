@@ -118,6 +118,10 @@ impl Index for Broken {
             }
         });
     }
+    fn provide(&self, entries: u32, more: u32) -> bool {
+        self.0.provide(entries, more)
+    }
+
     fn count(&self) -> u64 {
         if self.1 == Flaw::ForgetsCounts { 0 } else { self.0.count() }
     }

@@ -106,6 +106,7 @@ impl Plan {
                 ..Variants::default()
             },
             outside: Arc::new(Shelf(shelf)),
+            swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use block::BlockDevice;
-use pagealloc::{Frames, Zone, ZoneOptions};
+use pagealloc::{Frames, World, Zone, ZoneOptions};
 use sim::swap::{
     Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Shelf, Spot, TENANTS, Totals,
 };
@@ -38,16 +38,22 @@ impl Engine {
 
     /// The stack's own, with these variants.
     pub fn of_variants(variants: Variants, lanes: usize) -> Engine {
+        Engine::of_world(variants, lanes, Arc::new(host::Mmap))
+    }
+
+    /// The stack's own, with memory from `world`.
+    pub fn of_world(variants: Variants, lanes: usize, world: Arc<dyn World>) -> Engine {
         let options = MachineOptions {
             lanes,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants,
             outside: Arc::new(stack::Nowhere),
+            swap_world: world,
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let zswap = machine.swap().expect("there are addresses");
-        let frames = machine.frames().clone();
+        let frames = zswap.zone().clone();
         Engine { _machine: Some(machine), ..Engine::over(zswap, frames) }
     }
 

@@ -79,6 +79,7 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
                 ..Variants::default()
             },
             outside: Arc::new(Shelf(shelf(blocks))),
+            swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");

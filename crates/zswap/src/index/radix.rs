@@ -45,7 +45,7 @@ pub trait Cells: Send + Sync {
     fn life(&self, node: u32) -> &AtomicU32;
     /// Of a node in a tree, how many slots are not empty; of another, the next one in its list.
     fn count(&self, node: u32) -> &AtomicU32;
-    /// The highest number.
+    /// The highest number that may be used.
     fn highest(&self) -> u32;
 }
 
@@ -236,6 +236,16 @@ impl<C: Cells> Radix<C> {
             let place = self.cells.slot(link.node, slot as usize);
             self.next_below(place, levels - 1, base + (slot << shift), from)
         })
+    }
+
+    /// The memory of its nodes.
+    pub fn cells(&self) -> &C {
+        &self.cells
+    }
+
+    /// Nodes that were ever used: those numbered 1 to this.
+    pub fn used(&self) -> u32 {
+        self.stocks.used()
     }
 
     /// Bytes of the nodes in trees, and of what is kept of them.

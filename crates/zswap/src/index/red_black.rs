@@ -379,6 +379,11 @@ impl Forest for RedBlackTrees {
         Word::from_raw(self.load(node, WORD)).map(|word| (self.offset(node), word))
     }
 
+    fn provide(&self, entries: u32, _: u32) -> bool {
+        // A node has the number of its entry.
+        self.nodes.provide(entries as usize + 1)
+    }
+
     fn bytes(&self, entries: u64) -> u64 {
         entries * size_of::<[AtomicU64; NODE]>() as u64
     }

@@ -115,6 +115,11 @@ impl Stocks {
         }
     }
 
+    /// Nodes that were ever used: those numbered 1 to this.
+    pub fn used(&self) -> u32 {
+        self.common.lock().used
+    }
+
     /// How many nodes are in trees. Of a moment, if others change them.
     pub fn lent(&self, _: &impl Cells) -> u64 {
         let kept: usize = self.lanes.iter().map(|list| list.lock().count).sum();

@@ -72,6 +72,9 @@ pub trait Forest: Sized + Send + Sync {
     /// The first entry from `from` on.
     fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)>;
 
+    /// See [`Index::provide`].
+    fn provide(&self, entries: u32, more: u32) -> bool;
+
     /// Bytes of the nodes of all trees, which have so many entries.
     fn bytes(&self, entries: u64) -> u64;
 
@@ -138,8 +141,8 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
             .map_err(|_| NoMemory { bytes: usize::MAX })?;
         Ok(Trees {
             forest: F::new(world, trees, pages.min(PAGES), entries, lanes)?,
-            heads: LazyTable::new(world, trees)?,
-            marks: LazyTable::new(world, trees.div_ceil(MARKS))?,
+            heads: LazyTable::provided(world, trees)?,
+            marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
             rooms: Rooms::default(),
             entries: LaneCounters::new(lanes),
             pages,
@@ -279,6 +282,10 @@ impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
             }
             from = next.map_or(base + PAGES, |next| base + next);
         }
+    }
+
+    fn provide(&self, entries: u32, more: u32) -> bool {
+        self.forest.provide(entries, more)
     }
 
     fn count(&self) -> u64 {

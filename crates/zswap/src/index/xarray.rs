@@ -14,7 +14,6 @@ struct Tables {
     slots: LazyTable<[AtomicU64; SLOTS]>,
     lives: LazyTable<AtomicU32>,
     counts: LazyTable<AtomicU32>,
-    highest: u32,
 }
 
 impl Tables {
@@ -24,7 +23,6 @@ impl Tables {
             slots: LazyTable::new(world, count)?,
             lives: LazyTable::new(world, count)?,
             counts: LazyTable::new(world, count)?,
-            highest,
         })
     }
 }
@@ -43,7 +41,8 @@ impl Cells for Tables {
         self.counts.get(node as usize)
     }
     fn highest(&self) -> u32 {
-        self.highest
+        let ready = self.slots.ready().min(self.lives.ready()).min(self.counts.ready());
+        ready.saturating_sub(1) as u32
     }
 }
 
@@ -107,6 +106,13 @@ impl Forest for RadixTrees {
 
     fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)> {
         self.0.next(root, from)
+    }
+
+    fn provide(&self, _: u32, more: u32) -> bool {
+        let Tables { slots, lives, counts } = self.0.cells();
+        // The first number is 1.
+        let count = self.0.used() as usize + 1 + more as usize;
+        slots.provide(count) && lives.provide(count) && counts.provide(count)
     }
 
     fn bytes(&self, _: u64) -> u64 {

@@ -1,0 +1,189 @@
+//! Where memory is provided ahead, who stores and loads pages takes no page fault: everything they
+//! touch has its memory before. Without that the same work must be found to fault.
+//!
+//! Alone in its file: other tests of a process would give memory back that this one counts on.
+
+mod common;
+#[path = "common/swap.rs"]
+mod swap;
+
+use std::sync::Arc;
+use std::thread;
+
+use block::{BlockDevice, IoError, Operation};
+use host::{Faults, Mmap, MmapAhead, thread_faults, thread_id};
+use pagealloc::World;
+use sim::content::Fill;
+use sim::swap::{Cache, Shelf};
+use stack::Variants;
+use sync::atomic::{AtomicBool, Ordering};
+use units::{Lane, PAGE_SIZE};
+use zswap::{AreaOptions, Headroom, Stats, SwapDevice, Zswap};
+
+const P: u64 = PAGE_SIZE as u64;
+/// Pages of the area.
+const AREA: u64 = 600;
+
+/// Frames that are to be there beforehand.
+const FRAMES: u64 = 96;
+
+/// Pages of each kind, rendered beforehand.
+fn contents() -> Vec<[u8; PAGE_SIZE]> {
+    let fills = [
+        Fill::Words(0x0123_4567_89ab_cdef),
+        Fill::Text(1),
+        Fill::Noise(3),
+        Fill::Partly { noise: 4, parts: 20 },
+        Fill::Partly { noise: 5, parts: 50 },
+    ];
+    fills
+        .map(|fill| {
+            let mut page = [0; PAGE_SIZE];
+            fill.render(&mut page);
+            page
+        })
+        .into()
+}
+
+fn at(page: u64) -> u64 {
+    // Neither in order nor all over the place, as the kernel chooses.
+    page * 7 % AREA * P
+}
+
+/// What became of a round of stores and loads.
+#[derive(Debug, Default)]
+struct Round {
+    faults: u64,
+    refused: u64,
+    wrong: u64,
+}
+
+/// Stores all pages, loads and discards them, on a thread that touches nothing else; tells what
+/// faults it took after the first pages, which warm up streams and the stack.
+fn round(device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], wait: impl Fn()) -> Round {
+    let mut into = [0u8; PAGE_SIZE];
+    let mut round = Round::default();
+    let mut began = Faults::default();
+    let mut there = [false; AREA as usize];
+    let of = |page: u64| &contents[page as usize % contents.len()];
+    let faults = || thread_faults(thread_id()).expect("this thread is there");
+    let _ = (faults(), faults());
+    for page in 0..AREA {
+        if page == 20 {
+            began = faults();
+        }
+        let write = Operation::Write { offset: at(page), from: of(page) };
+        match device.submit(Lane(0), write) {
+            Ok(()) => there[page as usize] = true,
+            Err(IoError::NoMemory) => round.refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        wait();
+    }
+    for page in (0..AREA).filter(|page| there[*page as usize]) {
+        let read = Operation::Read { offset: at(page), into: &mut into };
+        device.submit(Lane(0), read).expect("it is there");
+        round.wrong += u64::from(into != *of(page));
+        if page % 3 != 0 {
+            let discard = Operation::Discard { offset: at(page), length: P };
+            device.submit(Lane(0), discard).expect("it can");
+        }
+    }
+    let ended = faults();
+    round.faults = ended.minor + ended.major - began.minor - began.major;
+    round
+}
+
+/// Rounds on an engine in `world`, with a thread that provides memory beside.
+fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, Stats) {
+    let variants = Variants { index: index.into(), ..Variants::default() };
+    let engine = swap::Engine::of_world(variants, 2, world);
+    let zswap: &Zswap = &engine.zswap;
+    let tenant = zswap.tenant("default").expect("it is always there");
+    let options = AreaOptions { device: None, tenant };
+    zswap.swapon(swap::swap_type(0), AREA, options).expect("it is off");
+    zswap.set_max_pool_bytes(AREA * 2 * P);
+    let want = Headroom { frames: FRAMES, entries: 256, nodes: 64 };
+    let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+    let contents = contents();
+    let ended = AtomicBool::new(false);
+    let rounds = thread::scope(|scope| {
+        let provider = scope.spawn(|| {
+            while provides && !ended.load(Ordering::Acquire) {
+                let ticket = zswap.memory_bell().ticket();
+                if zswap.provide(Lane(1), want) && !ended.load(Ordering::Acquire) {
+                    zswap.memory_bell().wait(ticket);
+                }
+            }
+        });
+        let worker = scope.spawn(|| {
+            let wait = || {
+                while provides && zswap.free_frames() < FRAMES / 4 {
+                    thread::yield_now();
+                }
+            };
+            wait();
+            (0..4).map(|_| round(&device, &contents, wait)).collect::<Vec<_>>()
+        });
+        let rounds = worker.join().expect("no panic");
+        ended.store(true, Ordering::Release);
+        zswap.memory_bell().ring_all();
+        provider.join().expect("no panic");
+        rounds
+    });
+    zswap.invalidate_area(Lane(0), swap::swap_type(0));
+    zswap.validate();
+    (rounds, zswap.stats())
+}
+
+#[test]
+fn who_stores_and_loads_takes_no_page_fault() {
+    for index in stack::INDEXES {
+        let (rounds, stats) = rounds(index, Arc::new(MmapAhead), true);
+        for (n, round) in rounds.iter().enumerate() {
+            assert_eq!((round.faults, round.wrong), (0, 0), "{index}: round {n}: {rounds:?}");
+        }
+        let refused: u64 = rounds.iter().map(|round| round.refused).sum();
+        assert!(refused < 4, "{index}: {refused} of {} stores came too early", stats.stores);
+    }
+}
+
+#[test]
+fn without_memory_provided_ahead_faults_are_seen() {
+    let (rounds, _) = rounds(stack::INDEXES[0], Arc::new(Mmap), false);
+    assert!(rounds[0].faults > 50, "{rounds:?}");
+}
+
+#[test]
+fn without_a_provider_stores_are_refused_and_loads_work() {
+    let (rounds, stats) = rounds(stack::INDEXES[0], Arc::new(MmapAhead), false);
+    assert!(rounds.iter().all(|round| round.refused == AREA && round.faults == 0), "{rounds:?}");
+    assert_eq!(stats.reject_alloc_fail + stats.reject_entry_fail, 4 * AREA);
+}
+
+#[test]
+fn a_page_that_finds_no_memory_goes_to_the_device() {
+    let engine = swap::Engine::of_world(Variants::default(), 2, Arc::new(MmapAhead));
+    let shelf = Shelf::new(sim::swap::PAGES, 0, 0);
+    engine.swapon(0, shelf).expect("it is off");
+    let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+    let contents = contents();
+    let mut into = [0; PAGE_SIZE];
+    for page in 0..16 {
+        let (offset, from) = (page * P, &contents[page as usize % contents.len()]);
+        device.submit(Lane(0), Operation::Write { offset, from }).expect("the device takes it");
+        device.submit(Lane(0), Operation::Read { offset, into: &mut into }).expect("it is there");
+        assert!(into == *from);
+    }
+    let stats = engine.zswap.stats();
+    assert_eq!((stats.through, stats.written_back_pages, stats.stored_pages), (16, 0, 0));
+    // With memory the next ones stay.
+    assert!(engine.zswap.provide(Lane(0), Headroom { frames: FRAMES, entries: 64, nodes: 64 }));
+    for page in 0..16 {
+        let (offset, from) = (page * P, &contents[page as usize % contents.len()]);
+        device.submit(Lane(0), Operation::Write { offset, from }).expect("there is memory");
+        device.submit(Lane(0), Operation::Read { offset, into: &mut into }).expect("it is there");
+        assert!(into == *from);
+    }
+    assert_eq!(engine.zswap.stats().stored_pages, 16);
+}

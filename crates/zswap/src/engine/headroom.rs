@@ -1,0 +1,141 @@
+//! Memory that is there before pages come, in a world where it is provided ahead
+//! ([`pagealloc::World::is_ahead`]).
+//!
+//! A store uses what is there: it takes no page fault and asks the system for nothing. When little
+//! is left it rings a bell, and a thread beside the way of pages calls [`Zswap::provide`]. A store
+//! that comes too late is refused at once.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use pagealloc::Frames;
+use sync::Bell;
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use units::Lane;
+
+use super::Zswap;
+
+/// What is to be there for pages that come next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headroom {
+    /// Frames with memory that no object has.
+    pub frames: u64,
+    /// Entries that were never used; those that come free are used again besides.
+    pub entries: u32,
+    /// Nodes of the index of each area that were never used.
+    pub nodes: u32,
+}
+
+impl Headroom {
+    /// For `frames` frames, what goes with them: pages shrink to a quarter, or to next to nothing
+    /// many at a time; neighbours share nodes.
+    #[must_use]
+    pub fn of_frames(frames: u64) -> Headroom {
+        let entries = u32::try_from(frames.saturating_mul(4)).unwrap_or(u32::MAX).max(4096);
+        Headroom { frames, entries, nodes: (entries / 16).max(512) }
+    }
+}
+
+impl fmt::Display for Headroom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} frames, {} entries, {} nodes", self.frames, self.entries, self.nodes)
+    }
+}
+
+/// When to ask for more memory.
+pub(super) struct Provision {
+    ahead: bool,
+    low_frames: AtomicU64,
+    low_entries: AtomicU32,
+    /// It has been asked for since it was last looked at.
+    asked: AtomicBool,
+    bell: Bell,
+}
+
+impl Provision {
+    pub(super) fn new(ahead: bool) -> Provision {
+        Provision {
+            ahead,
+            low_frames: AtomicU64::new(0),
+            low_entries: AtomicU32::new(0),
+            asked: AtomicBool::new(false),
+            bell: Bell::default(),
+        }
+    }
+
+    pub(super) fn is_ahead(&self) -> bool {
+        self.ahead
+    }
+}
+
+impl Zswap {
+    /// The zone its frames come from.
+    #[must_use]
+    pub fn zone(&self) -> &Arc<dyn Frames> {
+        self.pool.zone()
+    }
+
+    /// Is memory provided ahead, so that stores wait for none?
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.provision.ahead
+    }
+
+    /// Frames with memory that no object has, where it is provided ahead; elsewhere `u64::MAX`.
+    #[must_use]
+    pub fn free_frames(&self) -> u64 {
+        self.pool.headroom()
+    }
+
+    /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
+    /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
+    /// comes again when [`Zswap::memory_bell`] rings, or after a while if not all was to be had.
+    pub fn provide(&self, lane: Lane, want: Headroom) -> bool {
+        if !self.provision.ahead {
+            return true;
+        }
+        let provision = &self.provision;
+        provision.asked.store(false, Ordering::Relaxed);
+        let entries = self.entries.provide(want.entries);
+        let mut all = entries == self.entries.capacity() || self.entries.left() >= want.entries;
+        for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
+            all &= area.index.provide(entries, want.nodes);
+        }
+        let room = self.policy.max_frames().saturating_sub(self.pool.frames());
+        let frames = want.frames.min(room);
+        all &= self.pool.provide(lane, frames) >= frames;
+        // More is asked for when a quarter of it was used; what could not be had is asked for after
+        // a while.
+        let low = frames.min(self.pool.headroom());
+        provision.low_frames.store(low - low / 4, Ordering::Relaxed);
+        let low = want.entries.min(self.entries.left());
+        provision.low_entries.store(low - low / 4, Ordering::Relaxed);
+        all
+    }
+
+    /// Rung when little memory is left of what was provided.
+    #[must_use]
+    pub fn memory_bell(&self) -> &Bell {
+        &self.provision.bell
+    }
+
+    /// Rings for memory when little is left. The calling thread holds nothing.
+    #[inline]
+    pub(super) fn ask_for_memory(&self) {
+        let provision = &self.provision;
+        if provision.ahead
+            && (self.pool.headroom() < provision.low_frames.load(Ordering::Relaxed)
+                || self.entries.left() < provision.low_entries.load(Ordering::Relaxed))
+        {
+            self.ring_for_memory();
+        }
+    }
+
+    #[cold]
+    fn ring_for_memory(&self) {
+        let asked = &self.provision.asked;
+        if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
+            self.provision.bell.ring_all();
+        }
+    }
+}
