@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use block::{ExtentKind, IoError, Operation, ZeroMode};
+use block::{ExtentKind, IoError, Operation};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate,
@@ -20,6 +20,7 @@ use fuser::{
 use units::{Lane, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::patient::Patient;
+use crate::ranges;
 use crate::table::{Served, Table};
 use crate::worker::{LARGEST, Workers, with_buffer};
 
@@ -82,42 +83,6 @@ impl Door {
             return Ok(());
         }
         file.device.submit((self.lane)(), Operation::Flush).map_err(errno)
-    }
-
-    /// The loop driver turns discards and unmapping zero writes into `PUNCH_HOLE`, and zero writes
-    /// that must stay allocated into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the
-    /// whole range reads as zeroes (fallocate(2)), which a discard promises for whole pages only.
-    fn change_range(
-        file: &Served,
-        lane: Lane,
-        (offset, length): (u64, u64),
-        mode: i32,
-    ) -> Result<(), Errno> {
-        let bytes = file.device.geometry().bytes;
-        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-        let kept = bytes.saturating_sub(offset).min(length);
-        let operation = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-            libc::FALLOC_FL_PUNCH_HOLE => {
-                let whole_pages = (offset | kept).trailing_zeros() >= PAGE_SHIFT;
-                if whole_pages && file.device.abilities().discard {
-                    Operation::Discard { offset, length: kept }
-                } else {
-                    Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::MayPunch }
-                }
-            }
-            libc::FALLOC_FL_ZERO_RANGE => {
-                if end > bytes && mode & libc::FALLOC_FL_KEEP_SIZE == 0 {
-                    return Err(Errno::ENOSPC);
-                }
-                Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::KeepAllocated }
-            }
-            // Space cannot be promised: how much a page will need is known when it is written.
-            _ => return Err(Errno::EOPNOTSUPP),
-        };
-        if kept == 0 {
-            return Ok(());
-        }
-        file.device.submit(lane, operation).map_err(errno)
     }
 
     /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
@@ -366,7 +331,10 @@ impl Filesystem for Door {
             Err(error) => return reply.error(error),
         };
         let lane = self.lane;
-        let change = move |file: &Served| Door::change_range(file, lane(), (offset, length), mode);
+        let change = move |file: &Served| {
+            let changed = ranges::change(&*file.device, lane(), (offset, length), mode);
+            changed.map_err(Errno::from_i32)
+        };
         if self.edges_may_wait(&file, offset, length) {
             return self.patient.run(move || empty(reply, change(&file)));
         }

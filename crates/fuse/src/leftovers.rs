@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::loopdev::{self, backed_under};
 use crate::mounts::{self, Mounted};
+use crate::swapfile::remove_point;
 use crate::sys::{self, Unmount};
 
 /// The directory below a daemon's root that its files are mounted at.
@@ -15,6 +16,9 @@ pub const FILES: &str = "files";
 
 /// The directory below a daemon's root that its control tree is mounted at.
 pub const TREE: &str = "sys";
+
+/// The directory below a daemon's root that its swap files are in, each a mount of its own.
+pub const SWAP: &str = "swap";
 
 /// What [`clear`] did, in sentences for a person.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -29,32 +33,40 @@ pub struct Report {
 #[must_use]
 pub fn exist(root: &Path) -> bool {
     let tree = below(root, TREE).is_ok_and(|tree| !ours(&tree).is_empty());
-    let left = |files: &Path| !backed_under(files).is_empty() || !ours(files).is_empty();
-    tree || below(root, FILES).is_ok_and(|files| left(&files))
+    let files = |files: PathBuf| !backed_under(&files).is_empty() || !ours(&files).is_empty();
+    let swap = |swap: PathBuf| !backed_under(&swap).is_empty() || !ours_in(&swap).is_empty();
+    tree || below(root, FILES).is_ok_and(files) || below(root, SWAP).is_ok_and(swap)
 }
 
 /// Clears what a daemon of `root` left behind: file systems on its loop devices are unmounted, the
-/// loop devices detached, the dead FUSE mounts taken down. Only what stands on `root`/files and
-/// `root`/sys is touched. The caller must know that no daemon of this root is alive: its mounts
-/// would be aborted.
+/// loop devices detached, the dead FUSE mounts taken down. Only what stands on `root`/files,
+/// `root`/swap and `root`/sys is touched. The caller must know that no daemon of this root is
+/// alive: its mounts would be aborted. What the kernel swaps to is not swapped off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
     let mut report = Report::default();
     // Without a root there is nothing below it.
     let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
+    let Ok(swap) = below(root, SWAP) else { return report };
     for mounted in ours(&tree) {
         abort(&mounted);
         clear_mount(&tree, &mut report);
     }
-    let dead = ours(&files);
-    for mounted in &dead {
+    let files_mounts = ours(&files);
+    let swap_mounts = ours_in(&swap);
+    for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
     }
-    for (number, file) in backed_under(&files) {
-        clear_loop(number, &file, &mut report);
+    for directory in [&files, &swap] {
+        for (number, file) in backed_under(directory) {
+            clear_loop(number, &file, &mut report);
+        }
     }
-    for _ in &dead {
-        clear_mount(&files, &mut report);
+    for mounted in files_mounts.iter().chain(&swap_mounts) {
+        clear_mount(&mounted.at, &mut report);
+    }
+    for mounted in &swap_mounts {
+        remove_point(&mounted.at);
     }
     report
 }
@@ -72,9 +84,21 @@ fn abort(mounted: &Mounted) {
     mounts::abort_fuse(mounted.device.1);
 }
 
-fn ours(files: &Path) -> Vec<Mounted> {
-    let mut mounted = mounts::at(files);
-    mounted.retain(|m| m.source == "rampack" && m.kind.starts_with("fuse"));
+fn is_ours(mounted: &Mounted) -> bool {
+    mounted.source == "rampack" && mounted.kind.starts_with("fuse")
+}
+
+/// Our mounts exactly at `at`.
+fn ours(at: &Path) -> Vec<Mounted> {
+    let mut mounted = mounts::at(at);
+    mounted.retain(is_ours);
+    mounted
+}
+
+/// Our mounts on entries of `directory`.
+fn ours_in(directory: &Path) -> Vec<Mounted> {
+    let mut mounted = mounts::all();
+    mounted.retain(|mounted| mounted.at.parent() == Some(directory) && is_ours(mounted));
     mounted
 }
 

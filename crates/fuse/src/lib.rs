@@ -4,6 +4,8 @@
 //! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
 //! told to bypass its page cache and to let writes run in parallel, so that what is stored
 //! compressed is not also kept uncompressed. [`LoopDevice`] makes a block device of such a file.
+//! [`SwapFile`] serves one device as a file that the kernel may swap to, without the library that
+//! serves the others: on threads that never allocate and never wait for memory.
 //! [`TreeMount`] serves a [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds
 //! and clears what a killed daemon left of them.
 //!
@@ -18,6 +20,9 @@ mod loopdev;
 mod mount;
 mod mounts;
 mod patient;
+mod place;
+mod ranges;
+pub mod swapfile;
 mod sys;
 mod table;
 mod tree;
@@ -27,6 +32,7 @@ mod worker;
 pub use error::Error;
 pub use loopdev::{LoopDevice, LoopOptions, find_by_backing};
 pub use mount::{Mount, Options};
+pub use swapfile::{SwapFile, SwapFileOptions};
 pub use sys::current_lane;
 pub use tree::TreeMount;
 pub use users::User;

@@ -1,6 +1,6 @@
 //! A directory of files, each of them a device.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,11 @@ use units::Lane;
 
 use crate::door::Door;
 use crate::patient::Patient;
-use crate::sys::{self, Unmount};
+use crate::place::{ENDING, Place};
+use crate::sys;
 use crate::table::Table;
 use crate::worker::Workers;
-use crate::{Error, User, mounts, users};
-
-/// How long a mount that was taken down may take to end before its threads are left to themselves.
-const ENDING: Duration = Duration::from_secs(10);
-
-/// How long a file that was just closed may still count as open: closing is carried out later.
-const CLOSING: Duration = Duration::from_millis(500);
+use crate::{Error, mounts};
 
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +47,8 @@ impl Default for Options {
 /// A mounted directory that holds one file per device. Every method may be called by any thread
 /// that is not one of its workers. Dropping it takes it down, by force if need be.
 pub struct Mount {
-    at: PathBuf,
+    place: Place,
     table: Arc<Table>,
-    /// The number of its directory under /sys/fs/fuse/connections.
-    connection: Option<u32>,
     session: Option<BackgroundSession>,
     patient: Arc<Patient>,
 }
@@ -94,23 +87,22 @@ impl Mount {
         config.clone_fd = options.clone_fd;
         let session = Session::new(door, &at, &config).map_err(|error| refused(&at, error))?;
         let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
-        let connection = mounts::at(&at).last().map(|mounted| mounted.device.1);
-        let mount = Mount { at, table, connection, session: Some(session), patient };
+        let mount = Mount { place: Place::new(at), table, session: Some(session), patient };
         // The answer comes from a worker: it shows that they run.
-        fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
+        fs::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
     }
 
     /// The directory it is mounted at, as an absolute path.
     #[must_use]
     pub fn at(&self) -> &Path {
-        &self.at
+        &self.place.at
     }
 
     /// The path of the file called `name`, whether there is one or not.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.at.join(name)
+        self.place.at.join(name)
     }
 
     /// Serves `device`, the outermost link of its chain, as the file `name`. The file is as long as
@@ -156,63 +148,16 @@ impl Mount {
         if self.session.is_none() {
             return Ok(());
         }
-        let patience = if self.is_mounted() { self.take_down(force)? } else { ENDING };
+        // Aborted by somebody else, it is not served any more, but still there.
+        let patience = if self.is_served() || self.place.is_mounted() {
+            // Whatever comes once it is forced fails, even where the kernel cannot be told to.
+            self.place.take_down(force, || self.table.clear())?
+        } else {
+            ENDING
+        };
         self.table.clear();
         self.join(patience);
         Ok(())
-    }
-
-    /// Aborted by somebody else, it is not served any more, but still there.
-    fn is_mounted(&self) -> bool {
-        let ours = |number| mounts::at(&self.at).iter().any(|mounted| mounted.device.1 == number);
-        self.is_served() || self.connection.is_some_and(ours)
-    }
-
-    /// Tells how long its threads may take to end.
-    fn take_down(&self, force: bool) -> Result<Duration, Error> {
-        let end = Instant::now() + CLOSING;
-        loop {
-            let error = match mounts::unmount_fuse(&self.at, Unmount::Plain) {
-                Ok(()) => return Ok(ENDING),
-                Err(error) => error,
-            };
-            match error.raw_os_error() {
-                // Somebody else unmounted it a moment ago.
-                Some(libc::EINVAL) => return Ok(ENDING),
-                _ if force => return self.tear_down(),
-                Some(libc::EBUSY) if Instant::now() < end => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Some(libc::EBUSY) => return Err(self.busy()),
-                _ => {
-                    let doing = format!("unmount {}", self.at.display());
-                    return Err(Error::System { doing, source: error });
-                }
-            }
-        }
-    }
-
-    fn tear_down(&self) -> Result<Duration, Error> {
-        // Whatever comes from now on fails, even where the kernel cannot be told to.
-        self.table.clear();
-        // EBUSY is the usual answer: the requests are failed, and the mount is still there.
-        let aborted = match sys::unmount(&self.at, Unmount::Abort) {
-            Ok(()) => return Ok(ENDING),
-            Err(error) => error.raw_os_error() == Some(libc::EBUSY),
-        };
-        let aborted = aborted || self.connection.is_some_and(mounts::abort_fuse);
-        let doing = Error::system(format!("unmount {} by force", self.at.display()));
-        mounts::unmount_fuse(&self.at, Unmount::Detach).map_err(doing)?;
-        // Without an abort the threads end when the last file is closed.
-        Ok(if aborted { ENDING } else { Duration::ZERO })
-    }
-
-    fn busy(&self) -> Error {
-        let mut users = users::of_mount(&self.at);
-        if users.is_empty() {
-            users.push(User::Unknown);
-        }
-        Error::Busy { what: self.at.clone(), users }
     }
 
     fn join(&mut self, patience: Duration) {
@@ -237,8 +182,13 @@ impl Drop for Mount {
 }
 
 pub(crate) fn check_fuse() -> Result<(), Error> {
+    open_fuse().map(drop)
+}
+
+/// A new way to the kernel's FUSE client.
+pub(crate) fn open_fuse() -> Result<File, Error> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => Ok(()),
+        Ok(channel) => Ok(channel),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
             doing: "open /dev/fuse".into(),
             needs: "run as root, or let this user read and write it",

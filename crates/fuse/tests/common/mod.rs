@@ -27,12 +27,18 @@ pub struct Served {
     _done: Sender<()>,
 }
 
-/// The example program, which cargo builds with the tests of its package.
+/// The example program that serves files.
 pub fn program() -> PathBuf {
+    example("serve_file")
+}
+
+/// An example program, which cargo builds with the tests of its package.
+fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the path of this test");
     path.pop();
     path.pop();
-    path.push("examples/serve_file");
+    path.push("examples");
+    path.push(name);
     assert!(path.exists(), "{}: build it with 'cargo build --examples'", path.display());
     path
 }
@@ -48,7 +54,21 @@ pub fn start_in(root: TempDir) -> Served {
 /// With options of the program.
 pub fn start_with(root: TempDir, options: &[&str]) -> Served {
     let mut command = Command::new(program());
-    command.arg(root.join("files")).args(options).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.arg(root.join("files")).args(options);
+    start_command(root, command)
+}
+
+/// A server of the swap file `swap/swap0`, of a kind that `serve_swap` knows.
+pub fn start_swap(root: TempDir, bytes: u64, threads: usize, kind: &str) -> Served {
+    fs::create_dir_all(root.join("swap")).expect("a directory");
+    let mut command = Command::new(example("serve_swap"));
+    command.arg(root.join("swap/swap0"));
+    command.args([bytes.to_string(), threads.to_string(), kind.to_owned()]);
+    start_command(root, command)
+}
+
+fn start_command(root: TempDir, mut command: Command) -> Served {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("the server starts");
     let stdin = child.stdin.take();
     let stdout = BufReader::new(child.stdout.take().expect("its output"));
@@ -74,6 +94,16 @@ impl Served {
 
     pub fn files(&self) -> PathBuf {
         self.root.path().canonicalize().unwrap().join("files")
+    }
+
+    /// The swap file.
+    pub fn swap(&self) -> PathBuf {
+        self.root.path().canonicalize().unwrap().join("swap/swap0")
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.lock().unwrap().id()
     }
 
     /// Gives one command and returns the answer without its first word.
@@ -173,7 +203,10 @@ pub fn clean(root: &Path) {
         at.starts_with(&root).then_some(at)
     };
     let mut mounted: Vec<PathBuf> = text.lines().filter_map(inside).collect();
-    mounted.retain(|at| *at != root.join("files"));
+    let ours = |at: &Path| at == root.join("files") || at.starts_with(root.join("swap"));
+    // What loop devices stand on comes last: afterwards nobody could tell whose they are.
+    let served: Vec<PathBuf> = mounted.iter().filter(|at| ours(at)).cloned().collect();
+    mounted.retain(|at| !ours(at));
     for at in mounted.iter().rev() {
         quietly("umount", &["-l".as_ref(), at.as_os_str()]);
     }
@@ -184,9 +217,7 @@ pub fn clean(root: &Path) {
             quietly("losetup", &["-d".as_ref(), node.as_os_str()]);
         }
     }
-    let files = root.join("files");
-    let stacked = text.lines().filter_map(inside).filter(|at| *at == files).count();
-    for _ in 0..stacked {
-        quietly("umount", &["-l".as_ref(), files.as_os_str()]);
+    for at in served {
+        quietly("umount", &["-l".as_ref(), at.as_os_str()]);
     }
 }

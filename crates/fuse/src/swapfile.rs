@@ -1,0 +1,187 @@
+//! One file that the kernel may swap to.
+//!
+//! When memory is out the kernel waits for its swap space, so whoever serves that must not wait
+//! for memory in turn: a page fault in a serving thread would wait for pages to be written out,
+//! which only this thread can do. So the file is served without the library that serves the other
+//! files. Its threads have all their memory before they begin: a stack and a buffer, written to
+//! page by page. Then they read requests, carry them out and answer them, and do nothing else.
+//!
+//! That is half of it. The caller keeps the memory of the process from being taken away again
+//! (`mlockall(2)`), and the device must not allocate either.
+//!
+//! The root of the mount is the file itself: there are no names to look up.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use block::BlockDevice;
+use units::Lane;
+
+use self::answer::File;
+use self::buffer::Buffer;
+use crate::place::{ENDING, Place};
+use crate::{Error, sys};
+
+mod answer;
+mod buffer;
+mod connection;
+mod reply;
+mod serve;
+pub mod wire;
+
+pub(crate) use connection::remove_point;
+
+/// How a [`SwapFile`] is served.
+#[derive(Clone, Copy, Debug)]
+pub struct SwapFileOptions {
+    /// How many threads serve it; at least one does.
+    pub threads: usize,
+    /// Tells the lane of the calling thread. Must neither allocate nor wait.
+    pub lane: fn() -> Lane,
+    /// Called by each thread once, before it serves: the place to give it a priority.
+    pub begin: fn(),
+}
+
+impl Default for SwapFileOptions {
+    fn default() -> SwapFileOptions {
+        SwapFileOptions { threads: 2, lane: sys::current_lane, begin: || {} }
+    }
+}
+
+/// One file, served by threads of its own that never allocate and never wait for memory. Every
+/// method may be called by any thread that does not serve it. Dropping it takes it down, by force
+/// if need be.
+pub struct SwapFile {
+    place: Place,
+    file: Arc<File>,
+    threads: Vec<JoinHandle<()>>,
+    ids: Vec<i32>,
+}
+
+impl SwapFile {
+    /// Serves `device`, the outermost link of its chain, as the file `at`, to root alone. An empty
+    /// file is made there to mount on, and removed in the end; its directory must exist. The size
+    /// is the device's at this moment, which must not change. All threads have their memory when
+    /// this returns.
+    ///
+    /// # Errors
+    /// Says what is missing: FUSE, the permission, or a file that can be mounted on.
+    pub fn serve(
+        at: &Path,
+        device: Arc<dyn BlockDevice>,
+        options: SwapFileOptions,
+    ) -> Result<SwapFile, Error> {
+        let owner = sys::owner();
+        let page = host::page_bytes() as usize;
+        let size = connection::largest(page);
+        let file = Arc::new(File::new(device, options.lane, owner));
+        let path = connection::prepare(at)?;
+        let opened = connection::open(path.clone(), owner, page, &mut Buffer::new(size, page));
+        let (place, channel) = opened.inspect_err(|_| remove_point(&path))?;
+        // From here on dropping it undoes everything.
+        let mut swap = SwapFile { place, file, threads: Vec::new(), ids: Vec::new() };
+        let mut channels = Vec::new();
+        for _ in 1..options.threads {
+            channels.push(connection::another(&channel)?);
+        }
+        channels.push(channel);
+        swap.start(channels, options.begin, (size, page))?;
+        // The kernel learns the size, and the answer shows that the threads serve.
+        fs::metadata(swap.path()).map_err(Error::system("reach the new file"))?;
+        Ok(swap)
+    }
+
+    fn start(
+        &mut self,
+        channels: Vec<fs::File>,
+        begin: fn(),
+        (size, page): (usize, usize),
+    ) -> Result<(), Error> {
+        let (ready, is_ready) = mpsc::channel();
+        let doing = || Error::system("start the threads of the file");
+        for (number, channel) in channels.into_iter().enumerate() {
+            let (file, ready) = (self.file.clone(), ready.clone());
+            let run = move || {
+                let mut buffer = Buffer::new(size, page);
+                get_ready(begin, ready);
+                serve::serve(&channel, &file, &mut buffer);
+            };
+            let thread = thread::Builder::new();
+            let thread = thread.name(format!("swap-io-{number}")).stack_size(sys::SERVING_STACK);
+            self.threads.push(thread.spawn(run).map_err(doing())?);
+        }
+        drop(ready);
+        for _ in 0..self.threads.len() {
+            // Only a thread that panicked ends without a word.
+            let id = is_ready.recv().map_err(std::io::Error::other);
+            self.ids.push(id.map_err(doing())?);
+        }
+        Ok(())
+    }
+
+    /// The file, as an absolute path without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.place.at
+    }
+
+    /// The numbers of the serving threads, as in /proc/self/task.
+    #[must_use]
+    pub fn threads(&self) -> &[i32] {
+        &self.ids
+    }
+
+    /// How often it is open at this moment; a loop device on it counts as one.
+    #[must_use]
+    pub fn open_count(&self) -> u64 {
+        self.file.open_count()
+    }
+
+    /// Is it still served? Not after somebody else unmounted or aborted it.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.threads.iter().any(|thread| !thread.is_finished())
+    }
+
+    /// Takes the file away and waits until its threads have ended. With `force` it goes even if it
+    /// is open: requests under way and later ones fail. Does nothing the second time.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is open and `force` is not given; everything is then as before.
+    pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
+        let patience =
+            if self.place.is_mounted() { self.place.take_down(force, || {})? } else { ENDING };
+        self.join(patience);
+        remove_point(&self.place.at);
+        Ok(())
+    }
+
+    fn join(&mut self, patience: Duration) {
+        let end = Instant::now() + patience;
+        while self.is_served() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        let _ = self.unmount(true);
+    }
+}
+
+/// The last that a thread does before it serves.
+fn get_ready(begin: fn(), ready: Sender<i32>) {
+    sys::touch_stack();
+    begin();
+    // Nobody listens any more if another thread could not be started; the mount is gone then.
+    let _ = ready.send(sys::thread_id());
+}

@@ -1,0 +1,154 @@
+//! What the file answers: requests become operations of its device.
+//!
+//! It behaves as the files of [`Mount`](crate::Mount) do: its size is the device's, a read is cut
+//! off at the end and so is a write that passes it, a write that begins there gets ENOSPC, and
+//! O_TRUNC changes nothing. Nothing here allocates, locks or looks anything up.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use block::{BlockDevice, IoError, Operation};
+use sync::atomic::{AtomicU64, Ordering};
+use units::{Lane, PAGE_SIZE};
+
+use super::buffer::Buffer;
+use super::reply::{Attributes, Reply};
+use super::wire::{Call, Request, SET_OPEN, SET_RIGHTS, SET_SIZE};
+use crate::ranges;
+
+/// The file: one device, and what is known of it from the beginning.
+pub(crate) struct File {
+    device: Arc<dyn BlockDevice>,
+    attributes: Attributes,
+    read_only: bool,
+    flush: bool,
+    lane: fn() -> Lane,
+    opens: AtomicU64,
+}
+
+/// An answer, and how many bytes of the buffer's data follow it.
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    pub(crate) data: usize,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer { reply, data: 0 }
+    }
+}
+
+impl File {
+    /// A file that belongs to `owner`, a user and a group. The device keeps its size.
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, lane: fn() -> Lane, owner: (u32, u32)) -> File {
+        let abilities = device.abilities();
+        let rights = if abilities.read_only { 0o400 } else { 0o600 };
+        let attributes = Attributes {
+            size: device.geometry().bytes,
+            mode: libc::S_IFREG | rights,
+            owner,
+            since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            block: PAGE_SIZE as u32,
+        };
+        let (read_only, flush) = (abilities.read_only, abilities.flush);
+        File { device, attributes, read_only, flush, lane, opens: AtomicU64::new(0) }
+    }
+
+    /// How often it is open at this moment.
+    pub(crate) fn open_count(&self) -> u64 {
+        self.opens.load(Ordering::Relaxed)
+    }
+
+    /// Carries out `request`, which is in `buffer`. Nothing if no answer is expected.
+    pub(crate) fn answer(&self, request: &Request, buffer: &mut Buffer) -> Option<Answer> {
+        let unique = request.unique;
+        let answer = match &request.call {
+            Call::Silent => return None,
+            Call::Read { offset, length } => {
+                return Some(self.read(unique, *offset, *length, buffer));
+            }
+            Call::Write { offset, data } => {
+                let data = buffer.part(data).ok_or(libc::EIO);
+                data.and_then(|data| self.write(*offset, data))
+                    .map(|written| Reply::written(unique, written))
+            }
+            Call::Allocate { offset, length, mode } => {
+                let range = (*offset, *length);
+                let changed = ranges::change(&*self.device, (self.lane)(), range, *mode);
+                changed.map(|()| Reply::done(unique))
+            }
+            Call::Sync => self.flush().map(|()| Reply::done(unique)),
+            Call::GetAttr => Ok(Reply::attributes(unique, &self.attributes)),
+            Call::SetAttr { valid, size } => self.set(*valid, *size).map(|()| {
+                // Nothing changed, but that is an answer too.
+                Reply::attributes(unique, &self.attributes)
+            }),
+            Call::Open { flags } => self.open(*flags).map(|()| Reply::opened(unique)),
+            Call::Release => {
+                self.opens.fetch_sub(1, Ordering::Relaxed);
+                Ok(Reply::done(unique))
+            }
+            Call::StatFs => {
+                let blocks = units::pages_for(self.attributes.size);
+                Ok(Reply::statistics(unique, blocks, PAGE_SIZE as u32))
+            }
+            // Only kernels that do not know of files without a flush send this one.
+            Call::Flush | Call::Destroy => Ok(Reply::done(unique)),
+            // It comes once, before there is a file.
+            Call::Init { .. } => Err(libc::EIO),
+            // The kernel remembers that, and asks no more.
+            Call::Unknown => Err(libc::ENOSYS),
+        };
+        Some(answer.unwrap_or_else(|errno| Reply::error(unique, errno)).into())
+    }
+
+    fn read(&self, unique: u64, offset: u64, length: u32, buffer: &mut Buffer) -> Answer {
+        let left = self.attributes.size.saturating_sub(offset);
+        let length = (length as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
+        // The kernel was told how much it may ask for.
+        let Some(into) = buffer.data(length) else {
+            return Reply::error(unique, libc::EIO).into();
+        };
+        if length > 0
+            && let Err(error) = self.submit(Operation::Read { offset, into })
+        {
+            return Reply::error(unique, error).into();
+        }
+        Answer { reply: Reply::data(unique, length), data: length }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, i32> {
+        let room = self.attributes.size.saturating_sub(offset);
+        if room == 0 && !data.is_empty() {
+            return Err(libc::ENOSPC);
+        }
+        let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        self.submit(Operation::Write { offset, from })?;
+        Ok(from.len())
+    }
+
+    fn flush(&self) -> Result<(), i32> {
+        if self.flush { self.submit(Operation::Flush) } else { Ok(()) }
+    }
+
+    fn set(&self, valid: u32, size: u64) -> Result<(), i32> {
+        if valid & SET_RIGHTS != 0 {
+            return Err(libc::EPERM);
+        }
+        // O_TRUNC arrives as a change of size to 0 without an open file; a disk ignores it.
+        let ignored = size == self.attributes.size || size == 0 && valid & SET_OPEN == 0;
+        if valid & SET_SIZE != 0 && !ignored { Err(libc::EINVAL) } else { Ok(()) }
+    }
+
+    fn open(&self, flags: i32) -> Result<(), i32> {
+        if flags & libc::O_ACCMODE != libc::O_RDONLY && self.read_only {
+            return Err(libc::EROFS);
+        }
+        self.opens.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn submit(&self, operation: Operation<'_>) -> Result<(), i32> {
+        self.device.submit((self.lane)(), operation).map_err(IoError::errno)
+    }
+}

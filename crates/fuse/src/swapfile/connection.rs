@@ -1,0 +1,144 @@
+//! The mount, and the words that are changed with the kernel before the file is served.
+
+use std::fs::{self, File as Channel, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::buffer::Buffer;
+use super::reply::{Greeting, MAJOR, OLDEST, Reply};
+use super::wire::{self, Call};
+use crate::mount::open_fuse;
+use crate::place::Place;
+use crate::{Error, mounts, sys};
+
+/// Bytes of data in one request, at most, where pages are not larger.
+const LARGEST: usize = 128 << 10;
+
+/// The largest request where pages have `page` bytes.
+pub(crate) fn largest(page: usize) -> usize {
+    LARGEST.max(page)
+}
+
+/// Mounts a file at `at`, and returns the descriptor that its requests come from. `buffer` is for
+/// requests of `largest` bytes of data.
+pub(crate) fn open(
+    at: PathBuf,
+    owner: (u32, u32),
+    page: usize,
+    buffer: &mut Buffer,
+) -> Result<(Place, Channel), Error> {
+    let channel = open_fuse()?;
+    let largest = largest(page);
+    let options = format!(
+        "fd={},rootmode=100600,user_id={},group_id={},max_read={largest}",
+        channel.as_raw_fd(),
+        owner.0,
+        owner.1
+    );
+    mount(&at, &options).map_err(|error| refused(&at, error))?;
+    let place = Place::new(at);
+    let greeted = greet(&channel, buffer, largest as u32, page as u32);
+    if let Err(error) = greeted {
+        let _ = place.take_down(true, || {});
+        return Err(Error::system("agree with the kernel on how a file is served")(error));
+    }
+    Ok((place, channel))
+}
+
+fn mount(at: &Path, options: &str) -> io::Result<()> {
+    match sys::mount_fuse(at, c"fuse.rampack", options) {
+        // The name of a kind of file system may have no second part there; it is an option then.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {
+            let again = sys::mount_fuse(at, c"fuse", &format!("{options},subtype=rampack"));
+            again.map_err(|_| error)
+        }
+        mounted => mounted,
+    }
+}
+
+fn refused(at: &Path, source: io::Error) -> Error {
+    let doing = format!("mount at {}", at.display());
+    match source.kind() {
+        ErrorKind::PermissionDenied => {
+            Error::NoPermission { doing, needs: "run as root with CAP_SYS_ADMIN" }
+        }
+        _ => Error::System { doing, source },
+    }
+}
+
+/// Answers the first request of the kernel, and a second one if it would rather speak a later
+/// version.
+fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) -> io::Result<()> {
+    loop {
+        let length = match channel.read(buffer.request()) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            length => length?,
+        };
+        let request = wire::parse(&buffer.request()[..length]).ok();
+        let request = request.ok_or(ErrorKind::InvalidData)?;
+        let unique = request.unique;
+        let Call::Init { major, minor, readahead, flags } = request.call else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        if major > MAJOR {
+            channel.write_all(Reply::version(unique).bytes())?;
+            continue;
+        }
+        if major < MAJOR || minor < OLDEST {
+            channel.write_all(Reply::error(unique, libc::EPROTO).bytes())?;
+            return Err(io::Error::from_raw_os_error(libc::EPROTO));
+        }
+        let greeting = Greeting { minor, readahead, flags, largest, page };
+        return channel.write_all(Reply::greeting(unique, &greeting).bytes());
+    }
+}
+
+/// Another descriptor for the same requests: with a queue of requests under way of its own if the
+/// kernel can do that.
+pub(crate) fn another(channel: &Channel) -> Result<Channel, Error> {
+    let fresh = open_fuse()?;
+    match sys::fuse_clone(&fresh, channel) {
+        Ok(()) => Ok(fresh),
+        Err(_) => channel.try_clone().map_err(Error::system("open another way to the kernel")),
+    }
+}
+
+/// Makes sure that `at` is an empty file that nothing is mounted on, and returns its path without
+/// links.
+pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
+    let refuse = |why: &str| Err(Error::mount_point(at, why));
+    let Some(name) = at.file_name() else { return refuse("it has no name") };
+    let directory = match at.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    };
+    let directory = directory.canonicalize();
+    let path = directory.map_err(|error| Error::mount_point(at, error.to_string()))?.join(name);
+    // The file itself may be dead, and is not asked before this.
+    if let Some(mounted) = mounts::at(&path).last() {
+        let source = mounted.source.to_string_lossy();
+        let kind = &mounted.kind;
+        return refuse(&format!("something is mounted there already ({source}, {kind})"));
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        Ok(_) => Ok(path),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => match is_empty_file(&path) {
+            true => Ok(path),
+            false => refuse("it is not an empty file"),
+        },
+        Err(error) => refuse(&format!("it cannot be created: {error}")),
+    }
+}
+
+/// Removes what was mounted on, if it is that.
+pub(crate) fn remove_point(at: &Path) {
+    if mounts::at(at).is_empty() && is_empty_file(at) {
+        let _ = fs::remove_file(at);
+    }
+}
+
+fn is_empty_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == 0)
+}

@@ -1,0 +1,175 @@
+//! Answers to the kernel's FUSE client, put into bytes (linux/fuse.h, version 7).
+//!
+//! An answer is a few numbers of fixed places; the data of a read follows it from another buffer.
+
+/// Bytes of the header that every answer begins with.
+const HEADER: usize = 16;
+/// Bytes of the longest answer without data: a header, and 104 bytes of attributes.
+const LONGEST: usize = HEADER + 104;
+
+/// The version of the protocol that is spoken here.
+pub(crate) const MAJOR: u32 = 7;
+/// The revision that is spoken at most.
+const MINOR: u32 = 40;
+/// The oldest revision that is spoken: that of Linux 3.0. Requests of earlier ones are shorter.
+pub(crate) const OLDEST: u32 = 16;
+/// The first revision whose answer to INIT has 64 bytes.
+const LONG_INIT: u32 = 23;
+
+/// Attributes are asked for anew each time, which no read and no write does: they tell whether the
+/// file is still served.
+const KEPT_SECONDS: u64 = 0;
+/// Requests that the kernel has under way for clients that do not wait, at most.
+const BACKGROUND: u16 = 256;
+
+/// What is asked of the kernel, if it offers it.
+const WANTED: u32 = ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES;
+const ASYNC_READ: u32 = 1;
+const BIG_WRITES: u32 = 1 << 5;
+const ASYNC_DIO: u32 = 1 << 15;
+const MAX_PAGES: u32 = 1 << 22;
+
+/// Of an opened file: no page cache, writes beside each other, nothing to do at a close.
+const DIRECT: u32 = 1 | PARALLEL_WRITES | NO_FLUSH;
+const PARALLEL_WRITES: u32 = 1 << 6;
+const NO_FLUSH: u32 = 1 << 5;
+
+/// An answer without the data that may follow it.
+pub(crate) struct Reply {
+    bytes: [u8; LONGEST],
+    length: usize,
+}
+
+/// What is told of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Attributes {
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// Its kind and who may do what, as in stat(2).
+    pub(crate) mode: u32,
+    /// The user and the group it belongs to.
+    pub(crate) owner: (u32, u32),
+    /// When it began, in seconds since 1970.
+    pub(crate) since: u64,
+    /// The bytes that are best read or written at once.
+    pub(crate) block: u32,
+}
+
+/// What the kernel said in its first request, and how large requests may be here.
+#[derive(Clone, Copy)]
+pub(crate) struct Greeting {
+    pub(crate) minor: u32,
+    pub(crate) readahead: u32,
+    pub(crate) flags: u32,
+    /// Bytes of data in one request, at most; a multiple of `page`.
+    pub(crate) largest: u32,
+    /// Bytes in a page of the system.
+    pub(crate) page: u32,
+}
+
+impl Reply {
+    fn new(unique: u64, errno: i32) -> Reply {
+        let mut reply = Reply { bytes: [0; LONGEST], length: 0 };
+        reply.word(HEADER as u32).word(errno.wrapping_neg() as u32).long(unique);
+        reply
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> &mut Reply {
+        let end = self.length + bytes.len();
+        self.bytes[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+        self.say_length(end);
+        self
+    }
+
+    fn say_length(&mut self, length: usize) {
+        self.bytes[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+    }
+
+    fn word(&mut self, value: u32) -> &mut Reply {
+        self.put(&value.to_ne_bytes())
+    }
+
+    fn long(&mut self, value: u64) -> &mut Reply {
+        self.put(&value.to_ne_bytes())
+    }
+
+    /// Everything but the data.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// It is done.
+    pub(crate) fn done(unique: u64) -> Reply {
+        Reply::new(unique, 0)
+    }
+
+    /// It failed; `errno` is a Linux error number.
+    pub(crate) fn error(unique: u64, errno: i32) -> Reply {
+        Reply::new(unique, errno)
+    }
+
+    /// `length` bytes were read, and follow.
+    pub(crate) fn data(unique: u64, length: usize) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.say_length(HEADER + length);
+        reply
+    }
+
+    /// So many bytes were written.
+    pub(crate) fn written(unique: u64, length: usize) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.word(length as u32).word(0);
+        reply
+    }
+
+    /// The file is open; its handle is 0.
+    pub(crate) fn opened(unique: u64) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.long(0).word(DIRECT).word(0);
+        reply
+    }
+
+    /// The file is so.
+    pub(crate) fn attributes(unique: u64, file: &Attributes) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.long(KEPT_SECONDS).word(0).word(0);
+        reply.long(1).long(file.size).long(file.size.div_ceil(512));
+        reply.long(file.since).long(file.since).long(file.since).word(0).word(0).word(0);
+        reply.word(file.mode).word(1).word(file.owner.0).word(file.owner.1);
+        reply.word(0).word(file.block).word(0);
+        reply
+    }
+
+    /// The file system has so many blocks, all of them in use, and one file.
+    pub(crate) fn statistics(unique: u64, blocks: u64, block: u32) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.long(blocks).long(0).long(0).long(1).long(0);
+        reply.word(block).word(255).word(block).word(0);
+        for _ in 0..6 {
+            reply.word(0);
+        }
+        reply
+    }
+
+    /// What is spoken, and how large requests may be. `greeting.minor` is at least [`OLDEST`].
+    pub(crate) fn greeting(unique: u64, greeting: &Greeting) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.word(MAJOR).word(greeting.minor.min(MINOR)).word(greeting.readahead);
+        reply.word(greeting.flags & WANTED);
+        let congested = BACKGROUND / 4 * 3;
+        reply.put(&BACKGROUND.to_ne_bytes()).put(&congested.to_ne_bytes()).word(greeting.largest);
+        if greeting.minor >= LONG_INIT {
+            let pages = u16::try_from(greeting.largest / greeting.page).unwrap_or(u16::MAX);
+            reply.word(1).put(&pages.to_ne_bytes()).put(&[0; 2 + 4 + 4 + 6 * 4]);
+        }
+        reply
+    }
+
+    /// The kernel speaks a later version: this one is spoken here, and it asks again.
+    pub(crate) fn version(unique: u64) -> Reply {
+        let mut reply = Reply::new(unique, 0);
+        reply.word(MAJOR).word(MINOR).long(0).long(0);
+        reply
+    }
+}
