@@ -19,7 +19,7 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
     // The root itself is asked, never what may be mounted below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
-    let files = path.join(fuse::leftovers::FILES);
+    let files = path.join(fuse::leftovers::SWAP);
     for number in 0..MOST {
         let name = name(number);
         for device in fuse::find_by_backing(&files.join(&name)) {
