@@ -26,8 +26,9 @@ Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
 #[command(name = "rampack", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// The daemon's directory, with its sockets, files and links to devices [default:
-    /// /run/rampack for root, else $XDG_RUNTIME_DIR/rampack]
+    /// The daemon's directory, with its sockets, files and links to devices; it is made if it is
+    /// missing, and otherwise empty at first [default: /run/rampack for root, else
+    /// $XDG_RUNTIME_DIR/rampack]
     #[arg(long, global = true, env = "RAMPACK_ROOT", value_name = "DIR", hide_env_values = true)]
     #[arg(help_heading = "In every command")]
     pub root: Option<PathBuf>,

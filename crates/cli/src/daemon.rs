@@ -1,10 +1,9 @@
 //! A daemon: devices, doors and the control socket in one root directory.
 
 use std::fs::{self, File, Permissions};
-use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -27,7 +26,7 @@ use crate::filesystem::{self, Kind};
 use crate::mounts::mounts;
 use crate::outside::System;
 use crate::protocol::{DaemonReport, Request};
-use crate::root::{Claim, Root};
+use crate::root::{Claim, Made, Root};
 use crate::server::{ControlServer, Handler};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
@@ -153,7 +152,8 @@ impl Daemon {
         let DaemonOptions { root, transport, nbd_tcp, variants } = options;
         sys::private_files();
         let claim = root.claim()?;
-        let mut notes = clear_leftovers(&claim)?;
+        let mut notes = clear_leftovers(&claim);
+        let made = claim.made().clone();
         let machine = machine(variants)?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
@@ -168,13 +168,14 @@ impl Daemon {
             notes: Vec::new(),
             claim,
         };
-        make_directory(&root.devices())?;
-        if let Some(files) = open_files(&root, transport, &mut notes)? {
+        made.directory(&root.devices())?;
+        if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
             daemon.devices.serve_files(files);
         }
         if transport != Transport::Fuse {
             let exports = Arc::new(DiskExports::new(daemon.machine.clone()));
             let server = daemon.nbd.insert(Arc::new(nbd_server(exports)?));
+            made.socket(&root.nbd_socket())?;
             daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?, Some(server.clone()));
         }
         if let Err(fault) = daemon.open_tree() {
@@ -189,6 +190,7 @@ impl Daemon {
         let root = self.claim.root().clone();
         let path = root.control_socket();
         let what = || format!("cannot listen at {}", path.display());
+        self.claim.made().socket(&path)?;
         let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
         let mode = Permissions::from_mode(0o600);
         fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
@@ -211,15 +213,16 @@ impl Daemon {
     /// Serves the control tree as files. A daemon does well without.
     fn open_tree(&self) -> Result<(), Fault> {
         let path = self.root().tree();
-        make_directory(&path)?;
+        let made = self.claim.made();
+        made.directory(&path)?;
         match TreeMount::new(&path, tree::tree(&self.devices)) {
             Ok(mount) => *self.tree.lock() = Some(mount),
             Err(error) => {
-                let _ = fs::remove_dir(&path);
+                made.remove(&path);
                 return Err(door_fault(&error));
             }
         }
-        zone::link(self.root())
+        zone::link(self.root(), made)
     }
 
     /// Its devices.
@@ -302,10 +305,11 @@ impl Daemon {
             server.shutdown();
             server.join();
         }
-        zone::unlink(self.root());
-        let _ = fs::remove_dir(self.root().tree());
-        let _ = fs::remove_dir(self.root().files());
-        let _ = fs::remove_dir(self.root().devices());
+        let (root, made) = (self.root(), self.claim.made());
+        zone::unlink(root, made);
+        for directory in [root.tree(), root.files(), root.devices()] {
+            made.remove(&directory);
+        }
         Ok(())
     }
 
@@ -365,7 +369,7 @@ impl Drop for Daemon {
         }
         // Only now, for it lets clients have their last answers.
         if self.control.take().is_some() {
-            let _ = fs::remove_file(self.root().control_socket());
+            self.claim.made().remove(&self.root().control_socket());
         }
     }
 }
@@ -426,19 +430,10 @@ fn json(value: &impl serde::Serialize) -> Result<Value, Fault> {
     serde_json::to_value(value).map_err(failed)
 }
 
-pub(crate) fn make_directory(path: &Path) -> Result<(), Fault> {
-    let what = || format!("cannot make the directory {}", path.display());
-    match fs::create_dir(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed(what(), &error)),
-    }
-    fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(|e| failed(what(), &e))
-}
-
 /// Opens the FUSE door as far as `transport`, this machine and this user allow.
 fn open_files(
     root: &Root,
+    made: &Arc<Made>,
     transport: Transport,
     notes: &mut Vec<String>,
 ) -> Result<Option<Files>, Fault> {
@@ -452,16 +447,17 @@ fn open_files(
         }
         Transport::Auto | Transport::Fuse => {}
     }
+    made.directory(&root.files())?;
     let options = fuse::Options { lane: host::lane, ..fuse::Options::default() };
     let mount = match Mount::new(&root.files(), options) {
         Ok(mount) => mount,
         Err(error) if transport == Transport::Auto => {
-            let _ = fs::remove_dir(root.files());
+            made.remove(&root.files());
             notes.push(format!("no block device, NBD only: {error}"));
             return Ok(None);
         }
         Err(error) => {
-            let _ = fs::remove_dir(root.files());
+            made.remove(&root.files());
             return Err(door_fault(&error));
         }
     };
@@ -475,7 +471,7 @@ fn open_files(
             false
         }
     };
-    Ok(Some(Files { mount, loops }))
+    Ok(Some(Files { mount, loops, made: made.clone() }))
 }
 
 /// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
@@ -530,10 +526,13 @@ fn percent_encoded(path: &Path) -> String {
 }
 
 /// Clears what a daemon that was killed left in a root that is ours now. Returns what to tell.
-fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
+fn clear_leftovers(claim: &Claim) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !claim.has_leftovers() {
+        return notes;
+    }
     let root = claim.root();
     let mut cleared = Vec::new();
-    let mut notes = Vec::new();
     let (off, remaining) = swap::leftovers::swap_off(root);
     cleared.extend(off);
     notes.extend(remaining);
@@ -542,20 +541,7 @@ fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
         cleared.extend(report.cleared);
         notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
     }
-    for path in [root.control_socket(), root.nbd_socket()] {
-        if clear_socket(&path)? {
-            cleared.push(format!("removed the socket {}", path.display()));
-        }
-    }
-    zone::unlink(root);
-    for entry in fs::read_dir(root.devices()).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            let path = entry.path();
-            if fs::remove_file(&path).is_ok() {
-                cleared.push(format!("removed the link {}", path.display()));
-            }
-        }
-    }
+    cleared.extend(claim.made().clear());
     if !cleared.is_empty() || claim.killed_before_us().is_some() {
         let who = match claim.killed_before_us() {
             Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
@@ -567,32 +553,7 @@ fn clear_leftovers(claim: &Claim) -> Result<Vec<String>, Fault> {
         };
         notes.insert(0, format!("{who}; {what}"));
     }
-    Ok(notes)
-}
-
-/// Removes a socket on which nobody listens any more. `Ok(false)` when there is nothing.
-fn clear_socket(path: &Path) -> Result<bool, Fault> {
-    let kind = match fs::symlink_metadata(path) {
-        Ok(found) => found.file_type(),
-        Err(_) => return Ok(false),
-    };
-    if !kind.is_socket() {
-        let message = format!(
-            "{} is in the way: it is not a socket; remove it, or use another --root",
-            path.display()
-        );
-        return Err(Fault::new(Errno::EEXIST, message));
-    }
-    if UnixStream::connect(path).is_ok() {
-        let message = format!(
-            "{} is in use: another program listens there; stop it, or use another --root",
-            path.display()
-        );
-        return Err(Fault::new(Errno(libc::EADDRINUSE), message));
-    }
-    fs::remove_file(path)
-        .map(|()| true)
-        .map_err(|e| failed(format!("cannot remove the old socket {}", path.display()), &e))
+    notes
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! The devices of a daemon, and their lives behind its doors.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -410,13 +408,8 @@ impl Devices {
         let file = files.mount.add(name, device).map_err(|e| door_fault(&e))?;
         let options = LoopOptions { flush, ..LoopOptions::default() };
         let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e));
-        let linked = made.and_then(|made| {
-            let link = self.root.device(name);
-            let _ = fs::remove_file(&link);
-            symlink(made.path(), &link)
-                .map(|()| made)
-                .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))
-        });
+        let linked = made
+            .and_then(|made| files.made.link(&self.root.device(name), made.path()).map(|()| made));
         if linked.is_err() {
             files.mount.remove(name);
         }
@@ -430,7 +423,7 @@ impl Devices {
         if let Some(files) = &lifecycle.files
             && files.mount.remove(name).is_some()
         {
-            let _ = fs::remove_file(self.root.device(name));
+            files.made.remove(&self.root.device(name));
         }
     }
 
@@ -446,7 +439,7 @@ impl Devices {
             return Err(fault);
         }
         drop(files.mount.remove(&disk.name()));
-        let _ = fs::remove_file(&attached.link);
+        files.made.remove(&attached.link);
         Ok(())
     }
 

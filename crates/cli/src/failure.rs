@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use control::{Errno, Fault};
 
 /// Error numbers that programs meet and kernel attributes do not answer with.
-const MORE: [(i32, &str); 20] = [
+const MORE: [(i32, &str); 21] = [
     (libc::EINTR, "EINTR"),
     (libc::ENXIO, "ENXIO"),
     (libc::EBADF, "EBADF"),
     (libc::ENOTBLK, "ENOTBLK"),
     (libc::ENOTDIR, "ENOTDIR"),
     (libc::EISDIR, "EISDIR"),
+    (libc::ENOTEMPTY, "ENOTEMPTY"),
     (libc::ENFILE, "ENFILE"),
     (libc::EMFILE, "EMFILE"),
     (libc::ENOTTY, "ENOTTY"),

@@ -1,14 +1,21 @@
 //! Where a daemon keeps its state, and how it makes sure that it is alone there.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use control::{Errno, Fault};
 
 use crate::failure::failed;
 use crate::sys;
+
+mod record;
+pub use record::Made;
+
+/// How often a root is tried to be taken while other daemons come and go in it.
+const TRIES: u32 = 100;
 
 /// The longest path a socket can have, in bytes (`sockaddr_un`, less its final zero).
 const SOCKET_PATH_MAX: usize = 107;
@@ -114,49 +121,171 @@ impl Root {
         self.path.join("lock")
     }
 
-    /// Makes the directory if need be, and takes it for this process alone.
+    /// Makes the directory if need be, and takes it for this process alone. A directory that is
+    /// there must be empty, or hold the record of a daemon before.
     ///
     /// # Errors
-    /// `EBUSY` when another daemon has it (the message names its process), `EACCES` when others
-    /// could change what is in it, or what the system reports.
+    /// `EBUSY` when another daemon has it (the message names its process), `EADDRINUSE` when a
+    /// program listens in it, `ENOTEMPTY` when it holds something that is not of rampack, `EACCES`
+    /// when others could change what is in it, or what the system reports. Nothing in it is touched
+    /// then.
     pub fn claim(&self) -> Result<Claim, Fault> {
-        let made = self.make_directory()?;
         let path = self.lock_file();
-        let what = || format!("cannot lock {}", path.display());
-        let mut lock = loop {
-            let mut lock = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                .open(&path)
-                .map_err(|e| failed(what(), &e))?;
-            if !sys::try_lock(&lock).map_err(|e| failed(what(), &e))? {
-                return Err(self.taken(&mut lock));
+        let what = |error: &io::Error| failed(format!("cannot lock {}", path.display()), error);
+        for _ in 0..TRIES {
+            let root_was_made = self.make_directory()?;
+            let found = self.open_lock()?;
+            let has_leftovers = found.is_some();
+            let lock = match found {
+                Some(lock) => self.take_lock(lock)?,
+                None => self.make_lock()?,
+            };
+            // Another daemon came or went at the same time.
+            let Some(lock) = lock else { continue };
+            let (made, before) = Made::new(&self.path, lock).map_err(|e| what(&e))?;
+            let claim = Claim { root: self.clone(), made: Arc::new(made), has_leftovers, before };
+            if root_was_made {
+                claim.made.root_was_made().map_err(|e| what(&e))?;
             }
-            // The daemon before may have removed the file between our open and our lock.
-            let held = lock.metadata().map_err(|e| failed(what(), &e))?.ino();
-            if fs::symlink_metadata(&path).is_ok_and(|named| named.ino() == held) {
-                break lock;
+            return Ok(claim);
+        }
+        let message = format!("{} comes and goes; try again", path.display());
+        Err(Fault::new(Errno::EAGAIN, message))
+    }
+
+    /// Takes the lock of a daemon before; `None` when it has just gone.
+    fn take_lock(&self, mut lock: File) -> Result<Option<File>, Fault> {
+        let path = self.lock_file();
+        let locked = sys::try_lock(&lock);
+        if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
+            return Err(self.taken(&mut lock));
+        }
+        // The daemon before may have removed the file between our open and our lock.
+        if !is_at(&lock, &path) {
+            return Ok(None);
+        }
+        self.check_sockets()?;
+        Ok(Some(lock))
+    }
+
+    /// Makes the lock in an empty directory; `None` when somebody else has just made one.
+    fn make_lock(&self) -> Result<Option<File>, Fault> {
+        self.check_sockets()?;
+        if !self.check_empty()? {
+            return Ok(None);
+        }
+        match self.new_lock() {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if is_race(&error) => Ok(None),
+            Err(error) => {
+                Err(failed(format!("cannot lock {}", self.lock_file().display()), &error))
             }
-        };
-        let before = read_pid(&mut lock);
-        let note = |lock: &mut File| {
-            lock.set_len(0)?;
-            lock.rewind()?;
-            writeln!(lock, "{}", std::process::id())
-        };
-        note(&mut lock).map_err(|e| failed(what(), &e))?;
-        Ok(Claim { root: self.clone(), made, before, _lock: lock })
+        }
     }
 
     /// Does a daemon have this root now?
     #[must_use]
     pub fn is_claimed(&self) -> bool {
         // A lock that this takes is gone again with the file.
-        File::open(self.lock_file()).is_ok_and(|lock| !matches!(sys::try_lock(&lock), Ok(true)))
+        let lock = self.open_lock().ok().flatten();
+        lock.is_some_and(|lock| !matches!(sys::try_lock(&lock), Ok(true)))
+    }
+
+    /// The lock of a daemon that has or had this root; `None` when there is no such file.
+    fn open_lock(&self) -> Result<Option<File>, Fault> {
+        let path = self.lock_file();
+        let what = || format!("cannot lock {}", path.display());
+        // What is no file is not opened: that alone can have an effect.
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.is_file() => return Err(self.foreign()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(what(), &error)),
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let mut lock = match options.open(&path) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(what(), &error)),
+        };
+        match record::is_record(&mut lock) {
+            true => Ok(Some(lock)),
+            false => Err(self.foreign()),
+        }
+    }
+
+    /// Makes the lock, locked and with its first line from the beginning: one that was killed half
+    /// way would leave a file that nobody could tell from another program's.
+    fn new_lock(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        let unnamed = options.clone().custom_flags(libc::O_TMPFILE).open(&self.path);
+        let (mut lock, is_named) = match unnamed {
+            Ok(lock) => (lock, false),
+            // Not every file system has files without a name.
+            Err(_) => (options.create_new(true).open(self.lock_file())?, true),
+        };
+        if !sys::try_lock(&lock)? {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        lock.write_all(record::MARK.as_bytes())?;
+        if !is_named {
+            sys::name_file(&lock, &self.lock_file())?;
+        }
+        Ok(lock)
+    }
+
+    /// # Errors
+    /// `EADDRINUSE` when somebody listens here: a daemon may live without its lock.
+    fn check_sockets(&self) -> Result<(), Fault> {
+        let sockets = [self.control_socket(), self.nbd_socket()];
+        let Some(path) = sockets.iter().find(|path| record::is_listening(path)) else {
+            return Ok(());
+        };
+        let message = format!(
+            "{} is in use: another program listens there, perhaps a daemon whose lock was removed; \
+             stop it, or use another --root",
+            path.display()
+        );
+        Err(Fault::new(Errno(libc::EADDRINUSE), message))
+    }
+
+    /// Is nothing in the directory? `Ok(false)` when another daemon has just come.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY`, or what the system reports.
+    fn check_empty(&self) -> Result<bool, Fault> {
+        let what = |e: io::Error| failed(format!("cannot look into {}", self.path.display()), &e);
+        if fs::read_dir(&self.path).map_err(what)?.next().is_none() {
+            return Ok(true);
+        }
+        match self.open_lock()? {
+            Some(_) => Ok(false),
+            None => Err(self.foreign()),
+        }
+    }
+
+    fn foreign(&self) -> Fault {
+        const SHOWN: usize = 5;
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.file_name().display().to_string()).collect();
+        names.sort();
+        let more = match names.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        names.truncate(SHOWN);
+        let message = format!(
+            "root directory {} is not empty, and no rampack daemon made what is in it: {}{more}; \
+             nothing was touched; name with --root a directory that is not there, is empty, or is \
+             that of a daemon before (its file `lock` begins with `{}`)",
+            self.path.display(),
+            names.join(", "),
+            record::MARK.trim_end()
+        );
+        Fault::new(Errno(libc::ENOTEMPTY), message)
     }
 
     fn make_directory(&self) -> Result<bool, Fault> {
@@ -168,7 +297,7 @@ impl Root {
         }
         let made = match DirBuilder::new().mode(0o700).create(&self.path) {
             Ok(()) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(failed(what(), &error)),
         };
         let found = fs::metadata(&self.path).map_err(|e| failed(what(), &e))?;
@@ -195,7 +324,7 @@ impl Root {
     }
 
     fn taken(&self, lock: &mut File) -> Fault {
-        let who = match read_pid(lock) {
+        let who = match record::pid_of(lock) {
             Some(pid) => format!("pid {pid}"),
             None => "just starting".to_string(),
         };
@@ -208,21 +337,23 @@ impl Root {
     }
 }
 
-fn read_pid(lock: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    lock.rewind().ok()?;
-    lock.take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+/// Does `path` still name `file`?
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
-/// A root that is ours until this is dropped, which removes the lock and, if we made it and
-/// nothing is left in it, the directory.
-#[derive(Debug)]
+fn is_race(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound)
+}
+
+/// A root that is ours until this is dropped, which removes what was made in it, and the directory
+/// itself if we made that and nothing is left in it.
 pub struct Claim {
     root: Root,
-    made: bool,
+    made: Arc<Made>,
+    has_leftovers: bool,
     before: Option<u32>,
-    _lock: File,
 }
 
 impl Claim {
@@ -230,6 +361,18 @@ impl Claim {
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// What is made in it, which goes through this.
+    #[must_use]
+    pub fn made(&self) -> &Arc<Made> {
+        &self.made
+    }
+
+    /// Did a daemon have this root before that did not take everything down?
+    #[must_use]
+    pub fn has_leftovers(&self) -> bool {
+        self.has_leftovers
     }
 
     /// The process of a daemon that had this root before and did not give it back: it was killed.
@@ -241,11 +384,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Unlinked while locked: whoever has it open already finds out by its inode.
-        let _ = fs::remove_file(self.root.lock_file());
-        if self.made {
-            let _ = fs::remove_dir(&self.root.path);
-        }
+        self.made.end(&self.root.lock_file());
     }
 }
 

@@ -42,6 +42,21 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
 }
 
+/// Gives a file a name that was opened without one (`O_TMPFILE`).
+///
+/// # Errors
+/// What `linkat(2)` reports; `EEXIST` when there is something at `path`.
+pub fn name_file(file: &File, path: &Path) -> io::Result<()> {
+    let from = c_string(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
+    let to = c_string(path)?;
+    // SAFETY: two C strings that live until the call returns.
+    let result = unsafe {
+        let at = libc::AT_FDCWD;
+        libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 const BLKFLSBUF: libc::c_ulong = 0x1261;
 
 /// Writes out what the system holds back of a block device, and forgets what it kept of its

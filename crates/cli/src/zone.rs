@@ -2,9 +2,6 @@
 //! of its swap devices, take their memory from.
 
 use std::fmt::Write;
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use control::Fault;
@@ -14,9 +11,7 @@ use serde::{Deserialize, Serialize};
 use stack::Machine;
 use units::{PAGE_SIZE, human};
 
-use crate::daemon::make_directory;
-use crate::failure::failed;
-use crate::root::Root;
+use crate::root::{Made, Root};
 use crate::tree;
 
 /// The name of the link in a root's `proc`, as in `/proc`.
@@ -110,22 +105,16 @@ impl ZoneReport {
 ///
 /// # Errors
 /// What the system reports.
-pub(crate) fn link(root: &Root) -> Result<(), Fault> {
-    make_directory(&root.proc())?;
-    let path = root.proc().join(BUDDYINFO);
+pub(crate) fn link(root: &Root, made: &Made) -> Result<(), Fault> {
+    made.directory(&root.proc())?;
     let target = Path::new("..").join(leftovers::TREE).join(tree::zone::BUDDYINFO);
-    match symlink(target, &path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(failed(format!("cannot make the link {}", path.display()), &error))
-        }
-        _ => Ok(()),
-    }
+    made.link(&root.proc().join(BUDDYINFO), &target)
 }
 
-/// Removes what [`link`] made, and what one that was killed left.
-pub(crate) fn unlink(root: &Root) {
-    let _ = fs::remove_file(root.proc().join(BUDDYINFO));
-    let _ = fs::remove_dir(root.proc());
+/// Removes what [`link`] made.
+pub(crate) fn unlink(root: &Root, made: &Made) {
+    made.remove(&root.proc().join(BUDDYINFO));
+    made.remove(&root.proc());
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -19,7 +19,7 @@ use zram::Disk;
 use super::door_fault;
 use crate::failure::failed;
 use crate::mounts::openers_of;
-use crate::root::Root;
+use crate::root::{Made, Root};
 use crate::sys;
 
 /// Programs that look at what changed (udev) have a device open for moments.
@@ -31,6 +31,8 @@ pub struct Files {
     pub mount: Mount,
     /// Are block devices made of them?
     pub loops: bool,
+    /// Where the links to them are written down.
+    pub made: Arc<Made>,
 }
 
 /// Where a device can be reached.
@@ -59,9 +61,7 @@ impl Attached {
             }
             let link = root.device(&name);
             let target = block_device.as_ref().map_or(&*file, LoopDevice::path);
-            let _ = fs::remove_file(&link);
-            symlink(target, &link)
-                .map_err(|e| failed(format!("cannot make the link {}", link.display()), &e))?;
+            files.made.link(&link, target)?;
             Ok(Attached { file: file.clone(), block_device, link, tree: root.tree() })
         };
         let made = made();

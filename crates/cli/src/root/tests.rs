@@ -33,7 +33,7 @@ fn a_root_belongs_to_one_daemon() {
     let root = decide(Some(dir.path().join("r").to_str().unwrap()), 0, None).unwrap();
     let claim = root.claim().unwrap();
     assert_eq!(claim.killed_before_us(), None);
-    let fault = root.claim().unwrap_err();
+    let fault = root.claim().err().unwrap();
     assert_eq!(fault.errno, Errno::EBUSY);
     assert!(fault.message.contains(&format!("pid {}", std::process::id())), "{fault}");
     drop(claim);
@@ -45,21 +45,66 @@ fn a_root_belongs_to_one_daemon() {
 fn a_killed_daemon_is_remembered() {
     let dir = testkit::TempDir::new();
     let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
-    fs::write(root.lock_file(), "4242\n").unwrap();
+    fs::write(root.lock_file(), "rampack root 1\npid 4242\n").unwrap();
     let claim = root.claim().unwrap();
     assert_eq!(claim.killed_before_us(), Some(4242));
     drop(claim);
     assert!(root.path().exists(), "a directory that was there stays");
+    // One that a killed daemon had made does not.
+    fs::write(root.lock_file(), "rampack root 1\ndir .\npid 4242\n").unwrap();
+    drop(root.claim().unwrap());
+    assert!(!root.path().exists());
+}
+
+#[test]
+fn a_root_that_holds_something_else_is_refused() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
+    for text in ["", "4242\n", "rampack root 12\n", "precious"] {
+        fs::write(root.lock_file(), text).unwrap();
+        let fault = root.claim().err().unwrap();
+        assert_eq!(fault.errno, Errno(libc::ENOTEMPTY), "{fault}");
+        for word in ["not empty", ": lock;", "nothing was touched", "--root", "rampack root 1"] {
+            assert!(fault.message.contains(word), "{word}: {fault}");
+        }
+        assert_eq!(fs::read_to_string(root.lock_file()).unwrap(), text);
+        assert!(!root.is_claimed());
+    }
+    fs::remove_file(root.lock_file()).unwrap();
+    std::os::unix::fs::symlink("elsewhere", root.lock_file()).unwrap();
+    assert_eq!(root.claim().err().unwrap().errno, Errno(libc::ENOTEMPTY));
+    assert!(!dir.path().join("elsewhere").exists());
+    fs::remove_file(root.lock_file()).unwrap();
+    for number in 0..7 {
+        fs::write(dir.path().join(format!("{number}")), "").unwrap();
+    }
+    let fault = root.claim().err().unwrap();
+    assert!(fault.message.contains("0, 1, 2, 3, 4 and 2 more"), "{fault}");
+}
+
+#[test]
+fn what_came_while_a_daemon_ran_is_kept_and_the_root_stays_ours() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().join("r").to_str().unwrap()), 0, None).unwrap();
+    let claim = root.claim().unwrap();
+    fs::write(root.path().join("notes"), "precious").unwrap();
+    drop(claim);
+    assert_eq!(fs::read_to_string(root.path().join("notes")).unwrap(), "precious");
+    let claim = root.claim().unwrap();
+    assert_eq!(claim.killed_before_us(), None);
+    fs::remove_file(root.path().join("notes")).unwrap();
+    drop(claim);
+    assert!(!root.path().exists());
 }
 
 #[test]
 fn a_root_that_others_can_write_is_refused() {
     let dir = testkit::TempDir::new();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let fault = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().unwrap_err();
+    let fault = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
     assert_eq!(fault.errno, Errno::EACCES);
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let fault = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().unwrap_err();
+    let fault = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
     assert_eq!(fault.errno, Errno(libc::ENOTDIR));
 }

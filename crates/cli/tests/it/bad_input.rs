@@ -93,7 +93,7 @@ fn socket_path_in_use() {
         drop(listener);
         fs::remove_file(&path).unwrap();
         fs::write(&path, "not a socket").unwrap();
-        refused(&up(&place, "--transport nbd"), 1, &[name, "not a socket", "EEXIST"]);
+        refused(&up(&place, "--transport nbd"), 1, &[name, "not empty", "--root", "ENOTEMPTY"]);
         assert_eq!(fs::read(&path).unwrap(), b"not a socket");
         fs::remove_file(&path).unwrap();
     }

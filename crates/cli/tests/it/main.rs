@@ -10,6 +10,7 @@ mod filesystem;
 mod golden;
 mod killed;
 mod nbd_doors;
+mod roots;
 mod swap;
 mod swap_selftest;
 mod tree_files;
