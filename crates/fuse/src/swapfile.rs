@@ -185,3 +185,22 @@ fn get_ready(begin: fn(), ready: Sender<i32>) {
     // Nobody listens any more if another thread could not be started; the mount is gone then.
     let _ = ready.send(sys::thread_id());
 }
+
+/// What the file answers to one request, in memory: for fuzzing and tests. What is longer than the
+/// longest request is cut off. Nothing if no answer is expected.
+#[must_use]
+pub fn drive(request: &[u8], device: Arc<dyn BlockDevice>) -> Option<Vec<u8>> {
+    let page = host::page_bytes() as usize;
+    let mut buffer = Buffer::new(connection::largest(page), page);
+    let room = buffer.request();
+    let length = request.len().min(room.len());
+    room[..length].copy_from_slice(&request[..length]);
+    let file = File::new(device, || Lane(0), (0, 0));
+    let answer = serve::respond(&file, &mut buffer, length)?;
+    let mut bytes = answer.reply.bytes().to_vec();
+    bytes.extend_from_slice(buffer.data(answer.data).unwrap_or_default());
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests;

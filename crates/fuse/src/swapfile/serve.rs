@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) fn serve(mut channel: &Channel, file: &File, buffer: &mut Buffer) {
     loop {
         let length = match channel.read(buffer.request()) {
-            Ok(length) => length,
-            Err(error) => match after(&error) {
+            Ok(length) if length > 0 => length,
+            read => match after(read.err().as_ref()) {
                 Next::Again => continue,
                 Next::Pause => {
                     sleep(PAUSE);
@@ -39,7 +39,7 @@ pub(crate) fn serve(mut channel: &Channel, file: &File, buffer: &mut Buffer) {
     }
 }
 
-/// What to do after a read failed.
+/// What to do after a read that brought nothing.
 #[derive(PartialEq, Eq, Debug)]
 enum Next {
     Again,
@@ -47,8 +47,8 @@ enum Next {
     End,
 }
 
-fn after(error: &io::Error) -> Next {
-    match error.raw_os_error() {
+fn after(error: Option<&io::Error>) -> Next {
+    match error.and_then(io::Error::raw_os_error) {
         // The request was taken back while it was read; a signal came; another thread has it.
         Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => Next::Again,
         // Unmounted; or aborted, as it is told to those who ask for the difference.
@@ -89,13 +89,14 @@ mod tests {
 
     #[test]
     fn a_read_that_fails_ends_the_thread_only_when_the_mount_is_gone() {
-        let next = |errno| after(&io::Error::from_raw_os_error(errno));
+        let next = |errno| after(Some(&io::Error::from_raw_os_error(errno)));
         for errno in [libc::ENOENT, libc::EINTR, libc::EAGAIN] {
             assert_eq!(next(errno), Next::Again);
         }
         for errno in [libc::ENOMEM, libc::EINVAL, libc::EIO, libc::EPERM, libc::EFAULT] {
             assert_eq!(next(errno), Next::Pause);
         }
+        assert_eq!(after(None), Next::Pause);
         assert_eq!(next(libc::ENODEV), Next::End);
     }
 }
