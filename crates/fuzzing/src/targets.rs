@@ -7,6 +7,7 @@ use cli::protocol::{self, DaemonReport};
 use nbd::wire;
 
 use crate::codecs;
+use crate::fuse_client::{self, fuse_requests};
 use crate::nbd_client::{self, Conversation};
 
 /// A function to feed, its name, and inputs worth starting from.
@@ -23,6 +24,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
+    Target { name: "fuse_requests", run: fuse_requests, seeds: fuse_client::seeds },
     Target { name: "parse_size", run: parse_size, seeds: size_seeds },
     Target { name: "control_message", run: control_message, seeds: message_seeds },
     Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },

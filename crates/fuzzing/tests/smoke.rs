@@ -36,6 +36,11 @@ fn nbd_requests() {
 }
 
 #[test]
+fn fuse_requests() {
+    smoke("fuse_requests");
+}
+
+#[test]
 fn parse_size() {
     smoke("parse_size");
 }

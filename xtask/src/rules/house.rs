@@ -110,6 +110,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zswap",
             "stack",
             "nbd",
+            "fuse",
             "cli",
             "host",
             "sim",

@@ -119,7 +119,10 @@ impl File {
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<usize, i32> {
         let room = self.attributes.size.saturating_sub(offset);
-        if room == 0 && !data.is_empty() {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        if room == 0 {
             return Err(libc::ENOSPC);
         }
         let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
