@@ -34,7 +34,7 @@ pub struct Report {
 pub fn exist(root: &Path) -> bool {
     let tree = below(root, TREE).is_ok_and(|tree| !ours(&tree).is_empty());
     let files = |files: PathBuf| !backed_under(&files).is_empty() || !ours(&files).is_empty();
-    let swap = |swap: PathBuf| !backed_under(&swap).is_empty() || !ours_in(&swap).is_empty();
+    let swap = |swap: PathBuf| !ours_in(&swap).is_empty();
     tree || below(root, FILES).is_ok_and(files) || below(root, SWAP).is_ok_and(swap)
 }
 
@@ -57,8 +57,9 @@ pub fn clear(root: &Path) -> Report {
     for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
     }
-    for directory in [&files, &swap] {
-        for (number, file) in backed_under(directory) {
+    // Other files may be in the directory of swap files: only what stands on a mount is ours.
+    for stands_on in [&files].into_iter().chain(swap_mounts.iter().map(|mounted| &mounted.at)) {
+        for (number, file) in backed_under(stands_on) {
             clear_loop(number, &file, &mut report);
         }
     }

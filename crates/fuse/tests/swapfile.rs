@@ -280,6 +280,10 @@ fn a_killed_server_is_cleared_away() {
     }
     let mut served = start_swap(TempDir::new(), 1 << 20, 2, "plain");
     let device = LoopDevice::attach(&served.swap(), LoopOptions::default()).unwrap();
+    // A file of somebody else.
+    let other = served.swap().with_file_name("other");
+    fs::write(&other, vec![0; 1 << 20]).unwrap();
+    let other_device = LoopDevice::attach(&other, LoopOptions::default()).unwrap();
     assert!(leftovers::exist(served.root.path()));
     served.kill();
     let dead = fs::metadata(served.swap()).unwrap_err();
@@ -296,6 +300,9 @@ fn a_killed_server_is_cleared_away() {
     assert!(!leftovers::exist(served.root.path()));
     assert!(find_by_backing(&file).is_empty());
     assert!(!file.exists(), "what was mounted on is gone");
+    assert_eq!(find_by_backing(&other), [other_device.number()], "what is not ours stays");
+    drop(other_device);
+    fs::remove_file(other).unwrap();
 
     // The next server starts at the same place, even if the empty file was left.
     let root = std::mem::take(&mut served.root);

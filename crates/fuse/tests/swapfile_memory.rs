@@ -4,8 +4,11 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{Served, start_swap};
 use fuse::{LoopDevice, LoopOptions};
@@ -68,7 +71,7 @@ fn work(file: &File, rounds: usize, rng: &mut Rng) {
     }
 }
 
-fn direct(path: &std::path::Path) -> File {
+fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).unwrap()
 }
 
@@ -126,4 +129,66 @@ fn fresh_memory_and_the_heap_are_noticed() {
     assert!(fresh.faults > 1000 && fresh.heap == 0, "{fresh:?}");
     let greedy = measure("greedy", false, &mut rng);
     assert!(greedy.heap > 1000, "{greedy:?}");
+}
+
+/// Swap space that is swapped off in any case: its server must not end before that.
+struct SwappedOn(PathBuf);
+
+impl SwappedOn {
+    fn new(device: &Path) -> SwappedOn {
+        testkit::run(Command::new("mkswap").arg(device));
+        testkit::run(Command::new("swapon").args(["-p", "32767"]).arg(device));
+        SwappedOn(device.to_owned())
+    }
+
+    /// KiB that are swapped out to it.
+    fn used(&self) -> u64 {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap();
+        let line = swaps.lines().find(|line| Path::new(line.split(' ').next().unwrap()) == self.0);
+        line.unwrap().split_whitespace().nth(3).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for SwappedOn {
+    fn drop(&mut self) {
+        testkit::try_run(Command::new("swapoff").arg(&self.0));
+    }
+}
+
+fn page_out(memory: &mut [u8]) {
+    // SAFETY: the range is a whole part of a vector, and its contents stay.
+    let done =
+        unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_PAGEOUT) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn the_kernel_swaps_to_it() {
+    let name = "the_kernel_swaps_to_it";
+    let mkswap = Need::program("mkswap", "util-linux");
+    let swapon = Need::program("swapon", "util-linux");
+    let needs = [Need::Root, Need::Fuse, Need::Loop, Need::Swap, mkswap, swapon];
+    if !testkit::met(name, &needs) {
+        return;
+    }
+    let mut rng = Rng::new(testkit::seed(name));
+    let mut served = start_swap(TempDir::new(), 64 << 20, THREADS, "plain");
+    let options = LoopOptions { flush: false, ..LoopOptions::default() };
+    let device = LoopDevice::attach(&served.swap(), options).unwrap();
+    let swapped_on = SwappedOn::new(device.path());
+    let mut memory = vec![0u8; (16 << 20) + P];
+    let skip = memory.as_ptr().align_offset(P);
+    let memory = &mut memory[skip..skip + (16 << 20)];
+    let mut before = None;
+    // The first round warms the threads up.
+    for _ in 0..4 {
+        rng.fill(memory);
+        let copy = memory.to_vec();
+        page_out(memory);
+        let used = swapped_on.used();
+        assert!(used > 4 << 10, "only {used} KiB went out");
+        assert!(*memory == copy[..], "what comes back is what went out");
+        let now = counts(&mut served);
+        assert_eq!(*before.get_or_insert(now), now);
+    }
 }
