@@ -212,13 +212,14 @@ const STACK_MARGIN: usize = 32 << 10;
 
 /// Has the whole stack of this thread in memory. For threads with a stack of [`SERVING_STACK`].
 pub(crate) fn touch_stack() {
-    fill_stack();
-    // Linux 5.14. Before it the last pages stay as they were; nothing comes that far down.
-    let _ = populate_stack();
+    // Before Linux 5.14 the last pages stay as they were; nothing comes that far down.
+    if populate_stack().is_err() {
+        fill_stack();
+    }
 }
 
 #[inline(never)]
-fn fill_stack() {
+pub(crate) fn fill_stack() {
     let mut room = [0u8; SERVING_STACK - STACK_MARGIN];
     room.fill(0xa5);
     black_box(&mut room);
