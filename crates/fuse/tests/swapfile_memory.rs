@@ -41,13 +41,13 @@ fn counts(served: &mut Served) -> Counts {
     Counts { faults, heap: served.ask("heap").unwrap().parse().unwrap() }
 }
 
-/// Requests of every kind and size.
-fn work(file: &File, rounds: usize, rng: &mut Rng) {
+/// Requests of every kind, of mostly up to `usual` bytes and of up to `most`.
+fn work(file: &File, rounds: usize, (usual, most): (usize, usize), rng: &mut Rng) {
     let mut memory = vec![0u8; (1 << 20) + P];
     let skip = memory.as_ptr().align_offset(P);
     let buffer = &mut memory[skip..skip + (1 << 20)];
     for round in 0..rounds {
-        let most = if rng.one_in(10) { buffer.len() } else { 40 * P };
+        let most = if rng.one_in(10) { most } else { usual };
         let length = (rng.below((most / P) as u64) as usize + 1) * P;
         let at = rng.below(((BYTES - length) / P + 1) as u64) * P as u64;
         match rng.below(5) {
@@ -82,15 +82,16 @@ fn measure(kind: &str, through_a_loop_device: bool, rng: &mut Rng) -> Counts {
         .then(|| LoopDevice::attach(&served.swap(), LoopOptions::default()).unwrap());
     let path = device.as_ref().map_or_else(|| served.swap(), |device| device.path().to_owned());
     let file = direct(&path);
-    // Both threads must have run all their code: more than one client keeps them busy.
+    // Both threads must have run all their code: more than one client keeps them busy. Their
+    // buffers are another matter: these requests are small, and the others are not.
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let file = &file;
-            scope.spawn(move || work(file, 300, &mut Rng::new(seed)));
+            scope.spawn(move || work(file, 300, (P, 2 * P), &mut Rng::new(seed)));
         }
     });
     let before = counts(&mut served);
-    work(&file, 4000, rng);
+    work(&file, 4000, (40 * P, 1 << 20), rng);
     drop(direct(&path));
     let after = counts(&mut served);
     drop(file);
