@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use block::BlockDevice;
 use control::tree::DeviceNode;
 use control::{Access, Errno, Fault, Object};
-use fuse::{LoopDevice, LoopOptions};
 use nbd::Server;
 use stack::Machine;
 use sync::Mutex;
@@ -17,7 +15,7 @@ use zram::Disk;
 use crate::failure::failed;
 use crate::mounts::places_of;
 use crate::protocol::{Add, Attribute, Description, DeviceReport};
-use crate::root::Root;
+use crate::root::{Made, Root};
 
 mod attached;
 use attached::Attached;
@@ -394,37 +392,16 @@ impl Devices {
         }
     }
 
-    /// Serves something that is no device of the machine as the file `name`, with a loop device
-    /// over it. [`Devices::take_file`] takes the file away again.
+    /// Where block devices can be made: what the daemon makes there, and its root.
     ///
     /// # Errors
-    /// `ENODEV` where there are no block devices; what the doors report.
-    pub fn add_file(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<LoopDevice, Fault> {
+    /// `ENODEV` where there are none, or when the daemon is stopping.
+    pub fn place(&self) -> Result<(Arc<Made>, &Root), Fault> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let none = || Fault::new(Errno::ENODEV, "the daemon makes no block devices");
         let files = lifecycle.files.as_ref().filter(|files| files.loops).ok_or_else(none)?;
-        let flush = device.abilities().flush;
-        let file = files.mount.add(name, device).map_err(|e| door_fault(&e))?;
-        let options = LoopOptions { flush, ..LoopOptions::default() };
-        let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e));
-        let linked = made
-            .and_then(|made| files.made.link(&self.root.device(name), made.path()).map(|()| made));
-        if linked.is_err() {
-            files.mount.remove(name);
-        }
-        linked
-    }
-
-    /// The reverse of [`Devices::add_file`], once its loop device is gone. Does nothing the second
-    /// time.
-    pub fn take_file(&self, name: &str) {
-        let lifecycle = self.lifecycle.lock();
-        if let Some(files) = &lifecycle.files
-            && files.mount.remove(name).is_some()
-        {
-            files.made.remove(&self.root.device(name));
-        }
+        Ok((files.made.clone(), &self.root))
     }
 
     /// The reverse of `attach`; leaves everything as it was when the device is in use.

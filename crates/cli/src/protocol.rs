@@ -105,6 +105,9 @@ pub struct SwapOn {
     /// How much memory the cache may take: a size, or a percentage such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,
+    /// How much memory is kept ready for pages that come next, as a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<String>,
     /// For the parameter `compressor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,

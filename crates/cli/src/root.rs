@@ -93,6 +93,12 @@ impl Root {
         self.path.join("files")
     }
 
+    /// Where the files are that the kernel swaps to.
+    #[must_use]
+    pub fn swap(&self) -> PathBuf {
+        self.path.join(fuse::leftovers::SWAP)
+    }
+
     /// Where the control tree is.
     #[must_use]
     pub fn tree(&self) -> PathBuf {

@@ -31,11 +31,20 @@ pub struct LoopOptions {
     /// Pass flushes on to the file. Without it the device says that it has no cache to flush,
     /// which saves a request per flush on devices that have none.
     pub flush: bool,
+    /// The largest request in KiB, if not as large as the driver takes them: what the kernel needs
+    /// of memory for each grows with it.
+    pub largest_kib: Option<u32>,
 }
 
 impl Default for LoopOptions {
     fn default() -> LoopOptions {
-        LoopOptions { block_size: 4096, direct_io: true, read_only: false, flush: true }
+        LoopOptions {
+            block_size: 4096,
+            direct_io: true,
+            read_only: false,
+            flush: true,
+            largest_kib: None,
+        }
     }
 }
 
@@ -103,6 +112,9 @@ impl LoopDevice {
     fn tune(&self, options: LoopOptions) {
         if !options.flush {
             let _ = fs::write(attribute(self.number, "queue/write_cache"), "write through");
+        }
+        if let Some(kib) = options.largest_kib {
+            let _ = fs::write(attribute(self.number, "queue/max_sectors_kb"), kib.to_string());
         }
     }
 

@@ -8,22 +8,22 @@ mod cpu;
 mod memory;
 mod mmap;
 mod pressure;
-mod reserve;
 mod resident;
 mod swap;
 mod waiters;
+mod watermarks;
 
 pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
 pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
 pub use pressure::{Pressure, PressureEnd, Waited};
-pub use reserve::Reserve;
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
 pub use swap::{
-    HIGHEST_PRIORITY, is_io_flusher, keep_heap, lock_memory, oom_score, set_io_flusher,
-    set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
+    HIGHEST_PRIORITY, is_io_flusher, keep_large_pieces_apart, lock_memory, oom_score,
+    set_io_flusher, set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
 };
 pub use waiters::{Task, Waiters};
+pub use watermarks::{Above, Watermark, Watermarks};
 
 #[cfg(test)]
 mod tests;

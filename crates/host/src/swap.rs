@@ -8,7 +8,6 @@
 //! System calls with numbers or C strings made here, and mallopt(3), which takes numbers.
 
 use std::ffi::CString;
-use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{fs, io, ptr};
@@ -131,6 +130,19 @@ pub fn is_io_flusher() -> bool {
     unsafe { libc::prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0) == 1 }
 }
 
+/// Has the heap take large pieces from the system and give them back there, whatever sizes it has
+/// seen; to be called before threads are started. Otherwise glibc puts a second piece of a size
+/// among the small ones, and what is kept in memory for these keeps that one too. With other C
+/// libraries it does nothing.
+pub fn keep_large_pieces_apart() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: numbers; the allocator changes how it behaves from now on, not what is allocated.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 128 * 1024);
+    }
+}
+
 /// How soon this process is ended when memory is out: -1000 never, 1000 first.
 ///
 /// # Errors
@@ -146,20 +158,6 @@ pub fn oom_score() -> io::Result<i32> {
 /// `EACCES` for less than it was, without `CAP_SYS_RESOURCE`.
 pub fn set_oom_score(score: i32) -> io::Result<()> {
     fs::write(OOM_SCORE, score.to_string())
-}
-
-/// Has the heap keep what is freed, and at least `bytes` now, so that small allocations of this
-/// thread find their memory there. With other C libraries than glibc it merely touches memory.
-pub fn keep_heap(bytes: usize) {
-    const PIECE: usize = 32 * 1024;
-    #[cfg(target_env = "gnu")]
-    // SAFETY: numbers; the allocator changes how it behaves from now on, not what is allocated.
-    unsafe {
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 256 << 20);
-        libc::mallopt(libc::M_TOP_PAD, 1 << 20);
-    }
-    let pieces: Vec<Vec<u8>> = (0..bytes.div_ceil(PIECE)).map(|_| vec![1; PIECE]).collect();
-    drop(black_box(pieces));
 }
 
 fn c_string(path: &Path) -> io::Result<CString> {

@@ -275,38 +275,6 @@ fn locked_memory_goes_back_all_the_same() {
 }
 
 #[test]
-fn a_reserve_is_given_to_the_zone_and_taken_again() {
-    let zone = pagealloc::Zone::new(&Mmap, pagealloc::ZoneOptions::new(1, 16 * 1024)).unwrap();
-    let frames: Arc<dyn pagealloc::Frames> = Arc::new(zone);
-    let mut reserve = Reserve::new(frames.clone(), units::Lane(0), 4 * MIB);
-    assert_eq!((reserve.held_bytes(), reserve.wanted_bytes()), (4 * MIB, 4 * MIB));
-    assert_eq!(frames.stats().lent, 1024);
-    reserve.give();
-    assert!(reserve.is_given());
-    let held = reserve.held_bytes();
-    assert!((1..=3 * 64 * 1024).contains(&held), "a piece of each block stays: {held}");
-    let returned = frames.stats().returned_blocks;
-    // It is there to be lent, and did not go back to the system.
-    let lent: Vec<_> =
-        (0..900).map(|_| frames.alloc(units::Lane(0), units::Order::ZERO).unwrap()).collect();
-    assert_eq!(frames.stats().returned_blocks, returned);
-    lent.into_iter().for_each(|frame| frames.free(units::Lane(0), frame, units::Order::ZERO));
-    reserve.refill();
-    assert_eq!((reserve.held_bytes(), reserve.is_given()), (4 * MIB, false));
-    drop(reserve);
-    assert_eq!(frames.stats().lent, 0);
-    frames.validate();
-}
-
-#[test]
-fn a_reserve_takes_no_more_than_there_is() {
-    let zone = pagealloc::Zone::new(&Mmap, pagealloc::ZoneOptions::new(1, 512)).unwrap();
-    let frames: Arc<dyn pagealloc::Frames> = Arc::new(zone);
-    let reserve = Reserve::new(frames, units::Lane(0), 64 * MIB);
-    assert!(reserve.held_bytes() <= 2 * MIB, "{reserve:?}");
-}
-
-#[test]
 fn who_waits_for_pressure_is_told_of_the_end() {
     let (mut pressure, end) = Pressure::new().unwrap();
     // Whatever the machine does at this moment, it is not the end.
@@ -326,7 +294,6 @@ fn swapping_to_what_is_none_fails() {
     assert!(swap_on(path, Some(1)).is_err());
     assert!(swap_off(path).is_err());
     assert!(available_memory() > 0 && available_memory() <= total_memory());
-    keep_heap(1 << 20);
     assert!((-1000..=1000).contains(&oom_score().unwrap()));
 }
 
@@ -381,4 +348,38 @@ fn regions_are_populated_where_it_is_asked_for() {
     // SAFETY: as above.
     let kept = unsafe { region.base().as_ptr().add(8192).read_volatile() };
     assert!(region.populate(0, 2 << 20) && kept == 7);
+}
+
+#[test]
+fn watermarks_are_summed_over_zones_without_what_is_kept_for_others() {
+    let text = "\
+Node 0, zone      DMA
+  per-node stats
+      nr_inactive_anon 3
+  pages free     2812
+        boost    0
+        min      82
+        low      102
+        high     122
+        spanned  4095
+        protection: (0, 2448, 2448, 2448)
+  pagesets
+    cpu: 0
+              count:    0
+              high:     28
+Node 0, zone    DMA32
+  pages free     1000
+        min      700
+        low      900
+        high     1100
+        protection: (0, 0, 0, 0)
+";
+    let above = crate::watermarks::parse(text).unwrap();
+    let pages = |mark| above.bytes(mark) / page_bytes();
+    assert_eq!(pages(Watermark::Min), (2812 - 82 - 2448) + 300);
+    assert_eq!(pages(Watermark::Low), (2812 - 102 - 2448) + 100);
+    assert_eq!(pages(Watermark::High), 2812 - 122 - 2448);
+    assert_eq!(crate::watermarks::parse("nothing"), None);
+    let here = Watermarks::new().look().unwrap();
+    assert!(here.bytes(Watermark::High) <= here.bytes(Watermark::Min));
 }

@@ -64,9 +64,14 @@ pub struct SwapOn {
     #[arg(long, value_name = "PATH")]
     pub backing: Option<PathBuf>,
 
-    /// How much memory the cache may take: a size, or a percentage of all memory [default: 20%]
+    /// How much memory the cache may take: a size, or a percentage of all memory [default: 20%, or
+    /// 50% without --backing]
     #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]
     pub max_pool: Option<String>,
+
+    /// Memory kept ready for the pages that come next [default: 1/32 of all memory, 8M to 64M]
+    #[arg(long, value_name = "SIZE", value_parser = disk_size)]
+    pub headroom: Option<Size>,
 
     /// The kernel uses swap space of higher priority first; -1 puts it after all other
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]

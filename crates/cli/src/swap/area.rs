@@ -5,26 +5,99 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Operation};
 use control::{Errno, Fault};
-use fuse::LoopDevice;
+use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
+use host::Faults;
 use stack::Machine;
 use sync::Mutex;
 use units::PAGE_SIZE;
+use zswap::Headroom;
 
 use super::backing::Backing;
 use super::cache::Cache;
-use super::report::SwapReport;
-use super::{active, header, name};
+use super::report::{ServingReport, SwapReport};
+use super::{active, header, name, protections};
 use crate::devices::{Devices, door_fault};
 use crate::failure::failed;
+use crate::root::Made;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// A file of the mount with a loop device over it. Dropping it takes both away.
+/// Threads that serve a file whose requests wait for nobody, beside one for each CPU.
+const SPARE: usize = 1;
+/// Threads that may wait for the backing device at once, beside those.
+const WAITING: usize = 8;
+/// The largest request in KiB, as large as the file takes: the kernel needs more memory for a
+/// larger one.
+const LARGEST_KIB: u32 = 128;
+
+/// A file that the kernel swaps to by a loop device. Dropping it takes both away.
 struct Served {
-    devices: Arc<Devices>,
-    name: String,
+    file: Mutex<SwapFile>,
     block_device: Mutex<LoopDevice>,
     path: PathBuf,
+    link: PathBuf,
+    made: Arc<Made>,
+    /// The threads that serve it, and what page faults they had had when it began.
+    threads: Mutex<Vec<(i32, Faults)>>,
+}
+
+impl Served {
+    fn make(
+        devices: &Devices,
+        name: &str,
+        device: Arc<dyn BlockDevice>,
+        waits: bool,
+    ) -> Result<Served, Fault> {
+        let (made, root) = devices.place()?;
+        made.directory(&root.swap())?;
+        let threads = host::online_cpus() + SPARE + if waits { WAITING } else { 0 };
+        let options =
+            SwapFileOptions { threads, lane: host::lane, begin: protections::begin_to_serve };
+        let file = SwapFile::serve(&root.swap().join(name), device, options);
+        let file = file.map_err(|error| door_fault(&error))?;
+        let options =
+            LoopOptions { flush: false, largest_kib: Some(LARGEST_KIB), ..LoopOptions::default() };
+        let block_device = LoopDevice::attach(file.path(), options);
+        let block_device = block_device.map_err(|error| door_fault(&error))?;
+        let (path, link) = (block_device.path().to_path_buf(), root.device(name));
+        made.link(&link, &path)?;
+        let threads = file.threads().iter().map(|thread| (*thread, Faults::default())).collect();
+        Ok(Served {
+            file: Mutex::new(file),
+            block_device: Mutex::new(block_device),
+            path,
+            link,
+            made,
+            threads: Mutex::new(threads),
+        })
+    }
+
+    /// # Errors
+    /// `EBUSY` with who uses it.
+    fn take_down(&self) -> Result<(), Fault> {
+        self.block_device.lock().detach().map_err(|error| door_fault(&error))?;
+        self.file.lock().unmount(false).map_err(|error| door_fault(&error))?;
+        self.made.remove(&self.link);
+        Ok(())
+    }
+
+    /// Page faults of the serving threads are counted from now on.
+    fn count_faults(&self) {
+        for (thread, faults) in self.threads.lock().iter_mut() {
+            *faults = host::thread_faults(*thread).unwrap_or_default();
+        }
+    }
+
+    fn report(&self) -> ServingReport {
+        let mut report = ServingReport::default();
+        for (thread, before) in self.threads.lock().iter() {
+            let now = host::thread_faults(*thread).unwrap_or(*before);
+            report.threads += 1;
+            report.minor_faults += now.minor - before.minor;
+            report.major_faults += now.major - before.major;
+        }
+        report
+    }
 }
 
 impl Drop for Served {
@@ -32,7 +105,7 @@ impl Drop for Served {
         if let Err(error) = self.block_device.lock().detach() {
             tracing::error!("{} is left: {error}", self.path.display());
         }
-        self.devices.take_file(&self.name);
+        self.made.remove(&self.link);
     }
 }
 
@@ -55,6 +128,8 @@ pub struct Making {
     pub pages: u64,
     /// What is below it.
     pub backing: Option<Backing>,
+    /// Memory that is to be there before pages come.
+    pub headroom: Headroom,
 }
 
 impl Area {
@@ -67,24 +142,21 @@ impl Area {
         machine: &Arc<Machine>,
         making: Making,
     ) -> Result<Area, Fault> {
-        let Making { number, pages, backing } = making;
+        let Making { number, pages, backing, headroom } = making;
         let name = name(number);
         let label = format!("rampack-{name}");
         let first = header::header(pages, header::new_uuid(), &label)?;
         let below = backing.as_ref().map(|backing| backing.device().clone());
         let cache = Cache::open(machine, number, pages, below)?;
+        cache.provide(headroom);
         let device = Arc::new(Checked::new(cache.device()));
         let write = Operation::Write { offset: 0, from: &first };
         let ready = device.submit(host::lane(), write).map_err(|error| {
             let message = format!("the swap header cannot be written: {error}");
             Fault::new(Errno(error.errno()), message)
         });
-        let served = ready.and_then(|()| {
-            let block_device = devices.add_file(&name, device)?;
-            let path = block_device.path().to_path_buf();
-            let block_device = Mutex::new(block_device);
-            Ok(Served { devices: devices.clone(), name, block_device, path })
-        });
+        let waits = backing.is_some();
+        let served = ready.and_then(|()| Served::make(devices, &name, device, waits));
         Ok(Area { number, pages, served: served?, cache, backing })
     }
 
@@ -106,11 +178,13 @@ impl Area {
         self.backing.as_ref()
     }
 
-    /// Has the kernel swap to it.
+    /// Has the kernel swap to it. Everything that serves it is in memory before.
     ///
     /// # Errors
     /// What swapon(2) reports.
     pub fn swap_on(&self, priority: Option<u16>) -> Result<(), Fault> {
+        protections::make_resident();
+        self.served.count_faults();
         host::swap_on(self.path(), priority).map_err(|error| {
             let what = format!("cannot swap on {}", self.path().display());
             match error.raw_os_error() {
@@ -162,8 +236,7 @@ impl Area {
             let message = format!("{} is swapped to", path.display());
             return Err(Fault::new(Errno::EBUSY, message));
         }
-        self.served.block_device.lock().detach().map_err(|error| door_fault(&error))?;
-        self.served.devices.take_file(&self.served.name);
+        self.served.take_down()?;
         self.cache.close()
     }
 
@@ -183,6 +256,7 @@ impl Area {
             backing_created: self.backing.as_ref().is_some_and(Backing::is_created),
             cached_pages: stats.cached,
             disk_pages: stats.on_device,
+            serving: self.served.report(),
             protections: Vec::new(),
         }
     }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use control::{Bound, Errno, Fault, Object};
+use host::Watermark;
 use stack::Machine;
-use zswap::{AreaOptions, AreaStats, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
+use units::PAGE_SIZE;
+use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
 
 use super::name;
 use super::report::PoolReport;
@@ -43,6 +45,13 @@ impl Cache {
             return Err(fault);
         }
         Ok(Cache { zswap, swap })
+    }
+
+    /// Sees to it that memory for the next pages is there, as far as it can be had.
+    pub fn provide(&self, want: Headroom) {
+        if !self.zswap.provide(host::lane(), want) {
+            tracing::warn!("there is less memory for swap devices than there should be: {want}");
+        }
     }
 
     /// What is served.
@@ -89,8 +98,15 @@ pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, Fault> {
     Ok(Bound::new(machine.swap()?, PARAMETERS))
 }
 
-/// What `options` ask of the parameters, in order.
-fn wanted(options: &SwapOn) -> Vec<Attribute> {
+/// How much the pool may take without a device to write back to, when nobody says: what it has no
+/// room for stays in memory as it is, so more of it is better there.
+const WITHOUT_DEVICE: &str = "50";
+/// What the pool may take when nothing was said, as Linux has it.
+const USUAL_PERCENT: u32 = 20;
+
+/// What `options` ask of the parameters, in order. `untouched`: nobody has said yet how much the
+/// pool may take.
+fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute> {
     let attribute = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
     let mut wanted = Vec::new();
     match options.max_pool.as_deref().map(|text| (text, text.strip_suffix('%'))) {
@@ -99,7 +115,8 @@ fn wanted(options: &SwapOn) -> Vec<Attribute> {
             wanted.push(attribute("max_pool_bytes", "0"));
         }
         Some((bytes, None)) => wanted.push(attribute("max_pool_bytes", bytes)),
-        None => {}
+        None if has_device || !untouched => {}
+        None => wanted.push(attribute("max_pool_percent", WITHOUT_DEVICE)),
     }
     if let Some(name) = &options.compressor {
         wanted.push(attribute("compressor", name));
@@ -112,10 +129,13 @@ fn wanted(options: &SwapOn) -> Vec<Attribute> {
 ///
 /// # Errors
 /// What a parameter refuses; nothing has changed then.
-pub fn set(machine: &Machine, options: &SwapOn) -> Result<Vec<Attribute>, Fault> {
+pub fn set(machine: &Machine, options: &SwapOn, has_device: bool) -> Result<Vec<Attribute>, Fault> {
     let rows = parameters(machine)?;
     let mut before = Vec::new();
-    for Attribute { name, value } in wanted(options) {
+    let policy = machine.swap()?;
+    let policy = policy.policy();
+    let untouched = (policy.max_pool_percent(), policy.max_pool_bytes()) == (USUAL_PERCENT, 0);
+    for Attribute { name, value } in wanted(options, has_device, untouched) {
         let was = rows.show(&name).and_then(|was| rows.store(&name, &value).map(|()| was));
         match was {
             Ok(value) => before.push(Attribute { name, value }),
@@ -163,6 +183,66 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
     }
 }
 
+/// Memory that could not be had is asked for again after this time.
+const SOON: Duration = Duration::from_millis(5);
+/// Frames that are asked for at a time: 256 KiB, which is what the zone asks for.
+const PIECE: u64 = 64;
+
+/// Provides memory ahead of its use until it is told to end, as [`work`] is; a ring of the memory
+/// bell has it look.
+///
+/// It takes memory that the kernel has to spare: the more of the headroom there is, the less it
+/// asks of the kernel, so that what serves pages in the kernel finds some as well.
+pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
+    let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
+    let mut watermarks = host::Watermarks::new();
+    loop {
+        let ticket = zswap.memory_bell().ticket();
+        if is_ended(Duration::ZERO) {
+            return;
+        }
+        let there = zswap.free_frames();
+        let watermark = watermark_for(there, want.frames);
+        let piece = PIECE * PAGE_SIZE as u64;
+        let spare = watermarks.look().is_none_or(|above| above.bytes(watermark) > piece);
+        let next = Headroom { frames: want.frames.min(there.saturating_add(PIECE)), ..want };
+        if !spare || !zswap.provide(host::lane(), next) {
+            if is_ended(SOON) {
+                return;
+            }
+        } else if next.frames == want.frames {
+            zswap.memory_bell().wait(ticket);
+        }
+    }
+}
+
+/// Down to where free memory is taken when `there` of `want` frames are there.
+fn watermark_for(there: u64, want: u64) -> Watermark {
+    match there {
+        _ if there >= want - want / 4 => Watermark::High,
+        _ if there >= want / 4 => Watermark::Low,
+        _ => Watermark::Min,
+    }
+}
+
+/// The cache, made anew for swap devices: all of it is mapped from now on, and so in memory from
+/// the start. Its parameters stay as they were.
+///
+/// # Errors
+/// `ENOMEM` when memory or addresses are out.
+pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, Fault> {
+    let rows = parameters(machine)?;
+    let writable = rows.rows().into_iter().filter(|row| row.access.writable());
+    let shown = |row: control::RowInfo| {
+        let value = rows.show(row.name).ok()?.trim_end_matches('\n').to_string();
+        Some(Attribute { name: row.name.into(), value })
+    };
+    let before: Vec<Attribute> = writable.filter_map(shown).collect();
+    let zswap = machine.swap_anew()?;
+    restore(machine, &before);
+    Ok(zswap)
+}
+
 /// Memory is short: some of what is old goes to the devices, if that is allowed.
 pub fn shrink(zswap: &Zswap) {
     let pages = zswap.shrinkable().min(BATCH);
@@ -195,5 +275,10 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         loads: stats.loads,
         read_back_pages: stats.read_back,
         rejected_pages: rejected.iter().sum(),
+        late_pages: stats.reject_alloc_fail + stats.reject_entry_fail,
+        headroom_bytes: match zswap.free_frames() {
+            u64::MAX => None,
+            frames => Some(frames * units::PAGE_SIZE as u64),
+        },
     })
 }

@@ -1,31 +1,29 @@
-//! The threads beside the swap devices of a daemon: one does what the engine has to do, one
-//! watches memory.
+//! The threads beside the swap devices of a daemon: one provides memory ahead of its use, one does
+//! what else the engine has to do, one watches memory.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use control::Fault;
-use host::{Pressure, PressureEnd, Reserve, Waited};
-use sync::Mutex;
-use zswap::Zswap;
+use host::{Pressure, PressureEnd, Waited};
+use zswap::{Headroom, Zswap};
 
 use super::cache;
 use crate::failure::failed;
 
 /// How often available memory is looked at when nobody tells of pressure.
 const LOOK: Duration = Duration::from_secs(1);
-/// With less than this available the reserve is given to the zone, with twice as much it is set
-/// aside again: in bytes, and as a part of all memory.
-const CRITICAL: u64 = 64 << 20;
-const CRITICAL_PART: u64 = 64;
+
+/// All of a stack is in memory, so it is no larger than need be.
+const STACK: usize = 256 << 10;
 
 /// The threads; dropping this ends them and waits for them.
 pub struct Helpers {
     zswap: Arc<Zswap>,
-    working: Option<Sender<()>>,
+    working: Vec<Sender<()>>,
     end: PressureEnd,
     threads: Vec<JoinHandle<()>>,
 }
@@ -35,31 +33,43 @@ impl Helpers {
     ///
     /// # Errors
     /// What the system reports; none is left then.
-    pub fn start(zswap: &Arc<Zswap>, reserve: Arc<Mutex<Reserve>>) -> Result<Helpers, Fault> {
+    pub fn start(zswap: &Arc<Zswap>, headroom: Headroom) -> Result<Helpers, Fault> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
-        let (working, ended) = channel();
         // Dropped on failure, it ends those that were started.
         let mut helpers =
-            Helpers { zswap: zswap.clone(), working: Some(working), end, threads: Vec::new() };
+            Helpers { zswap: zswap.clone(), working: Vec::new(), end, threads: Vec::new() };
+        let ended = helpers.tell_of_the_end();
+        let own = zswap.clone();
+        helpers
+            .spawn("swap-memory", move || cache::provide(&own, headroom, &ended))
+            .map_err(what)?;
+        let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
         helpers.spawn("swap-worker", move || cache::work(&own, &ended)).map_err(what)?;
         let own = zswap.clone();
-        let watch = move || watch(&own, pressure, &reserve);
-        helpers.spawn("swap-pressure", watch).map_err(what)?;
+        helpers.spawn("swap-pressure", move || watch(&own, pressure)).map_err(what)?;
         Ok(helpers)
     }
 
+    fn tell_of_the_end(&mut self) -> Receiver<()> {
+        let (working, ended) = channel();
+        self.working.push(working);
+        ended
+    }
+
     fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads.push(thread::Builder::new().name(name.into()).spawn(work)?);
+        let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
+        self.threads.push(thread.spawn(work)?);
         Ok(())
     }
 }
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        self.working = None;
+        self.working.clear();
         self.zswap.bell().ring_all();
+        self.zswap.memory_bell().ring_all();
         self.end.end();
         for thread in self.threads.drain(..) {
             // What a thread panicked with was told by the panic hook.
@@ -68,22 +78,14 @@ impl Drop for Helpers {
     }
 }
 
-fn watch(zswap: &Zswap, mut pressure: Pressure, reserve: &Mutex<Reserve>) {
-    let critical = CRITICAL.max(host::total_memory() / CRITICAL_PART);
+fn watch(zswap: &Zswap, mut pressure: Pressure) {
     loop {
         let waited = pressure.wait(LOOK);
         if waited == Waited::Ended {
             return;
         }
-        let available = host::available_memory();
-        let mut reserve = reserve.lock();
-        if available < critical && !reserve.is_given() {
-            reserve.give();
-            tracing::warn!("memory is out: what was set aside is used now");
-        } else if available > 2 * critical && reserve.held_bytes() < reserve.wanted_bytes() {
-            reserve.refill();
-        }
-        drop(reserve);
+        // The pool may have shrunk since, or the headroom be less than it might be.
+        zswap.memory_bell().ring_all();
         if waited == Waited::Short {
             cache::shrink(zswap);
         }

@@ -1,37 +1,23 @@
 //! What keeps a daemon able to serve swap space while there is no memory.
 //!
-//! What the daemon may need while it serves, and where that comes from:
+//! The threads that serve a swap device must not wait for memory: the kernel waits for them. So
+//! everything they touch is there and locked before the kernel swaps to it:
 //!
-//! - frames for what is stored: from the zone, which asks the system; a reserve of them is set
-//!   aside in memory already and given to the zone when memory is short;
-//! - entries and nodes of the index: pages of tables that are touched the first time;
-//! - small pieces of the heap, for requests of FUSE and of the control socket: the heap keeps
-//!   what is freed, and some of it from the beginning;
-//! - the stacks of threads that wait for the backing device, and the buffers of its rings: made
-//!   when they are first needed, or done without;
+//! - frames for what is stored, entries and nodes of the index: a [helper](super::helpers) provides
+//!   them ahead of their use; a page that comes too early is refused at once, or written through;
+//! - code, data, heap, stacks and buffers: what is mapped once the memory is locked is in memory
+//!   from the start, and the rest is faulted in ([`make_resident`]) before the kernel swaps;
 //! - in the kernel, what FUSE, loop devices and io_uring take for each request; it does not start
-//!   I/O to find that, nor for a page fault of the daemon, by the promise of `PR_SET_IO_FLUSHER`.
+//!   I/O to find that, by the promise of `PR_SET_IO_FLUSHER`.
 
-use std::sync::Arc;
-
-use control::Fault;
-use host::Reserve;
-use pagealloc::Frames;
+use control::{Errno, Fault};
 use serde::{Deserialize, Serialize};
-use sync::Mutex;
-use units::human;
 
 use crate::failure::{failed, sentence};
 use crate::sys;
 
 use super::limits;
 
-/// Memory set aside for stored pages, in bytes. Reclaim asks for some dozens of pages at a time
-/// (`SWAP_CLUSTER_MAX` is 32) from each CPU that is short of memory; this holds them for some
-/// hundred rounds, in which more is written back than that.
-const FRAMES: usize = 8 << 20;
-/// Memory set aside in the heap, in bytes.
-const HEAP: usize = 4 << 20;
 /// Never ended because memory is out.
 const NEVER: i32 = -1000;
 
@@ -51,10 +37,9 @@ pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
     score: Option<i32>,
-    reserve: Arc<Mutex<Reserve>>,
 }
 
-fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
+pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
     let (had, text) = match tried {
         Ok(text) => (true, text),
         Err(fault) => (false, format!("{}; {without}", sentence(&fault))),
@@ -65,53 +50,47 @@ fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protec
 /// Promises for the whole process, to be called before it starts a thread: the kernel must not do
 /// I/O to find memory for those who serve I/O. Whether it took is asked later.
 pub fn begin() {
+    host::keep_large_pieces_apart();
     if sys::effective_user() == 0 {
         let _ = host::set_io_flusher(true);
     }
 }
 
+/// Called by a thread before it serves pages, or provides memory for them: it runs as soon as it
+/// has something to do. Whether that can be had was found out before.
+pub fn begin_to_serve() {
+    let _ = host::set_real_time();
+}
+
+/// Has what is mapped in memory now: code, data, heap. What could not be had is told when the
+/// protections are taken.
+pub fn make_resident() {
+    if let Err(error) = host::make_resident() {
+        tracing::debug!("not all of the program is in memory: {error}");
+    }
+}
+
 impl Protections {
-    /// Tries everything.
+    /// Tries everything, but for memory that is provided ahead: that needs a cache first.
     #[must_use]
-    pub fn take(frames: &Arc<dyn Frames>) -> Protections {
-        host::keep_heap(HEAP);
-        let reserve = Reserve::new(frames.clone(), host::lane(), FRAMES);
-        let set_aside = match reserve.held_bytes() {
-            held if held >= FRAMES => {
-                Ok(format!("{} of frames, {} of heap", human(held as u64), human(HEAP as u64)))
-            }
-            held => Err(Fault::new(
-                control::Errno::ENOMEM,
-                format!(
-                    "only {} of {} could be set aside",
-                    human(held as u64),
-                    human(FRAMES as u64)
-                ),
-            )),
-        };
-        // After the heap was filled, so that what it has is locked too.
+    pub fn take() -> Protections {
         let locked = host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
+        let resident = locked.clone().and_then(|()| {
+            host::make_resident().map_err(|e| failed("the program cannot be had in memory", &e))
+        });
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
-        let mut had = vec![
+        let had = vec![
             protection(
                 "memory locked",
-                locked.clone().map(|()| "mlockall".to_string()),
-                "pages of the daemon may be swapped out to the device it serves, which then \
-                 hangs; it needs CAP_IPC_LOCK",
+                resident.map(|()| "mlockall, all of the program in memory".to_string()),
+                "pages of the daemon may have to be read or swapped in while it serves the device \
+                 they are on, which then hangs; it needs CAP_IPC_LOCK and Linux 5.14",
             ),
             protection(
                 "no I/O for memory",
-                match host::is_io_flusher() {
-                    true => Ok("PR_SET_IO_FLUSHER".to_string()),
-                    false => host::set_io_flusher(true)
-                        .map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))
-                        .and(Err(Fault::new(
-                            control::Errno::EPERM,
-                            "PR_SET_IO_FLUSHER came after threads were started",
-                        ))),
-                },
+                flusher(),
                 "the kernel may wait for the daemon while it looks for memory for the daemon; it \
                  needs CAP_SYS_RESOURCE and Linux 5.6",
             ),
@@ -121,27 +100,33 @@ impl Protections {
                 "the kernel may end the daemon when memory is out, and with it everything that \
                  is swapped out; it needs CAP_SYS_RESOURCE",
             ),
+            protection(
+                "served at once",
+                real_time(),
+                "under pressure the daemon waits for a CPU behind the programs that need memory; \
+                 it needs CAP_SYS_NICE",
+            ),
+            outside(),
         ];
-        had.push(protection("memory set aside", set_aside, "stores may fail under pressure"));
-        had.push(outside());
-        Protections {
-            had,
-            locked: locked.is_ok(),
-            score: scored.ok().and(score),
-            reserve: Arc::new(Mutex::new(reserve)),
-        }
+        Protections { had, locked: locked.is_ok(), score: scored.ok().and(score) }
+    }
+
+    /// Notes whether memory is provided ahead of its use.
+    pub fn note_memory(&mut self, is_ahead: bool) {
+        let tried = match is_ahead {
+            true => Ok("a headroom of memory is kept ready".to_string()),
+            false => Err(Fault::new(
+                Errno::ENOTSUP,
+                "this design of the page allocator has memory come with its use",
+            )),
+        };
+        self.had.push(protection("memory ahead of use", tried, "stores may wait for memory"));
     }
 
     /// What was tried, and what became of it.
     #[must_use]
     pub fn list(&self) -> &[Protection] {
         &self.had
-    }
-
-    /// The frames that are set aside.
-    #[must_use]
-    pub fn reserve(&self) -> &Arc<Mutex<Reserve>> {
-        &self.reserve
     }
 }
 
@@ -154,6 +139,23 @@ impl Drop for Protections {
             let _ = host::set_oom_score(score);
         }
     }
+}
+
+fn flusher() -> Result<String, Fault> {
+    if host::is_io_flusher() {
+        return Ok("PR_SET_IO_FLUSHER".to_string());
+    }
+    host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
+    Err(Fault::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
+}
+
+/// Tried on a thread of its own: this one stays an ordinary one.
+fn real_time() -> Result<String, Fault> {
+    let tried = std::thread::spawn(host::set_real_time).join();
+    let tried = tried.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+    tried
+        .map(|()| "real-time priority".to_string())
+        .map_err(|e| failed("real-time priority was refused", &e))
 }
 
 /// Is the daemon outside every memory limit?

@@ -31,8 +31,23 @@ pub struct SwapReport {
     pub cached_pages: u64,
     /// Pages on the backing device.
     pub disk_pages: u64,
+    /// Who serves it.
+    #[serde(default)]
+    pub serving: ServingReport,
     /// What protects the daemon.
     pub protections: Vec<Protection>,
+}
+
+/// What is to be said of the threads that serve a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ServingReport {
+    /// How many there are.
+    pub threads: u64,
+    /// Their page faults since it was swapped on, for which memory was had at once. There should
+    /// be none.
+    pub minor_faults: u64,
+    /// Those for which something was read from a device. There should be none.
+    pub major_faults: u64,
 }
 
 /// What is to be said of the compressed cache that all swap devices of a daemon share.
@@ -58,6 +73,12 @@ pub struct PoolReport {
     pub read_back_pages: u64,
     /// Pages that were not taken since the beginning, for whatever reason.
     pub rejected_pages: u64,
+    /// Pages among them that came before there was memory for them.
+    #[serde(default)]
+    pub late_pages: u64,
+    /// Bytes of memory that wait for pages, where it is provided ahead.
+    #[serde(default)]
+    pub headroom_bytes: Option<u64>,
 }
 
 impl PoolReport {
@@ -127,6 +148,23 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
             pages(pool.written_back_pages, exact),
             pages(pool.rejected_pages, exact)
         );
+        if let Some(headroom) = pool.headroom_bytes {
+            let _ = writeln!(
+                text,
+                "headroom: {} of memory ready; {} came too early for it",
+                size(headroom, exact),
+                pages(pool.late_pages, exact)
+            );
+        }
+    }
+    for swap in swaps {
+        let ServingReport { threads, minor_faults, major_faults } = swap.serving;
+        let _ = writeln!(
+            text,
+            "{}: served by {threads} threads with {} page faults since it is on",
+            swap.name,
+            minor_faults + major_faults
+        );
     }
     text + &missing(swaps)
 }
@@ -154,6 +192,7 @@ pub fn object(swap: &SwapReport) -> Value {
         "backing_created": swap.backing_created,
         "cached": swap.cached_pages * page,
         "on_disk": swap.disk_pages * page,
+        "serving": swap.serving,
         "protections": swap.protections,
     })
 }
@@ -174,6 +213,8 @@ pub fn pool_object(pool: &PoolReport) -> Value {
         "loads": pool.loads,
         "read_back_pages": pool.read_back_pages,
         "rejected_pages": pool.rejected_pages,
+        "late_pages": pool.late_pages,
+        "headroom": pool.headroom_bytes,
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use control::{Errno, Fault};
 use sync::Mutex;
 use units::{PAGE_SIZE, human, parse_size};
+use zswap::Headroom;
 
 use super::area::{Area, Making};
 use super::backing::{self, Backing};
@@ -20,6 +21,13 @@ use crate::protocol::SwapOn;
 use crate::sys;
 
 const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends
+/// some dozens of pages at a time from each CPU that is short of memory (`SWAP_CLUSTER_MAX` is 32)
+/// and has at most 128 requests under way at a loop device.
+const HEADROOM_PART: u64 = 32;
+const HEADROOM_LEAST: u64 = 8 << 20;
+const HEADROOM_MOST: u64 = 64 << 20;
 
 /// What is there as long as there is a swap device.
 struct Guard {
@@ -71,9 +79,10 @@ impl Swaps {
             }
         };
         let machine = self.devices.machine();
-        let guard = self.protect()?;
-        let before = cache::set(machine, options)?;
-        let making = Making { number, pages, backing };
+        let headroom = headroom(options.headroom.as_deref())?;
+        let guard = self.protect(headroom)?;
+        let before = cache::set(machine, options, backing.is_some())?;
+        let making = Making { number, pages, backing, headroom };
         let area = Area::make(&self.devices, machine, making)
             .and_then(|area| area.swap_on(options.priority).map(|()| area));
         let area = area.inspect_err(|_| cache::restore(machine, &before))?;
@@ -140,13 +149,15 @@ impl Swaps {
     }
 
     /// What the first one needs; `None` when it is there.
-    fn protect(&self) -> Result<Option<Guard>, Fault> {
+    fn protect(&self, headroom: Headroom) -> Result<Option<Guard>, Fault> {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
-        let protections = Protections::take(self.devices.machine().frames());
-        let reserve = protections.reserve().clone();
-        let _helpers = Helpers::start(&self.devices.machine().swap()?, reserve)?;
+        // What is mapped after this is in memory from the start.
+        let mut protections = Protections::take();
+        let zswap = cache::anew(self.devices.machine())?;
+        protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
+        let _helpers = Helpers::start(&zswap, headroom)?;
         Ok(Some(Guard { protections, _helpers }))
     }
 
@@ -260,6 +271,15 @@ impl Swaps {
         }
         said
     }
+}
+
+/// How much memory is kept ready: as much as `text` says, or a part of all memory.
+fn headroom(text: Option<&str>) -> Result<Headroom, Fault> {
+    let bytes = match text {
+        Some(text) => parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))?,
+        None => (host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST),
+    };
+    Ok(Headroom::of_frames(bytes / PAGE))
 }
 
 fn none(wanted: &str, areas: &[Arc<Area>]) -> Fault {
