@@ -6,8 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use control::Fault;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::failure::say;
+use crate::swap::signals;
 
 /// Somebody wants the daemon to end.
 #[derive(Debug)]
@@ -23,7 +27,9 @@ pub enum Event {
     },
 }
 
-/// Events, and `SIGINT`, `SIGTERM` and `SIGHUP` among them until this is dropped.
+/// Events, and `SIGINT`, `SIGTERM` and `SIGHUP` among them until this is dropped. While the process
+/// serves swap space `SIGQUIT` is one of them, and Ctrl-Z does not suspend it; at other times they
+/// do what they usually do.
 pub struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -36,13 +42,13 @@ impl Events {
     /// # Errors
     /// What the system reports.
     pub fn listen() -> io::Result<Events> {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
         let handle = signals.handle();
         let (sender, receiver) = channel();
         let events = Events { sender: sender.clone(), receiver, handle };
         thread::Builder::new().name("signals".into()).spawn(move || {
-            for _ in signals.forever() {
-                if sender.send(Event::Signal).is_err() {
+            for signal in signals.forever() {
+                if asks_for_the_end(signal) && sender.send(Event::Signal).is_err() {
                     return;
                 }
             }
@@ -65,6 +71,23 @@ impl Events {
             // Cannot be while this holds a sender; nobody could stop the daemon then.
             Err(RecvTimeoutError::Disconnected) => Some(Event::Signal),
         }
+    }
+}
+
+/// Does what a signal does that is no event.
+fn asks_for_the_end(signal: i32) -> bool {
+    match signal {
+        SIGTSTP if signals::are_held() => {
+            say("rampack: not suspended: whoever has pages in its swap space would wait for it; \
+                 Ctrl-C reads them back and ends it\n");
+            false
+        }
+        SIGTSTP | SIGQUIT if !signals::are_held() => {
+            // Nothing is left to do if even this is refused.
+            let _ = emulate_default_handler(signal);
+            false
+        }
+        _ => true,
     }
 }
 

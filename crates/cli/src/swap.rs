@@ -3,7 +3,8 @@
 //!
 //! [`Swaps`] keeps those of a daemon, each an [`area`]: a [`cache`], its [`backing`], a file with a
 //! loop device over it, and the kernel that swaps to that. What makes it safe to serve swap space
-//! from a process is in [`protections`] and [`limits`], and the threads beside it in [`helpers`].
+//! from a process is in [`protections`], [`limits`] and [`signals`], and the threads beside it in
+//! [`helpers`].
 //! [`selftest`] proves it all with a program that needs more memory than it may have.
 
 pub mod active;
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod protections;
 pub mod report;
 pub mod selftest;
+pub mod signals;
 mod swaps;
 
 pub use swaps::Swaps;

@@ -198,6 +198,30 @@ pub fn free_space(path: &Path) -> io::Result<u64> {
     }
 }
 
+/// What a signal does to this process (sigaction(2)).
+pub struct Disposition(libc::sigaction);
+
+/// Has a signal do nothing from now on, nor in programs that are started from now on. Returns what
+/// it did.
+///
+/// # Errors
+/// `EINVAL` for one that cannot be ignored.
+pub fn ignore(signal: libc::c_int) -> io::Result<Disposition> {
+    // SAFETY: all-zero bytes are a valid value of the structure: no flags, an empty mask.
+    let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    new.sa_sigaction = libc::SIG_IGN;
+    // SAFETY: a number, and two structures that live until the call returns; nothing is called
+    // when the signal comes.
+    let result = unsafe { libc::sigaction(signal, &new, &mut old) };
+    if result == 0 { Ok(Disposition(old)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has a signal do again what it did before [`ignore`].
+pub fn restore(signal: libc::c_int, before: &Disposition) {
+    // SAFETY: what is set is what the system had, so a handler in it is one that was good there.
+    unsafe { libc::sigaction(signal, &before.0, std::ptr::null_mut()) };
+}
+
 /// Asks a process of ours to end (`SIGTERM`).
 pub fn ask_to_end(child: &Child) {
     // SAFETY: two numbers; the process is ours and was not waited for, so the number is its.

@@ -15,6 +15,7 @@ use super::cache;
 use super::helpers::Helpers;
 use super::protections::Protections;
 use super::report::{PoolReport, SwapReport};
+use super::signals::HeldSignals;
 use super::{MOST, header, limits, name};
 use crate::devices::Devices;
 use crate::protocol::SwapOn;
@@ -33,6 +34,7 @@ const HEADROOM_MOST: u64 = 64 << 20;
 struct Guard {
     protections: Protections,
     _helpers: Helpers,
+    _signals: HeldSignals,
 }
 
 /// The swap devices of a daemon. Every method may be called by any number of threads at once.
@@ -158,7 +160,7 @@ impl Swaps {
         let zswap = cache::anew(self.devices.machine())?;
         protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
         let _helpers = Helpers::start(&zswap, headroom)?;
-        Ok(Some(Guard { protections, _helpers }))
+        Ok(Some(Guard { protections, _helpers, _signals: HeldSignals::begin() }))
     }
 
     /// Swaps a device off and takes it away. Waits until everything is read back.

@@ -213,6 +213,21 @@ impl Daemon {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
+    /// A line of its `/proc/PID/status`.
+    #[track_caller]
+    pub fn status(&self, name: &str) -> String {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in: {text}")).trim().to_string()
+    }
+
+    /// Waits for its end; how it ended.
+    #[track_caller]
+    pub fn ended(mut self) -> std::process::ExitStatus {
+        wait_until("the daemon's end", || !self.is_alive());
+        self.child.wait().unwrap()
+    }
+
     pub fn nbd(&self) -> PathBuf {
         self.root.join("nbd.sock")
     }

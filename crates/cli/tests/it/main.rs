@@ -13,6 +13,7 @@ mod nbd_doors;
 mod roots;
 mod swap;
 mod swap_selftest;
+mod swap_signals;
 mod tree_files;
 mod trim;
 mod writeback;
