@@ -13,7 +13,9 @@ use crate::protocol::Attribute;
 
 mod swap;
 use swap::SWAP_NOTES;
-pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
+pub use swap::{
+    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
@@ -80,6 +82,9 @@ pub enum Command {
     /// Prove on this machine, with a program of its own, that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
+    /// What a daemon starts to swap off.
+    #[command(hide = true)]
+    SwapoffHelper(SwapoffHelper),
     /// End a running daemon; everything stored in its devices is lost.
     Stop(Stop),
 }

@@ -28,8 +28,10 @@ const ENDING: Duration = Duration::from_secs(30);
 /// `ENOENT` when there is none, or what it refuses.
 pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
     match command {
-        // These are daemons themselves.
-        Command::Up(_) | Command::Serve(_) | Command::Selftest(_) => Ok(()),
+        // These need none.
+        Command::Up(_) | Command::Serve(_) | Command::Selftest(_) | Command::SwapoffHelper(_) => {
+            Ok(())
+        }
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
         Command::Status(options) => status(root, options),

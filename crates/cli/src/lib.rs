@@ -61,6 +61,10 @@ fn run(cli: Cli) -> Result<(), Fault> {
         Command::Swap(Swap { action: SwapAction::On(on) }) => {
             swap::commands::on(Root::choose(cli.root.as_deref())?, on)
         }
+        Command::SwapoffHelper(it) => {
+            swap::off::help(it);
+            Ok(())
+        }
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }

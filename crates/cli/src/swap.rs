@@ -16,6 +16,7 @@ pub mod header;
 pub mod helpers;
 pub mod leftovers;
 pub mod limits;
+pub mod off;
 pub mod protections;
 pub mod report;
 pub mod selftest;

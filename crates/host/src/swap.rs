@@ -43,6 +43,9 @@ pub fn swap_on(path: &Path, priority: Option<u16>) -> io::Result<()> {
 /// Has the kernel read everything back that it swapped to `path`, and stop swapping to it. It may
 /// take minutes. No signal breaks it off: they are held back from this thread meanwhile.
 ///
+/// The process that calls this is the first that the kernel ends when memory is out, whatever its
+/// [`oom_score`]: one that serves what is read back has another process do it.
+///
 /// # Errors
 /// What `swapoff(2)` reports: `ENOMEM` when there is no memory for what would be read back. The
 /// kernel goes on swapping to it then.

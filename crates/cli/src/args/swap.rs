@@ -112,6 +112,14 @@ pub struct SwapOff {
     pub all: bool,
 }
 
+/// `rampack swapoff-helper`.
+#[derive(Args, Clone, Debug)]
+pub struct SwapoffHelper {
+    /// What is not to be swapped to any more.
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
 /// `rampack selftest`.
 #[derive(Args, Debug)]
 pub struct Selftest {

@@ -15,7 +15,7 @@ use zswap::Headroom;
 use super::backing::Backing;
 use super::cache::Cache;
 use super::report::{ServingReport, SwapReport};
-use super::{active, header, name, protections};
+use super::{active, header, name, off, protections};
 use crate::devices::{Devices, door_fault};
 use crate::failure::failed;
 use crate::root::Made;
@@ -208,22 +208,17 @@ impl Area {
     pub fn swap_off(&self) -> Result<(), Fault> {
         let path = self.path();
         let Some(before) = active::find(path) else { return Ok(()) };
-        let Err(error) = host::swap_off(path) else { return Ok(()) };
+        let Err(why) = off::swap_off(path) else { return Ok(()) };
         // Somebody else may have been quicker.
         let Some(now) = active::find(path) else { return Ok(()) };
         let name = name(self.number);
         let (used, before) = (units::human(now.used), units::human(before.used));
-        let why = match error.raw_os_error() {
-            Some(libc::ENOMEM) => "there is not enough memory to read it back".to_string(),
-            Some(libc::EINTR) => "it was interrupted".to_string(),
-            _ => failed("swapoff failed", &error).message,
-        };
         let message = format!(
             "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory or \
              add other swap space, and try again",
             path.display()
         );
-        Err(Fault::new(Errno(error.raw_os_error().unwrap_or(libc::EIO)), message))
+        Err(Fault::new(why.errno(), message))
     }
 
     /// Takes everything down, after [`Area::swap_off`]. Can be tried again.

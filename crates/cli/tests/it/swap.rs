@@ -194,48 +194,68 @@ fn swap_space_of_a_killed_daemon_is_swapped_off() {
     assert!(place.mounts().is_empty());
 }
 
-/// The program of the selftest in a group of its own.
+/// The program of the selftest, several times over, in a group of its own.
 struct Program {
-    child: Child,
+    children: Vec<Child>,
     group: Group,
 }
 
 impl Program {
-    /// With so many pages, in a group with so much memory.
+    /// One with so many pages, in a group with so much memory.
     fn start(pages: usize, limit: u64) -> Program {
+        Program::several(1, pages, limit)
+    }
+
+    /// So many with so many pages each, in a group with so much memory.
+    fn several(count: usize, pages: usize, limit: u64) -> Program {
         let group = Group::make(&Controller::find().unwrap(), limit).unwrap();
-        let mut command = program();
-        command.args(["selftest", "hungry", "--rounds", "1", "--seed", "5", "--pages"]);
-        command.arg(pages.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.process_group(0).spawn().unwrap();
-        let mut program = Program { child, group };
-        program.group.take(program.child.id()).unwrap();
-        use std::io::Write;
-        program.child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        program
+        let mut all = Program { children: Vec::new(), group };
+        for _ in 0..count {
+            let mut command = program();
+            command.args(["selftest", "hungry", "--rounds", "1", "--seed", "5", "--pages"]);
+            command.arg(pages.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let leader = all.children.first().map_or(0, |child| child.id() as i32);
+            let mut child = command.process_group(leader).spawn().unwrap();
+            all.group.take(child.id()).unwrap();
+            use std::io::Write;
+            child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+            all.children.push(child);
+        }
+        all
     }
 
     fn signal(&self, signal: i32) {
+        let Some(leader) = self.children.first() else { return };
         // SAFETY: two numbers; the group of processes is ours and its leader not yet waited for.
-        unsafe { libc::kill(-(self.child.id() as i32), signal) };
+        unsafe { libc::kill(-(leader.id() as i32), signal) };
     }
 
-    fn outcome(mut self) -> Outcome {
-        wait_until("the program's end", || {
-            self.group.relieve();
-            self.child.try_wait().unwrap().is_some()
-        });
-        let mut text = String::new();
-        use std::io::Read;
-        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        serde_json::from_str(text.trim()).unwrap_or_else(|_| panic!("{:?}", self.child.wait()))
+    /// Pages that were wrong, and copies that were right.
+    fn outcome(mut self) -> (u64, u64) {
+        let mut seen = (0, 0);
+        // The leader is waited for last: signals go to it.
+        for child in self.children.iter_mut().rev() {
+            wait_until("the program's end", || {
+                self.group.relieve();
+                child.try_wait().unwrap().is_some()
+            });
+            let mut text = String::new();
+            use std::io::Read;
+            child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+            let outcome: Outcome =
+                serde_json::from_str(text.trim()).unwrap_or_else(|_| panic!("{:?}", child.wait()));
+            seen = (seen.0 + outcome.wrong, seen.1 + outcome.copies);
+        }
+        seen
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
         self.signal(libc::SIGKILL);
-        let _ = self.child.wait();
+        for child in &mut self.children {
+            let _ = child.wait();
+        }
     }
 }
 
@@ -271,11 +291,80 @@ fn a_daemon_that_is_stopped_reads_everything_back_first() {
         }
         assert_eq!(active::find(&path), None, "{end}");
         program.signal(libc::SIGCONT);
-        let outcome = program.outcome();
-        assert_eq!((outcome.wrong, outcome.copies), (0, 1), "{end}: {outcome:?}");
+        assert_eq!(program.outcome(), (0, 1), "{end}");
         if end == "swap off" {
             daemon.stop();
         }
+        place.is_clean();
+    }
+}
+
+/// The processes that `daemon` started, once they are this program.
+fn helpers(daemon: &Daemon) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).into_iter().flatten();
+    let children = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
+    let text: Vec<String> = tasks.flatten().filter_map(children).collect();
+    let pids = text.iter().flat_map(|text| text.split_whitespace()).map(|pid| pid.parse().unwrap());
+    pids.filter(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("swapoff-helper")
+    })
+    .collect()
+}
+
+#[test]
+fn a_swapoff_that_is_killed_leaves_the_area_on_and_the_daemon_alive() {
+    let [a, b, c, d] = NEEDS;
+    let name = "a_swapoff_that_is_killed_leaves_the_area_on_and_the_daemon_alive";
+    if !met(name, &[a, b, c, d, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    for end in ["swap off", "stop", "stop --force"] {
+        let place = Place::new();
+        let mut daemon = Daemon::start(&place, "swap on --size 256M --priority 32766");
+        let path = device(&place, "swap0");
+        // The kernel looks for signals between one program and the next.
+        let mut program = Program::several(8, 4096, 8 * MIB);
+        let used = |path: &Path| active::find(path).map_or(0, |active| active.used);
+        wait_until("swapping out", || {
+            program.group.relieve();
+            used(&path) > 100 * MIB
+        });
+        program.signal(libc::SIGSTOP);
+        program.group.lift().unwrap();
+        let before = used(&path);
+
+        let asked = daemon.command(end).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let asked = asked.unwrap();
+        let mut pid = 0;
+        wait_until("reading back", || {
+            pid = helpers(&daemon).first().copied().unwrap_or(0);
+            pid != 0 && used(&path) < before - before / 20
+        });
+        let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        assert_eq!(score.trim(), "1000", "it is the one that may be ended");
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        let open: Vec<PathBuf> = open.filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+        let is_daemons =
+            |path: &PathBuf| path.starts_with("/dev/fuse") || path.starts_with("/dev/loop");
+        assert!(!open.iter().any(is_daemons), "a killed daemon must leave nothing open: {open:?}");
+        // SAFETY: two numbers; the process is a child of our daemon, which was just there.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+
+        let said = crate::common::said(&asked.wait_with_output().unwrap());
+        refused(&said, 1, &["swap0", "stays in use", "was killed", "try again", "ENOMEM"]);
+        assert!(daemon.is_alive(), "{end}");
+        assert!(used(&path) > 0, "{end}: the kernel swaps to it as before");
+        assert_eq!(json(&daemon)["swaps"][0]["active"], true);
+        // Nothing is lost, and the next one may do it.
+        daemon.does("swap off");
+        program.signal(libc::SIGCONT);
+        assert_eq!(program.outcome(), (0, 8), "{end}");
+        if daemon.is_alive() {
+            daemon.signal(libc::SIGINT);
+        }
+        wait_until("the daemon's end", || !daemon.is_alive());
         place.is_clean();
     }
 }
