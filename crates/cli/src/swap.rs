@@ -12,6 +12,7 @@ pub mod area;
 pub mod backing;
 pub mod cache;
 pub mod commands;
+pub mod group;
 pub mod header;
 pub mod helpers;
 pub mod leftovers;

@@ -222,6 +222,18 @@ pub fn restore(signal: libc::c_int, before: &Disposition) {
     unsafe { libc::sigaction(signal, &before.0, std::ptr::null_mut()) };
 }
 
+/// Sets an extended attribute of a file.
+///
+/// # Errors
+/// What `setxattr(2)` reports.
+pub fn set_attribute(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
+    let (path, name) = (c_string(path)?, CString::new(name)?);
+    let (bytes, length) = (value.as_ptr().cast(), value.len());
+    // SAFETY: two C strings, and bytes that live until the call returns, with their length.
+    let result = unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), bytes, length, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Asks a process of ours to end (`SIGTERM`).
 pub fn ask_to_end(child: &Child) {
     // SAFETY: two numbers; the process is ours and was not waited for, so the number is its.

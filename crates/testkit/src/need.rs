@@ -24,6 +24,9 @@ pub enum Need {
     Swap,
     /// Memory cgroups of either version that this process may make. That takes root.
     MemoryGroup,
+    /// Cgroups of version 2 that this process may make, with or without controllers. That takes
+    /// root.
+    UnifiedGroup,
     /// A temporary directory on a file system that can hold swap files.
     SwapFiles,
     /// The kernel's own zswap, which is switched off. That takes root.
@@ -59,6 +62,7 @@ impl Need {
                 is_root() && Path::new("/proc/swaps").exists() && has_capability(SYS_ADMIN)
             }
             Need::MemoryGroup => is_root() && memory_group(),
+            Need::UnifiedGroup => is_root() && unified_group(),
             Need::SwapFiles => swap_files(),
             Need::Zswap => is_root() && unused_zswap(),
             Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
@@ -82,6 +86,9 @@ impl fmt::Display for Need {
             Need::Swap => write!(f, "swap space, as root with CAP_SYS_ADMIN"),
             Need::MemoryGroup => {
                 write!(f, "memory cgroups, of version 1 or 2, as root (outside a container)")
+            }
+            Need::UnifiedGroup => {
+                write!(f, "cgroups of version 2, as root (outside a container)")
             }
             Need::SwapFiles => {
                 write!(f, "a temporary directory for swap files (TMPDIR on ext4, xfs or the like)")
@@ -171,7 +178,6 @@ fn unused_zram() -> bool {
     without_size.is_ok_and(|state| state.trim() == "0")
 }
 
-/// Makes a group and removes it again.
 fn memory_group() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let has = |top: &Path, name: &str| {
@@ -189,12 +195,23 @@ fn memory_group() -> bool {
                 || fs::write(top.join("cgroup.subtree_control"), "+memory").is_ok());
         (first || second).then(|| top.to_owned())
     });
-    tops.any(|top| {
-        let group = top.join(format!("rampack-need-{}", std::process::id()));
-        let made = fs::create_dir(&group).is_ok() || group.is_dir();
-        let _ = fs::remove_dir(&group);
-        made
+    tops.any(|top| may_make_groups(&top))
+}
+
+fn unified_group() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        words.get(2) == Some(&"cgroup2") && may_make_groups(Path::new(words[1]))
     })
+}
+
+/// Makes a group and removes it again.
+fn may_make_groups(top: &Path) -> bool {
+    let group = top.join(format!("rampack-need-{}", std::process::id()));
+    let made = fs::create_dir(&group).is_ok() || group.is_dir();
+    let _ = fs::remove_dir(&group);
+    made
 }
 
 /// A temporary directory that is not made of memory or of layers.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{failed, sentence};
 use crate::sys;
 
+use super::group::{self, OwnGroup};
 use super::limits;
 
 /// Never ended because memory is out.
@@ -37,6 +38,7 @@ pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
     score: Option<i32>,
+    _group: OwnGroup,
 }
 
 pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
@@ -81,6 +83,7 @@ impl Protections {
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
+        let group = group::own_group();
         let had = vec![
             protection(
                 "memory locked",
@@ -107,8 +110,10 @@ impl Protections {
                  it needs CAP_SYS_NICE",
             ),
             outside(),
+            group.protection().clone(),
         ];
-        Protections { had, locked: locked.is_ok(), score: scored.ok().and(score) }
+        let score = scored.ok().and(score);
+        Protections { had, locked: locked.is_ok(), score, _group: group }
     }
 
     /// Notes whether memory is provided ahead of its use.
