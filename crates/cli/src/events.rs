@@ -78,8 +78,12 @@ impl Events {
 fn asks_for_the_end(signal: i32) -> bool {
     match signal {
         SIGTSTP if signals::are_held() => {
-            say("rampack: not suspended: whoever has pages in its swap space would wait for it; \
-                 Ctrl-C reads them back and ends it\n");
+            let answer = || {
+                say("rampack: not suspended: whoever has pages in its swap space would wait for \
+                     it; Ctrl-C reads them back and ends it\n");
+            };
+            // On a thread of its own: a terminal that is held must not hold up the next signal.
+            let _ = thread::Builder::new().name("answer".into()).spawn(answer);
             false
         }
         SIGTSTP | SIGQUIT if !signals::are_held() => {
