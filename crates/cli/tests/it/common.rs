@@ -98,9 +98,10 @@ impl Place {
     }
 
     pub fn loops(&self) -> Vec<u32> {
-        let files = self.root().join("files");
-        let of = |kind: &str, n: u32| fuse::find_by_backing(&files.join(format!("{kind}{n}")));
-        (0..8).flat_map(|n| [of("zram", n), of("swap", n)].concat()).collect()
+        let of =
+            |files: &str, name: String| fuse::find_by_backing(&self.root().join(files).join(name));
+        let both = |n| [of("files", format!("zram{n}")), of("swap", format!("swap{n}"))];
+        (0..8).flat_map(|n| both(n).concat()).collect()
     }
 
     /// Checks that nothing is mounted, attached or listening here any more.
