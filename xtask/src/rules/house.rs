@@ -97,6 +97,7 @@ const HOUSE: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &[]),
+    ("guestkit", &["sync"]),
     (
         "fuzzing",
         &[
@@ -132,7 +133,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("fuser", &["fuse"], &[]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing"], &[]),
-    ("libc", &["host", "backing", "nbd", "fuse", "cli", "lab"], &["*"]),
+    ("libc", &["host", "backing", "nbd", "fuse", "cli", "lab", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "stack"]),
     ("lz4-sys", &["zcomp"], &[]),

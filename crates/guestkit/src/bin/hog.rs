@@ -1,0 +1,211 @@
+//! `hog`: fills memory with pages that it can check, checks each one in every pass, and gives it
+//! new contents. A page that swap could not give back is counted as lost.
+//!
+//! ```text
+//! hog [--mib N] [--passes N] [--seconds N] [--seed N] [--name NAME] [--fill-rate MIB] [--random]
+//! ```
+//!
+//! The exit status is 0 if all was right, 3 if a page was wrong, 4 if one was lost.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guestkit::lossy::{Lossy, lost};
+use guestkit::options::Options;
+use guestkit::order::Order;
+use guestkit::pattern::{Page, WORDS, fill};
+
+/// How often it says how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// How long it checks on when its time is up.
+const LAST_CHECK: Duration = Duration::from_secs(90);
+
+/// What is wanted.
+struct Task {
+    mib: usize,
+    passes: u64,
+    limit: Duration,
+    seed: u64,
+    name: String,
+    /// MiB to be filled in a second at most; 0: any number.
+    fill_rate: f64,
+    scattered: bool,
+}
+
+impl Task {
+    fn parse(words: impl IntoIterator<Item = String>) -> Result<Task, String> {
+        let mut options = Options::new(words);
+        let task = Task {
+            mib: options.value("--mib", 64)?,
+            passes: options.value("--passes", 3)?,
+            limit: Duration::from_secs(options.value("--seconds", 300)?),
+            seed: options.value("--seed", 1)?,
+            name: options.value("--name", "hog".to_string())?,
+            fill_rate: options.value("--fill-rate", 0.0)?,
+            scattered: options.flag("--random"),
+        };
+        options.done()?;
+        Ok(task)
+    }
+}
+
+/// A run.
+struct Hog {
+    task: Task,
+    memory: Lossy,
+    order: Order,
+    begun: Instant,
+    said: Instant,
+    /// Pages that were lost: nothing is known of them any more.
+    gone: Vec<bool>,
+    good: u64,
+    wrong: u64,
+}
+
+impl Hog {
+    fn new(task: Task) -> Result<Hog, String> {
+        let pages = task.mib << 20 >> 12;
+        let memory = Lossy::new(pages).map_err(|error| format!("{} MiB: {error}", task.mib))?;
+        let order = Order::new(pages, task.scattered);
+        let now = Instant::now();
+        let gone = vec![false; pages];
+        Ok(Hog { task, memory, order, begun: now, said: now, gone, good: 0, wrong: 0 })
+    }
+
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        println!("{}: t={:.1} {what}", self.task.name, self.begun.elapsed().as_secs_f64());
+    }
+
+    /// Says how far it is, if it did not for a while.
+    fn progress(&mut self, what: &str, pass: u64, done: usize) {
+        if self.said.elapsed() < PROGRESS {
+            return;
+        }
+        self.said = Instant::now();
+        let (pages, good, wrong) = (self.memory.pages(), self.good, self.wrong);
+        let lost = lost();
+        self.say(format_args!(
+            "{what} {pass}: {done} of {pages} ok={good} wrong={wrong} lost={lost}"
+        ));
+    }
+
+    fn lose(&mut self, number: usize) {
+        self.gone[number] = true;
+        if lost() <= 3 {
+            self.say(format_args!("page {number} is LOST"));
+        }
+    }
+
+    fn fill(&mut self) {
+        let mut page = [0; WORDS];
+        for (done, number) in self.order.pass().enumerate() {
+            fill(&mut page, self.task.seed, number as u64, 0);
+            if !self.memory.write(number, &page) {
+                self.lose(number);
+            }
+            if self.task.fill_rate > 0.0 && done % 64 == 0 {
+                let due = Duration::from_secs_f64(done as f64 / 256.0 / self.task.fill_rate);
+                thread::sleep(due.saturating_sub(self.begun.elapsed()));
+            }
+            self.progress("filling", 0, done);
+        }
+        self.say(format_args!("filled {} MiB", self.task.mib));
+    }
+
+    /// Compares a page with what it was after one of `passes`.
+    fn check(&mut self, number: usize, passes: &[u64], found: &mut Page, wanted: &mut Page) {
+        if !self.memory.read(number, found) {
+            return self.lose(number);
+        }
+        for pass in passes {
+            fill(wanted, self.task.seed, number as u64, *pass);
+            if found == wanted {
+                self.good += 1;
+                return;
+            }
+        }
+        self.wrong += 1;
+        if self.wrong <= 3 {
+            let (first, second) = (found[0], found[1]);
+            self.say(format_args!("page {number} is WRONG: it begins {first:x} {second:x}"));
+        }
+    }
+
+    /// Checks every page and gives it the contents of `pass`. False if the time is up.
+    fn pass(&mut self, pass: u64) -> bool {
+        let (mut found, mut wanted) = ([0; WORDS], [0; WORDS]);
+        let begun = Instant::now();
+        let mut worst = Duration::ZERO;
+        let mut in_time = true;
+        for (done, number) in self.order.pass().enumerate() {
+            let before = Instant::now();
+            if !self.gone[number] {
+                self.check(number, &[pass - 1], &mut found, &mut wanted);
+            }
+            if !self.gone[number] {
+                fill(&mut wanted, self.task.seed, number as u64, pass);
+                if !self.memory.write(number, &wanted) {
+                    self.lose(number);
+                }
+            }
+            worst = worst.max(before.elapsed());
+            self.progress("pass", pass, done);
+            if self.begun.elapsed() > self.task.limit {
+                in_time = false;
+                break;
+            }
+        }
+        let (good, wrong, lost) = (self.good, self.wrong, lost());
+        self.say(format_args!(
+            "pass {pass} {} in {:.1} s: ok={good} wrong={wrong} lost={lost} worst access {:.2} s",
+            if in_time { "done" } else { "broken off" },
+            begun.elapsed().as_secs_f64(),
+            worst.as_secs_f64()
+        ));
+        in_time
+    }
+
+    /// Checks every page as it is when a pass was broken off: of this pass, or of the one before.
+    fn last_check(&mut self, pass: u64) {
+        let (mut found, mut wanted) = ([0; WORDS], [0; WORDS]);
+        for number in 0..self.memory.pages() {
+            if !self.gone[number] {
+                self.check(number, &[pass, pass - 1], &mut found, &mut wanted);
+            }
+            self.progress("last check", pass, number);
+            if self.begun.elapsed() > self.task.limit + LAST_CHECK {
+                self.say(format_args!("gave up the last check at page {number}"));
+                return;
+            }
+        }
+    }
+
+    fn run(mut self) -> ExitCode {
+        self.fill();
+        for pass in 1..=self.task.passes {
+            if !self.pass(pass) {
+                self.last_check(pass);
+                break;
+            }
+        }
+        let (verdict, code) = match (self.wrong, lost()) {
+            (0, 0) => ("GOOD", 0),
+            (0, _) => ("LOST", 4),
+            _ => ("WRONG", 3),
+        };
+        let (good, wrong, lost) = (self.good, self.wrong, lost());
+        self.say(format_args!("END {verdict} ok={good} wrong={wrong} lost={lost}"));
+        ExitCode::from(code)
+    }
+}
+
+fn main() -> ExitCode {
+    match Task::parse(std::env::args().skip(1)).and_then(Hog::new) {
+        Ok(hog) => hog.run(),
+        Err(error) => {
+            eprintln!("hog: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `mon`: says every few seconds how the machine's memory is, and what the faults of a daemon's
+//! threads are. It is locked in memory, is never ended for the sake of memory, and asks for none.
+//!
+//! # Why unsafe
+//! Locking memory is a system call that the standard library does not have.
+//!
+//! ```text
+//! mon SECONDS [PID]
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::str;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use guestkit::proc::{Text, group, numbers, stat, value};
+
+/// Groups of threads at most.
+const GROUPS: usize = 16;
+
+/// The faults of the threads of one name.
+#[derive(Clone, Copy, Default)]
+struct Group {
+    name: [u8; 16],
+    length: usize,
+    minor: u64,
+    major: u64,
+}
+
+impl Group {
+    fn name(&self) -> &str {
+        str::from_utf8(&self.name[..self.length]).unwrap_or_default()
+    }
+}
+
+/// A daemon that is watched.
+struct Daemon {
+    pid: u64,
+    tasks: File,
+    status: File,
+    groups: [Group; GROUPS],
+    entries: Box<[u64]>,
+}
+
+impl Daemon {
+    fn open(pid: u64) -> io::Result<Daemon> {
+        let tasks = File::open(format!("/proc/{pid}/task"))?;
+        let status = File::open(format!("/proc/{pid}/status"))?;
+        let entries = vec![0; 1024].into_boxed_slice();
+        Ok(Daemon { pid, tasks, status, groups: [Group::default(); GROUPS], entries })
+    }
+
+    /// Adds up the faults of all threads by name.
+    fn count(&mut self, text: &mut Text) {
+        let Daemon { pid, tasks, groups, entries, .. } = self;
+        groups.fill(Group::default());
+        numbers(tasks, entries, |thread| {
+            let mut path = [0; 64];
+            let mut rest = &mut path[..];
+            if write!(rest, "/proc/{pid}/task/{thread}/stat").is_err() {
+                return;
+            }
+            let length = 64 - rest.len();
+            let path = str::from_utf8(&path[..length]).unwrap_or_default();
+            let Ok(mut file) = File::open(path) else { return };
+            let Some(found) = stat(text.read(&mut file)) else { return };
+            let name = group(found.name);
+            let place = groups.iter().position(|it| it.length == 0 || it.name() == name);
+            // Those for whom there is no place are added to the last.
+            let it = &mut groups[place.unwrap_or(GROUPS - 1)];
+            if it.length == 0 {
+                it.length = name.len().min(it.name.len());
+                it.name[..it.length].copy_from_slice(&name.as_bytes()[..it.length]);
+            }
+            it.minor += found.minor;
+            it.major += found.major;
+        });
+    }
+
+    fn write(&mut self, line: &mut impl Write, text: &mut Text) -> io::Result<()> {
+        let status = text.read(&mut self.status);
+        if status.is_empty() {
+            return write!(line, " daemon GONE");
+        }
+        write!(line, " daemon rss={}M", value(status, "VmRSS") >> 10)?;
+        self.count(text);
+        write!(line, " faults")?;
+        for it in self.groups.iter().filter(|it| it.length > 0) {
+            write!(line, " {}={}+{}", it.name(), it.minor, it.major)?;
+        }
+        Ok(())
+    }
+}
+
+/// The files of the machine.
+struct Machine {
+    uptime: File,
+    meminfo: File,
+    vmstat: File,
+}
+
+impl Machine {
+    fn open() -> io::Result<Machine> {
+        Ok(Machine {
+            uptime: File::open("/proc/uptime")?,
+            meminfo: File::open("/proc/meminfo")?,
+            vmstat: File::open("/proc/vmstat")?,
+        })
+    }
+
+    fn write(&mut self, line: &mut impl Write, text: &mut Text, late: bool) -> io::Result<()> {
+        let up = text.read(&mut self.uptime);
+        let seconds = up.split('.').next().unwrap_or_default();
+        write!(line, "[mon {seconds}{}]", if late { " LATE" } else { "" })?;
+        let memory = text.read(&mut self.meminfo);
+        let mib = |name| value(memory, name) >> 10;
+        write!(
+            line,
+            " free={}M avail={}M swap={}/{}M",
+            mib("MemFree"),
+            mib("MemAvailable"),
+            mib("SwapTotal").saturating_sub(mib("SwapFree")),
+            mib("SwapTotal")
+        )?;
+        let events = text.read(&mut self.vmstat);
+        let stalls = ["allocstall_dma32", "allocstall_normal", "allocstall_movable"];
+        let stalls: u64 = stalls.into_iter().map(|name| value(events, name)).sum();
+        write!(
+            line,
+            " out={} in={} stall={stalls} oomkill={}",
+            value(events, "pswpout"),
+            value(events, "pswpin"),
+            value(events, "oom_kill")
+        )
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let Some(seconds @ 1..) = words.first().copied() else {
+        eprintln!("usage: mon SECONDS [PID]");
+        return ExitCode::from(2);
+    };
+    match watch(Duration::from_secs(seconds), words.get(1).copied()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mon: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn watch(interval: Duration, pid: Option<u64>) -> io::Result<()> {
+    let mut machine = Machine::open()?;
+    let mut daemon = pid.map(Daemon::open).transpose()?;
+    let mut text = Text::new();
+    let mut line = vec![0; 2048].into_boxed_slice();
+    let mut output = io::stdout().lock();
+    // What it is not allowed it does without: outside the guest, where nothing depends on it.
+    let mut protected = fs::write("/proc/self/oom_score_adj", "-1000").is_ok();
+    // SAFETY: locks what this process has and will have; it changes no contents.
+    protected &= unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
+    if !protected {
+        eprintln!("mon: neither locked in memory nor safe from being ended");
+    }
+    let mut last = Instant::now();
+    loop {
+        let late = last.elapsed() > interval * 3;
+        last = Instant::now();
+        let mut rest = &mut line[..];
+        let room = rest.len();
+        // A line that is too long for its room is cut.
+        let _ = machine.write(&mut rest, &mut text, late);
+        if let Some(daemon) = &mut daemon {
+            let _ = daemon.write(&mut rest, &mut text);
+        }
+        let length = room - rest.len();
+        let end = length.min(room - 1);
+        line[end] = b'\n';
+        output.write_all(&line[..=end])?;
+        output.flush()?;
+        thread::sleep(interval);
+    }
+}

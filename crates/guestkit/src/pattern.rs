@@ -1,0 +1,114 @@
+//! What is in a page: a function of a seed, the page's number and the pass, so that nothing but the
+//! page itself needs to be remembered.
+
+/// 64-bit words of a page.
+pub const WORDS: usize = 512;
+
+/// A page.
+pub type Page = [u64; WORDS];
+
+/// How well a page compresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The same eight bytes over and over.
+    SameFilled,
+    /// Random: it does not shrink.
+    Random,
+    /// One half is random.
+    Half,
+    /// A fifth is random.
+    Fifth,
+}
+
+/// Spreads the bits of `x` (the last step of splitmix64).
+#[must_use]
+pub fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The kind of page `number`: of eight pages one is same-filled, one random, half of them compress
+/// to a half and two to a fifth.
+#[must_use]
+pub fn kind(seed: u64, number: u64) -> Kind {
+    match mix(number ^ seed) % 8 {
+        0 => Kind::SameFilled,
+        1 => Kind::Random,
+        2..=5 => Kind::Half,
+        _ => Kind::Fifth,
+    }
+}
+
+/// Writes what page `number` holds after pass `pass` (0: after it was filled).
+pub fn fill(page: &mut Page, seed: u64, number: u64, pass: u64) {
+    let hash = mix(seed ^ mix(number.wrapping_mul(0x0100_0193).wrapping_add(pass)));
+    let random = match kind(seed, number) {
+        Kind::SameFilled => return page.fill(hash),
+        Kind::Random => WORDS,
+        Kind::Half => WORDS / 2,
+        Kind::Fifth => 96,
+    };
+    page[0] = number;
+    page[1] = pass;
+    let mut state = hash | 1;
+    for word in &mut page[2..random] {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *word = state;
+    }
+    for (at, word) in page.iter_mut().enumerate().skip(random) {
+        *word = hash.wrapping_add(at as u64 & 7);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Page, WORDS, fill, kind};
+
+    fn page(seed: u64, number: u64, pass: u64) -> Page {
+        let mut page = [0; WORDS];
+        fill(&mut page, seed, number, pass);
+        page
+    }
+
+    #[test]
+    fn pages_differ_by_seed_number_and_pass() {
+        assert_eq!(page(1, 2, 3), page(1, 2, 3));
+        for number in 0..64 {
+            let one = page(1, number, 0);
+            assert_ne!(one, page(2, number, 0), "page {number}");
+            assert_ne!(one, page(1, number + 1, 0), "page {number}");
+            assert_ne!(one, page(1, number, 1), "page {number}");
+        }
+    }
+
+    #[test]
+    fn kinds_come_in_their_shares_and_stay() {
+        let mut count = [0; 4];
+        for number in 0..8000 {
+            count[kind(7, number) as usize] += 1;
+        }
+        assert!((850..1150).contains(&count[0]), "{count:?}");
+        assert!((850..1150).contains(&count[1]), "{count:?}");
+        assert!((3700..4300).contains(&count[2]), "{count:?}");
+        assert!((1800..2200).contains(&count[3]), "{count:?}");
+    }
+
+    #[test]
+    fn kinds_hold_what_they_say() {
+        let distinct = |wanted: Kind| {
+            let number = (0..).find(|number| kind(1, *number) == wanted).unwrap();
+            let mut words = page(1, number, 5).to_vec();
+            words.sort_unstable();
+            words.dedup();
+            words.len()
+        };
+        assert_eq!(distinct(Kind::SameFilled), 1);
+        assert_eq!(distinct(Kind::Random), 512);
+        assert_eq!(distinct(Kind::Half), 256 + 8);
+        assert_eq!(distinct(Kind::Fifth), 96 + 8);
+    }
+}
