@@ -11,6 +11,14 @@ pub struct Count {
 }
 
 impl Count {
+    /// Adds what other runs said.
+    pub fn add(&mut self, mut other: Count) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.failures.append(&mut other.failures);
+    }
+
     /// Takes in one line of standard output.
     pub fn line(&mut self, line: &str) {
         // `test result: ok. 9 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`

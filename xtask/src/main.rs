@@ -4,6 +4,7 @@
 mod check;
 mod checkers;
 mod count;
+mod guest;
 mod licences;
 mod rules;
 mod source;
@@ -17,14 +18,22 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <chore>
 
-  test [--strict]  build and run every test: unit, integration and documentation tests, loom
-                   models, the engine under shuttle, and the tests of concurrency under
-                   AddressSanitizer. The last line is `N passed, N failed, N skipped`. A test that
-                   needs more than this machine has says what and is skipped; --strict fails it
-                   instead.
+  test [--strict] [--long]
+                   build and run every test: unit, integration and documentation tests, loom
+                   models, the engine under shuttle, the tests of concurrency under
+                   AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
+                   N failed, N skipped`. A test that needs more than this machine has says what
+                   and is skipped; --strict fails it instead. --long runs all cases in the guest.
   check            formatting, clippy, the rules, the licences, and that the fuzz targets build
   rules            the rules of the house alone: who may depend on whom, where atomics and unsafe
                    may be, file sizes and the like
+  guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
+        [--time SECONDS] [--hang SECONDS] [--file FILE]... -- COMMAND...
+                   boot the distribution's kernel under software emulation and run a command in it:
+                   a shell's command line, or a script of guest/ and its arguments. Exits with the
+                   command's status; 123 if the guest hangs (no page was swapped and nothing said
+                   for --hang seconds, 60 if not given; 0: never), 124 after --time seconds (600),
+                   125 if it died. Then the kernel says first which tasks are blocked.
   licences         the licence of every dependency; fails on one that is not on the list
 ";
 
@@ -33,8 +42,18 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let root = root();
     let outcome = match words[..] {
-        ["test"] => test::run(&root, false),
-        ["test", "--strict"] => test::run(&root, true),
+        ["test", ref flags @ ..] if flags.iter().all(|it| ["--strict", "--long"].contains(it)) => {
+            test::run(&root, flags.contains(&"--strict"), flags.contains(&"--long"))
+        }
+        ["guest", ref words @ ..] => {
+            return match guest::run(&root, &test::target_directory(&root), words) {
+                Ok(status) => ExitCode::from(status),
+                Err(error) => {
+                    eprintln!("error: {error:#}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
         ["check"] => check::run(&root),
         ["rules"] => rules::run(&root),
         ["licences"] => licences::run(&root),

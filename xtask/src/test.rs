@@ -11,10 +11,11 @@ use anyhow::{Context, Result};
 use crate::check::cargo;
 use crate::checkers;
 use crate::count::Count;
+use crate::guest;
 
-/// Builds and runs the tests of the checkout at `root`. True when none failed and, when `strict`,
-/// none was skipped.
-pub fn run(root: &Path, strict: bool) -> Result<bool> {
+/// Builds and runs the tests of the checkout at `root`, those in a guest that take `long` as well.
+/// True when none failed and, when `strict`, none was skipped.
+pub fn run(root: &Path, strict: bool, long: bool) -> Result<bool> {
     let target = target_directory(root);
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
@@ -33,6 +34,15 @@ pub fn run(root: &Path, strict: bool) -> Result<bool> {
     match checkers::sanitized(root, &target)? {
         Ok(mut suite) => runs(&mut suite, &skips_file, strict, &mut count, &mut broken)?,
         Err(reason) => skip(&skips_file, &reason, &mut count)?,
+    }
+    match guest::cases::run(root, &target, long) {
+        Ok((own, skipped)) => {
+            count.add(own);
+            for reason in skipped {
+                skip(&skips_file, &reason, &mut count)?;
+            }
+        }
+        Err(error) => broken.push(format!("the tests in a guest: {error:#}")),
     }
 
     let text = fs::read_to_string(&skips_file).with_context(|| skips_file.display().to_string())?;
@@ -104,10 +114,7 @@ fn runs(
     if !status.success() && own.failed == 0 {
         broken.push(format!("{shown}: {status}, though no test says it failed"));
     }
-    count.passed += own.passed;
-    count.failed += own.failed;
-    count.ignored += own.ignored;
-    count.failures.append(&mut own.failures);
+    count.add(own);
     Ok(())
 }
 
@@ -119,7 +126,8 @@ fn skip(skips_file: &Path, reason: &str, count: &mut Count) -> Result<()> {
     Ok(())
 }
 
-fn target_directory(root: &Path) -> PathBuf {
+/// Where cargo puts what it builds.
+pub fn target_directory(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root.join(directory),
         None => root.join("target"),

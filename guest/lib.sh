@@ -1,0 +1,129 @@
+# Helpers for the guest's scripts, in bash: `. ./lib.sh`.
+
+# Seconds since the machine began.
+uptime_seconds() {
+  cut -d' ' -f1 /proc/uptime
+}
+
+# Seconds between two such times.
+seconds_between() {
+  awk -v from="$1" -v to="$2" 'BEGIN { printf "%.1f", to - from }'
+}
+
+begun=$(uptime_seconds)
+
+# Says what the script is doing. Each line counts as progress.
+say() {
+  echo "--- [$(seconds_between "$begun" "$(uptime_seconds)")s] $*"
+}
+
+# Runs a command that the kernel may end when memory is out, which the scripts themselves are not.
+hungry() {
+  (
+    echo 0 > /proc/self/oom_score_adj
+    exec "$@"
+  )
+}
+
+# A counter of /proc/vmstat.
+vmstat() {
+  sed -n "s/^$1 //p" /proc/vmstat
+}
+
+# How many swap devices there are.
+swaps() {
+  tail -n +2 /proc/swaps | wc -l
+}
+
+# Watches the machine, and the daemon with this PID, if there is one.
+watch_memory() {
+  mon 5 "$@" &
+  monitor=$!
+}
+
+# rampack_on ARGUMENTS: starts `rampack swap on` and waits until the kernel swaps to it. The daemon's
+# PID is in `daemon` then.
+rampack_on() {
+  local before tries=0
+  before=$(swaps)
+  rampack swap on "$@" > /run/daemon.log 2>&1 &
+  daemon=$!
+  while [ "$(swaps)" -le "$before" ] && kill -0 "$daemon" 2> /dev/null && [ $tries -lt 600 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  cat /run/daemon.log
+  cat /proc/swaps
+  if [ "$(swaps)" -le "$before" ]; then
+    say "rampack swap on made no swap space"
+    return 1
+  fi
+  echo "daemon $daemon: oom_score_adj $(cat "/proc/$daemon/oom_score_adj")," \
+    "$(ls "/proc/$daemon/task" | wc -l) threads, $(daemon_memory)"
+}
+
+# What memory the daemon has.
+daemon_memory() {
+  grep -E '^Vm(RSS|HWM|Lck|Swap)' "/proc/$daemon/status" | tr -s '\t ' ' ' | tr '\n' ';'
+}
+
+# What the daemon has used of CPUs, in seconds.
+daemon_cpu_seconds() {
+  sed 's/.*) //' "/proc/$daemon/stat" | awk '{ printf "%.2f", ($12 + $13) / 100 }'
+}
+
+# What rampack says of itself.
+rampack_says() {
+  timeout 60 rampack status
+  local counter
+  for counter in stored_pages pool_total_size pool_limit_hit written_back_pages \
+    reject_reclaim_fail reject_alloc_fail reject_kmemcache_fail through_pages read_back_pages \
+    device_pages same_filled_pages; do
+    echo "$counter=$(timeout 20 rampack get kernel/debug/zswap $counter 2>&1)"
+  done | tr '\n' ' '
+  echo
+}
+
+# Takes the swap device of rampack away. Fails if anything is left of it.
+rampack_off() {
+  local status=0 tries=0
+  timeout 180 rampack swap off || {
+    say "rampack swap off: status $?"
+    status=1
+  }
+  while kill -0 "$daemon" 2> /dev/null && [ $tries -lt 100 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+  done
+  if kill -0 "$daemon" 2> /dev/null; then
+    say "the daemon is still there"
+    return 1
+  fi
+  wait "$daemon" || {
+    say "the daemon ended with status $?"
+    status=1
+  }
+  cat /run/daemon.log
+  if [ "$(swaps)" -ne 0 ]; then
+    say "swap space is still there"
+    cat /proc/swaps
+    status=1
+  fi
+  if grep -l . /sys/block/loop*/loop/backing_file 2> /dev/null; then
+    say "a loop device is still there"
+    status=1
+  fi
+  if grep -E ' fuse[. ]' /proc/mounts; then
+    say "a file system is still mounted"
+    status=1
+  fi
+  return $status
+}
+
+# What the kernel has said that matters here.
+kernel_notes() {
+  say "what the kernel said"
+  dmesg | grep -v 'Command line\|Kernel command' |
+    grep -E -i 'oom|hung|blocked for more|lockup|stall|swap|I/O error|Killed|BUG|WARN|rcu:' |
+    tail -n 30
+}

@@ -1,0 +1,233 @@
+# Programs that want more memory than the machine has, under global memory pressure.
+#
+#   pressure [OPTIONS] KIND [SWAP OPTIONS] -- MIB HOGS PASSES SECONDS [OPTIONS OF hog]
+#
+# MIB are shared by the HOGS. KIND and its options:
+#   rampack [OPTIONS OF rampack swap on]
+#   zram    [ALGORITHM [MEM_LIMIT]]
+#   zswap   [COMPRESSOR [MAX_POOL_PERCENT]]
+#   disk
+# Options:
+#   --forks          new processes beside, all the time
+#   --files          files of twice the memory are written and read beside
+#   --mglru on|off   the kernel's multi-generational LRU
+#   --swappiness N   the kernel's vm.swappiness
+#   --stop           stops the daemon of rampack (SIGSTOP) once there is swapping: this must hang
+#
+# The last line is `RESULT kind=… rc=…`. The status is 0 if all was right, 3 if a page was wrong, 4
+# if one was lost, 5 if a program was ended, 6 if nothing was swapped, 7 if swap space could not be
+# made or something was left of it.
+. ./lib.sh
+
+forks=
+files=
+stop=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --forks) forks=yes ;;
+    --files) files=yes ;;
+    --stop) stop=yes ;;
+    --mglru)
+      case $2 in on) echo y ;; *) echo n ;; esac > /sys/kernel/mm/lru_gen/enabled
+      shift
+      ;;
+    --swappiness)
+      echo "$2" > /proc/sys/vm/swappiness
+      shift
+      ;;
+    *) break ;;
+  esac
+  shift
+done
+kind=$1
+shift
+swap=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  swap+=("$1")
+  shift
+done
+if [ $# -lt 5 ]; then
+  echo "usage: pressure [OPTIONS] KIND [SWAP OPTIONS] -- MIB HOGS PASSES SECONDS [HOG OPTIONS]"
+  exit 2
+fi
+mib=$2 hogs=$3 passes=$4 seconds=$5
+shift 5
+
+swap_file() {
+  fallocate -l 1G /data/swap
+  mkswap /data/swap > /dev/null
+}
+
+swap_on() {
+  case $kind in
+    rampack) rampack_on "${swap[@]}" ;;
+    zram)
+      modprobe zram num_devices=1
+      echo "${swap[0]:-lz4}" > /sys/block/zram0/comp_algorithm
+      echo 1G > /sys/block/zram0/disksize
+      if [ -n "${swap[1]}" ]; then
+        echo "${swap[1]}" > /sys/block/zram0/mem_limit
+      fi
+      mkswap /dev/zram0 > /dev/null
+      swapon -d -p 100 /dev/zram0
+      ;;
+    zswap)
+      modprobe -q "${swap[0]:-lz4}"
+      echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
+      echo zsmalloc > /sys/module/zswap/parameters/zpool
+      echo "${swap[1]:-20}" > /sys/module/zswap/parameters/max_pool_percent
+      echo 1 > /sys/module/zswap/parameters/enabled
+      grep . /sys/module/zswap/parameters/*
+      swap_file
+      swapon -p 100 /data/swap
+      ;;
+    disk)
+      swap_file
+      swapon -p 100 /data/swap
+      ;;
+    *)
+      say "$kind: there are rampack, zram, zswap and disk"
+      return 1
+      ;;
+  esac
+}
+
+swap_says() {
+  case $kind in
+    rampack) rampack_says ;;
+    zram) cat /sys/block/zram0/mm_stat ;;
+    zswap) grep . /sys/kernel/debug/zswap/* ;;
+  esac
+}
+
+swap_off() {
+  case $kind in
+    rampack) rampack_off ;;
+    zram)
+      swapoff /dev/zram0 && echo 1 > /sys/block/zram0/reset
+      ;;
+    *) swapoff /data/swap ;;
+  esac && [ "$(swaps)" -eq 0 ]
+}
+
+# New processes, until the file `stop` is there.
+fork_beside() {
+  echo 0 > /proc/self/oom_score_adj
+  while [ ! -e /run/stop ]; do
+    /bin/busybox true
+  done
+}
+
+# A file of twice the memory, written and read in pieces, until the file `stop` is there.
+file_beside() {
+  echo 0 > /proc/self/oom_score_adj
+  local pieces piece
+  pieces=$(($(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) / 16384))
+  while :; do
+    for piece in $(seq 0 "$pieces"); do
+      [ ! -e /run/stop ] || return
+      dd if=/dev/zero of=/data/beside bs=1M count=32 seek=$((piece * 32)) conv=notrunc 2> /dev/null
+    done
+    for piece in $(seq 0 "$pieces"); do
+      [ ! -e /run/stop ] || return
+      dd if=/data/beside of=/dev/null bs=1M count=32 skip=$((piece * 32)) 2> /dev/null
+    done
+  done
+}
+
+# Stops the daemon when the first pages have been swapped out.
+stop_daemon() {
+  while [ "$(vmstat pswpout)" -lt $((out + 1000)) ]; do
+    sleep 0.2
+  done
+  kill -STOP "$daemon"
+  echo "the daemon is stopped"
+}
+
+# The sum of `name=NUMBER` in the last lines of the hogs.
+sum() {
+  grep -h ' END ' /run/hog.* 2> /dev/null |
+    sed "s/.* $1=\([0-9]*\).*/\1/" | awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+say "$kind ${swap[*]}; MGLRU $(cat /sys/kernel/mm/lru_gen/enabled 2> /dev/null)," \
+  "swappiness $(cat /proc/sys/vm/swappiness)"
+rc=0
+daemon=
+swap_on || {
+  echo "RESULT kind=$kind hog_seconds=0 ok=0 wrong=0 lost=0 finished=no swapped_out=0" \
+    "swapped_in=0 daemon_cpu_seconds=0 rc=7"
+  exit 7
+}
+out=$(vmstat pswpout) in=$(vmstat pswpin)
+watch_memory $daemon
+beside=()
+if [ -n "$forks" ]; then
+  fork_beside & beside+=($!)
+  fork_beside & beside+=($!)
+fi
+if [ -n "$files" ]; then
+  file_beside & beside+=($!)
+fi
+if [ -n "$stop" ]; then
+  stop_daemon &
+fi
+
+say "$hogs hogs of $((mib / hogs)) MiB, $passes passes, at most $seconds s"
+start=$(uptime_seconds)
+started=()
+for hog in $(seq "$hogs"); do
+  (
+    hungry hog --mib $((mib / hogs)) --passes "$passes" --seconds "$seconds" --seed "$hog" \
+      --name "hog$hog" "$@" | tee "/run/hog.$hog"
+    exit "${PIPESTATUS[0]}"
+  ) &
+  started+=($!)
+done
+for hog in "${started[@]}"; do
+  wait "$hog"
+  status=$?
+  case $status in
+    0) ;;
+    3) rc=3 ;;
+    4) [ $rc -eq 3 ] || rc=4 ;;
+    *)
+      say "a hog ended with status $status"
+      [ $rc -ne 0 ] || rc=5
+      ;;
+  esac
+done
+hog_seconds=$(seconds_between "$start" "$(uptime_seconds)")
+say "hogs done after $hog_seconds s"
+touch /run/stop
+for other in "${beside[@]}"; do
+  wait "$other"
+done
+swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
+if [ $rc -eq 0 ] && [ "$swapped_in" -eq 0 ]; then
+  say "nothing was swapped: this run shows nothing"
+  rc=6
+fi
+cpu=0
+swap_says
+if [ -n "$daemon" ]; then
+  cpu=$(daemon_cpu_seconds)
+  daemon_memory
+  echo
+fi
+cat /proc/pressure/memory 2> /dev/null
+say "swap off"
+if ! swap_off; then
+  say "something is left of the swap space"
+  [ $rc -ne 0 ] || rc=7
+fi
+kill $monitor
+finished=yes
+if grep -q 'broken off' /run/hog.*; then
+  finished=no
+fi
+kernel_notes
+echo "RESULT kind=$kind hog_seconds=$hog_seconds ok=$(sum ok) wrong=$(sum wrong)" \
+  "lost=$(sum lost) finished=$finished swapped_out=$swapped_out swapped_in=$swapped_in" \
+  "daemon_cpu_seconds=$cpu rc=$rc"
+exit $rc

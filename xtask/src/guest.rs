@@ -1,0 +1,151 @@
+//! `cargo xtask guest`: boots the distribution's kernel in a virtual machine under software
+//! emulation and runs a command in it. For what this machine's own kernel must not be put through:
+//! swap under global memory pressure. `docs/TESTING.md` says how it is used.
+
+pub mod cases;
+mod image;
+mod kernel;
+mod machine;
+mod options;
+mod tools;
+mod watch;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use anyhow::{Context, Result, bail};
+
+use crate::check::cargo;
+use kernel::{Flavour, Kernel};
+use machine::Machine;
+pub use options::Options;
+
+/// The exit status of a hang.
+pub const HANG: u8 = 123;
+/// The exit status when the time is up.
+pub const TIME_OUT: u8 = 124;
+/// The exit status when the machine ended before its command.
+pub const DIED: u8 = 125;
+
+/// Runs the chore with these words; the status to exit with.
+pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
+    let options = Options::parse(words.iter().copied())?;
+    if let Some(missing) = tools::missing() {
+        bail!("a guest needs {missing}");
+    }
+    let guest = Guest::new(root, target)?;
+    guest.run(&options, &mut io::stdout())
+}
+
+/// What guests of one checkout share: programs, kernels and images.
+struct Guest {
+    root: PathBuf,
+    cache: PathBuf,
+    programs: PathBuf,
+}
+
+impl Guest {
+    /// Builds the programs that run in a guest.
+    fn new(root: &Path, target: &Path) -> Result<Guest> {
+        let cache = target.join("guest");
+        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
+        remove_leftovers(&cache)?;
+        let mut build = cargo(root);
+        build.args(["build", "--quiet", "--release", "--bins"]);
+        build.args(["--package", "rampack-cli", "--package", "rampack-guestkit"]);
+        if !build.status().context("cargo build")?.success() {
+            bail!("the programs for the guest do not build");
+        }
+        Ok(Guest { root: root.to_owned(), cache, programs: target.join("release") })
+    }
+
+    /// The kernel; fetched if it is not there.
+    fn kernel(&self, flavour: Flavour) -> Result<Kernel> {
+        kernel::ready(&self.cache, flavour)
+    }
+
+    /// Boots a guest, runs the command in it, and writes what its console says to `output`.
+    fn run(&self, options: &Options, output: &mut dyn io::Write) -> Result<u8> {
+        let kernel = self.kernel(options.kernel)?;
+        let image = image::ready(&self.root, &self.cache, &self.programs, kernel)?;
+        let directory = self.cache.join(format!("run-{}", process::id()));
+        fs::create_dir_all(&directory)?;
+        let job = self.job(options, &directory)?;
+        let machine = Machine::start(&image, options, &job, &directory)?;
+        let status = machine.watch(options, output);
+        let _ = fs::remove_dir_all(&directory);
+        status
+    }
+
+    /// Packs the scripts, the files and the command line.
+    fn job(&self, options: &Options, directory: &Path) -> Result<PathBuf> {
+        let tree = directory.join("job");
+        fs::create_dir_all(&tree)?;
+        let scripts = self.root.join("guest");
+        for entry in fs::read_dir(&scripts).with_context(|| scripts.display().to_string())? {
+            let entry = entry?;
+            if entry.path().extension().is_some_and(|it| it == "sh") {
+                fs::copy(entry.path(), tree.join(entry.file_name()))?;
+            }
+        }
+        for file in &options.files {
+            let name = file.file_name().with_context(|| format!("{}: no file", file.display()))?;
+            fs::copy(file, tree.join(name)).with_context(|| file.display().to_string())?;
+        }
+        let is_script = |name: &str| tree.join(format!("{name}.sh")).is_file();
+        fs::write(tree.join("command"), command_line(&options.command, is_script))?;
+        let archive = directory.join("job.tar");
+        let mut tar = tools::command("tar");
+        tools::run(tar.arg("--create").arg("--file").arg(&archive).arg("-C").arg(&tree).arg("."))?;
+        fs::remove_dir_all(&tree)?;
+        Ok(archive)
+    }
+}
+
+/// The command for the guest's shell: a script of ours with each word as it is, or the words as
+/// they stand, with blanks between them.
+fn command_line(words: &[String], is_script: impl Fn(&str) -> bool) -> String {
+    let quoted = |word: &String| format!(" '{}'", word.replace('\'', "'\\''"));
+    match words {
+        [script, words @ ..] if is_script(script) => {
+            let words: String = words.iter().map(quoted).collect();
+            format!("exec bash ./{script}.sh{words}\n")
+        }
+        words => format!("{}\n", words.join(" ")),
+    }
+}
+
+/// Removes what a run left that was killed.
+fn remove_leftovers(cache: &Path) -> Result<()> {
+    for entry in fs::read_dir(cache)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = ["run-", "new-"].iter().find_map(|prefix| name.strip_prefix(prefix));
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::command_line;
+
+    fn line(words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
+        command_line(&words, |name| name == "pressure")
+    }
+
+    #[test]
+    fn a_script_gets_its_words_and_a_shell_its_line() {
+        assert_eq!(
+            line(&["pressure", "a b", "it's"]),
+            "exec bash ./pressure.sh 'a b' 'it'\\''s'\n"
+        );
+        assert_eq!(line(&["free -m; uname -r"]), "free -m; uname -r\n");
+        assert_eq!(line(&["cat", "/proc/swaps"]), "cat /proc/swaps\n");
+    }
+}

@@ -1,0 +1,174 @@
+//! The runs in a guest that count as tests: each a name, what it is called with, and what status
+//! it must end with.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::kernel::Flavour;
+use super::{Guest, HANG, Options, tools};
+use crate::count::Count;
+
+/// A run.
+struct Case {
+    name: &'static str,
+    /// Runs only with `cargo xtask test --long`.
+    long: bool,
+    /// The words after `cargo xtask guest`.
+    words: &'static str,
+    /// The status it must end with.
+    status: u8,
+    /// What it must have said.
+    says: &'static [&'static str],
+}
+
+const fn short(name: &'static str, words: &'static str) -> Case {
+    Case { name, long: false, words, status: 0, says: &[" rc=0"] }
+}
+
+const fn long(name: &'static str, words: &'static str) -> Case {
+    Case { name, long: true, words, status: 0, says: &[" rc=0"] }
+}
+
+/// All of them. The short ones take five minutes together at most.
+const CASES: &[Case] = &[
+    short("a_700MB_program_in_512MB", "--time 240 -- pressure rampack --size 1G -- 700 1 1 90"),
+    short(
+        "a_700MB_program_in_512MB_with_a_backing_file",
+        "--time 240 -- \
+         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 90",
+    ),
+    // The control of all others: what cannot go on must be called a hang.
+    Case {
+        name: "a_stopped_daemon_is_a_hang",
+        long: false,
+        words: "--time 240 --hang 20 -- pressure --stop rampack --size 1G -- 700 1 1 90",
+        status: HANG,
+        says: &["the daemon is stopped", "=== HOST HANG", "sysrq: Show Blocked State", "task:"],
+    },
+    short("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),
+    short("the_same_with_the_kernels_zswap", "--time 240 -- pressure zswap -- 700 1 1 60"),
+    long(
+        "three_passes_in_random_order",
+        "--time 900 -- pressure rampack --size 1G -- 700 1 3 400 --random",
+    ),
+    long(
+        "three_passes_in_random_order_with_a_backing_file",
+        "--time 900 -- \
+         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 3 400 --random",
+    ),
+    long("four_programs", "--time 900 -- pressure rampack --size 1G -- 800 4 2 300"),
+    long(
+        "twice_the_memory_with_a_backing_file",
+        "--time 900 -- \
+         pressure rampack --backing /data/back --size 2G --max-pool 60M -- 1000 2 2 400",
+    ),
+    long("new_processes_beside", "--time 900 -- pressure --forks rampack --size 1G -- 700 1 2 300"),
+    long("files_beside", "--time 900 -- pressure --files rampack --size 1G -- 700 1 2 300"),
+    long(
+        "new_processes_and_files_beside_with_a_backing_file",
+        "--time 900 -- pressure --forks --files \
+         rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 2 300",
+    ),
+    long("without_mglru", "--time 900 -- pressure --mglru off rampack --size 1G -- 700 1 2 300"),
+    long(
+        "swappiness_200",
+        "--time 900 -- pressure --swappiness 200 --files rampack --size 1G -- 700 1 2 300",
+    ),
+    long("one_cpu", "--cpus 1 --time 900 -- pressure rampack --size 1G -- 700 1 2 300"),
+    long("four_cpus", "--cpus 4 --time 900 -- pressure rampack --size 1G -- 800 4 2 300"),
+    long(
+        "a_256MB_machine",
+        "--memory 256M --time 900 -- pressure rampack --size 512M -- 350 1 2 300",
+    ),
+    long("a_1GB_machine", "--memory 1G --time 900 -- pressure rampack --size 2G -- 1400 2 2 400"),
+    long(
+        "the_generic_kernel",
+        "--kernel generic --time 900 -- pressure rampack --size 1G -- 700 1 2 300",
+    ),
+    long(
+        "the_kernels_zram_with_all_beside",
+        "--time 900 -- pressure --forks --files zram -- 700 1 2 300 --random",
+    ),
+    long(
+        "the_kernels_zswap_with_all_beside",
+        "--time 900 -- pressure --forks --files zswap -- 700 1 2 300 --random",
+    ),
+    long(
+        "the_disk_with_all_beside",
+        "--time 900 -- pressure --forks --files disk -- 700 1 2 300 --random",
+    ),
+];
+
+/// Runs the cases and says of each how it went, as a test program does. The second value is a line
+/// for each case that was skipped.
+pub fn run(root: &Path, target: &Path, with_long: bool) -> Result<(Count, Vec<String>)> {
+    let cases: Vec<&Case> = CASES.iter().filter(|case| with_long || !case.long).collect();
+    let skipped = |reason: &str| {
+        let line = |case: &&Case| format!("guest::{}: needs {reason}", case.name);
+        Ok((Count::default(), cases.iter().map(line).collect()))
+    };
+    if let Some(missing) = tools::missing() {
+        return skipped(&missing);
+    }
+    let guest = Guest::new(root, target)?;
+    if let Err(error) = guest.kernel(Flavour::Cloud) {
+        let reason = error.to_string();
+        return skipped(&format!("a kernel: {}", reason.lines().next().unwrap_or_default()));
+    }
+    let mut count = Count::default();
+    println!("running {} tests in a guest", cases.len());
+    for case in cases {
+        if one(&guest, case)? {
+            println!("test guest::{} ... ok", case.name);
+            count.passed += 1;
+        } else {
+            println!("test guest::{} ... FAILED", case.name);
+            count.failed += 1;
+            count.failures.push(format!("guest::{}", case.name));
+        }
+    }
+    Ok((count, Vec::new()))
+}
+
+/// Runs one. What it said is shown if it failed, and otherwise its result.
+fn one(guest: &Guest, case: &Case) -> Result<bool> {
+    println!("$ cargo xtask guest {}", case.words);
+    let options = Options::parse(case.words.split_whitespace())?;
+    let mut said = Vec::new();
+    let status = guest.run(&options, &mut said)?;
+    let said = String::from_utf8_lossy(&said);
+    let good = status == case.status && case.says.iter().all(|text| said.contains(text));
+    if good {
+        for line in
+            said.lines().filter(|it| it.starts_with("RESULT ") || it.starts_with("=== HOST"))
+        {
+            println!("{line}");
+        }
+    } else {
+        io::stdout().write_all(said.as_bytes())?;
+        println!(
+            "\nguest::{}: status {status}; wanted {} and {:?}",
+            case.name, case.status, case.says
+        );
+    }
+    Ok(good)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{CASES, Options};
+
+    #[test]
+    fn every_case_has_a_name_of_its_own_and_a_command() {
+        let names: BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
+        for case in CASES {
+            let options = Options::parse(case.words.split_whitespace()).expect(case.name);
+            assert!(!options.time.is_zero() && !options.hang.is_zero(), "{}", case.name);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The programs that a guest is made with, and the packages that bring them.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Programs of this machine, and the Debian packages that bring them.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("apt-get", "apt"),
+    ("bash", "bash"),
+    ("busybox", "busybox-static"),
+    ("cpio", "cpio"),
+    ("depmod", "kmod"),
+    ("dpkg-deb", "dpkg"),
+    ("find", "findutils"),
+    ("ldd", "libc-bin"),
+    ("mke2fs", "e2fsprogs"),
+    ("modprobe", "kmod"),
+    ("setpriv", "util-linux"),
+    ("tar", "tar"),
+    ("xz", "xz-utils"),
+];
+
+/// What is missing here for a guest: `qemu-system-x86_64 (package qemu-system-x86), …`.
+pub fn missing() -> Option<String> {
+    if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
+        return Some("x86-64 Linux".to_string());
+    }
+    missing_of(PROGRAMS)
+}
+
+fn missing_of(programs: &[(&str, &str)]) -> Option<String> {
+    let missing = programs.iter().filter(|(name, _)| find(name).is_none());
+    let missing: Vec<String> =
+        missing.map(|(name, package)| format!("{name} (package {package})")).collect();
+    (!missing.is_empty()).then(|| missing.join(", "))
+}
+
+/// The program `name`, on the path or where programs for root are.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// A command that runs `name`, wherever it is.
+pub fn command(name: &str) -> Command {
+    Command::new(find(name).unwrap_or_else(|| name.into()))
+}
+
+/// Runs it. What it prints is shown if it fails.
+pub fn run(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+/// Runs it, and has what it printed.
+pub fn output(command: &mut Command) -> Result<String> {
+    let shown = format!("{command:?}");
+    let ended = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        bail!("{shown}: {}\n{}", ended.status, said.trim_end());
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{PROGRAMS, missing_of};
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package() {
+        assert_eq!(missing_of(&[("sh", "dash")]), None);
+        let missing = missing_of(&[("sh", "dash"), ("no-such-program", "nothing")]);
+        assert_eq!(missing.as_deref(), Some("no-such-program (package nothing)"));
+    }
+
+    #[test]
+    fn ci_installs_what_a_guest_needs() {
+        // These are in every Debian.
+        let essential = ["apt", "bash", "findutils", "libc-bin", "tar"];
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let run = fs::read_to_string(checkout.join(".ci/run")).unwrap();
+        let words: Vec<&str> = run.split_whitespace().collect();
+        for (name, package) in PROGRAMS {
+            assert!(words.contains(package) || essential.contains(package), "{name}: {package}");
+        }
+    }
+}
