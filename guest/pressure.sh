@@ -12,7 +12,7 @@
 #   --files          files of twice the memory are written and read beside
 #   --mglru on|off   the kernel's multi-generational LRU
 #   --swappiness N   the kernel's vm.swappiness
-#   --stop           stops the daemon of rampack (SIGSTOP) once there is swapping: this must hang
+#   --stop           stops the daemon of rampack (SIGSTOP) first: this must hang
 #
 # The last line is `RESULT kind=… rc=…`. The status is 0 if all was right, 3 if a page was wrong, 4
 # if one was lost, 5 if a program was ended, 6 if nothing was swapped, 7 if swap space could not be
@@ -135,15 +135,6 @@ file_beside() {
   done
 }
 
-# Stops the daemon when the first pages have been swapped out.
-stop_daemon() {
-  while [ "$(vmstat pswpout)" -lt $((out + 1000)) ]; do
-    sleep 0.2
-  done
-  kill -STOP "$daemon"
-  echo "the daemon is stopped"
-}
-
 # The sum of `name=NUMBER` in the last lines of the hogs.
 sum() {
   grep -h ' END ' /run/hog.* 2> /dev/null |
@@ -170,7 +161,8 @@ if [ -n "$files" ]; then
   file_beside & beside+=($!)
 fi
 if [ -n "$stop" ]; then
-  stop_daemon &
+  kill -STOP "$daemon"
+  say "the daemon is stopped"
 fi
 
 say "$hogs hogs of $((mib / hogs)) MiB, $passes passes, at most $seconds s"

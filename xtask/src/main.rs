@@ -18,12 +18,13 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <chore>
 
-  test [--strict] [--long]
+  test [--strict] [--long] [--guest]
                    build and run every test: unit, integration and documentation tests, loom
                    models, the engine under shuttle, the tests of concurrency under
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
-                   and is skipped; --strict fails it instead. --long runs all cases in the guest.
+                   and is skipped; --strict fails it instead. --long runs all cases in the guest,
+                   --guest nothing but them.
   check            formatting, clippy, the rules, the licences, and that the fuzz targets build
   rules            the rules of the house alone: who may depend on whom, where atomics and unsafe
                    may be, file sizes and the like
@@ -37,13 +38,16 @@ usage: cargo xtask <chore>
   licences         the licence of every dependency; fails on one that is not on the list
 ";
 
+const TEST_FLAGS: [&str; 3] = ["--strict", "--long", "--guest"];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let root = root();
     let outcome = match words[..] {
-        ["test", ref flags @ ..] if flags.iter().all(|it| ["--strict", "--long"].contains(it)) => {
-            test::run(&root, flags.contains(&"--strict"), flags.contains(&"--long"))
+        ["test", ref flags @ ..] if flags.iter().all(|it| TEST_FLAGS.contains(it)) => {
+            let [strict, long, guest] = TEST_FLAGS.map(|flag| flags.contains(&flag));
+            test::run(&root, test::Extent { strict, long, guest })
         }
         ["guest", ref words @ ..] => {
             return match guest::run(&root, &test::target_directory(&root), words) {

@@ -13,9 +13,20 @@ use crate::checkers;
 use crate::count::Count;
 use crate::guest;
 
-/// Builds and runs the tests of the checkout at `root`, those in a guest that take `long` as well.
-/// True when none failed and, when `strict`, none was skipped.
-pub fn run(root: &Path, strict: bool, long: bool) -> Result<bool> {
+/// Which tests are run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// What is skipped counts as failed.
+    pub strict: bool,
+    /// Those in a guest that take long as well.
+    pub long: bool,
+    /// Only those in a guest.
+    pub guest: bool,
+}
+
+/// Builds and runs the tests of the checkout at `root`. True when none failed and, when strict,
+/// none was skipped.
+pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> {
     let target = target_directory(root);
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
@@ -24,16 +35,18 @@ pub fn run(root: &Path, strict: bool, long: bool) -> Result<bool> {
     let mut count = Count::default();
     let mut broken = Vec::new();
 
-    let mut workspace = cargo(root);
-    workspace.args(["test", "--workspace", "--no-fail-fast"]);
-    runs(&mut workspace, &skips_file, strict, &mut count, &mut broken)?;
+    if !guest {
+        let mut workspace = cargo(root);
+        workspace.args(["test", "--workspace", "--no-fail-fast"]);
+        runs(&mut workspace, &skips_file, strict, &mut count, &mut broken)?;
 
-    for mut checker in checkers::models(root, &target)? {
-        runs(&mut checker, &skips_file, strict, &mut count, &mut broken)?;
-    }
-    match checkers::sanitized(root, &target)? {
-        Ok(mut suite) => runs(&mut suite, &skips_file, strict, &mut count, &mut broken)?,
-        Err(reason) => skip(&skips_file, &reason, &mut count)?,
+        for mut checker in checkers::models(root, &target)? {
+            runs(&mut checker, &skips_file, strict, &mut count, &mut broken)?;
+        }
+        match checkers::sanitized(root, &target)? {
+            Ok(mut suite) => runs(&mut suite, &skips_file, strict, &mut count, &mut broken)?,
+            Err(reason) => skip(&skips_file, &reason, &mut count)?,
+        }
     }
     match guest::cases::run(root, &target, long) {
         Ok((own, skipped)) => {
