@@ -6,6 +6,7 @@
 //! again, as a helper that may be ended. The kernel goes on swapping to the area then.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -20,6 +21,8 @@ use crate::failure::failed;
 pub const COMMAND: &str = "swapoff-helper";
 /// This program, also when its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
+/// What the helper is called in lists of processes and in the kernel's log.
+const NAME: &str = "rampack-swapoff";
 /// The helper is the first to be ended when memory is out.
 const FIRST: i32 = 1000;
 /// What the helper says when it is done; else it says an error number.
@@ -79,7 +82,7 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
     // No work between fork and exec: std has posix_spawn(3) share the memory until then, so pages
     // of the daemon are never copied.
     let mut command = Command::new(PROGRAM);
-    command.arg(COMMAND).arg(path);
+    command.arg0(NAME).arg(COMMAND).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     // Ctrl-C is for the daemon.
     let child = command.process_group(0).spawn().map_err(NotOff::NoHelper)?;
@@ -102,6 +105,7 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
 /// The helper: `rampack swapoff-helper PATH`, which says on standard output what became of it.
 pub fn help(options: &SwapoffHelper) {
     // What the daemon has, and this inherited: it may wait for I/O, and be ended.
+    let _ = fs::write("/proc/self/comm", NAME);
     let _ = host::set_io_flusher(false);
     let _ = host::set_oom_score(FIRST);
     let line = match host::swap_off(&options.path) {

@@ -344,6 +344,8 @@ fn a_swapoff_that_is_killed_leaves_the_area_on_and_the_daemon_alive() {
         });
         let score = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
         assert_eq!(score.trim(), "1000", "it is the one that may be ended");
+        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+        assert_eq!(comm.trim(), "rampack-swapoff", "the kernel's log tells what was ended");
         let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
         let open: Vec<PathBuf> = open.filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
         let is_daemons =
