@@ -5,6 +5,7 @@
 //! takes memory as a [`pagealloc::World`] and lanes as numbers, and tests pretend both.
 
 mod cpu;
+mod heap;
 mod memory;
 mod mmap;
 mod pressure;
@@ -14,13 +15,14 @@ mod waiters;
 mod watermarks;
 
 pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
+pub use heap::Heap;
 pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
 pub use pressure::{Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
 pub use swap::{
-    HIGHEST_PRIORITY, is_io_flusher, keep_large_pieces_apart, lock_memory, oom_score,
-    set_io_flusher, set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
+    HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
+    set_real_time, swap_off, swap_on, unlock_memory,
 };
 pub use waiters::{Task, Waiters};
 pub use watermarks::{Above, Watermark, Watermarks};

@@ -133,19 +133,6 @@ pub fn is_io_flusher() -> bool {
     unsafe { libc::prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0) == 1 }
 }
 
-/// Has the heap take large pieces from the system and give them back there, whatever sizes it has
-/// seen; to be called before threads are started. Otherwise glibc puts a second piece of a size
-/// among the small ones, and what is kept in memory for these keeps that one too. With other C
-/// libraries it does nothing.
-pub fn keep_large_pieces_apart() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: numbers; the allocator changes how it behaves from now on, not what is allocated.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 * 1024);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 128 * 1024);
-    }
-}
-
 /// How soon this process is ended when memory is out: -1000 never, 1000 first.
 ///
 /// # Errors

@@ -383,3 +383,25 @@ Node 0, zone    DMA32
     let here = Watermarks::new().look().unwrap();
     assert!(here.bytes(Watermark::High) <= here.bytes(Watermark::Min));
 }
+
+#[test]
+fn large_pieces_of_the_heap_have_their_pages_when_they_are_touched() {
+    use std::alloc::{GlobalAlloc, Layout};
+    let (small, large) = (4096, 64 << 20);
+    let layout = |bytes| Layout::from_size_align(bytes, 16).unwrap();
+    // SAFETY: each piece is used within its size and given up once, with its layout.
+    unsafe {
+        let piece = Heap.alloc_zeroed(layout(large));
+        assert!((0..large).step_by(1 << 20).all(|at| piece.add(at).read() == 0));
+        piece.add(small - 1).write(7);
+        let less = Heap.realloc(piece, layout(large), small);
+        assert_eq!(less.add(small - 1).read(), 7);
+        let before = thread_faults(thread_id()).unwrap();
+        let more = Heap.realloc(less, layout(small), large);
+        let after = thread_faults(thread_id()).unwrap();
+        assert_eq!(more.add(small - 1).read(), 7);
+        assert!(after.minor - before.minor < 64, "not all of it is in memory");
+        Heap.dealloc(more, layout(large));
+        assert!(Heap.alloc(layout(1 << 50)).is_null());
+    }
+}

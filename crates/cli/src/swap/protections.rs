@@ -52,7 +52,6 @@ pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str
 /// Promises for the whole process, to be called before it starts a thread: the kernel must not do
 /// I/O to find memory for those who serve I/O. Whether it took is asked later.
 pub fn begin() {
-    host::keep_large_pieces_apart();
     if sys::effective_user() == 0 {
         let _ = host::set_io_flusher(true);
     }
