@@ -1,9 +1,9 @@
 //! Tells a hang from slowness by what the guest says.
 //!
-//! `mon` prints the kernel's counts of pages swapped out and in every few seconds. Once there is
-//! swapping, each change of a count is a sign of life, and so is each line that a script or a
-//! program prints. The kernel's own messages are none: it complains of a hang for as long as it
-//! lasts.
+//! `mon` prints the kernel's counts of pages swapped out and in every few seconds. Before there is
+//! swapping, each of its lines is a sign of life; then only one with other counts is. So is each
+//! line that a script or a program prints. The kernel's own messages are none: it complains of a
+//! hang for as long as it lasts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Watch {
     hang: Duration,
     /// Pages swapped out and in, as `mon` last said.
     traffic: (u64, u64),
-    /// The last sign of life since swapping began.
+    /// The last sign of life since `mon` was heard first.
     alive: Option<Duration>,
     status: Option<u8>,
 }
@@ -36,7 +36,7 @@ impl Watch {
             self.status = Some(status.unwrap_or(1));
         } else if line.starts_with("[mon ") {
             let Some(traffic) = traffic(line) else { return };
-            if traffic != self.traffic {
+            if traffic != self.traffic || traffic == (0, 0) {
                 self.alive = Some(now);
             }
             self.traffic = traffic;
@@ -87,13 +87,26 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_a_hang_once_there_was_swapping() {
+    fn silence_is_a_hang_once_somebody_watches() {
         let mut watch = Watch::new(at(30));
         watch.line("--- [0.1s] hog: 1 x 700 MiB", at(1));
-        watch.line(&mon(0, 0), at(10));
-        assert!(!watch.hangs(at(100)), "nothing was swapped yet");
-        watch.line(&mon(5, 0), at(100));
+        assert!(!watch.hangs(at(100)), "nobody watches yet");
+        watch.line(&mon(0, 0), at(100));
         assert!(!watch.hangs(at(130)));
+        assert!(watch.hangs(at(131)), "even the one who watches is silent");
+    }
+
+    #[test]
+    fn counts_that_stand_still_are_a_hang_once_there_was_swapping() {
+        let mut watch = Watch::new(at(30));
+        for seconds in [10, 30, 50, 70, 90] {
+            watch.line(&mon(0, 0), at(seconds));
+            assert!(!watch.hangs(at(seconds + 30)), "nothing was swapped yet");
+        }
+        for seconds in [100, 110, 120, 130] {
+            watch.line(&mon(5, 0), at(seconds));
+            assert!(!watch.hangs(at(seconds)));
+        }
         assert!(watch.hangs(at(131)));
     }
 

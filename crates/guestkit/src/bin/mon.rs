@@ -1,8 +1,11 @@
 //! `mon`: says every few seconds how the machine's memory is, and what the faults of a daemon's
 //! threads are. It is locked in memory, is never ended for the sake of memory, and asks for none.
+//! Files of `/proc` stay open, as opening one takes memory of the kernel; where the kernel does
+//! need some for it, it may not wait for swap.
 //!
 //! # Why unsafe
-//! Locking memory is a system call that the standard library does not have.
+//! Locking memory, and telling the kernel not to wait for swap, are system calls that the standard
+//! library does not have.
 //!
 //! ```text
 //! mon SECONDS [PID]
@@ -19,6 +22,10 @@ use guestkit::proc::{Text, group, numbers, stat, value};
 
 /// Groups of threads at most.
 const GROUPS: usize = 16;
+/// Threads at most that are looked at.
+const THREADS: usize = 256;
+/// `PR_SET_IO_FLUSHER`, which the libc crate does not have; see prctl(2).
+const IO_FLUSHER: libc::c_int = 57;
 
 /// The faults of the threads of one name.
 #[derive(Clone, Copy, Default)]
@@ -40,6 +47,9 @@ struct Daemon {
     pid: u64,
     tasks: File,
     status: File,
+    /// The `stat` file of each thread that was there when their number last changed.
+    threads: Vec<File>,
+    number: u64,
     groups: [Group; GROUPS],
     entries: Box<[u64]>,
 }
@@ -48,35 +58,44 @@ impl Daemon {
     fn open(pid: u64) -> io::Result<Daemon> {
         let tasks = File::open(format!("/proc/{pid}/task"))?;
         let status = File::open(format!("/proc/{pid}/status"))?;
+        let threads = Vec::with_capacity(THREADS);
         let entries = vec![0; 1024].into_boxed_slice();
-        Ok(Daemon { pid, tasks, status, groups: [Group::default(); GROUPS], entries })
+        let groups = [Group::default(); GROUPS];
+        Ok(Daemon { pid, tasks, status, threads, number: 0, groups, entries })
     }
 
-    /// Adds up the faults of all threads by name.
-    fn count(&mut self, text: &mut Text) {
-        let Daemon { pid, tasks, groups, entries, .. } = self;
-        groups.fill(Group::default());
+    /// Opens the files of all threads.
+    fn look(&mut self) {
+        let Daemon { pid, tasks, threads, entries, .. } = self;
+        threads.clear();
         numbers(tasks, entries, |thread| {
             let mut path = [0; 64];
             let mut rest = &mut path[..];
-            if write!(rest, "/proc/{pid}/task/{thread}/stat").is_err() {
+            if threads.len() == THREADS || write!(rest, "/proc/{pid}/task/{thread}/stat").is_err() {
                 return;
             }
             let length = 64 - rest.len();
             let path = str::from_utf8(&path[..length]).unwrap_or_default();
-            let Ok(mut file) = File::open(path) else { return };
-            let Some(found) = stat(text.read(&mut file)) else { return };
+            threads.extend(File::open(path));
+        });
+    }
+
+    /// Adds up the faults of all threads by name.
+    fn count(&mut self, text: &mut Text) {
+        self.groups.fill(Group::default());
+        for file in &mut self.threads {
+            let Some(found) = stat(text.read(file)) else { continue };
             let name = group(found.name);
-            let place = groups.iter().position(|it| it.length == 0 || it.name() == name);
+            let place = self.groups.iter().position(|it| it.length == 0 || it.name() == name);
             // Those for whom there is no place are added to the last.
-            let it = &mut groups[place.unwrap_or(GROUPS - 1)];
+            let it = &mut self.groups[place.unwrap_or(GROUPS - 1)];
             if it.length == 0 {
                 it.length = name.len().min(it.name.len());
                 it.name[..it.length].copy_from_slice(&name.as_bytes()[..it.length]);
             }
             it.minor += found.minor;
             it.major += found.major;
-        });
+        }
     }
 
     fn write(&mut self, line: &mut impl Write, text: &mut Text) -> io::Result<()> {
@@ -85,6 +104,11 @@ impl Daemon {
             return write!(line, " daemon GONE");
         }
         write!(line, " daemon rss={}M", value(status, "VmRSS") >> 10)?;
+        let number = value(status, "Threads");
+        if number != self.number {
+            self.number = number;
+            self.look();
+        }
         self.count(text);
         write!(line, " faults")?;
         for it in self.groups.iter().filter(|it| it.length > 0) {
@@ -162,8 +186,10 @@ fn watch(interval: Duration, pid: Option<u64>) -> io::Result<()> {
     let mut protected = fs::write("/proc/self/oom_score_adj", "-1000").is_ok();
     // SAFETY: locks what this process has and will have; it changes no contents.
     protected &= unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
+    // SAFETY: a flag of this process for the kernel's allocator; nothing is read or written.
+    protected &= unsafe { libc::prctl(IO_FLUSHER, 1, 0, 0, 0) } == 0;
     if !protected {
-        eprintln!("mon: neither locked in memory nor safe from being ended");
+        eprintln!("mon: not allowed all of its protections");
     }
     let mut last = Instant::now();
     loop {
