@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A daemon that serves swap space has its memory locked.
+#[global_allocator]
+static HEAP: host::Heap = host::Heap;
+
 fn main() -> ExitCode {
     cli::main()
 }

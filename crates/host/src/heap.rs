@@ -24,6 +24,8 @@ pub struct Heap;
 // SAFETY: small pieces are the system's, large ones are mappings, and which of the two a piece is
 // follows from its layout alone, which is the same in all calls for it.
 unsafe impl GlobalAlloc for Heap {
+    /// # Safety
+    /// As [`GlobalAlloc`] has it.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match is_large(layout) {
             true => map(layout.size()),
@@ -32,6 +34,8 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] has it.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match is_large(layout) {
             true => map(layout.size()),
@@ -40,6 +44,8 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] has it.
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         match is_large(layout) {
             // SAFETY: it was mapped by `map` with this size, and its owner gives it up.
@@ -51,6 +57,8 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] has it.
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller promises that `size` makes a layout with this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };

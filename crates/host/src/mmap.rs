@@ -11,8 +11,8 @@
 //! `admin-guide/mm/transhuge.rst`). That may take milliseconds: a huge page has to be found and
 //! cleared. So memory that is wanted at once comes in pages ([`RegionKeeper::populate`]).
 //!
-//! In a process that locks what it maps ([`crate::lock_memory`]) regions are locked page by page, as
-//! they are touched or populated; otherwise reserving would take the memory of all of it.
+//! In a process that locks what it maps ([`crate::lock_memory`]) regions are locked page by page,
+//! as they are touched or populated; otherwise reserving would take the memory of all of it.
 //!
 //! # Why unsafe
 //! Mapping memory is unsafe by nature: this module is where address ranges come from.

@@ -65,23 +65,32 @@ impl Mapped {
 /// # Errors
 /// What madvise(2) reports for the first part that could not be had; `EINVAL` before Linux 5.14.
 pub fn make_resident() -> io::Result<()> {
+    let here = 0u8;
+    let page = crate::page_bytes() as usize;
+    // Known to be there, so that what is refused here is the call.
+    let at = &raw const here as usize / page * page;
+    populate(at, page, MADV_POPULATE_READ)?;
     let text = fs::read_to_string("/proc/self/maps")?;
     for mapped in text.lines().filter_map(Mapped::parse) {
         let Some(advice) = mapped.advice() else { continue };
         let length = (mapped.end - mapped.start) as usize;
-        // SAFETY: populating changes no contents. If the range is not mapped any more, or as
-        // something else, the call fails or populates that.
-        let result = unsafe { libc::madvise(mapped.start as *mut libc::c_void, length, advice) };
-        if result != 0 {
-            let error = io::Error::last_os_error();
+        if let Err(error) = populate(mapped.start as usize, length, advice) {
             match error.raw_os_error() {
-                // It went in the meantime; or a page of a file beyond that file's end.
-                Some(libc::ENOMEM | libc::EFAULT) => {}
+                // It went in the meantime, or has another access; or a page of a file beyond that
+                // file's end.
+                Some(libc::ENOMEM | libc::EINVAL | libc::EFAULT) => {}
                 _ => return Err(error),
             }
         }
     }
     Ok(())
+}
+
+fn populate(start: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
+    // SAFETY: populating changes no contents. If the range is not mapped any more, or as something
+    // else, the call fails or populates that.
+    let result = unsafe { libc::madvise(start as *mut libc::c_void, length, advice) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The number of the calling thread (gettid(2)).

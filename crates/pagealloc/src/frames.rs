@@ -41,8 +41,8 @@ pub unsafe trait Frames: Send + Sync {
     /// In a world whose memory is provided ahead: sees to it that about `free` frames with memory
     /// wait to be lent, and tells how many do. Asks the system in pieces of 256 KiB, under no lock
     /// that [`Frames::alloc`] or [`Frames::free`] wants, and stops at the first that it refuses;
-    /// gives back 2 MiB blocks that are free beyond that, but for a few. It may wait for memory: for
-    /// one thread that has time. Elsewhere memory comes with its use, and this does nothing.
+    /// gives back 2 MiB blocks that are free beyond that, but for a few. It may wait for memory:
+    /// for one thread that has time. Elsewhere memory comes with its use, and this does nothing.
     fn provide(&self, lane: Lane, free: u64) -> u64 {
         let _ = (lane, free);
         u64::MAX

@@ -61,9 +61,9 @@ pub trait Index: Send + Sync {
     /// must not call the index. What others put there meanwhile may stay.
     fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word));
 
-    /// Where memory is provided ahead: for entries numbered up to `entries`, and for at least `more`
-    /// nodes beyond those that were ever used. Tells whether it is there. It may wait for memory,
-    /// and holds nothing that others want meanwhile.
+    /// Where memory is provided ahead: for entries numbered up to `entries`, and for at least
+    /// `more` nodes beyond those that were ever used. Tells whether it is there. It may wait for
+    /// memory, and holds nothing that others want meanwhile.
     fn provide(&self, entries: u32, more: u32) -> bool;
 
     /// Entries there are. Of a moment, if others change it.
