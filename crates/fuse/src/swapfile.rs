@@ -111,7 +111,7 @@ impl SwapFile {
                 serve::serve(&channel, &file, &mut buffer);
             };
             let thread = thread::Builder::new();
-            let thread = thread.name(format!("swap-io-{number}")).stack_size(sys::SERVING_STACK);
+            let thread = thread.name(format!("swap-io-{number}")).stack_size(host::SERVING_STACK);
             self.threads.push(thread.spawn(run).map_err(doing())?);
         }
         drop(ready);
@@ -180,10 +180,10 @@ impl Drop for SwapFile {
 
 /// The last that a thread does before it serves.
 fn get_ready(begin: fn(), ready: Sender<i32>) {
-    sys::touch_stack();
+    host::touch_stack();
     begin();
     // Nobody listens any more if another thread could not be started; the mount is gone then.
-    let _ = ready.send(sys::thread_id());
+    let _ = ready.send(host::thread_id());
 }
 
 /// What the file answers to one request, in memory: for fuzzing and tests. What is longer than the

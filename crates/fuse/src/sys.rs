@@ -1,19 +1,17 @@
 //! The system calls that the standard library does not offer.
 //!
 //! # Why unsafe
-//! Binding a thread to a CPU, mounting and unmounting, making device nodes, driving loop devices
-//! and having a stack in memory are calls of the C library that take raw pointers. Each is wrapped
+//! Binding a thread to a CPU, mounting and unmounting, making device nodes and driving loop devices
+//! are calls of the C library that take raw pointers. Each is wrapped
 //! here in a function that cannot be misused.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::hint::black_box;
 use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr;
 
 use units::Lane;
 
@@ -197,48 +195,4 @@ pub fn current_lane() -> Lane {
 pub(crate) fn owner() -> (u32, u32) {
     // SAFETY: the calls take no argument and cannot fail.
     unsafe { (libc::geteuid(), libc::getegid()) }
-}
-
-/// The number of this thread, as in /proc/self/task.
-pub(crate) fn thread_id() -> i32 {
-    // SAFETY: the call takes no argument and cannot fail.
-    unsafe { libc::gettid() }
-}
-
-/// Bytes of stack of a thread that must not fault.
-pub(crate) const SERVING_STACK: usize = 256 << 10;
-/// What of it may be in use already, or be the C library's.
-const STACK_MARGIN: usize = 32 << 10;
-
-/// Has the whole stack of this thread in memory. For threads with a stack of [`SERVING_STACK`].
-pub(crate) fn touch_stack() {
-    // Before Linux 5.14 the last pages stay as they were; nothing comes that far down.
-    if populate_stack().is_err() {
-        fill_stack();
-    }
-}
-
-#[inline(never)]
-pub(crate) fn fill_stack() {
-    let mut room = [0u8; SERVING_STACK - STACK_MARGIN];
-    room.fill(0xa5);
-    black_box(&mut room);
-}
-
-fn populate_stack() -> io::Result<()> {
-    let (mut start, mut bytes) = (ptr::null_mut(), 0);
-    // SAFETY: an all-zero value is replaced before it is used.
-    let mut attributes: libc::pthread_attr_t = unsafe { mem::zeroed() };
-    // SAFETY: this is a living thread; the attributes are valid for writing.
-    let error = unsafe { libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) };
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
-    // SAFETY: the call before filled the attributes in; the places of the answers are ours.
-    unsafe {
-        libc::pthread_attr_getstack(&attributes, &mut start, &mut bytes);
-        libc::pthread_attr_destroy(&mut attributes);
-    }
-    // SAFETY: populating changes no contents, and the range is this thread's stack.
-    checked(unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) }).map(drop)
 }

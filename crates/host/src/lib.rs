@@ -10,6 +10,7 @@ mod memory;
 mod mmap;
 mod pressure;
 mod resident;
+mod stack;
 mod swap;
 mod waiters;
 mod watermarks;
@@ -20,6 +21,7 @@ pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
 pub use pressure::{Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
+pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{
     HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
     set_real_time, swap_off, swap_on, unlock_memory,

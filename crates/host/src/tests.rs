@@ -405,3 +405,34 @@ fn large_pieces_of_the_heap_have_their_pages_when_they_are_touched() {
         assert!(Heap.alloc(layout(1 << 50)).is_null());
     }
 }
+
+/// Page faults that using most of a serving thread's stack costs after `prepare`.
+fn faults_of_a_deep_call(prepare: fn()) -> u64 {
+    let faults = || {
+        // Not on the heap, whose pages come one by one.
+        let mut stat = [0; 1024];
+        let mut file = std::fs::File::open("/proc/thread-self/stat").unwrap();
+        let length = std::io::Read::read(&mut file, &mut stat).unwrap();
+        crate::resident::parse_faults(std::str::from_utf8(&stat[..length]).unwrap()).unwrap().minor
+    };
+    let run = move || {
+        prepare();
+        // The first time costs what it costs.
+        faults();
+        let before = faults();
+        crate::stack::fill();
+        faults() - before
+    };
+    thread::Builder::new().stack_size(SERVING_STACK).spawn(run).unwrap().join().unwrap()
+}
+
+#[test]
+fn a_stack_that_was_touched_is_there() {
+    // The code is there then.
+    crate::stack::fill();
+    assert_eq!(faults_of_a_deep_call(touch_stack), 0);
+    assert_eq!(faults_of_a_deep_call(crate::stack::fill), 0, "as before Linux 5.14");
+    let page = page_bytes() as usize;
+    let pages = (SERVING_STACK / 2 / page) as u64;
+    assert!(faults_of_a_deep_call(|| {}) >= pages, "an untouched one is not");
+}

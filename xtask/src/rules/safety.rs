@@ -20,6 +20,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/mmap.rs",
     "crates/host/src/pressure.rs",
     "crates/host/src/resident.rs",
+    "crates/host/src/stack.rs",
     "crates/host/src/swap.rs",
     "crates/lab/src/codecs/liblzo2.rs",
     "crates/lab/src/sys.rs",

@@ -1,6 +1,5 @@
 //! The protocol, with a kernel that is played by the test.
 
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use super::buffer::Buffer;
 use super::reply::{Attributes, Greeting, Reply};
 use super::wire::{self, BEFORE_DATA, Call, HEADER, Malformed};
 use super::{drive, serve};
-use crate::sys;
 
 const UNIQUE: u64 = 0x1234_5678_9abc;
 
@@ -228,38 +226,4 @@ fn a_thread_goes_on_whatever_it_is_sent() {
     assert_eq!(body(&ask(&write(1 << 20, b"abc"))), Err(libc::ENOSPC));
     // Found by the fuzz target: the device refuses a range that begins beyond its end.
     assert_eq!(body(&ask(&write(u64::MAX, b""))).unwrap(), [0; 8]);
-}
-
-/// Page faults that using most of a serving thread's stack costs after `prepare`.
-fn faults_of_a_deep_call(prepare: fn()) -> u64 {
-    // Field 10 of proc_pid_stat(5); the name before the third may hold anything.
-    let faults = || {
-        // Not on the heap, whose pages come one by one.
-        let mut stat = [0; 1024];
-        let mut file = std::fs::File::open("/proc/thread-self/stat").unwrap();
-        let length = file.read(&mut stat).unwrap();
-        let stat = std::str::from_utf8(&stat[..length]).unwrap();
-        let field = stat.rsplit(')').next().unwrap().split_whitespace().nth(10 - 3);
-        field.unwrap().parse::<u64>().unwrap()
-    };
-    let run = move || {
-        prepare();
-        // The first time costs what it costs.
-        faults();
-        let before = faults();
-        sys::fill_stack();
-        faults() - before
-    };
-    thread::Builder::new().stack_size(sys::SERVING_STACK).spawn(run).unwrap().join().unwrap()
-}
-
-#[test]
-fn a_stack_that_was_touched_is_there() {
-    // The code is there then.
-    sys::fill_stack();
-    assert_eq!(faults_of_a_deep_call(sys::touch_stack), 0);
-    assert_eq!(faults_of_a_deep_call(sys::fill_stack), 0, "as before Linux 5.14");
-    let page = host::page_bytes() as usize;
-    let pages = (sys::SERVING_STACK / 2 / page) as u64;
-    assert!(faults_of_a_deep_call(|| {}) >= pages, "an untouched one is not");
 }
