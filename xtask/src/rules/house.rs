@@ -25,6 +25,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("backing", &["units", "sync", "control", "block"]),
     ("nbd", &["units", "sync", "block", "host"]),
     ("fuse", &["units", "sync", "control", "block", "host"]),
+    ("ublk", &["units", "sync", "block", "host"]),
     (
         "rampack",
         &[
@@ -59,6 +60,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "backing",
             "nbd",
             "fuse",
+            "ublk",
             "rampack",
         ],
     ),
@@ -132,8 +134,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("crossbeam-utils", &["sync"], &[]),
     ("fuser", &["fuse"], &[]),
     ("indicatif", &["cli", "lab"], &[]),
-    ("io-uring", &["backing"], &[]),
-    ("libc", &["host", "backing", "nbd", "fuse", "cli", "lab", "guestkit"], &["*"]),
+    ("io-uring", &["backing", "ublk"], &[]),
+    ("libc", &["host", "backing", "nbd", "fuse", "ublk", "cli", "lab", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "stack"]),
     ("lz4-sys", &["zcomp"], &[]),

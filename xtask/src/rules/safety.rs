@@ -40,6 +40,8 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/sync/src/prefetch.rs",
     "crates/sync/src/published.rs",
     "crates/sync/src/rwlock.rs",
+    "crates/ublk/src/ring.rs",
+    "crates/ublk/src/sys.rs",
     "crates/zcomp/src/codec/deflate.rs",
     "crates/zcomp/src/codec/liblz4.rs",
     "crates/zsmalloc/src/compact.rs",

@@ -1,0 +1,86 @@
+//! RAM disks, good and bad.
+
+use std::hint::black_box;
+use std::thread::sleep;
+use std::time::Duration;
+
+use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use units::{Lane, PAGE_SIZE};
+
+enum Kind {
+    Plain,
+    Failing,
+    /// Operations in the second half take so long.
+    Slow(Duration),
+    Panicking,
+    Greedy,
+    ReadOnly,
+}
+
+pub struct Disk {
+    inner: Plain,
+    kind: Kind,
+    bytes: u64,
+}
+
+impl Disk {
+    /// All its memory is touched.
+    pub fn new(bytes: usize, kind: &str) -> Result<Disk, &'static str> {
+        let kind = match kind {
+            "plain" => Kind::Plain,
+            "failing" => Kind::Failing,
+            "slow" => Kind::Slow(Duration::from_millis(500)),
+            "panicking" => Kind::Panicking,
+            "greedy" => Kind::Greedy,
+            "readonly" => Kind::ReadOnly,
+            _ => return Err("no such kind of disk"),
+        };
+        let inner = Plain::new(bytes);
+        let whole = vec![1; bytes];
+        let length = bytes as u64;
+        inner
+            .submit(Lane(0), Operation::Write { offset: 0, from: &whole })
+            .and_then(|()| inner.submit(Lane(0), Operation::Discard { offset: 0, length }))
+            .map_err(|_| "it cannot be filled")?;
+        Ok(Disk { inner, kind, bytes: length })
+    }
+
+    fn is_slow(&self, offset: u64) -> bool {
+        matches!(self.kind, Kind::Slow(_)) && offset >= self.bytes / 2
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        let read_only = matches!(self.kind, Kind::ReadOnly);
+        Abilities { flush: true, read_only, ..self.inner.abilities() }
+    }
+
+    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+        let offset = operation.range().0;
+        let page = offset / PAGE_SIZE as u64;
+        match &self.kind {
+            Kind::Plain | Kind::ReadOnly => {}
+            // The kernel looks for partitions in front.
+            Kind::Failing if page < 64 => {}
+            Kind::Failing => return Err(IoError::Failed),
+            Kind::Slow(time) if self.is_slow(offset) => sleep(*time),
+            Kind::Slow(_) => {}
+            Kind::Panicking => assert!(page != 77, "page 77 was asked for"),
+            Kind::Greedy => drop(black_box(Box::new(offset))),
+        }
+        self.inner.submit(lane, operation)
+    }
+
+    fn may_wait(&self, offset: u64, _length: u64) -> bool {
+        self.is_slow(offset)
+    }
+
+    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(offset, length, visit)
+    }
+}

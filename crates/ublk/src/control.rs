@@ -1,0 +1,95 @@
+//! The driver's control device: devices are added, started, stopped and deleted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+
+use crate::Error;
+use crate::sys::{Argument, ControlRing};
+use crate::wire::{self, Command, Info, Parameters};
+
+const CONTROL: &str = "/dev/ublk-control";
+/// A device that is not there.
+const NOBODY: u32 = i32::MAX as u32;
+
+/// The control device, for one thread at a time.
+pub(crate) struct Control {
+    ring: ControlRing,
+}
+
+/// Tells whether this process can make ublk devices here.
+///
+/// # Errors
+/// Says what is missing: the driver, a driver that is new enough, permission, or io_uring.
+pub fn available() -> Result<(), Error> {
+    Control::open().map(drop)
+}
+
+impl Control {
+    /// Opens it, and asks the driver whether it knows the commands.
+    pub(crate) fn open() -> Result<Control, Error> {
+        let file = open_file()?;
+        let ring = ControlRing::new(file).map_err(|error| match error.raw_os_error() {
+            // Entries of 128 bytes came with Linux 5.19, before the driver.
+            Some(libc::EINVAL) => Error::TooOld,
+            _ => Error::NoUring(error),
+        })?;
+        let mut control = Control { ring };
+        let asked = control.info(NOBODY).map(drop).map_err(|error| error.raw_os_error());
+        match asked {
+            Ok(()) | Err(Some(libc::ENODEV)) => Ok(control),
+            Err(Some(libc::EPERM | libc::EACCES)) => Err(Error::NoPermission),
+            Err(_) => Err(Error::TooOld),
+        }
+    }
+
+    fn run(&mut self, what: u32, device: u32, data: u64, with: Argument<'_>) -> io::Result<()> {
+        self.ring.run(what, Command::new(device, data), with)
+    }
+
+    /// Adds a device, and says in `info` what became of it.
+    pub(crate) fn add(&mut self, info: &mut Info) -> io::Result<()> {
+        self.run(wire::ADD, info.number, 0, Argument::Info(info))
+    }
+
+    /// What is known of device `number`.
+    pub(crate) fn info(&mut self, number: u32) -> io::Result<Info> {
+        let mut info = Info::default();
+        self.run(wire::GET_INFO, number, 0, Argument::Info(&mut info))?;
+        Ok(info)
+    }
+
+    /// To be called between adding and starting.
+    pub(crate) fn set(&mut self, number: u32, mut parameters: Parameters) -> io::Result<()> {
+        self.run(wire::SET_PARAMETERS, number, 0, Argument::Parameters(&mut parameters))
+    }
+
+    /// Waits until all queues are served, and makes the block device. It is read from on the way.
+    pub(crate) fn start(&mut self, number: u32) -> io::Result<()> {
+        self.run(wire::START, number, u64::from(std::process::id()), Argument::None)
+    }
+
+    /// Takes the block device away and ends what waits for requests.
+    pub(crate) fn stop(&mut self, number: u32) -> io::Result<()> {
+        self.run(wire::STOP, number, 0, Argument::None)
+    }
+
+    /// Deletes it. Its number becomes free when nobody has it open any more.
+    pub(crate) fn delete(&mut self, number: u32) -> io::Result<()> {
+        match self.run(wire::DELETE_LATER, number, 0, Argument::None) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            // A driver that waits for the last user, and knows no other way.
+            Err(_) => match self.run(wire::DELETE, number, 0, Argument::None) {
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+                deleted => deleted,
+            },
+            Ok(()) => Ok(()),
+        }
+    }
+}
+
+fn open_file() -> Result<File, Error> {
+    OpenOptions::new().read(true).write(true).open(CONTROL).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => Error::NoPermission,
+        _ => Error::NoDriver(error),
+    })
+}

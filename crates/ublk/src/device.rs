@@ -1,0 +1,333 @@
+//! A device: made, served, taken down.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use block::BlockDevice;
+use units::{Lane, PAGE_SIZE};
+
+use crate::Error;
+use crate::answer::Served;
+use crate::control::Control;
+use crate::nodes::{self, Kind};
+use crate::queue::Queue;
+use crate::ring::{Ring, Shape, Tag};
+use crate::sys;
+use crate::waiters::{self, Jobs, Mailbox};
+use crate::wire::{self, Info, Parameters};
+
+/// How long the threads may take to end once the device is stopped.
+const ENDING: Duration = Duration::from_secs(5);
+/// How long the nodes of a new device may take to come, and those of an old one to go.
+const NODES: Duration = Duration::from_secs(5);
+
+/// How a [`Ublk`] is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many queues it has, each with a thread of its own: at least 1, at most a queue for each
+    /// CPU.
+    pub queues: usize,
+    /// How many requests one queue takes at once, 1 to 4096. Each has a buffer of its own.
+    pub depth: u16,
+    /// Bytes of one request, at most; a multiple of the system's page.
+    pub largest: u32,
+    /// How many threads carry out requests that may have to wait for a slower device. With none
+    /// the queues' threads wait themselves.
+    pub waiters: usize,
+    /// Tells the lane of the calling thread. Must neither allocate nor wait.
+    pub lane: fn() -> Lane,
+    /// Called by each thread once, before it serves: the place to give it a priority.
+    pub begin: fn(),
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            queues: 1,
+            depth: 64,
+            largest: 128 << 10,
+            waiters: 2,
+            lane: host::lane,
+            begin: || {},
+        }
+    }
+}
+
+impl Options {
+    fn check(&self, device: &dyn BlockDevice) -> Result<(), Error> {
+        let bytes = device.geometry().bytes;
+        let wrong = if self.queues == 0 {
+            "it needs a queue"
+        } else if self.depth == 0 || self.depth > wire::MOST_DEPTH {
+            "a queue takes 1 to 4096 requests at once"
+        } else if self.largest == 0 || !u64::from(self.largest).is_multiple_of(host::page_bytes()) {
+            "the bytes of a request must be a multiple of the system's page"
+        } else if bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE as u64) {
+            "its size must be a multiple of 4096 bytes, and not 0"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Unfit(wrong))
+    }
+}
+
+/// A block device /dev/ublkbN whose requests threads of this process carry out. Every method may
+/// be called by any thread that does not serve it. Dropping it takes it down, by force if need be:
+/// who uses it then gets errors.
+pub struct Ublk {
+    control: Control,
+    number: u32,
+    path: PathBuf,
+    /// What the server talks through; nothing after it was taken down.
+    device: Option<Arc<File>>,
+    mailboxes: Vec<Arc<Mailbox<Tag>>>,
+    jobs: Option<Arc<Jobs<Tag>>>,
+    threads: Vec<JoinHandle<()>>,
+    ids: Vec<i32>,
+}
+
+impl Ublk {
+    /// Serves `device`, the outermost link of its chain, as a new block device for root alone. Its
+    /// size is the device's at this moment, which must not change. All threads have their memory
+    /// when this returns, and the node of the block device is there.
+    ///
+    /// # Errors
+    /// Those of [`crate::available`]; [`Error::Unfit`] for options or a device that cannot be.
+    pub fn serve(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
+        options.check(&*device)?;
+        let mut control = Control::open()?;
+        let queues = u16::try_from(options.queues).unwrap_or(u16::MAX).min(wire::MOST_DEPTH);
+        let mark = wire::mark(std::process::id());
+        let mut info = Info::new(queues, options.depth, options.largest, mark);
+        control.add(&mut info).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Error::NoPermission,
+            _ => Error::system("add a ublk device")(error),
+        })?;
+        // From here on dropping it undoes everything.
+        let mut ublk = Ublk {
+            control,
+            number: info.number,
+            path: nodes::path(Kind::Block, info.number),
+            device: None,
+            mailboxes: Vec::new(),
+            jobs: None,
+            threads: Vec::new(),
+            ids: Vec::new(),
+        };
+        let parameters = Parameters::new(device.geometry(), device.abilities(), info.largest);
+        let set = ublk.control.set(info.number, parameters);
+        set.map_err(Error::system(format!("describe {} to the driver", ublk.path.display())))?;
+        let served = Served::new(device, options.lane, info.largest as usize);
+        ublk.start(&info, Arc::new(served), &options)?;
+        let started = ublk.control.start(info.number);
+        started.map_err(Error::system(format!("start {}", ublk.path.display())))?;
+        wait_for_node(Kind::Block, info.number)?;
+        Ok(ublk)
+    }
+
+    fn start(&mut self, info: &Info, served: Arc<Served>, options: &Options) -> Result<(), Error> {
+        let doing = || Error::system("start the threads of a ublk device");
+        let node = wait_for_node(Kind::Character, self.number)?;
+        let device = OpenOptions::new().read(true).write(true).open(&node);
+        let device = device.map_err(Error::system(format!("open {}", node.display())))?;
+        let device = Arc::new(device);
+        self.device = Some(device.clone());
+        let requests = usize::from(info.queues) * usize::from(info.depth);
+        self.jobs = (options.waiters > 0).then(|| Arc::new(Jobs::new(requests)));
+        let (ready, is_ready) = mpsc::channel();
+        let begin = options.begin;
+        for number in 0..info.queues {
+            let wake = Arc::new(sys::wake().map_err(doing())?);
+            let mailbox = Arc::new(Mailbox::new(usize::from(info.depth), wake.clone()));
+            self.mailboxes.push(mailbox.clone());
+            let (served, jobs) = (served.clone(), self.jobs.clone());
+            let queue = Queue { number, served, mailbox, jobs, wake: wake.clone() };
+            let shape = Shape {
+                queue: number,
+                depth: info.depth,
+                largest: info.largest as usize,
+                page: host::page_bytes() as usize,
+            };
+            let (device, ready) = (device.clone(), ready.clone());
+            self.spawn(format!("ublk-io-{number}"), move || {
+                let made = Ring::new(device, &shape, wake).and_then(|mut ring| {
+                    get_ready(begin);
+                    ring.begin()?;
+                    Ok(ring)
+                });
+                if let Some(mut ring) = say(made, ready) {
+                    queue.serve(&mut ring);
+                }
+            })?;
+        }
+        for number in 0..options.waiters {
+            let (served, mailboxes) = (served.clone(), self.mailboxes.clone());
+            let (Some(jobs), ready) = (self.jobs.clone(), ready.clone()) else { break };
+            self.spawn(format!("ublk-wait-{number}"), move || {
+                get_ready(begin);
+                if say(Ok(()), ready).is_some() {
+                    waiters::wait(&jobs, &mailboxes, &served);
+                }
+            })?;
+        }
+        drop(ready);
+        self.await_threads(&is_ready).map_err(doing())
+    }
+
+    fn spawn(&mut self, name: String, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+        let thread = thread::Builder::new().name(name).stack_size(host::SERVING_STACK).spawn(run);
+        self.threads.push(thread.map_err(Error::system("start a thread of a ublk device"))?);
+        Ok(())
+    }
+
+    fn await_threads(&mut self, is_ready: &Receiver<io::Result<i32>>) -> io::Result<()> {
+        for _ in 0..self.threads.len() {
+            // Only a thread that panicked ends without a word.
+            let id = is_ready.recv().map_err(io::Error::other)??;
+            self.ids.push(id);
+        }
+        Ok(())
+    }
+
+    /// Its node, `/dev/ublkbN`.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The N of `/dev/ublkbN`.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The numbers of its threads, as in /proc/self/task: those of the queues, and waiters.
+    #[must_use]
+    pub fn threads(&self) -> &[i32] {
+        &self.ids
+    }
+
+    /// Is it there? Not after it was taken down, or somebody else deleted it.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        self.device.is_some() && nodes::attributes(Kind::Block, self.number).exists()
+    }
+
+    /// Takes the device away and waits until its threads have ended. Does nothing the second time.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is mounted, swapped to, or held by another device: it is then as
+    /// before. Programs that merely have it open do not keep it.
+    pub fn take_down(&mut self) -> Result<(), Error> {
+        if self.device.is_none() {
+            return Ok(());
+        }
+        // Held until the device is stopped, so that nobody can begin to use it.
+        let claim = match nodes::claim(self.number) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(Error::Busy(self.path.clone()));
+            }
+            // Without a node, or a device behind it, nobody uses it.
+            claimed => claimed.ok(),
+        };
+        let stopped = self.control.stop(self.number);
+        drop(claim);
+        self.end(stopped)
+    }
+
+    /// What is to be done once the driver was told to stop it.
+    fn end(&mut self, stopped: io::Result<()>) -> Result<(), Error> {
+        let doing = Error::system(format!("take {} down", self.path.display()));
+        let stopped = match stopped {
+            // Somebody else deleted it.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            stopped => stopped,
+        };
+        if let Some(jobs) = &self.jobs {
+            jobs.close();
+        }
+        self.join();
+        self.device = None;
+        let deleted = self.control.delete(self.number);
+        wait_until_gone(self.number);
+        nodes::remove(self.number);
+        stopped.and(deleted).map_err(doing)
+    }
+
+    fn join(&mut self) {
+        let end = Instant::now() + ENDING;
+        let is_over = |threads: &[JoinHandle<()>]| threads.iter().all(JoinHandle::is_finished);
+        let wait = |threads: &[JoinHandle<()>], end| {
+            while !is_over(threads) && Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(&self.threads, end);
+        if !is_over(&self.threads) {
+            // The driver keeps a request; the kernel takes it back when its ring is closed.
+            self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
+            wait(&self.threads, end + ENDING);
+        }
+        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Ublk {
+    fn drop(&mut self) {
+        if self.device.is_some() || !self.threads.is_empty() {
+            let stopped = self.control.stop(self.number);
+            let _ = self.end(stopped);
+        } else {
+            // It has no threads yet, or not any more.
+            let _ = self.control.delete(self.number);
+            nodes::remove(self.number);
+        }
+    }
+}
+
+/// The last that a thread does before it serves.
+fn get_ready(begin: fn()) {
+    host::touch_stack();
+    begin();
+}
+
+/// Tells who waits for the thread how its preparation went, and goes on with what was made.
+fn say<T>(made: io::Result<T>, ready: Sender<io::Result<i32>>) -> Option<T> {
+    let (made, told) = match made {
+        Ok(made) => (Some(made), Ok(host::thread_id())),
+        Err(error) => (None, Err(error)),
+    };
+    // Nobody listens any more if another thread could not be started; the device is deleted then.
+    let _ = ready.send(told);
+    made
+}
+
+/// The node of a device that was just made.
+fn wait_for_node(kind: Kind, number: u32) -> Result<PathBuf, Error> {
+    let end = Instant::now() + NODES;
+    loop {
+        match nodes::make(kind, number) {
+            Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
+            made => {
+                let node = nodes::path(kind, number);
+                return made.map_err(Error::system(format!("make {}", node.display())));
+            }
+        }
+    }
+}
+
+/// Waits until the system has forgotten the device.
+pub(crate) fn wait_until_gone(number: u32) {
+    let end = Instant::now() + NODES;
+    while nodes::attributes(Kind::Character, number).exists() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,96 @@
+//! The nodes of devices in /dev, and who uses them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::sys;
+
+/// The kinds of nodes that a device has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// What the server talks through.
+    Character,
+    /// What everybody else uses.
+    Block,
+}
+
+/// The node of device `number`.
+pub(crate) fn path(kind: Kind, number: u32) -> PathBuf {
+    PathBuf::from(match kind {
+        Kind::Character => format!("/dev/ublkc{number}"),
+        Kind::Block => format!("/dev/ublkb{number}"),
+    })
+}
+
+/// What the system says of it.
+pub(crate) fn attributes(kind: Kind, number: u32) -> PathBuf {
+    PathBuf::from(match kind {
+        Kind::Character => format!("/sys/class/ublk-char/ublkc{number}"),
+        Kind::Block => format!("/sys/block/ublkb{number}"),
+    })
+}
+
+/// The numbers of all devices there are, of whomever.
+pub(crate) fn numbers() -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        found
+            .extend(name.to_str().and_then(|name| name.strip_prefix("ublkc")?.parse::<u32>().ok()));
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Sees to it that the node is there: the system makes it if /dev is its own, and udev removes
+/// none. A node of an earlier device with other numbers is replaced.
+pub(crate) fn make(kind: Kind, number: u32) -> io::Result<PathBuf> {
+    let path = path(kind, number);
+    let text = fs::read_to_string(attributes(kind, number).join("dev"))?;
+    let device = parse_device(&text).ok_or(ErrorKind::InvalidData)?;
+    if is_node(&path, kind, device) {
+        return Ok(path);
+    }
+    if path.symlink_metadata().is_ok() {
+        fs::remove_file(&path)?;
+    }
+    match sys::make_node(&path, kind == Kind::Block, device) {
+        // Somebody else was quicker.
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ if is_node(&path, kind, device) => Ok(path),
+        _ => Err(ErrorKind::AlreadyExists.into()),
+    }
+}
+
+fn is_node(path: &Path, kind: Kind, (major, minor): (u32, u32)) -> bool {
+    path.metadata().is_ok_and(|found| {
+        let right_kind = match kind {
+            Kind::Character => found.file_type().is_char_device(),
+            Kind::Block => found.file_type().is_block_device(),
+        };
+        right_kind && found.rdev() == libc::makedev(major, minor)
+    })
+}
+
+/// Major and minor number from a text such as `259:3`.
+pub(crate) fn parse_device(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Removes the nodes of a device that is gone, if the system did not.
+pub(crate) fn remove(number: u32) {
+    for kind in [Kind::Block, Kind::Character] {
+        if !attributes(kind, number).exists() {
+            let _ = fs::remove_file(path(kind, number));
+        }
+    }
+}
+
+/// Opens the device as the only one to use it; EBUSY if it is mounted, swapped to or held.
+pub(crate) fn claim(number: u32) -> io::Result<File> {
+    let path = path(Kind::Block, number);
+    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path)
+}

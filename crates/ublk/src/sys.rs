@@ -1,0 +1,137 @@
+//! The system calls that the standard library does not offer, and the ring of the control device.
+//!
+//! # Why unsafe
+//! mknod(2) and eventfd(2) are calls of the C library. A command of the control device names
+//! memory that the kernel reads and writes: it is the ring's own, on the heap, and given back only
+//! after the command was seen to end.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use crate::wire::{Command, Info, Parameters};
+
+/// How long nothing is asked of the system after it had no memory.
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+/// Makes the node of a device, for its owner alone.
+pub(crate) fn make_node(path: &Path, block: bool, (major, minor): (u32, u32)) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let kind = if block { libc::S_IFBLK } else { libc::S_IFCHR };
+    let device = libc::makedev(major, minor);
+    // SAFETY: the path is a C string that lives through the call.
+    checked(unsafe { libc::mknod(path.as_ptr(), kind | 0o600, device) }).map(drop)
+}
+
+/// Something to wake a thread with: a file that can be read from after somebody wrote to it. Reads
+/// do not wait.
+pub(crate) fn wake() -> io::Result<File> {
+    // SAFETY: no pointers.
+    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: it was just opened, and belongs to nobody else.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// What a command of the control device reads or writes.
+pub(crate) enum Argument<'a> {
+    None,
+    Info(&'a mut Info),
+    Parameters(&'a mut Parameters),
+}
+
+/// A copy of an [`Argument`] that stays where it is.
+#[repr(C)]
+union Place {
+    info: Info,
+    parameters: Parameters,
+}
+
+/// A ring for commands of the control device, one at a time.
+pub(crate) struct ControlRing {
+    uring: IoUring<squeue::Entry128, cqueue::Entry>,
+    file: File,
+    /// How many commands there have been; each is known by its number.
+    commands: u64,
+}
+
+impl ControlRing {
+    /// A ring for the control device, which is open as `file`.
+    pub(crate) fn new(file: File) -> io::Result<ControlRing> {
+        let uring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().dontfork().build(2)?;
+        Ok(ControlRing { uring, file, commands: 0 })
+    }
+
+    /// Has the driver carry out `what`, and waits for it, however long that takes.
+    pub(crate) fn run(
+        &mut self,
+        what: u32,
+        mut command: Command,
+        with: Argument<'_>,
+    ) -> io::Result<()> {
+        let place = match &with {
+            Argument::None => None,
+            Argument::Info(info) => Some(Place { info: **info }),
+            Argument::Parameters(parameters) => Some(Place { parameters: **parameters }),
+        };
+        // From here to the end of the command it is the kernel's.
+        let place = place.map(|place| Box::into_raw(Box::new(place)));
+        if let Some(place) = place {
+            command.address = place as u64;
+            command.length = size_of::<Place>() as u16;
+        }
+        let control = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::UringCmd80::new(control, what).cmd(command.bytes()).build();
+        self.commands += 1;
+        let entry = entry.user_data(self.commands);
+        // SAFETY: what the entry names stays until the command has ended: it was leaked above, and
+        // the file is open for as long as the ring is.
+        let pushed = unsafe { self.uring.submission().push(&entry) };
+        // No other command is under way.
+        pushed.map_err(io::Error::other)?;
+        let result = self.ended()?;
+        if let Some(place) = place {
+            // SAFETY: it was made above from a box, and the command that knew of it has ended.
+            let place = unsafe { Box::from_raw(place) };
+            match with {
+                Argument::None => {}
+                // SAFETY: this is the part that was written when it was made. The kernel writes
+                // integers, of which all values are good.
+                Argument::Info(info) => *info = unsafe { place.info },
+                // SAFETY: as above.
+                Argument::Parameters(parameters) => *parameters = unsafe { place.parameters },
+            }
+        }
+        if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    }
+
+    /// Waits for the end of the command under way.
+    fn ended(&mut self) -> io::Result<i32> {
+        loop {
+            let waited = self.uring.submit_and_wait(1);
+            // A command that was given up may end later.
+            let commands = self.commands;
+            if let Some(entry) = self.uring.completion().find(|entry| entry.user_data() == commands)
+            {
+                return Ok(entry.result());
+            }
+            if let Err(error) = waited {
+                match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => sleep(PAUSE),
+                    _ => return Err(error),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,264 @@
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::sync::Arc;
+use std::thread;
+
+use block::{BlockDevice, Checked, Plain, ZeroMode};
+use units::{Lane, PAGE_SIZE};
+
+use crate::answer::{Request, Served, parse};
+use crate::leftovers::has_ended;
+use crate::nodes::parse_device;
+use crate::sys;
+use crate::waiters::{Job, Jobs, Mailbox, Room};
+use crate::wire::{self, Command, Descriptor, Info, IoCommand, Parameters};
+use crate::{Error, Options, Ublk};
+
+const P: u64 = PAGE_SIZE as u64;
+const BYTES: u64 = 64 * P;
+const LARGEST: usize = 4 * PAGE_SIZE;
+
+#[test]
+fn commands_have_the_numbers_of_the_header() {
+    // What a C compiler makes of UBLK_U_CMD_… and UBLK_U_IO_… on x86-64.
+    assert_eq!(wire::GET_INFO, 0x8020_7502);
+    assert_eq!(wire::ADD, 0xc020_7504);
+    assert_eq!(wire::DELETE, 0xc020_7505);
+    assert_eq!(wire::START, 0xc020_7506);
+    assert_eq!(wire::STOP, 0xc020_7507);
+    assert_eq!(wire::SET_PARAMETERS, 0xc020_7508);
+    assert_eq!(wire::DELETE_LATER, 0x8020_7514);
+    assert_eq!(wire::FETCH, 0xc010_7520);
+    assert_eq!(wire::COMMIT_AND_FETCH, 0xc010_7521);
+}
+
+#[test]
+fn commands_lie_in_entries_as_in_memory() {
+    let mut command = Command::new(7, 99);
+    (command.length, command.address) = (64, 0x1122_3344_5566_7788);
+    let bytes = command.bytes();
+    assert_eq!(bytes[..4], 7u32.to_ne_bytes());
+    assert_eq!(bytes[4..6], [0xff; 2], "for no queue");
+    assert_eq!(bytes[6..8], 64u16.to_ne_bytes());
+    assert_eq!(bytes[8..16], 0x1122_3344_5566_7788u64.to_ne_bytes());
+    assert_eq!(bytes[16..24], 99u64.to_ne_bytes());
+    assert_eq!(bytes[24..], [0; 56]);
+    let command = IoCommand { queue: 3, tag: 17, result: -5, address: 0x1000 };
+    let bytes = command.bytes();
+    assert_eq!(bytes[..2], 3u16.to_ne_bytes());
+    assert_eq!(bytes[2..4], 17u16.to_ne_bytes());
+    assert_eq!(bytes[4..8], (-5i32).to_ne_bytes());
+    assert_eq!(bytes[8..], 0x1000u64.to_ne_bytes());
+}
+
+#[test]
+fn a_device_is_described_by_its_abilities() {
+    let device = Plain::new(BYTES as usize);
+    let (geometry, abilities) = (device.geometry(), device.abilities());
+    let told = Parameters::new(geometry, abilities, 65536);
+    assert_eq!((told.length, told.types, told.attributes), (64, 3, 0));
+    assert_eq!((told.logical_block, told.physical_block, told.most_sectors), (12, 12, 128));
+    assert_eq!((told.minimal, told.optimal), (12, 12));
+    assert_eq!((told.sectors, told.discard_granularity), (BYTES / 512, 4096));
+    assert_eq!((told.discard_segments, told.most_discarded), (1, 1 << 19));
+    assert_eq!(told.most_zeroed, 1 << 19);
+    let poor = block::Abilities { read_only: true, discard: false, fast_zero: false, flush: true };
+    let told = Parameters::new(geometry, poor, 65536);
+    assert_eq!(told.attributes, wire::READ_ONLY | wire::VOLATILE_CACHE);
+    assert_eq!((told.most_discarded, told.most_zeroed), (0, 0));
+    // The driver refuses a granularity of 0, and more than one range at once.
+    assert_eq!((told.discard_granularity, told.discard_segments), (4096, 1));
+}
+
+#[test]
+fn marks_name_the_process_and_nobody_elses() {
+    for pid in [1, 4_194_304, u32::MAX] {
+        assert_eq!(wire::marked_by(wire::mark(pid)), Some(pid));
+    }
+    for mark in [0, 1, u64::MAX, u64::from(u32::MAX)] {
+        assert_eq!(wire::marked_by(mark), None);
+    }
+    let info = Info::new(2, 64, 65536, wire::mark(9));
+    assert_eq!((info.queues, info.depth, info.largest, info.number), (2, 64, 65536, u32::MAX));
+}
+
+fn descriptor(what: u32, start: u64, sectors: u32) -> Descriptor {
+    Descriptor { what, start, sectors, address: 0 }
+}
+
+#[test]
+fn requests_are_read_from_their_descriptions() {
+    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), BYTES, LARGEST);
+    assert_eq!(parse(0, 8, 16), Ok(Request::Read { offset: P, length: 2 * PAGE_SIZE }));
+    assert_eq!(parse(1, 0, 32), Ok(Request::Write { offset: 0, length: LARGEST }));
+    // Flags that matter to drivers of disks: failfast, metadata, forced access, swap.
+    let flags = 0x0001_2f00;
+    assert_eq!(parse(1 | flags, 8, 8), Ok(Request::Write { offset: P, length: PAGE_SIZE }));
+    assert_eq!(parse(2, u64::MAX, u32::MAX), Ok(Request::Flush), "it has no range");
+    // More than a buffer holds, but it needs none.
+    assert_eq!(parse(3, 0, 512), Ok(Request::Discard { offset: 0, length: BYTES }));
+    let zeroes = |mode| Ok(Request::WriteZeroes { offset: P, length: P, mode });
+    assert_eq!(parse(5, 8, 8), zeroes(ZeroMode::MayPunch));
+    assert_eq!(parse(5 | 1 << 15, 8, 8), zeroes(ZeroMode::KeepAllocated));
+}
+
+#[test]
+fn requests_that_cannot_be_are_refused() {
+    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), BYTES, LARGEST);
+    for operation in [0, 1, 3, 5] {
+        for (start, sectors) in [(512, 8), (505, 8), (u64::MAX, 8), (u64::MAX >> 9, u32::MAX)] {
+            assert_eq!(parse(operation, start, sectors), Err(libc::EINVAL), "{operation} {start}");
+        }
+    }
+    // More than a buffer holds.
+    assert_eq!(parse(0, 0, 40), Err(libc::EINVAL));
+    assert_eq!(parse(1, 0, 40), Err(libc::EINVAL));
+    for operation in [4, 6, 13, 15, 34, 255] {
+        assert_eq!(parse(operation, 0, 8), Err(libc::EOPNOTSUPP));
+    }
+}
+
+fn served(device: impl BlockDevice + 'static) -> Served {
+    Served::new(Arc::new(device), || Lane(0), LARGEST)
+}
+
+#[test]
+fn answers_are_bytes_or_errors() {
+    let served = served(Checked::new(Plain::new(BYTES as usize)));
+    let mut buffer = vec![7; LARGEST];
+    let write = Request::Write { offset: P, length: PAGE_SIZE };
+    assert_eq!(served.answer(write, &mut buffer), PAGE_SIZE as i32);
+    buffer.fill(1);
+    let read = Request::Read { offset: 0, length: 3 * PAGE_SIZE };
+    assert_eq!(served.answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
+    let expected = [[0; PAGE_SIZE], [7; PAGE_SIZE], [0; PAGE_SIZE], [1; PAGE_SIZE]].concat();
+    assert!(buffer == expected, "what was not asked for stays");
+    assert_eq!(served.answer(Request::Discard { offset: 0, length: BYTES }, &mut buffer), 0);
+    assert_eq!(served.answer(Request::Flush, &mut buffer), 0);
+    assert_eq!(served.answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
+    assert!(buffer[..3 * PAGE_SIZE].iter().all(|byte| *byte == 0));
+    let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
+    assert_eq!(served.answer(beyond, &mut buffer), -libc::EINVAL);
+    assert_eq!(served.answer(read, &mut []), -libc::EINVAL, "no buffer");
+}
+
+#[test]
+fn a_device_that_panics_has_failed() {
+    // Without checks, what passes the end panics.
+    let served = served(Plain::new(BYTES as usize));
+    let mut buffer = vec![0; LARGEST];
+    let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
+    assert_eq!(served.answer(beyond, &mut buffer), -libc::EIO);
+    let read = Request::Read { offset: 0, length: PAGE_SIZE };
+    assert_eq!(served.answer(read, &mut buffer), PAGE_SIZE as i32);
+}
+
+#[test]
+fn a_room_has_an_end() {
+    let room = Room::new(2, || 0);
+    assert_eq!(room.take(), None);
+    assert_eq!((room.put(1), room.put(2), room.put(3)), (Ok(()), Ok(()), Err(3)));
+    assert_eq!((room.take(), room.put(4)), (Some(1), Ok(())));
+    assert_eq!((room.take(), room.take(), room.take()), (Some(2), Some(4), None));
+}
+
+/// Queues hand jobs to waiters, who hand them back, as the threads of a device do; a tag is a
+/// number here.
+#[test]
+fn every_job_comes_back_to_its_queue_once() {
+    const QUEUES: u16 = 3;
+    const DEPTH: u32 = 8;
+    const TURNS: u32 = 2000;
+    let wakes: Vec<Arc<File>> = (0..QUEUES).map(|_| Arc::new(sys::wake().unwrap())).collect();
+    let mailbox = |wake: &Arc<File>| Arc::new(Mailbox::new(DEPTH as usize, wake.clone()));
+    let mailboxes: Vec<Arc<Mailbox<u32>>> = wakes.iter().map(mailbox).collect();
+    let jobs = Jobs::new(usize::from(QUEUES) * DEPTH as usize);
+    let request = Request::Flush;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(Job { queue, tag, .. }) = jobs.take() {
+                    mailboxes[usize::from(queue)].finish(tag, i32::from(queue) + 1);
+                }
+            });
+        }
+        let serve = |queue: u16| {
+            let mailbox = &mailboxes[usize::from(queue)];
+            let mut away = HashSet::new();
+            let mut finished = 0;
+            while finished < TURNS {
+                for tag in 0..DEPTH {
+                    if away.insert(tag) && jobs.put(Job { queue, tag, request }).is_err() {
+                        panic!("there is room for all");
+                    }
+                }
+                while let Some((tag, result)) = mailbox.finished() {
+                    assert!(away.remove(&tag), "{tag} came twice");
+                    assert_eq!(result, i32::from(queue) + 1, "it came to another queue");
+                    finished += 1;
+                }
+                thread::yield_now();
+            }
+            while !away.is_empty() {
+                while let Some((tag, _)) = mailbox.finished() {
+                    assert!(away.remove(&tag));
+                }
+                thread::yield_now();
+            }
+        };
+        let queues: Vec<_> = (0..QUEUES).map(|queue| scope.spawn(move || serve(queue))).collect();
+        for queue in queues {
+            queue.join().unwrap();
+        }
+        jobs.close();
+    });
+    for wake in &wakes {
+        let mut count = [0; 8];
+        (&**wake).read_exact(&mut count).unwrap();
+        assert!(u64::from_ne_bytes(count) >= u64::from(TURNS), "each was announced");
+        let again = (&**wake).read(&mut count);
+        assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EAGAIN), "it does not wait");
+    }
+}
+
+#[test]
+fn a_queue_is_told_to_leave() {
+    let wake = Arc::new(sys::wake().unwrap());
+    let mailbox = Mailbox::<()>::new(1, wake.clone());
+    assert!(!mailbox.is_to_leave());
+    mailbox.leave();
+    assert!(mailbox.is_to_leave());
+    assert_eq!((&*wake).read(&mut [0; 8]).unwrap(), 8);
+}
+
+#[test]
+fn processes_and_devices_are_read_from_the_systems_texts() {
+    assert!(!has_ended("12 (rampack) S 1 12"));
+    assert!(!has_ended("12 (a) Z b) R 1 12"));
+    assert!(has_ended("12 (rampack) Z 1 12"));
+    assert!(has_ended("12 (rampack) X 1 12"));
+    assert!(has_ended(""));
+    assert_eq!(parse_device("259:3\n"), Some((259, 3)));
+    assert_eq!(parse_device("259"), None);
+}
+
+#[test]
+fn what_cannot_be_served_is_told_before_the_driver_is_asked() {
+    let serve = |bytes, options| match Ublk::serve(Arc::new(Plain::new(bytes)), options) {
+        Err(error) => error,
+        Ok(_) => panic!("it cannot be served"),
+    };
+    let options = Options::default();
+    for (bytes, options) in [
+        (0, options),
+        (PAGE_SIZE + 512, options),
+        (PAGE_SIZE, Options { queues: 0, ..options }),
+        (PAGE_SIZE, Options { depth: 0, ..options }),
+        (PAGE_SIZE, Options { depth: 4097, ..options }),
+        (PAGE_SIZE, Options { largest: 0, ..options }),
+        (PAGE_SIZE, Options { largest: 1000, ..options }),
+    ] {
+        assert!(matches!(serve(bytes, options), Error::Unfit(_)), "{bytes} {options:?}");
+    }
+}

@@ -1,0 +1,148 @@
+//! Requests that may have to wait, carried out beside the queues.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+
+use sync::atomic::{AtomicBool, Ordering};
+use sync::{Bell, Mutex};
+
+use crate::answer::{Request, Served};
+use crate::ring::Tag;
+
+/// A list with room for so many, which never allocates.
+pub(crate) struct Room<T> {
+    list: Mutex<VecDeque<T>>,
+    most: usize,
+}
+
+impl<T> Room<T> {
+    /// Room for `most`; its memory was written to.
+    pub(crate) fn new(most: usize, any: impl Fn() -> T) -> Room<T> {
+        let mut list = VecDeque::with_capacity(most);
+        list.extend((0..most).map(|_| any()));
+        list.clear();
+        Room { list: Mutex::new(list), most }
+    }
+
+    /// Puts `thing` at the end; gives it back if there is no room.
+    pub(crate) fn put(&self, thing: T) -> Result<(), T> {
+        let mut list = self.list.lock();
+        if list.len() == self.most {
+            return Err(thing);
+        }
+        list.push_back(thing);
+        Ok(())
+    }
+
+    /// Takes the one that was put there first.
+    pub(crate) fn take(&self) -> Option<T> {
+        self.list.lock().pop_front()
+    }
+}
+
+/// What one queue is told by others.
+pub(crate) struct Mailbox<T> {
+    done: Room<Option<(T, i32)>>,
+    wake: Arc<File>,
+    leave: AtomicBool,
+}
+
+impl<T> Mailbox<T> {
+    /// The mailbox of a queue with `depth` requests, whose thread is woken by `wake`.
+    pub(crate) fn new(depth: usize, wake: Arc<File>) -> Mailbox<T> {
+        Mailbox { done: Room::new(depth, || None), wake, leave: AtomicBool::new(false) }
+    }
+
+    /// A request was carried out, with this result.
+    pub(crate) fn finish(&self, tag: T, result: i32) {
+        // There is room for every request of the queue.
+        let _ = self.done.put(Some((tag, result)));
+        self.ring();
+    }
+
+    /// The next that was carried out.
+    pub(crate) fn finished(&self) -> Option<(T, i32)> {
+        self.done.take().flatten()
+    }
+
+    /// The thread is to end, whatever the driver has.
+    pub(crate) fn leave(&self) {
+        self.leave.store(true, Ordering::Relaxed);
+        self.ring();
+    }
+
+    /// Is the thread to end?
+    pub(crate) fn is_to_leave(&self) -> bool {
+        self.leave.load(Ordering::Relaxed)
+    }
+
+    fn ring(&self) {
+        // It fails only when the thread has been woken 2^64 times and did not look.
+        let _ = (&*self.wake).write(&1u64.to_ne_bytes());
+    }
+}
+
+/// A request that may have to wait.
+pub(crate) struct Job<T> {
+    pub(crate) queue: u16,
+    pub(crate) tag: T,
+    pub(crate) request: Request,
+}
+
+/// The list that waiters take from.
+pub(crate) struct Jobs<T> {
+    room: Room<Option<Job<T>>>,
+    bell: Bell,
+    closed: AtomicBool,
+}
+
+impl<T> Jobs<T> {
+    /// Room for `most` of them.
+    pub(crate) fn new(most: usize) -> Jobs<T> {
+        let room = Room::new(most, || None);
+        Jobs { room, bell: Bell::default(), closed: AtomicBool::new(false) }
+    }
+
+    /// Hands a job over; gives it back if there is no room.
+    pub(crate) fn put(&self, job: Job<T>) -> Result<(), Job<T>> {
+        match self.room.put(Some(job)) {
+            Ok(()) => {
+                self.bell.ring_one();
+                Ok(())
+            }
+            Err(Some(job)) => Err(job),
+            // What comes back is what was put.
+            Err(None) => Ok(()),
+        }
+    }
+
+    /// The next job; waits for it. Nothing when no more will come.
+    pub(crate) fn take(&self) -> Option<Job<T>> {
+        loop {
+            let ticket = self.bell.ticket();
+            if let Some(job) = self.room.take().flatten() {
+                return Some(job);
+            }
+            if self.closed.load(Ordering::Relaxed) {
+                return None;
+            }
+            self.bell.wait(ticket);
+        }
+    }
+
+    /// No more will come: waiters end when they have done all there is.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        self.bell.ring_all();
+    }
+}
+
+/// What a waiter does until the jobs are closed.
+pub(crate) fn wait(jobs: &Jobs<Tag>, mailboxes: &[Arc<Mailbox<Tag>>], served: &Served) {
+    while let Some(Job { queue, mut tag, request }) = jobs.take() {
+        let result = served.answer(request, tag.buffer());
+        mailboxes[usize::from(queue)].finish(tag, result);
+    }
+}

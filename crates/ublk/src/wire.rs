@@ -1,0 +1,213 @@
+//! What is exchanged with the driver, as linux/ublk_cmd.h has it: commands by the numbers that
+//! Linux 6.4 brought, in the byte order of the machine.
+
+use std::mem;
+
+use block::{Abilities, Geometry};
+use units::{PAGE_SHIFT, PAGE_SIZE};
+
+/// The system calls call a block 512 bytes.
+pub(crate) const SECTOR_SHIFT: u32 = 9;
+/// Requests of one queue, at most.
+pub(crate) const MOST_DEPTH: u16 = 4096;
+/// Bytes that one discard, or one write of zeroes, may cover: it holds up its queue.
+const MOST_CLEARED: u64 = 256 << 20;
+
+/// `struct ublksrv_ctrl_cmd`: goes into an entry of a ring with large entries.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Command {
+    pub(crate) device: u32,
+    queue: u16,
+    pub(crate) length: u16,
+    pub(crate) address: u64,
+    pub(crate) data: u64,
+    path_length: u16,
+    padding: u16,
+    reserved: u32,
+}
+
+/// `struct ublksrv_io_cmd`: goes into an entry of an ordinary ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IoCommand {
+    pub(crate) queue: u16,
+    pub(crate) tag: u16,
+    pub(crate) result: i32,
+    pub(crate) address: u64,
+}
+
+/// `struct ublksrv_ctrl_dev_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Info {
+    pub(crate) queues: u16,
+    pub(crate) depth: u16,
+    pub(crate) state: u16,
+    padding: u16,
+    pub(crate) largest: u32,
+    pub(crate) number: u32,
+    pub(crate) server: i32,
+    padding2: u32,
+    pub(crate) flags: u64,
+    /// For the server to use as it likes: see [`mark`].
+    pub(crate) mark: u64,
+    owner: [u32; 2],
+    reserved: [u64; 2],
+}
+
+/// `struct ublk_params`, as long as it was in Linux 6.0; the driver takes a part of what it knows.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Parameters {
+    pub(crate) length: u32,
+    pub(crate) types: u32,
+    pub(crate) attributes: u32,
+    pub(crate) logical_block: u8,
+    pub(crate) physical_block: u8,
+    pub(crate) optimal: u8,
+    pub(crate) minimal: u8,
+    pub(crate) most_sectors: u32,
+    chunk_sectors: u32,
+    pub(crate) sectors: u64,
+    virtual_boundary: u64,
+    discard_alignment: u32,
+    pub(crate) discard_granularity: u32,
+    pub(crate) most_discarded: u32,
+    pub(crate) most_zeroed: u32,
+    pub(crate) discard_segments: u16,
+    reserved: u16,
+    padding: u32,
+}
+
+/// `struct ublksrv_io_desc`: a request, as the driver describes it.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) what: u32,
+    pub(crate) sectors: u32,
+    pub(crate) start: u64,
+    pub(crate) address: u64,
+}
+
+const _: () = assert!(mem::size_of::<Command>() == 32 && mem::size_of::<IoCommand>() == 16);
+const _: () = assert!(mem::size_of::<Info>() == 64 && mem::size_of::<Descriptor>() == 24);
+const _: () = assert!(mem::size_of::<Parameters>() == 64);
+
+const READS: u32 = 2;
+const WRITES: u32 = 1;
+
+/// A command's number: `_IOC` of the kernel's headers for the letter `u`.
+const fn number(direction: u32, bytes: usize, command: u32) -> u32 {
+    direction << 30 | (bytes as u32) << 16 | (b'u' as u32) << 8 | command
+}
+
+const fn control(direction: u32, command: u32) -> u32 {
+    number(direction, mem::size_of::<Command>(), command)
+}
+
+pub(crate) const GET_INFO: u32 = control(READS, 0x02);
+pub(crate) const ADD: u32 = control(READS | WRITES, 0x04);
+pub(crate) const DELETE: u32 = control(READS | WRITES, 0x05);
+pub(crate) const START: u32 = control(READS | WRITES, 0x06);
+pub(crate) const STOP: u32 = control(READS | WRITES, 0x07);
+pub(crate) const SET_PARAMETERS: u32 = control(READS | WRITES, 0x08);
+/// Deletes without waiting for the last who has it open (Linux 6.7).
+pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
+
+pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x20);
+pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
+
+/// Any device: in [`Command`] and [`Info`] when one is added.
+pub(crate) const NEW: u32 = u32::MAX;
+/// The command is for no queue.
+const NO_QUEUE: u16 = u16::MAX;
+
+const BASIC: u32 = 1;
+const DISCARD: u32 = 1 << 1;
+pub(crate) const READ_ONLY: u32 = 1;
+pub(crate) const VOLATILE_CACHE: u32 = 1 << 2;
+
+pub(crate) const READ: u32 = 0;
+pub(crate) const WRITE: u32 = 1;
+pub(crate) const FLUSH: u32 = 2;
+pub(crate) const DISCARDED: u32 = 3;
+pub(crate) const ZEROED: u32 = 5;
+/// Of a write of zeroes: the blocks must stay allocated.
+pub(crate) const NO_UNMAP: u32 = 1 << 15;
+
+impl Command {
+    pub(crate) fn new(device: u32, data: u64) -> Command {
+        Command { device, queue: NO_QUEUE, data, ..Command::default() }
+    }
+
+    /// As it stands in a ring's entry.
+    pub(crate) fn bytes(&self) -> [u8; 80] {
+        let mut bytes = [0; 80];
+        bytes[..4].copy_from_slice(&self.device.to_ne_bytes());
+        bytes[4..6].copy_from_slice(&self.queue.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&self.length.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&self.address.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.data.to_ne_bytes());
+        bytes[24..26].copy_from_slice(&self.path_length.to_ne_bytes());
+        bytes
+    }
+}
+
+impl IoCommand {
+    /// As it stands in a ring's entry.
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&self.queue.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&self.tag.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.result.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.address.to_ne_bytes());
+        bytes
+    }
+}
+
+impl Info {
+    /// What is asked for when a device is added. `largest` is in bytes.
+    pub(crate) fn new(queues: u16, depth: u16, largest: u32, mark: u64) -> Info {
+        Info { queues, depth, largest, number: NEW, server: -1, mark, ..Info::default() }
+    }
+}
+
+impl Parameters {
+    /// How the block layer is to see a device; requests have `largest` bytes at most.
+    pub(crate) fn new(geometry: Geometry, abilities: Abilities, largest: u32) -> Parameters {
+        let cleared = (MOST_CLEARED >> SECTOR_SHIFT) as u32;
+        let attribute = |has: bool, bit: u32| if has { bit } else { 0 };
+        let page = PAGE_SHIFT as u8;
+        Parameters {
+            length: mem::size_of::<Parameters>() as u32,
+            types: BASIC | DISCARD,
+            attributes: attribute(abilities.read_only, READ_ONLY)
+                | attribute(abilities.flush, VOLATILE_CACHE),
+            logical_block: page,
+            physical_block: page,
+            optimal: page,
+            minimal: page,
+            most_sectors: largest >> SECTOR_SHIFT,
+            sectors: geometry.bytes >> SECTOR_SHIFT,
+            discard_granularity: PAGE_SIZE as u32,
+            most_discarded: if abilities.discard { cleared } else { 0 },
+            most_zeroed: if abilities.fast_zero { cleared } else { 0 },
+            discard_segments: 1,
+            ..Parameters::default()
+        }
+    }
+}
+
+/// Says in [`Info::mark`] that a device is ours.
+const OURS: u64 = 0x726d_706b;
+
+/// What a device of the process `pid` is marked with.
+pub(crate) fn mark(pid: u32) -> u64 {
+    OURS << 32 | u64::from(pid)
+}
+
+/// The process that marked a device so; nothing if it is not one of ours.
+pub(crate) fn marked_by(mark: u64) -> Option<u32> {
+    (mark >> 32 == OURS).then_some(mark as u32)
+}

@@ -1,0 +1,258 @@
+#!/bin/bash
+# Block devices of ublk, served by crates/ublk/examples/serve_ublk, which must be in the PATH or
+# beside this script: file systems, all kinds of requests, devices that fail, panic or are slow,
+# taking them down, and a server that is killed. Its status is the number of failures.
+cd "$(dirname "$0")" || exit 1
+PATH=$PWD:$PATH
+failures=0
+megabytes=64
+
+say() {
+  echo "--- [$(cut -d' ' -f1 /proc/uptime)s] $*"
+}
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# must COMMAND: it succeeds.
+must() {
+  "$@" > /tmp/out 2>&1 || fail "$* ($?): $(tail -n 3 /tmp/out)"
+}
+
+# must_not COMMAND: it fails.
+must_not() {
+  if "$@" > /tmp/out 2>&1; then fail "$* did not fail"; fi
+}
+
+# serve QUEUES WAITERS KIND [DEPTH LARGEST]: a device of 64 MB; its node is in `device`.
+serve() {
+  coproc SERVER { exec serve_ublk $((megabytes << 20)) "$@"; }
+  server=$SERVER_PID
+  local word
+  read -r -t 30 word device <&"${SERVER[0]}"
+  [ "$word" = ok ] || fail "serve_ublk $*: $word $device"
+  say "$device: $*, $(cat /sys/block/"${device##*/}"/queue/{max_sectors_kb,logical_block_size,rotational,write_cache} | tr '\n' ' ')"
+}
+
+# ask COMMAND: one line to the server, one back, in `answer`.
+ask() {
+  echo "$1" >&"${SERVER[1]}"
+  answer=
+  read -r -t 60 answer <&"${SERVER[0]}" || fail "no answer to $1"
+}
+
+expect() {
+  ask "$1"
+  case $answer in
+  $2) ;;
+  *) fail "$1 was answered '$answer' instead of '$2'" ;;
+  esac
+}
+
+# The device goes, and its server ends.
+finish() {
+  expect down 'ok*'
+  expect served 'ok false'
+  eval "exec ${SERVER[1]}>&-"
+  wait "$server" || fail "the server ended with $?"
+  [ ! -e "$device" ] || fail "$device is still there"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+}
+
+milliseconds() {
+  awk '{ printf "%d", $1 * 1000 }' /proc/uptime
+}
+
+# requests COUNT: so many of 4 KiB, one after the other, in both directions.
+requests() {
+  dd if=/dev/zero of="$device" bs=4k count="$1" oflag=direct conv=notrunc status=none || fail dd
+  dd if="$device" of=/dev/null bs=4k count="$1" iflag=direct status=none || fail dd
+}
+
+file_system() {
+  local queues=$1 waiters=$2 n
+  serve "$queues" "$waiters" plain
+  must mke2fs -q -t ext4 -F "$device"
+  mkdir -p /mnt
+  must mount -t ext4 "$device" /mnt
+  dd if=/dev/urandom of=/tmp/random bs=64k count=128 status=none
+  for n in 1 2 3 4; do cp /tmp/random "/mnt/$n" & done
+  wait $(jobs -p | grep -v "^$server\$")
+  sync
+  expect down 'error /dev/ublkb* is in use'
+  echo 3 > /proc/sys/vm/drop_caches
+  for n in 1 2 3 4; do must cmp /tmp/random "/mnt/$n"; done
+  must umount /mnt
+  must mount -t ext4 -o ro "$device" /mnt
+  for n in 1 2 3 4; do must cmp /tmp/random "/mnt/$n"; done
+  must umount /mnt
+  finish
+}
+
+sizes() {
+  local size blocks
+  serve 2 0 plain 32 65536
+  dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none
+  for size in 4 8 12 28 64 100 128 256 1024 8192; do
+    must dd if=/tmp/random of="$device" bs=${size}k oflag=direct conv=notrunc status=none
+    blocks=$((8192 / 4))
+    must dd if="$device" of=/tmp/back bs=${size}k count=$(((8192 + size - 1) / size)) iflag=direct status=none
+    truncate -s 8M /tmp/back
+    must cmp /tmp/random /tmp/back
+    must dd if=/dev/zero of="$device" bs=4k count=$blocks oflag=direct conv=notrunc status=none
+  done
+  must dd if=/tmp/random of="$device" bs=1M count=8 oflag=direct conv=notrunc status=none
+  must blkdiscard -o 0 -l 4194304 "$device"
+  dd if=/dev/zero of=/tmp/back bs=1M count=4 status=none
+  dd if=/tmp/random of=/tmp/back bs=1M count=4 skip=4 seek=4 status=none
+  must cmp -n 8388608 "$device" /tmp/back
+  must blkdiscard "$device"
+  must cmp -n $((megabytes << 20)) "$device" /dev/zero
+  rm -f /tmp/back /tmp/random
+  expect heap 'ok 0'
+  finish
+}
+
+# Readers and writers beside each other, each in a part of its own.
+parallel() {
+  local n pids=()
+  serve 2 2 plain
+  for n in 0 1 2 3 4 5 6 7; do
+    (
+      dd if=/dev/urandom of="/tmp/part$n" bs=64k count=32 status=none
+      for turn in 1 2 3; do
+        dd if="/tmp/part$n" of="$device" bs=4k seek=$((n * 512)) oflag=direct conv=notrunc status=none || exit 1
+        dd if="$device" of="/tmp/read$n" bs=8k skip=$((n * 256)) count=256 iflag=direct status=none || exit 1
+        cmp "/tmp/part$n" "/tmp/read$n" || exit 1
+      done
+    ) &
+    pids+=($!)
+  done
+  for n in "${pids[@]}"; do wait "$n" || fail "a reader or writer"; done
+  rm -f /tmp/part* /tmp/read*
+  expect heap 'ok 0'
+  finish
+}
+
+# Threads that serve do not fault, whatever there is to do.
+faults() {
+  serve 2 2 plain
+  requests 100
+  ask faults
+  local before=$answer
+  requests 4000
+  ask faults
+  set -- $(cat /sys/block/"${device##*/}"/stat)
+  say "faults before and after 8000 requests: $before, $answer; $1 reads, $5 writes"
+  [ "$1" -ge 4100 ] && [ "$5" -ge 4100 ] || fail "there were fewer requests"
+  [ "$before" = "$answer" ] || fail "threads that serve had faults"
+  expect heap 'ok 0'
+  finish
+}
+
+failing() {
+  serve 1 1 failing
+  must_not dd if=/dev/zero of="$device" bs=4k seek=100 count=1 oflag=direct conv=notrunc status=none
+  must_not dd if="$device" of=/dev/null bs=4k skip=100 count=1 iflag=direct status=none
+  must dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+  finish
+  serve 1 1 panicking
+  must_not dd if="$device" of=/dev/null bs=4k skip=77 count=1 iflag=direct status=none
+  must dd if="$device" of=/dev/null bs=4k skip=78 count=1 iflag=direct status=none
+  finish
+  serve 1 1 readonly
+  must_not dd if=/dev/zero of="$device" bs=4k count=1 oflag=direct conv=notrunc status=none
+  must dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+  finish
+}
+
+# Requests that wait hold up nobody else, if there are waiters; one thread would need 8 s for both.
+slow() {
+  local begun n took
+  serve 1 2 slow
+  begun=$(milliseconds)
+  for n in 0 1 2 3; do
+    dd if="$device" of=/dev/null bs=4k skip=$((8192 + n)) count=2 iflag=direct status=none &
+  done
+  sleep 0.2
+  requests 20
+  took=$(($(milliseconds) - begun))
+  say "40 quick requests beside slow ones: $took ms"
+  [ "$took" -lt 1500 ] || fail "slow requests held up quick ones"
+  wait $(jobs -p | grep -v "^$server\$")
+  took=$(($(milliseconds) - begun))
+  say "8 requests of half a second each with 2 waiters: $took ms"
+  [ "$took" -lt 4000 ] || fail "waiters waited in turn"
+  # Taken down while one is under way.
+  dd if="$device" of=/dev/null bs=4k skip=9000 count=1 iflag=direct status=none &
+  sleep 0.1
+  finish
+}
+
+# Swapped to; and it is in use then.
+swap() {
+  serve 1 1 plain
+  must mkswap "$device"
+  must swapon "$device"
+  expect down 'error /dev/ublkb* is in use'
+  must swapoff "$device"
+  finish
+}
+
+killed() {
+  local n
+  serve 2 1 slow
+  dd if="$device" of=/dev/null bs=4k skip=9000 count=1 iflag=direct status=none 2> /dev/null &
+  local reader=$!
+  sleep 0.1
+  kill -9 "$server"
+  wait "$reader" && fail "a read from a killed server succeeded"
+  wait "$server" 2> /dev/null
+  for n in 1 2 3 4 5 6 7 8 9 10; do [ -e "$device" ] && sleep 0.2; done
+  [ ! -e "$device" ] || fail "$device is still there after its server was killed"
+  must_not dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+  say "left: $(ls /sys/class/ublk-char)"
+  must serve_ublk clear
+  say "cleared: $(cat /tmp/out)"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+  # While it is mounted.
+  serve 1 0 plain
+  must mke2fs -q -t ext4 -F "$device"
+  must mount -t ext4 "$device" /mnt
+  kill -9 "$server"
+  wait "$server" 2> /dev/null
+  sleep 0.5
+  must serve_ublk clear
+  say "cleared while mounted: $(cat /tmp/out), left: $(ls /sys/class/ublk-char)"
+  umount /mnt
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+}
+
+# The server ends without taking it down: it goes by force.
+dropped() {
+  serve 1 1 plain
+  eval "exec ${SERVER[1]}>&-"
+  wait "$server" || fail "the server ended with $?"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+}
+
+absent=$(serve_ublk available)
+say "without the driver: $absent"
+modprobe ublk_drv || exit 1
+must serve_ublk available
+run() {
+  say "$*"
+  "$@"
+}
+if [ $# -gt 0 ]; then
+  for name in "$@"; do run "$name"; done
+else
+  run file_system 1 0
+  run file_system 2 2
+  for name in sizes parallel faults failing slow swap killed dropped; do run "$name"; done
+fi
+dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
+say "$failures failures"
+exit $((failures > 0))
