@@ -14,7 +14,8 @@ use crate::protocol::Attribute;
 mod swap;
 use swap::SWAP_NOTES;
 pub use swap::{
-    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
+    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapTransport,
+    SwapoffHelper,
 };
 
 const EXIT_CODES: &str = "\

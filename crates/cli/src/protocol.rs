@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::args::SwapTransport;
 use crate::failure::symbol;
 use crate::swap::report::{PoolReport, SwapReport};
 use crate::zone::ZoneReport;
@@ -105,6 +106,9 @@ pub struct SwapOn {
     /// How much memory the cache may take: a size, or a percentage such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,
+    /// How the kernel reaches it; the best way without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<SwapTransport>,
     /// How much memory is kept ready for pages that come next, as a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<String>,

@@ -21,6 +21,7 @@ pub mod off;
 pub mod protections;
 pub mod report;
 pub mod selftest;
+pub mod served;
 pub mod signals;
 mod swaps;
 

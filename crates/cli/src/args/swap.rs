@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Size, algorithm, algorithm_help, assignment, disk_size, index, index_help, zone, zone_help,
@@ -69,6 +70,11 @@ pub struct SwapOn {
     #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]
     pub max_pool: Option<String>,
 
+    /// How the kernel reaches the swap device: by its driver ublk (Linux 6.4), or by a loop device
+    /// on a FUSE file, which may stand still when all memory is short [default: ublk]
+    #[arg(long, value_name = "WAY", value_enum, env = "RAMPACK_SWAP_TRANSPORT")]
+    pub transport: Option<SwapTransport>,
+
     /// Memory kept ready for the pages that come next [default: 1/32 of all memory, 8M to 64M]
     #[arg(long, value_name = "SIZE", value_parser = disk_size)]
     pub headroom: Option<Size>,
@@ -95,10 +101,20 @@ pub struct SwapOn {
     #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]
     pub set: Vec<Attribute>,
 
-    /// Overwrite what the backing file or device holds; serve swap space also where the daemon's
-    /// own memory is limited by a control group, which may hang.
+    /// Overwrite what the backing file or device holds; serve swap space without ublk, and also
+    /// where the daemon's own memory is limited by a control group, which may hang.
     #[arg(long)]
     pub force: bool,
+}
+
+/// How the kernel reaches a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SwapTransport {
+    /// The driver ublk: it needs no memory for a request.
+    Ublk,
+    /// A loop device on a FUSE file.
+    Loop,
 }
 
 /// `rampack swap off`.

@@ -1,113 +1,24 @@
 //! One swap device, from its making to its end.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Operation};
 use control::{Errno, Fault};
-use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
-use host::Faults;
 use stack::Machine;
-use sync::Mutex;
 use units::PAGE_SIZE;
 use zswap::Headroom;
 
 use super::backing::Backing;
 use super::cache::Cache;
-use super::report::{ServingReport, SwapReport};
+use super::report::SwapReport;
+use super::served::Served;
 use super::{active, header, name, off, protections};
-use crate::devices::{Devices, door_fault};
+use crate::args::SwapTransport;
+use crate::devices::Devices;
 use crate::failure::failed;
-use crate::root::Made;
 
 const PAGE: u64 = PAGE_SIZE as u64;
-
-/// Threads that serve a file whose requests wait for nobody, beside one for each CPU.
-const SPARE: usize = 1;
-/// Threads that may wait for the backing device at once, beside those.
-const WAITING: usize = 8;
-/// The largest request in KiB, as large as the file takes: the kernel needs more memory for a
-/// larger one.
-const LARGEST_KIB: u32 = 128;
-
-/// A file that the kernel swaps to by a loop device. Dropping it takes both away.
-struct Served {
-    file: Mutex<SwapFile>,
-    block_device: Mutex<LoopDevice>,
-    path: PathBuf,
-    link: PathBuf,
-    made: Arc<Made>,
-    /// The threads that serve it, and what page faults they had had when it began.
-    threads: Mutex<Vec<(i32, Faults)>>,
-}
-
-impl Served {
-    fn make(
-        devices: &Devices,
-        name: &str,
-        device: Arc<dyn BlockDevice>,
-        waits: bool,
-    ) -> Result<Served, Fault> {
-        let (made, root) = devices.place()?;
-        made.directory(&root.swap())?;
-        let threads = host::online_cpus() + SPARE + if waits { WAITING } else { 0 };
-        let options =
-            SwapFileOptions { threads, lane: host::lane, begin: protections::begin_to_serve };
-        let file = SwapFile::serve(&root.swap().join(name), device, options);
-        let file = file.map_err(|error| door_fault(&error))?;
-        let options =
-            LoopOptions { flush: false, largest_kib: Some(LARGEST_KIB), ..LoopOptions::default() };
-        let block_device = LoopDevice::attach(file.path(), options);
-        let block_device = block_device.map_err(|error| door_fault(&error))?;
-        let (path, link) = (block_device.path().to_path_buf(), root.device(name));
-        made.link(&link, &path)?;
-        let threads = file.threads().iter().map(|thread| (*thread, Faults::default())).collect();
-        Ok(Served {
-            file: Mutex::new(file),
-            block_device: Mutex::new(block_device),
-            path,
-            link,
-            made,
-            threads: Mutex::new(threads),
-        })
-    }
-
-    /// # Errors
-    /// `EBUSY` with who uses it.
-    fn take_down(&self) -> Result<(), Fault> {
-        self.block_device.lock().detach().map_err(|error| door_fault(&error))?;
-        self.file.lock().unmount(false).map_err(|error| door_fault(&error))?;
-        self.made.remove(&self.link);
-        Ok(())
-    }
-
-    /// Page faults of the serving threads are counted from now on.
-    fn count_faults(&self) {
-        for (thread, faults) in self.threads.lock().iter_mut() {
-            *faults = host::thread_faults(*thread).unwrap_or_default();
-        }
-    }
-
-    fn report(&self) -> ServingReport {
-        let mut report = ServingReport::default();
-        for (thread, before) in self.threads.lock().iter() {
-            let now = host::thread_faults(*thread).unwrap_or(*before);
-            report.threads += 1;
-            report.minor_faults += now.minor - before.minor;
-            report.major_faults += now.major - before.major;
-        }
-        report
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        if let Err(error) = self.block_device.lock().detach() {
-            tracing::error!("{} is left: {error}", self.path.display());
-        }
-        self.made.remove(&self.link);
-    }
-}
 
 /// A swap device. Dropping it while the kernel swaps to it leaves the kernel without it: what is
 /// swapped out is lost.
@@ -128,6 +39,8 @@ pub struct Making {
     pub pages: u64,
     /// What is below it.
     pub backing: Option<Backing>,
+    /// How the kernel reaches it.
+    pub by: SwapTransport,
     /// Memory that is to be there before pages come.
     pub headroom: Headroom,
 }
@@ -142,7 +55,7 @@ impl Area {
         machine: &Arc<Machine>,
         making: Making,
     ) -> Result<Area, Fault> {
-        let Making { number, pages, backing, headroom } = making;
+        let Making { number, pages, backing, by, headroom } = making;
         let name = name(number);
         let label = format!("rampack-{name}");
         let first = header::header(pages, header::new_uuid(), &label)?;
@@ -156,7 +69,7 @@ impl Area {
             Fault::new(Errno(error.errno()), message)
         });
         let waits = backing.is_some();
-        let served = ready.and_then(|()| Served::make(devices, &name, device, waits));
+        let served = ready.and_then(|()| Served::make(devices, &name, device, (by, waits)));
         Ok(Area { number, pages, served: served?, cache, backing })
     }
 
@@ -169,7 +82,7 @@ impl Area {
     /// The block device.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.served.path
+        self.served.path()
     }
 
     /// What is below it.

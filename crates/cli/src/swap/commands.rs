@@ -33,6 +33,7 @@ impl SwapOn {
             size: self.size.as_ref().map(|size| size.text.clone()),
             backing: self.backing.as_ref().map(absolute),
             max_pool: self.max_pool.clone(),
+            transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
             compressor: self.compressor.clone(),
             index: self.index.clone(),

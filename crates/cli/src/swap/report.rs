@@ -39,8 +39,10 @@ pub struct SwapReport {
 }
 
 /// What is to be said of the threads that serve a swap device.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ServingReport {
+    /// How the kernel reaches them: `ublk` or `loop`.
+    pub by: String,
     /// How many there are.
     pub threads: u64,
     /// Their page faults since it was swapped on, for which memory was had at once. There should
@@ -158,10 +160,10 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
         }
     }
     for swap in swaps {
-        let ServingReport { threads, minor_faults, major_faults } = swap.serving;
+        let ServingReport { by, threads, minor_faults, major_faults } = &swap.serving;
         let _ = writeln!(
             text,
-            "{}: served by {threads} threads with {} page faults since it is on",
+            "{}: served by {by}, {threads} threads with {} page faults since it is on",
             swap.name,
             minor_faults + major_faults
         );

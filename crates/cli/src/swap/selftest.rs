@@ -16,7 +16,7 @@ use units::{PAGE_SIZE, human};
 
 use super::limits::Controller;
 use super::report::{PoolReport, SwapReport};
-use super::{active, header, limits};
+use super::{active, header, limits, served};
 use crate::args::{Hungry, Selftest, SelftestOf, SelftestSwap};
 use crate::client::{call, call_patiently};
 use crate::events::Events;
@@ -106,6 +106,10 @@ impl Daemon {
         }
         if let Some(name) = &options.compressor {
             command.args(["--compressor", name]);
+        }
+        // Only the program of the test is short of memory: a loop device will do.
+        if served::is_there().is_err() {
+            command.args(["--transport", "loop"]);
         }
         // Its complaints are the user's.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());

@@ -16,7 +16,7 @@ use super::helpers::Helpers;
 use super::protections::Protections;
 use super::report::{PoolReport, SwapReport};
 use super::signals::HeldSignals;
-use super::{MOST, header, limits, name};
+use super::{MOST, header, limits, name, served};
 use crate::devices::Devices;
 use crate::protocol::SwapOn;
 use crate::sys;
@@ -64,6 +64,7 @@ impl Swaps {
             return Err(Fault::new(Errno::ENODEV, "the daemon is stopping"));
         }
         self.check(options)?;
+        let by = served::choose(options.transport, options.force)?;
         let number = self.free_number()?;
         let wanted = options.size.as_deref().map(pages_of).transpose()?;
         let size = wanted.map(|pages| pages * PAGE);
@@ -84,7 +85,7 @@ impl Swaps {
         let headroom = headroom(options.headroom.as_deref())?;
         let guard = self.protect(headroom)?;
         let before = cache::set(machine, options, backing.is_some())?;
-        let making = Making { number, pages, backing, headroom };
+        let making = Making { number, pages, backing, by, headroom };
         let area = Area::make(&self.devices, machine, making)
             .and_then(|area| area.swap_on(options.priority).map(|()| area));
         let area = area.inspect_err(|_| cache::restore(machine, &before))?;

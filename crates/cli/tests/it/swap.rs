@@ -100,6 +100,34 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
 }
 
 #[test]
+fn without_ublk_the_risk_is_told_and_has_to_be_taken() {
+    if !met("without_ublk_the_risk_is_told_and_has_to_be_taken", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let backing = file_of(&place, "backing", 16 * MIB);
+    let on = |rest: &str| {
+        let line = format!("swap on --backing {} {rest}", backing.display());
+        let mut command = daemon.command(&line);
+        said(&command.env_remove("RAMPACK_SWAP_TRANSPORT").output().unwrap())
+    };
+    let asked = on("");
+    if asked.code == 0 {
+        // The kernel of this machine has ublk.
+        assert!(asked.out.contains("/dev/ublkb"), "{}", asked.out);
+    } else {
+        refused(&asked, 1, &["ublk", "stand still", "--transport loop", "--force", "ENODEV"]);
+        assert!(fs::read(&backing).unwrap().iter().all(|byte| *byte == 0), "it was written to");
+        let forced = on("--force");
+        assert_eq!(forced.code, 0, "{}", forced.err);
+        assert!(daemon.does("status").contains("served by loop"));
+    }
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
 fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
     if !met("what_cannot_be_swapped_to_is_refused_and_nothing_is_left", &NEEDS) {
         return;

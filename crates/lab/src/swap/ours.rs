@@ -69,7 +69,11 @@ impl Ours {
         let backing = Backing::new(shop)?;
         let root = backing.directory().join("root");
         let mut command = Command::new(&program);
-        command.arg("--root").arg(&root).args(["swap", "on", "--backing"]).arg(backing.path());
+        command
+            .arg("--root")
+            .arg(&root)
+            .args(["swap", "on", "--force", "--backing"])
+            .arg(backing.path());
         command.args(["--size", &shop.bytes.to_string()]);
         if let Some(bytes) = shop.max_pool {
             command.args(["--max-pool", &bytes.to_string()]);

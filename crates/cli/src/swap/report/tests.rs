@@ -14,7 +14,7 @@ fn swap() -> SwapReport {
         backing_created: true,
         cached_pages: 1536,
         disk_pages: 512,
-        serving: ServingReport { threads: 3, minor_faults: 0, major_faults: 0 },
+        serving: ServingReport { by: "ublk".into(), threads: 3, minor_faults: 0, major_faults: 0 },
         protections: vec![protection("memory locked", true), protection("no I/O", false)],
     }
 }
@@ -36,7 +36,7 @@ NAME  SIZE USED CACHED ON-DISK PRIO DEVICE     BACKING   STATE
 swap0  64M   8M     6M      2M  100 /dev/loop3 /var/swap on
 cache: 6M in 3M of 1G memory, ratio 2.00, lz4; 2M written back, 0B not taken
 headroom: 8M of memory ready; 1M came too early for it
-swap0: served by 3 threads with 0 page faults since it is on
+swap0: served by ublk, 3 threads with 0 page faults since it is on
 NOT PROTECTED (no I/O): what follows
 ";
     assert_eq!(table(&[swap()], Some(&pool), false), expected);

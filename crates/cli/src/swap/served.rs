@@ -1,0 +1,203 @@
+//! How the kernel reaches a swap device: by its driver ublk, or by a loop device on a FUSE file.
+//!
+//! ublk needs no memory of the kernel for a request. The loop driver and FUSE need some for each
+//! and wait for it, while whoever would free some may wait for them: under global memory pressure
+//! such a device can stand still for ever, whatever the daemon does (docs/swap-safety.md). So it
+//! is used only where it is asked for.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use block::BlockDevice;
+use control::{Errno, Fault};
+use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
+use host::Faults;
+use sync::Mutex;
+use ublk::Ublk;
+
+use super::protections;
+use super::report::ServingReport;
+use crate::args::SwapTransport;
+use crate::devices::{Devices, door_fault};
+use crate::root::Made;
+
+/// Threads that may wait for the backing device at once, beside those that never wait.
+const WAITING: usize = 8;
+/// The largest request in bytes: what the kernel and we need of memory for each grows with it.
+const LARGEST: u32 = 128 << 10;
+/// Queues of a ublk device at most, each with its thread.
+const QUEUES: usize = 4;
+/// Requests that a queue takes at once, each with a buffer of [`LARGEST`].
+const DEPTH: u16 = 32;
+
+/// What the kernel swaps to. Dropping it takes it away.
+pub struct Served {
+    way: Mutex<Way>,
+    path: PathBuf,
+    link: PathBuf,
+    made: Arc<Made>,
+    /// The threads that serve it, and what page faults they had had when it began.
+    threads: Mutex<Vec<(i32, Faults)>>,
+}
+
+enum Way {
+    Ublk(Box<Ublk>),
+    /// The device goes before its file.
+    Loop(LoopDevice, SwapFile),
+}
+
+/// The way that is best here.
+///
+/// # Errors
+/// `ENODEV` where there is no ublk and `force` is not given.
+pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport, Fault> {
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
+    match is_there() {
+        Ok(()) => Ok(SwapTransport::Ublk),
+        Err(_) if force => Ok(SwapTransport::Loop),
+        Err(error) => {
+            let message = format!(
+                "{error}; without it the kernel would reach the swap device by a loop device on a \
+                 FUSE file, and could stand still for ever when all of its memory is short: \
+                 --transport loop (or --force) takes that risk, which is small where every program \
+                 that swaps has a memory limit of its own"
+            );
+            Err(Fault::new(Errno::ENODEV, message))
+        }
+    }
+}
+
+/// Is ublk there? Loads its module if need be.
+///
+/// # Errors
+/// What is missing.
+pub fn is_there() -> Result<(), ublk::Error> {
+    ublk::available().or_else(|error| {
+        let mut load = Command::new("modprobe");
+        load.args(["--quiet", "ublk_drv"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let loaded = load.stderr(Stdio::null()).status();
+        match loaded.is_ok_and(|status| status.success()) {
+            true => ublk::available(),
+            false => Err(error),
+        }
+    })
+}
+
+impl Served {
+    /// Serves `device`; `waits` says whether its requests may have to wait for another device.
+    ///
+    /// # Errors
+    /// What the doors report; nothing is left then.
+    pub fn make(
+        devices: &Devices,
+        name: &str,
+        device: Arc<dyn BlockDevice>,
+        (by, waits): (SwapTransport, bool),
+    ) -> Result<Served, Fault> {
+        let (made, root) = devices.place()?;
+        let waiters = if waits { WAITING } else { 0 };
+        let (way, path, threads) = match by {
+            SwapTransport::Ublk => by_ublk(device, waiters)?,
+            SwapTransport::Loop => {
+                made.directory(&root.swap())?;
+                by_loop(&root.swap().join(name), device, waiters)?
+            }
+        };
+        let link = root.device(name);
+        made.link(&link, &path)?;
+        let threads = threads.into_iter().map(|thread| (thread, Faults::default())).collect();
+        Ok(Served { way: Mutex::new(way), path, link, made, threads: Mutex::new(threads) })
+    }
+
+    /// The block device.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// # Errors
+    /// `EBUSY` with who uses it.
+    pub fn take_down(&self) -> Result<(), Fault> {
+        match &mut *self.way.lock() {
+            Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_fault(&error))?,
+            Way::Loop(device, file) => {
+                device.detach().map_err(|error| door_fault(&error))?;
+                file.unmount(false).map_err(|error| door_fault(&error))?;
+            }
+        }
+        self.made.remove(&self.link);
+        Ok(())
+    }
+
+    /// Page faults of the serving threads are counted from now on.
+    pub fn count_faults(&self) {
+        for (thread, faults) in self.threads.lock().iter_mut() {
+            *faults = host::thread_faults(*thread).unwrap_or_default();
+        }
+    }
+
+    /// What there is to say of the threads.
+    pub fn report(&self) -> ServingReport {
+        let by = match &*self.way.lock() {
+            Way::Ublk(_) => "ublk",
+            Way::Loop(..) => "loop",
+        };
+        let mut report = ServingReport { by: by.into(), ..ServingReport::default() };
+        for (thread, before) in self.threads.lock().iter() {
+            let now = host::thread_faults(*thread).unwrap_or(*before);
+            report.threads += 1;
+            report.minor_faults += now.minor - before.minor;
+            report.major_faults += now.major - before.major;
+        }
+        report
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.made.remove(&self.link);
+    }
+}
+
+/// What serves a device, its block device, and the threads.
+type Serving = (Way, PathBuf, Vec<i32>);
+
+fn by_ublk(device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
+    let options = ublk::Options {
+        queues: host::online_cpus().min(QUEUES),
+        depth: DEPTH,
+        largest: LARGEST.max(host::page_bytes() as u32),
+        waiters,
+        lane: host::lane,
+        begin: protections::begin_to_serve,
+    };
+    let ublk = Ublk::serve(device, options).map_err(|error| ublk_fault(&error))?;
+    let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
+    Ok((Way::Ublk(Box::new(ublk)), path, threads))
+}
+
+fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
+    let threads = host::online_cpus() + 1 + waiters;
+    let begin = protections::begin_to_serve;
+    let options = SwapFileOptions { threads, lane: host::lane, begin };
+    let file = SwapFile::serve(at, device, options).map_err(|error| door_fault(&error))?;
+    let options =
+        LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };
+    let device = LoopDevice::attach(file.path(), options).map_err(|error| door_fault(&error))?;
+    let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
+    Ok((Way::Loop(device, file), path, threads))
+}
+
+/// A fault of the ublk door.
+fn ublk_fault(error: &ublk::Error) -> Fault {
+    let errno = match error {
+        ublk::Error::NoDriver(_) | ublk::Error::NoUring(_) | ublk::Error::TooOld => Errno::ENODEV,
+        ublk::Error::NoPermission => Errno::EPERM,
+        ublk::Error::Unfit(_) => Errno::EINVAL,
+        ublk::Error::Busy(_) => Errno::EBUSY,
+        ublk::Error::System { source, .. } => Errno(source.raw_os_error().unwrap_or(libc::EIO)),
+    };
+    Fault::new(errno, error.to_string())
+}
