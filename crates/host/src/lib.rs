@@ -23,8 +23,8 @@ pub use pressure::{Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
 pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{
-    HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
-    set_real_time, swap_off, swap_on, unlock_memory,
+    HIGHEST_PRIORITY, compacts_locked, is_io_flusher, lock_memory, oom_score, set_compacts_locked,
+    set_io_flusher, set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
 };
 pub use waiters::{Task, Waiters};
 pub use watermarks::{Above, Watermark, Watermarks};

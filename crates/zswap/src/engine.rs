@@ -345,6 +345,10 @@ impl Zswap {
         if !self.policy.non_same_filled() {
             return Err(Reject::Disabled);
         }
+        // Compressing would be for nothing.
+        if self.pool.headroom() == 0 {
+            return Err(Reject::NoMemory);
+        }
         let (number, codec) = self.bank.current(pin, 0).ok_or(Reject::Disabled)?;
         let ratio = self.policy.max_compression_ratio() as usize;
         sync::prefetch_bytes(page.as_ptr(), SEQUEL);

@@ -66,7 +66,7 @@ pub struct SwapOn {
     pub backing: Option<PathBuf>,
 
     /// How much memory the cache may take: a size, or a percentage of all memory [default: 20%, or
-    /// 50% without --backing]
+    /// 75% without --backing]
     #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]
     pub max_pool: Option<String>,
 

@@ -100,7 +100,7 @@ pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, Fault> {
 
 /// How much the pool may take without a device to write back to, when nobody says: what it has no
 /// room for stays in memory as it is, so more of it is better there.
-const WITHOUT_DEVICE: &str = "50";
+const WITHOUT_DEVICE: &str = "75";
 /// What the pool may take when nothing was said, as Linux has it.
 const USUAL_PERCENT: u32 = 20;
 
@@ -204,7 +204,9 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
         let there = zswap.free_frames();
         let watermark = watermark_for(there, want.frames);
         let piece = PIECE * PAGE_SIZE as u64;
-        let spare = watermarks.look().is_none_or(|above| above.bytes(watermark) > piece);
+        let spare = watermark.is_none_or(|watermark| {
+            watermarks.look().is_none_or(|above| above.bytes(watermark) > piece)
+        });
         let next = Headroom { frames: want.frames.min(there.saturating_add(PIECE)), ..want };
         if !spare || !zswap.provide(host::lane(), next) {
             if is_ended(SOON) {
@@ -216,12 +218,13 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
     }
 }
 
-/// Down to where free memory is taken when `there` of `want` frames are there.
-fn watermark_for(there: u64, want: u64) -> Watermark {
+/// Down to where free memory is taken when `there` of `want` frames are there: to the last, when
+/// there are few, for each page that finds a frame sets memory free.
+fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
     match there {
-        _ if there >= want - want / 4 => Watermark::High,
-        _ if there >= want / 4 => Watermark::Low,
-        _ => Watermark::Min,
+        _ if there >= want - want / 4 => Some(Watermark::High),
+        _ if there >= want / 2 => Some(Watermark::Low),
+        _ => None,
     }
 }
 

@@ -11,7 +11,7 @@ use control::Fault;
 use host::{Pressure, PressureEnd, Waited};
 use zswap::{Headroom, Zswap};
 
-use super::cache;
+use super::{cache, protections};
 use crate::failure::failed;
 
 /// How often available memory is looked at when nobody tells of pressure.
@@ -41,9 +41,11 @@ impl Helpers {
             Helpers { zswap: zswap.clone(), working: Vec::new(), end, threads: Vec::new() };
         let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
-        helpers
-            .spawn("swap-memory", move || cache::provide(&own, headroom, &ended))
-            .map_err(what)?;
+        let provide = move || {
+            protections::begin_to_serve();
+            cache::provide(&own, headroom, &ended);
+        };
+        helpers.spawn("swap-memory", provide).map_err(what)?;
         let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
         helpers.spawn("swap-worker", move || cache::work(&own, &ended)).map_err(what)?;

@@ -38,6 +38,8 @@ pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
     score: Option<i32>,
+    /// It was allowed before.
+    compacts: bool,
     _group: OwnGroup,
 }
 
@@ -82,6 +84,7 @@ impl Protections {
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
+        let kept = keep_in_place();
         let group = group::own_group();
         let had = vec![
             protection(
@@ -103,6 +106,12 @@ impl Protections {
                  is swapped out; it needs CAP_SYS_RESOURCE",
             ),
             protection(
+                "memory not moved",
+                kept.clone().map(|_| "vm.compact_unevictable_allowed 0".to_string()),
+                "the kernel may move pages of the daemon about, which then waits for a moment; \
+                 set vm.compact_unevictable_allowed to 0",
+            ),
+            protection(
                 "served at once",
                 real_time(),
                 "under pressure the daemon waits for a CPU behind the programs that need memory; \
@@ -112,7 +121,8 @@ impl Protections {
             group.protection().clone(),
         ];
         let score = scored.ok().and(score);
-        Protections { had, locked: locked.is_ok(), score, _group: group }
+        let compacts = kept.unwrap_or(false);
+        Protections { had, locked: locked.is_ok(), score, compacts, _group: group }
     }
 
     /// Notes whether memory is provided ahead of its use.
@@ -142,7 +152,21 @@ impl Drop for Protections {
         if let Some(score) = self.score {
             let _ = host::set_oom_score(score);
         }
+        if self.compacts {
+            let _ = host::set_compacts_locked(true);
+        }
     }
+}
+
+/// Tells whether it was allowed before.
+fn keep_in_place() -> Result<bool, Fault> {
+    // A kernel without this moves no memory.
+    let Ok(was) = host::compacts_locked() else { return Ok(false) };
+    if was {
+        let what = "vm.compact_unevictable_allowed cannot be set to 0";
+        host::set_compacts_locked(false).map_err(|e| failed(what, &e))?;
+    }
+    Ok(was)
 }
 
 fn flusher() -> Result<String, Fault> {

@@ -77,7 +77,7 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
 pub fn is_there() -> Result<(), ublk::Error> {
     ublk::available().or_else(|error| {
         let mut load = Command::new("modprobe");
-        load.args(["--quiet", "ublk_drv"]).stdin(Stdio::null()).stdout(Stdio::null());
+        load.args(["-q", "ublk_drv"]).stdin(Stdio::null()).stdout(Stdio::null());
         let loaded = load.stderr(Stdio::null()).status();
         match loaded.is_ok_and(|status| status.success()) {
             true => ublk::available(),

@@ -12,7 +12,7 @@ use cli::swap::selftest::hungry::Outcome;
 use serde_json::Value;
 use testkit::{Need, met, run};
 
-use crate::common::{Daemon, Place, program, refused, wait_until};
+use crate::common::{Daemon, Place, program, refused, said, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -74,7 +74,7 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     assert_eq!(report["swap_cache"]["compressor"], "zstd");
     assert_eq!(report["swap_cache"]["limit_bytes"], 8 * MIB);
     let protections = swaps[0]["protections"].as_array().unwrap();
-    assert_eq!(protections.len(), 7);
+    assert_eq!(protections.len(), 8);
     let table = daemon.does("status");
     let lacking = protections.iter().filter(|it| it["had"] == false).count();
     assert_eq!(table.matches("NOT PROTECTED").count(), lacking, "{table}");
