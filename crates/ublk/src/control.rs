@@ -31,7 +31,8 @@ impl Control {
         let ring = ControlRing::new(file).map_err(|error| match error.raw_os_error() {
             // Entries of 128 bytes came with Linux 5.19, before the driver.
             Some(libc::EINVAL) => Error::TooOld,
-            _ => Error::NoUring(error),
+            Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => Error::NoUring(error),
+            _ => Error::system("make a ring for the ublk driver")(error),
         })?;
         let mut control = Control { ring };
         let asked = control.info(NOBODY).map(drop).map_err(|error| error.raw_os_error());
@@ -73,17 +74,25 @@ impl Control {
         self.run(wire::STOP, number, 0, Argument::None)
     }
 
-    /// Deletes it. Its number becomes free when nobody has it open any more.
+    /// Deletes it. Its number becomes free when nobody has it open any more, which is not waited
+    /// for (Linux 6.7).
+    pub(crate) fn delete_later(&mut self, number: u32) -> io::Result<()> {
+        gone(self.run(wire::DELETE_LATER, number, 0, Argument::None))
+    }
+
+    /// Deletes it as any driver can. It may wait until nobody has it open any more: this process
+    /// must not.
     pub(crate) fn delete(&mut self, number: u32) -> io::Result<()> {
-        match self.run(wire::DELETE_LATER, number, 0, Argument::None) {
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-            // A driver that waits for the last user, and knows no other way.
-            Err(_) => match self.run(wire::DELETE, number, 0, Argument::None) {
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-                deleted => deleted,
-            },
-            Ok(()) => Ok(()),
-        }
+        let deleted = self.delete_later(number);
+        deleted.or_else(|_| gone(self.run(wire::DELETE, number, 0, Argument::None)))
+    }
+}
+
+/// A device that is not there need not be deleted.
+fn gone(answer: io::Result<()>) -> io::Result<()> {
+    match answer {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        answer => answer,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A device: made, served, taken down.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -29,8 +29,8 @@ const NODES: Duration = Duration::from_secs(5);
 /// How a [`Ublk`] is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many queues it has, each with a thread of its own: at least 1, at most a queue for each
-    /// CPU.
+    /// How many queues it has, each with a thread of its own: at least 1. There is at most one for
+    /// each CPU that this process may use.
     pub queues: usize,
     /// How many requests one queue takes at once, 1 to 4096. Each has a buffer of its own.
     pub depth: u16,
@@ -101,7 +101,7 @@ impl Ublk {
     pub fn serve(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
         options.check(&*device)?;
         let mut control = Control::open()?;
-        let queues = u16::try_from(options.queues).unwrap_or(u16::MAX).min(wire::MOST_DEPTH);
+        let queues = u16::try_from(options.queues.min(host::online_cpus())).unwrap_or(u16::MAX);
         let mark = wire::mark(std::process::id());
         let mut info = Info::new(queues, options.depth, options.largest, mark);
         control.add(&mut info).map_err(|error| match error.raw_os_error() {
@@ -252,8 +252,10 @@ impl Ublk {
             jobs.close();
         }
         self.join();
+        // While it is open here its number is nobody else's, whoever deletes it.
+        let deleted = self.control.delete_later(self.number);
         self.device = None;
-        let deleted = self.control.delete(self.number);
+        let deleted = deleted.or_else(|_| self.control.delete(self.number));
         wait_until_gone(self.number);
         nodes::remove(self.number);
         stopped.and(deleted).map_err(doing)
@@ -315,7 +317,10 @@ fn wait_for_node(kind: Kind, number: u32) -> Result<PathBuf, Error> {
     let end = Instant::now() + NODES;
     loop {
         match nodes::make(kind, number) {
-            Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
+            // The system has yet to tell of it.
+            Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
             made => {
                 let node = nodes::path(kind, number);
                 return made.map_err(Error::system(format!("make {}", node.display())));

@@ -12,6 +12,8 @@ enum Kind {
     Failing,
     /// Operations in the second half take so long.
     Slow(Duration),
+    /// All operations may have to wait, but none does.
+    Waiting,
     Panicking,
     Greedy,
     ReadOnly,
@@ -30,6 +32,7 @@ impl Disk {
             "plain" => Kind::Plain,
             "failing" => Kind::Failing,
             "slow" => Kind::Slow(Duration::from_millis(500)),
+            "waiting" => Kind::Waiting,
             "panicking" => Kind::Panicking,
             "greedy" => Kind::Greedy,
             "readonly" => Kind::ReadOnly,
@@ -64,7 +67,7 @@ impl BlockDevice for Disk {
         let offset = operation.range().0;
         let page = offset / PAGE_SIZE as u64;
         match &self.kind {
-            Kind::Plain | Kind::ReadOnly => {}
+            Kind::Plain | Kind::ReadOnly | Kind::Waiting => {}
             // The kernel looks for partitions in front.
             Kind::Failing if page < 64 => {}
             Kind::Failing => return Err(IoError::Failed),
@@ -77,7 +80,7 @@ impl BlockDevice for Disk {
     }
 
     fn may_wait(&self, offset: u64, _length: u64) -> bool {
-        self.is_slow(offset)
+        self.is_slow(offset) || matches!(self.kind, Kind::Waiting)
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

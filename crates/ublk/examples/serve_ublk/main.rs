@@ -1,9 +1,9 @@
 //! Serves one RAM disk as a block device until its standard input ends:
 //! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear what killed
-//! ones left.
+//! ones left. All its memory is locked.
 //!
 //! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
-//! half take half a second); `panicking` (operations that begin in page 77 panic); `greedy` (each
+//! half take half a second); `waiting` (each may have to wait, and none does); `panicking` (operations that begin in page 77 panic); `greedy` (each
 //! calls the heap); `readonly`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
@@ -100,10 +100,13 @@ fn serve(
     kind: &str,
     options: Options,
 ) -> Result<(), Box<dyn Error>> {
+    host::set_io_flusher(true)?;
+    host::lock_memory()?;
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || SERVES.set(true);
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
+    host::make_resident()?;
     // Telling that they are ready is not part of serving.
     CALLS.store(0, Ordering::Relaxed);
     let before = faults(&ublk);
