@@ -53,8 +53,10 @@ impl Guest {
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
         remove_leftovers(&cache)?;
         let mut build = cargo(root);
-        build.args(["build", "--quiet", "--release", "--bins"]);
-        build.args(["--package", "rampack-cli", "--package", "rampack-guestkit"]);
+        build.args(["build", "--quiet", "--release", "--bins", "--example", "serve_ublk"]);
+        for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
+            build.args(["--package", package]);
+        }
         if !build.status().context("cargo build")?.success() {
             bail!("the programs for the guest do not build");
         }

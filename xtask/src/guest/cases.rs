@@ -47,6 +47,13 @@ const CASES: &[Case] = &[
         status: HANG,
         says: &["the daemon is stopped", "=== HOST HANG", "sysrq: Show Blocked State", "task:"],
     },
+    Case {
+        name: "a_block_device_of_ublk",
+        long: false,
+        words: "--time 300 -- ublk",
+        status: 0,
+        says: &["RESULT kind=ublk failures=0"],
+    },
     short("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),
     short("the_same_with_the_kernels_zswap", "--time 240 -- pressure zswap -- 700 1 1 60"),
     long(
