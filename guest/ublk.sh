@@ -252,6 +252,28 @@ unable() {
   grep -q '^ok' /tmp/out || fail "16 files are not enough"
 }
 
+# A number is another's once the device was taken down.
+next() {
+  local second
+  serve 1 1 plain
+  expect down 'ok*'
+  mkfifo /tmp/second
+  serve_ublk 1048576 1 1 plain < /tmp/second > /tmp/out &
+  second=$!
+  exec 9> /tmp/second
+  while ! grep -q "^ok $device" /tmp/out; do
+    kill -0 $second || { fail "no second device: $(cat /tmp/out)"; return; }
+    sleep 0.1
+  done
+  expect down 'ok*'
+  eval "exec ${SERVER[1]}>&-"
+  wait "$server" || fail "the server ended with $?"
+  must dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+  exec 9>&-
+  wait $second || fail "the second server ended with $?"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+}
+
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -279,7 +301,7 @@ else
   if command -v fio > /dev/null; then run mixed; fi
   run faults plain
   run faults waiting
-  for name in sizes failing slow swap killed unable dropped; do run "$name"; done
+  for name in sizes failing slow swap killed unable next dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
 echo "RESULT kind=ublk failures=$failures"

@@ -83,7 +83,9 @@ pub struct Ublk {
     control: Control,
     number: u32,
     path: PathBuf,
-    /// What the server talks through; nothing after it was taken down.
+    /// The driver has it under this number. Once it was taken down the number may be another's.
+    is_ours: bool,
+    /// What the server talks through.
     device: Option<Arc<File>>,
     mailboxes: Vec<Arc<Mailbox<Tag>>>,
     jobs: Option<Arc<Jobs<Tag>>>,
@@ -113,6 +115,7 @@ impl Ublk {
             control,
             number: info.number,
             path: nodes::path(Kind::Block, info.number),
+            is_ours: true,
             device: None,
             mailboxes: Vec::new(),
             jobs: None,
@@ -215,16 +218,17 @@ impl Ublk {
     /// Is it there? Not after it was taken down, or somebody else deleted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        self.device.is_some() && nodes::attributes(Kind::Block, self.number).exists()
+        self.is_ours && nodes::attributes(Kind::Block, self.number).exists()
     }
 
-    /// Takes the device away and waits until its threads have ended. Does nothing the second time.
+    /// Takes the device away and waits until requests under way are answered and its threads have
+    /// ended. Does nothing the second time.
     ///
     /// # Errors
     /// [`Error::Busy`] if it is mounted, swapped to, or held by another device: it is then as
     /// before. Programs that merely have it open do not keep it.
     pub fn take_down(&mut self) -> Result<(), Error> {
-        if self.device.is_none() {
+        if !self.is_ours {
             return Ok(());
         }
         // Held until the device is stopped, so that nobody can begin to use it.
@@ -256,6 +260,7 @@ impl Ublk {
         let deleted = self.control.delete_later(self.number);
         self.device = None;
         let deleted = deleted.or_else(|_| self.control.delete(self.number));
+        self.is_ours = false;
         wait_until_gone(self.number);
         nodes::remove(self.number);
         stopped.and(deleted).map_err(doing)
@@ -284,13 +289,9 @@ impl Ublk {
 
 impl Drop for Ublk {
     fn drop(&mut self) {
-        if self.device.is_some() || !self.threads.is_empty() {
+        if self.is_ours {
             let stopped = self.control.stop(self.number);
             let _ = self.end(stopped);
-        } else {
-            // It has no threads yet, or not any more.
-            let _ = self.control.delete(self.number);
-            nodes::remove(self.number);
         }
     }
 }
