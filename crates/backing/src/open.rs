@@ -25,12 +25,17 @@ pub struct Options {
     pub io_uring: bool,
     /// Bypass the page cache where the file system allows.
     pub direct: bool,
+    /// Make all rings now, so that no call has to wait for memory.
+    pub ready: bool,
+    /// Keep the space of a file: a discard does nothing to it then, so that a later write finds its
+    /// blocks and waits for nothing of the file system's.
+    pub keep: bool,
 }
 
 impl Default for Options {
     /// 16 rings, io_uring, direct I/O.
     fn default() -> Options {
-        Options { rings: 16, io_uring: true, direct: true }
+        Options { rings: 16, io_uring: true, direct: true, ready: false, keep: false }
     }
 }
 
@@ -161,8 +166,12 @@ impl Backing {
         }
         let file = Arc::new(file);
         let pool = Pool::new(file.clone(), options.rings, options.io_uring);
+        if options.ready {
+            pool.make_all();
+        }
         let bytes = bytes - bytes % PAGE_SIZE as u64;
-        Ok(Backing { file, bytes, device, pool, punches: AtomicBool::new(true) })
+        let punches = AtomicBool::new(device || !options.keep);
+        Ok(Backing { file, bytes, device, pool, punches })
     }
 }
 

@@ -22,7 +22,9 @@ pub(crate) struct Plain {
 
 impl Plain {
     pub(crate) fn new(file: Arc<File>) -> Plain {
-        let memory = vec![0u8; (DEPTH + 1) * PAGE_SIZE];
+        let mut memory = vec![0u8; (DEPTH + 1) * PAGE_SIZE];
+        // So that its pages are there.
+        std::hint::black_box(&mut memory[..]).fill(0);
         let aligned = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
         let done = [Done { first: 0, result: 0 }; DEPTH];
         Plain { file, memory, aligned, done, count: 0 }

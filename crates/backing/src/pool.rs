@@ -66,6 +66,13 @@ impl Pool {
         Lease { pool: self, rail: Some(self.make()), broken: false }
     }
 
+    /// Makes all rings there may be.
+    pub(crate) fn make_all(&self) {
+        // Each keeps its ring until all have one.
+        let leases: Vec<Lease<'_>> = (0..self.most).map(|_| self.lease()).collect();
+        drop(leases);
+    }
+
     fn make(&self) -> Rail {
         if !self.without.load(Ordering::Relaxed) {
             match Ring::new(self.file.clone()) {

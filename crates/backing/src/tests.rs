@@ -2,15 +2,15 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use block::{IoError, Job, Operation, ZeroMode};
+use block::{BlockDevice, IoError, Job, Operation, ZeroMode};
 use testkit::{Rng, TempDir};
 use units::PAGE_SIZE;
 
-use crate::DEPTH;
 use crate::batch::{Aside, Done, Part, Queue, Way, pages, run, run_of_ones};
 use crate::plain::Plain;
 use crate::pool::{Pool, Rail};
 use crate::ring::Ring;
+use crate::{DEPTH, Options};
 
 /// A file in memory, with a kernel that means no good: it answers in any order, late, in pieces,
 /// and with the errors that ask for another try.
@@ -352,4 +352,35 @@ fn a_pool_makes_no_more_rings_than_it_may() {
 fn no_io_uring_is_no_obstacle() {
     let (_directory, file) = file(1);
     assert!(matches!(Pool::new(file, 1, false).take_one(), Rail::Plain(_)));
+}
+
+#[test]
+fn rings_that_are_to_be_ready_are_there_before_the_first_call() {
+    let directory = TempDir::new();
+    let path = directory.join("file");
+    std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    for io_uring in [true, false] {
+        let options = Options { rings: 5, io_uring, ready: true, ..Options::default() };
+        let backing = crate::device::Backing::open(&path, options).unwrap();
+        assert_eq!(backing.pool.made(), 5);
+        let write = Operation::Write { offset: 0, from: &[7; 8192] };
+        backing.submit(units::Lane(0), write).unwrap();
+        assert_eq!(backing.pool.made(), 5);
+    }
+}
+
+#[test]
+fn a_discard_leaves_the_blocks_of_a_file_that_keeps_its_space() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = TempDir::new();
+    let path = directory.join("file");
+    std::fs::write(&path, [7; 1 << 20]).unwrap();
+    let blocks = || std::fs::metadata(&path).unwrap().blocks();
+    let before = blocks();
+    let options = Options { keep: true, ..Options::default() };
+    let backing = crate::device::Backing::open(&path, options).unwrap();
+    assert!(!backing.abilities().discard);
+    let discard = Operation::Discard { offset: 0, length: 1 << 20 };
+    backing.submit(units::Lane(0), discard).unwrap();
+    assert_eq!(blocks(), before);
 }

@@ -16,9 +16,9 @@ use testkit::{Need, Rng, TempDir};
 use units::Lane;
 
 const MODES: [Options; 3] = [
-    Options { rings: 3, io_uring: true, direct: true },
-    Options { rings: 3, io_uring: true, direct: false },
-    Options { rings: 3, io_uring: false, direct: true },
+    Options { rings: 3, io_uring: true, direct: true, ready: true, keep: false },
+    Options { rings: 3, io_uring: true, direct: false, ready: false, keep: false },
+    Options { rings: 3, io_uring: false, direct: true, ready: true, keep: false },
 ];
 
 /// The suite on new files of `directory`.

@@ -33,11 +33,16 @@ const fn long(name: &'static str, words: &'static str) -> Case {
 
 /// All of them. The short ones take five minutes together at most.
 const CASES: &[Case] = &[
-    short("a_700MB_program_in_512MB", "--time 240 -- pressure rampack --size 1G -- 700 1 1 90"),
+    short("a_700MB_program_in_512MB", "--time 240 -- pressure rampack --size 1G -- 700 1 1 150"),
     short(
-        "a_700MB_program_in_512MB_with_a_backing_file",
+        "a_700MB_program_in_512MB_with_a_backing_device",
         "--time 240 -- \
-         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 90",
+         pressure rampack --backing /dev/vdd --size 1G --max-pool 60M -- 700 1 1 150",
+    ),
+    long(
+        "a_700MB_program_in_512MB_with_a_backing_file",
+        "--time 400 -- \
+         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 300",
     ),
     // The control of all others: what cannot go on must be called a hang.
     Case {

@@ -38,6 +38,8 @@ const DIRECTORIES: &[&str] = &[
     "bin", "data", "dev", "etc", "lib", "lib64", "mnt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr/bin", "var/tmp",
 ];
+/// The size of the disk with nothing on it, of which qemu writes down only what is written.
+const SPARE_BYTES: u64 = 2 << 30;
 /// The size of the empty disk.
 const DATA_BYTES: u64 = 4 << 30;
 
@@ -48,6 +50,8 @@ pub struct Image {
     pub initrd: PathBuf,
     pub root: PathBuf,
     pub data: PathBuf,
+    /// A disk with nothing on it.
+    pub spare: PathBuf,
 }
 
 /// The image with this kernel; made if what is there is not of today's inputs.
@@ -70,8 +74,12 @@ pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> 
         initrd: directory.join("initrd"),
         root: directory.join("root.img"),
         data: cache.join("data.img"),
+        spare: cache.join("spare.img"),
         kernel: kernel.image.clone(),
     };
+    if !image.spare.exists() {
+        fs::File::create(&image.spare)?.set_len(SPARE_BYTES)?;
+    }
     if !image.data.exists() {
         file_system(&image.data, DATA_BYTES, &["-E", "lazy_itable_init=0,lazy_journal_init=0"])?;
     }

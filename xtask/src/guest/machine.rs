@@ -66,6 +66,7 @@ impl Machine {
         qemu.args(["-drive", &drive(&image.root, "snapshot=on,cache=unsafe")]);
         qemu.args(["-drive", &drive(&image.data, "snapshot=on,cache=unsafe")]);
         qemu.args(["-drive", &drive(job, "readonly=on")]);
+        qemu.args(["-drive", &drive(&image.spare, "snapshot=on,cache=unsafe")]);
         qemu.args(["-chardev", "stdio,id=console,mux=on,signal=off"]);
         qemu.args(["-serial", "chardev:console", "-monitor", "none"]);
         qemu.env("TMPDIR", directory).stdin(Stdio::piped()).stdout(Stdio::piped());

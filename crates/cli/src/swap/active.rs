@@ -1,6 +1,7 @@
 //! What the kernel swaps to now (proc_swaps(5)).
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::unescape;
@@ -28,6 +29,20 @@ pub fn all() -> Vec<Active> {
 #[must_use]
 pub fn find(path: &Path) -> Option<Active> {
     all().into_iter().find(|active| active.path == path)
+}
+
+/// The lowest priority above that of swap space whose device is gone: the kernel keeps such space
+/// until it is started again, and would swap to it first. 0 where there is none.
+#[must_use]
+pub fn above_dead() -> u16 {
+    above_dead_among(&all())
+}
+
+fn above_dead_among(all: &[Active]) -> u16 {
+    let is_dead = |active: &&Active| active.path.as_os_str().as_bytes().ends_with(b" (deleted)");
+    let highest = all.iter().filter(is_dead).map(|active| active.priority).max();
+    let above = highest.map_or(0, |highest| highest.saturating_add(1).max(0));
+    u16::try_from(above).unwrap_or(u16::MAX).min(host::HIGHEST_PRIORITY)
 }
 
 /// The lines of `/proc/swaps`; those that are not understood are passed over.

@@ -96,6 +96,7 @@ impl Area {
     /// # Errors
     /// What swapon(2) reports.
     pub fn swap_on(&self, priority: Option<u16>) -> Result<(), Fault> {
+        let priority = priority.map(|priority| priority.max(active::above_dead()));
         protections::make_resident();
         self.served.count_faults();
         host::swap_on(self.path(), priority).map_err(|error| {

@@ -1,16 +1,18 @@
 //! The file or device below a swap device, which the oldest pages are written back to.
 
 use std::fs::{self, File, OpenOptions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Operation};
+use block::{BlockDevice, ExtentKind, IoError, Operation};
 use control::{Errno, Fault};
 use units::{PAGE_SIZE, human};
 
 use super::header;
-use crate::failure::failed;
+use crate::failure::{failed, say};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Pages at which things begin that would be lost: partition tables and most file systems, and
@@ -18,6 +20,11 @@ const PAGE: u64 = PAGE_SIZE as u64;
 const TELLING: [u64; 2] = [0, 16];
 /// What a backing store is called, so that the next one who looks at it knows what it is.
 const LABEL: &str = "rampack backing";
+
+/// Bytes of zeroes that are written at a time.
+const FILLED_AT_ONCE: u64 = 1 << 20;
+/// How often it is told how far that is.
+const TELL: Duration = Duration::from_secs(2);
 
 /// An opened file or device. A file that was made for it goes with it.
 pub struct Backing {
@@ -51,7 +58,8 @@ impl Backing {
     /// reports.
     pub fn open(path: &Path, size: Option<u64>, force: bool) -> Result<Backing, Fault> {
         let created = create(path, size)?;
-        let device = backing::open(path, backing::Options::default())?;
+        let options = backing::Options { ready: true, keep: true, ..backing::Options::default() };
+        let device = backing::open(path, options)?;
         let bytes = device.geometry().bytes;
         if let Some(size) = size
             && bytes < size
@@ -69,8 +77,58 @@ impl Backing {
             check_unused(path, &*device)?;
         }
         let backing = Backing { path: path.to_path_buf(), created, device };
+        backing.fill_holes()?;
         backing.mark()?;
         Ok(backing)
+    }
+
+    /// Writes zeroes where a file has no blocks yet: to find some later, its file system would
+    /// wait for memory, and whoever frees memory for a page that is to be written there. What a
+    /// full disk has no room for stays a hole; [`missing_space`] tells of that.
+    fn fill_holes(&self) -> Result<(), Fault> {
+        let mut holes = Vec::new();
+        let (mut at, bytes) = (0, self.bytes());
+        let seen = self.device.extents(0, bytes, &mut |extent| {
+            if extent.kind == ExtentKind::Hole {
+                holes.push(at..at + extent.length);
+            }
+            at += extent.length;
+            ControlFlow::Continue(())
+        });
+        let whole: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
+        if seen.is_err() || whole == 0 {
+            return Ok(());
+        }
+        let zeroes = vec![0; FILLED_AT_ONCE as usize];
+        let (mut filled, mut told) = (0, Instant::now());
+        for (start, end) in holes.into_iter().map(|hole| (hole.start, hole.end)) {
+            let mut at = start;
+            while at < end {
+                let length = FILLED_AT_ONCE.min(end - at);
+                let write = Operation::Write { offset: at, from: &zeroes[..length as usize] };
+                match self.device.submit(host::lane(), write) {
+                    Ok(()) => (at, filled) = (at + length, filled + length),
+                    Err(IoError::NoSpace) => return Ok(()),
+                    Err(error) => return Err(self.failed("write to", error)),
+                }
+                if told.elapsed() > TELL {
+                    told = Instant::now();
+                    let (path, filled) = (self.path.display(), human(filled));
+                    say(&format!(
+                        "rampack: {path}: {filled} of {} are written with zeroes, so that later \
+                         writes wait for nothing\n",
+                        human(whole)
+                    ));
+                }
+            }
+        }
+        let flushed = self.device.submit(host::lane(), Operation::Flush);
+        flushed.map_err(|error| self.failed("flush", error))
+    }
+
+    fn failed(&self, what: &str, error: IoError) -> Fault {
+        let message = format!("cannot {what} {}: {error}", self.path.display());
+        Fault::new(Errno(error.errno()), message)
     }
 
     /// The first page is never swapped to. It says what the rest is, so that a store which was
@@ -79,10 +137,8 @@ impl Backing {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
-        self.device.submit(host::lane(), write).map_err(|error| {
-            let message = format!("cannot write to {}: {error}", self.path.display());
-            Fault::new(Errno(error.errno()), message)
-        })
+        let written = self.device.submit(host::lane(), write);
+        written.map_err(|error| self.failed("write to", error))
     }
 
     /// Where it is.

@@ -38,5 +38,17 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
             }
         }
     }
+    clear_ublk(&mut cleared, &mut remaining);
     (cleared, remaining)
+}
+
+/// Deletes ublk devices of killed daemons. The kernel goes on naming swap space on such a device
+/// until it is started again, and every use of it fails.
+fn clear_ublk(cleared: &mut Vec<String>, remaining: &mut Vec<String>) {
+    for ublk::Leftover { number, pid } in ublk::leftovers().unwrap_or_default() {
+        match ublk::clear(number, pid) {
+            Ok(()) => cleared.push(format!("deleted /dev/ublkb{number} of process {pid}")),
+            Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),
+        }
+    }
 }

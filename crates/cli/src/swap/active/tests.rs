@@ -13,3 +13,15 @@ fn lines_are_read() {
     assert_eq!(parse(text), [first, second]);
     assert!(parse(b"").is_empty());
 }
+
+#[test]
+fn a_new_area_comes_before_one_whose_device_is_gone() {
+    let line = |path: &str, priority| format!("{path} partition 1024 8 {priority}\n");
+    let text = |lines: &[String]| format!("Filename Type Size Used Priority\n{}", lines.concat());
+    let above = |lines: &[String]| above_dead_among(&parse(text(lines).as_bytes()));
+    let living = line("/dev/sda2", 500);
+    assert_eq!(above(&[living.clone()]), 0);
+    assert_eq!(above(&[living.clone(), line("/dev/ublkb0\\040(deleted)", 100)]), 101);
+    assert_eq!(above(&[living, line("/dev/ublkb0\\040(deleted)", -2)]), 0);
+    assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), host::HIGHEST_PRIORITY);
+}
