@@ -13,20 +13,24 @@
 #   --mglru on|off   the kernel's multi-generational LRU
 #   --swappiness N   the kernel's vm.swappiness
 #   --stop           stops the daemon of rampack (SIGSTOP) first: this must hang
+#   --meddle         under pressure, stops the daemon of rampack for three seconds, asks it to swap
+#                    off, and asks it to end (SIGTERM): all must go on
 #
 # The last line is `RESULT kind=… rc=…`. The status is 0 if all was right, 3 if a page was wrong, 4
 # if one was lost, 5 if a program was ended, 6 if nothing was swapped, 7 if swap space could not be
-# made or something was left of it.
+# made or something was left of it, 8 if a thread that serves the swap device took a page fault.
 . ./lib.sh
 
 forks=
 files=
 stop=
+meddle=
 while [ $# -gt 0 ]; do
   case $1 in
     --forks) forks=yes ;;
     --files) files=yes ;;
     --stop) stop=yes ;;
+    --meddle) meddle=yes ;;
     --mglru)
       case $2 in on) echo y ;; *) echo n ;; esac > /sys/kernel/mm/lru_gen/enabled
       shift
@@ -135,6 +139,28 @@ file_beside() {
   done
 }
 
+# What somebody may do to the daemon at the worst moment.
+meddle() {
+  local first
+  first=$(vmstat pswpout)
+  while [ $(($(vmstat pswpout) - first)) -lt 40000 ]; do
+    sleep 0.5
+  done
+  kill -STOP "$daemon"
+  sleep 3
+  kill -CONT "$daemon"
+  say "the daemon was stopped for a while and goes on"
+  timeout 120 rampack swap off
+  say "swap off was asked for: status $?"
+  kill -TERM "$daemon"
+  say "the daemon was asked to end"
+}
+
+# The page faults of the threads that serve the swap device, as rampack tells them.
+page_faults() {
+  timeout 60 rampack status | sed -n 's/.* threads with \([0-9]*\) page faults.*/\1/p'
+}
+
 # The sum of `name=NUMBER` in the last lines of the hogs.
 sum() {
   grep -h ' END ' /run/hog.* 2> /dev/null |
@@ -176,6 +202,9 @@ for hog in $(seq "$hogs"); do
   ) &
   started+=($!)
 done
+if [ -n "$meddle" ]; then
+  meddle & beside+=($!)
+fi
 for hog in "${started[@]}"; do
   wait "$hog"
   status=$?
@@ -206,6 +235,11 @@ if [ -n "$daemon" ]; then
   cpu=$(daemon_cpu_seconds)
   daemon_memory
   echo
+  faults=$(page_faults)
+  if [ $rc -eq 0 ] && [ "$faults" != 0 ]; then
+    say "the serving threads took ${faults:-?} page faults"
+    rc=8
+  fi
 fi
 cat /proc/pressure/memory 2> /dev/null
 say "swap off"

@@ -44,6 +44,26 @@ const CASES: &[Case] = &[
         "--time 400 -- \
          pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 300",
     ),
+    // Without memory that is ready no page finds a place: the program must be ended.
+    Case {
+        name: "without_a_headroom_nothing_is_swapped",
+        long: true,
+        words: "--time 300 -- pressure rampack --size 1G --headroom 0 -- 700 1 1 120",
+        status: 5,
+        says: &["a hog ended with status"],
+    },
+    // More than memory and swap space hold: the kernel ends the program, and all else goes on.
+    Case {
+        name: "more_than_there_is",
+        long: true,
+        words: "--time 400 -- pressure rampack --size 512M --max-pool 20% -- 1200 1 1 200",
+        status: 5,
+        says: &["a hog ended with status"],
+    },
+    long(
+        "meddling_under_pressure",
+        "--time 600 -- pressure --meddle rampack --size 1G -- 700 1 2 300",
+    ),
     // The control of all others: what cannot go on must be called a hang.
     Case {
         name: "a_stopped_daemon_is_a_hang",
@@ -70,6 +90,7 @@ const CASES: &[Case] = &[
         "--time 900 -- \
          pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 3 400 --random",
     ),
+    long("zstd", "--time 600 -- pressure rampack --compressor zstd --size 1G -- 700 1 2 300"),
     long("four_programs", "--time 900 -- pressure rampack --size 1G -- 800 4 2 300"),
     long(
         "twice_the_memory_with_a_backing_file",

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Size, algorithm, algorithm_help, assignment, disk_size, index, index_help, zone, zone_help,
+    Size, algorithm, algorithm_help, assignment, disk_size, index, index_help, size, zone,
+    zone_help,
 };
 use crate::protocol::Attribute;
 
@@ -75,8 +76,9 @@ pub struct SwapOn {
     #[arg(long, value_name = "WAY", value_enum, env = "RAMPACK_SWAP_TRANSPORT")]
     pub transport: Option<SwapTransport>,
 
-    /// Memory kept ready for the pages that come next [default: 1/32 of all memory, 8M to 64M]
-    #[arg(long, value_name = "SIZE", value_parser = disk_size)]
+    /// Memory kept ready for the pages that come next [default: 1/32 of all memory, 8M to 64M];
+    /// with 0, pages that need memory are refused
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub headroom: Option<Size>,
 
     /// The kernel uses swap space of higher priority first; -1 puts it after all other

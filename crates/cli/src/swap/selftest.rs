@@ -64,6 +64,8 @@ struct Seen {
     cached_pages: u64,
     disk_pages: u64,
     pool: PoolReport,
+    /// Page faults of the threads that serve the device.
+    faults: u64,
     /// How often the group was about to be given up.
     relieved: u64,
 }
@@ -75,6 +77,8 @@ impl Seen {
             self.used = self.used.max(swap.used);
             self.cached_pages = self.cached_pages.max(swap.cached_pages);
             self.disk_pages = self.disk_pages.max(swap.disk_pages);
+            let serving = &swap.serving;
+            self.faults = self.faults.max(serving.minor_faults + serving.major_faults);
         }
         if pool.pool_bytes > self.pool.pool_bytes {
             self.pool = pool;
@@ -357,6 +361,12 @@ fn problems(
     must(swapped.1 > 0, "nothing was swapped in");
     must(seen.pool.stores > 0, "no page was stored in the cache");
     must(seen.pool.loads > 0, "no page was loaded from the cache");
+    let faults = format!(
+        "the threads that serve the device took {} page faults: under pressure each may wait for \
+         memory that only they can free",
+        seen.faults
+    );
+    must(seen.faults == 0, &faults);
     if options.backing.is_some() {
         must(seen.pool.written_back_pages > 0, "nothing was written back");
     }
@@ -377,6 +387,7 @@ fn figures(
          in the cache  {} at most, in {} of memory{ratio}, {}\n  \
          stored        {} pages in the cache, {} loaded from it\n  \
          written back  {} pages, {} past the cache, {} read back; {} there at most\n  \
+         served        with {} page faults\n  \
          time          {:.1} s; {} times nothing could be reclaimed for a moment\n",
         outcome.verified,
         outcome.wrong,
@@ -394,6 +405,7 @@ fn figures(
         seen.pool.through_pages,
         seen.pool.read_back_pages,
         bytes(seen.disk_pages),
+        seen.faults,
         took.as_secs_f64(),
         seen.relieved
     )
