@@ -4,8 +4,8 @@
 //! watermark_scale_factor). Below *low* kswapd is woken, and it goes on to *high*; at *min* whoever
 //! allocates has to reclaim himself, and what is left is for those who reclaim.
 
-use std::fs;
-use std::io::Read;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// A watermark.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -35,11 +35,12 @@ impl Above {
 /// Asks the kernel, again and again, by one open file and memory of its own.
 #[derive(Debug)]
 pub struct Watermarks {
-    text: String,
+    file: Option<File>,
+    text: Vec<u8>,
 }
 
-/// More than /proc/zoneinfo has for a CPU and for a zone.
-const ROOM: usize = 64 * 1024;
+/// What /proc/zoneinfo has on machines of some hundred CPUs; what is beyond is not looked at.
+const ROOM: usize = 256 * 1024;
 
 impl Default for Watermarks {
     fn default() -> Watermarks {
@@ -51,16 +52,21 @@ impl Watermarks {
     /// To be asked by one thread.
     #[must_use]
     pub fn new() -> Watermarks {
-        Watermarks { text: String::with_capacity(ROOM) }
+        Watermarks { file: File::open("/proc/zoneinfo").ok(), text: vec![0; ROOM] }
     }
 
     /// What is free above each watermark now; `None` where the kernel does not tell
     /// (/proc/zoneinfo).
     #[must_use]
     pub fn look(&mut self) -> Option<Above> {
-        self.text.clear();
-        fs::File::open("/proc/zoneinfo").ok()?.read_to_string(&mut self.text).ok()?;
-        parse(&self.text)
+        let (file, mut length) = (self.file.as_ref()?, 0);
+        loop {
+            match file.read_at(&mut self.text[length..], length as u64).ok()? {
+                0 => break,
+                read => length += read,
+            }
+        }
+        parse(std::str::from_utf8(&self.text[..length]).ok()?)
     }
 }
 

@@ -275,7 +275,11 @@ impl BlockDevice for SwapDevice {
         let pin = self.zswap.pins.pin(lane);
         let Some(area) = self.zswap.area_here(&pin, self.swap) else { return false };
         let Ok(pages) = self.pages(lane, offset, length) else { return false };
-        area.device.is_some() && (self.zswap.is_nearly_full() || area.any_on_device(pages))
+        // A page that finds no memory is written through.
+        area.device.is_some()
+            && (self.zswap.is_nearly_full()
+                || self.zswap.free_frames() < BATCH as u64
+                || area.any_on_device(pages))
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

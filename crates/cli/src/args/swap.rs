@@ -22,15 +22,17 @@ Ctrl-C, SIGTERM, `rampack stop` or `rampack swap off`, and reads everything back
 daemon that is killed (SIGKILL) takes what is swapped out with it: programs that need such a page \
 get SIGBUS. So it needs, and tries to get, all of this; what it could not get it says, and \
 `rampack status` too:
-  its memory locked                      CAP_IPC_LOCK
+  the kernel's driver ublk               modprobe ublk_drv (Linux 6.4)
+  its memory locked and not moved        CAP_IPC_LOCK, vm.compact_unevictable_allowed
+  threads that are served at once        CAP_SYS_NICE (SCHED_RR)
   no I/O for its own memory              CAP_SYS_RESOURCE (PR_SET_IO_FLUSHER)
   not ended when memory is out           CAP_SYS_RESOURCE (oom_score_adj -1000)
   no memory limit of a control group on itself
 
 Examples:
   sudo rampack swap on --size 8G                               in memory alone, as zram
-  sudo rampack swap on --backing /var/swap.rampack --size 8G   the oldest go to a file
-  sudo rampack swap on --backing /dev/sdb2 --max-pool 2G       and to a partition
+  sudo rampack swap on --backing /dev/sdb2 --max-pool 2G       the oldest go to a partition
+  sudo rampack swap on --backing /var/swap.rampack --size 8G   or to a file, written full first
   sudo rampack swap off --all";
 
 /// `rampack swap`.

@@ -25,7 +25,7 @@ const PAGE: u64 = PAGE_SIZE as u64;
 
 /// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends
 /// some dozens of pages at a time from each CPU that is short of memory (`SWAP_CLUSTER_MAX` is 32)
-/// and has at most 128 requests under way at a loop device.
+/// and may have a hundred requests under way.
 const HEADROOM_PART: u64 = 32;
 const HEADROOM_LEAST: u64 = 8 << 20;
 const HEADROOM_MOST: u64 = 64 << 20;
