@@ -7,8 +7,8 @@
 //!   them ahead of their use; a page that comes too early is refused at once, or written through;
 //! - code, data, heap, stacks and buffers: what is mapped once the memory is locked is in memory
 //!   from the start, and the rest is faulted in ([`make_resident`]) before the kernel swaps;
-//! - in the kernel ublk needs nothing for a request ([`super::served`]); for what FUSE, loop devices
-//!   and io_uring take it starts no I/O, by the promise of `PR_SET_IO_FLUSHER`.
+//! - in the kernel ublk needs nothing for a request ([`super::served`]); for what FUSE, loop
+//!   devices and io_uring take it starts no I/O, by the promise of `PR_SET_IO_FLUSHER`.
 
 use control::{Errno, Fault};
 use serde::{Deserialize, Serialize};

@@ -20,6 +20,8 @@ mod naive;
 #[cfg(asan)]
 mod poison;
 mod rest;
+// Worlds whose memory is provided ahead are for the unit tests.
+#[allow(dead_code)]
 mod world;
 
 use pagealloc::{Zone, ZoneOptions};

@@ -46,6 +46,9 @@ impl Index for Copied {
             }
         }
     }
+    fn provide(&self, _: u32, _: u32) -> bool {
+        true
+    }
     fn count(&self) -> u64 {
         (0..self.pages).filter(|offset| self.tree.get(*offset) != 0).count() as u64
     }
@@ -122,6 +125,9 @@ impl Index for Over {
             all.reverse();
         }
         all.into_iter().for_each(|(offset, word)| visit(offset, word));
+    }
+    fn provide(&self, entries: u32, more: u32) -> bool {
+        self.index.provide(entries, more)
     }
     fn count(&self) -> u64 {
         self.index.count()
