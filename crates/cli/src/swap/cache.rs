@@ -201,20 +201,40 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
         if is_ended(Duration::ZERO) {
             return;
         }
-        let there = zswap.free_frames();
-        let watermark = watermark_for(there, want.frames);
+        let step = Step::next(zswap.free_frames(), want.frames, zswap.room_frames());
         let piece = PIECE * PAGE_SIZE as u64;
-        let spare = watermark.is_none_or(|watermark| {
+        let spare = step.watermark.is_none_or(|watermark| {
             watermarks.look().is_none_or(|above| above.bytes(watermark) > piece)
         });
-        let next = Headroom { frames: want.frames.min(there.saturating_add(PIECE)), ..want };
+        let next = Headroom { frames: step.frames, ..want };
         if !spare || !zswap.provide(host::lane(), next) {
             if is_ended(SOON) {
                 return;
             }
-        } else if next.frames == want.frames {
+        } else if step.is_last {
             zswap.memory_bell().wait(ticket);
         }
+    }
+}
+
+/// What is asked for at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Step {
+    /// Frames that are to be there then.
+    frames: u64,
+    /// Down to where free memory is taken; to the last without one.
+    watermark: Option<Watermark>,
+    /// There is nothing more to ask for.
+    is_last: bool,
+}
+
+impl Step {
+    /// When `there` frames are there, and `want` are to be, as far as the pool has `room`: what it
+    /// has no room for would be for nothing.
+    fn next(there: u64, want: u64, room: u64) -> Step {
+        let want = want.min(room);
+        let frames = want.min(there.saturating_add(PIECE));
+        Step { frames, watermark: watermark_for(there, want), is_last: frames == want }
     }
 }
 
@@ -284,4 +304,36 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
             frames => Some(frames * units::PAGE_SIZE as u64),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The steps until nothing more is asked for, when each brings what it asks for.
+    fn steps(mut there: u64, want: u64, room: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let step = Step::next(there, want, room);
+            steps.push(step);
+            assert!(steps.len() < 1000, "it never ends: {there} of {want}, room for {room}");
+            if step.is_last {
+                return steps;
+            }
+            there = there.max(step.frames);
+        }
+    }
+
+    #[test]
+    fn memory_is_asked_for_piece_by_piece_and_there_is_an_end() {
+        let all = steps(0, 1000, u64::MAX);
+        assert_eq!(all.len() as u64, 1000u64.div_ceil(PIECE));
+        assert_eq!(all.first().map(|step| step.watermark), Some(None));
+        assert_eq!(all.last().map(|step| step.watermark), Some(Some(Watermark::High)));
+        assert_eq!(steps(2000, 1000, u64::MAX).len(), 1);
+        // A pool that is nearly as large as it may be.
+        assert_eq!(steps(0, 1000, 100).last().map(|step| step.frames), Some(100));
+        assert_eq!(steps(50, 1000, 0).last().map(|step| step.frames), Some(0));
+        assert_eq!(steps(0, 0, 100).last().map(|step| step.frames), Some(0));
+    }
 }

@@ -87,6 +87,12 @@ impl Zswap {
         self.pool.headroom()
     }
 
+    /// Frames that the pool may still take.
+    #[must_use]
+    pub fn room_frames(&self) -> u64 {
+        self.policy.max_frames().saturating_sub(self.pool.frames())
+    }
+
     /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
     /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
     /// comes again when [`Zswap::memory_bell`] rings, or after a while if not all was to be had.
@@ -101,8 +107,7 @@ impl Zswap {
         for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
             all &= area.index.provide(entries, want.nodes);
         }
-        let room = self.policy.max_frames().saturating_sub(self.pool.frames());
-        let frames = want.frames.min(room);
+        let frames = want.frames.min(self.room_frames());
         all &= self.pool.provide(lane, frames) >= frames;
         // More is asked for when a quarter of it was used; what could not be had is asked for after
         // a while.
