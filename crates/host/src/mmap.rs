@@ -22,7 +22,6 @@ use std::ptr::NonNull;
 
 use libc::c_void;
 use pagealloc::{NoMemory, Region, RegionKeeper, World};
-use sync::atomic::{AtomicU8, Ordering};
 use units::BLOCK_SIZE;
 
 use crate::memory::page_bytes;
@@ -194,7 +193,7 @@ unsafe impl RegionKeeper for Mapping {
             let byte = self.at(at, 1).cast::<u8>();
             // SAFETY: the byte lies in the committed range, and whoever uses it meanwhile does so
             // by atomics or not at all, as the caller promises; its value stays.
-            unsafe { AtomicU8::from_ptr(byte) }.fetch_or(0, Ordering::Relaxed);
+            unsafe { sync::touch(byte) };
         }
         true
     }

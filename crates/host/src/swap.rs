@@ -10,9 +10,8 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io, ptr};
-
-use sync::atomic::{AtomicBool, Ordering};
 
 /// Give up the whole area when swapping on, and each cluster of pages once it is free: without
 /// `SWAP_FLAG_DISCARD_ONCE` or `_PAGES` beside it, Linux does both (swapon(2)).
@@ -67,11 +66,15 @@ pub fn swap_off(path: &Path) -> io::Result<()> {
 }
 
 /// The process takes memory for what it maps.
-static LOCKS: AtomicBool = AtomicBool::new(false);
+static LOCKS: Mutex<bool> = Mutex::new(false);
+
+fn locks() -> MutexGuard<'static, bool> {
+    LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Is memory that this process maps locked from the start?
 pub(crate) fn locks_what_it_maps() -> bool {
-    LOCKS.load(Ordering::Relaxed)
+    *locks()
 }
 
 /// Keeps every page of this process in memory from now on. What is mapped already takes no memory
@@ -86,7 +89,7 @@ pub fn lock_memory() -> io::Result<()> {
     // that are there (Linux, `apply_mlockall_flags`).
     // SAFETY: a number, which concerns no memory's contents.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
-    LOCKS.store(true, Ordering::Relaxed);
+    *locks() = true;
     // SAFETY: as above.
     let locked = check(unsafe { libc::mlockall(libc::MCL_FUTURE) });
     if locked.is_err() {
@@ -97,7 +100,7 @@ pub fn lock_memory() -> io::Result<()> {
 
 /// Undoes [`lock_memory`].
 pub fn unlock_memory() {
-    LOCKS.store(false, Ordering::Relaxed);
+    *locks() = false;
     // SAFETY: no arguments.
     unsafe { libc::munlockall() };
 }

@@ -33,7 +33,7 @@ pub use owned::{disown, own};
 pub use owner::{OwnerGuard, OwnerMutex};
 pub use patience::Patience;
 pub use pins::{Pin, Pins};
-pub use prefetch::{prefetch, prefetch_bytes};
+pub use prefetch::{prefetch, prefetch_bytes, touch};
 pub use published::Published;
 pub use retired::Retired;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};

@@ -32,3 +32,15 @@ pub fn prefetch<T>(address: *const T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
+/// Writes a byte with the value that it has, so that its page is in memory. Whatever others write
+/// to it meanwhile stays.
+///
+/// # Safety
+/// The byte may be read and written, and whoever uses it meanwhile does so by atomics.
+pub unsafe fn touch(byte: *mut u8) {
+    // Not those of a model: it knows no pages.
+    // SAFETY: as the caller promises; a byte is always aligned.
+    let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(byte) };
+    byte.fetch_or(0, core::sync::atomic::Ordering::Relaxed);
+}
