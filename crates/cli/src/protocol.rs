@@ -112,6 +112,9 @@ pub struct SwapOn {
     /// How much memory is kept ready for pages that come next, as a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<String>,
+    /// Seconds after which the OOM killer is called when nothing goes on; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_after: Option<u32>,
     /// For the parameter `compressor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,

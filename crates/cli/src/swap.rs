@@ -15,6 +15,7 @@ pub mod commands;
 pub mod group;
 pub mod header;
 pub mod helpers;
+pub mod in_place;
 pub mod leftovers;
 pub mod limits;
 pub mod off;
@@ -23,6 +24,7 @@ pub mod report;
 pub mod selftest;
 pub mod served;
 pub mod signals;
+pub mod stuck;
 mod swaps;
 
 pub use swaps::Swaps;

@@ -42,6 +42,18 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
 }
 
+/// Takes a shared lock, or makes an exclusive one shared. Waits while another process has it alone.
+///
+/// # Errors
+/// What `flock(2)` reports.
+pub fn lock_shared(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is borrowed from an open file.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Gives a file a name that was opened without one (`O_TMPFILE`).
 ///
 /// # Errors

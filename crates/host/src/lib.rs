@@ -8,6 +8,7 @@ mod cpu;
 mod heap;
 mod memory;
 mod mmap;
+mod oom;
 mod pressure;
 mod resident;
 mod stack;
@@ -19,12 +20,13 @@ pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
 pub use heap::Heap;
 pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
+pub use oom::{MemoryStall, OomKiller};
 pub use pressure::{Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
 pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{
-    HIGHEST_PRIORITY, compacts_locked, is_io_flusher, lock_memory, oom_score, set_compacts_locked,
-    set_io_flusher, set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
+    HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
+    set_real_time, swap_off, swap_on, unlock_memory,
 };
 pub use waiters::{Task, Waiters};
 pub use watermarks::{Above, Watermark, Watermarks};

@@ -105,25 +105,6 @@ pub fn unlock_memory() {
     unsafe { libc::munlockall() };
 }
 
-const COMPACTS_LOCKED: &str = "/proc/sys/vm/compact_unevictable_allowed";
-
-/// May the kernel move locked memory about, so that who touches it meanwhile faults and waits
-/// (kernel document `admin-guide/sysctl/vm.rst`, `compact_unevictable_allowed`)?
-///
-/// # Errors
-/// What reading it reports; there is none where the kernel moves no memory.
-pub fn compacts_locked() -> io::Result<bool> {
-    Ok(fs::read_to_string(COMPACTS_LOCKED)?.trim() != "0")
-}
-
-/// Sets [`compacts_locked`], for the whole machine.
-///
-/// # Errors
-/// `EACCES` or `EROFS` where it may not be set.
-pub fn set_compacts_locked(on: bool) -> io::Result<()> {
-    fs::write(COMPACTS_LOCKED, if on { "1" } else { "0" })
-}
-
 /// Has the calling thread run before all ordinary ones, as soon as it has something to do, at the
 /// lowest of the real-time priorities (`SCHED_RR`, sched(7)). Such a thread may take part of the
 /// memory that the kernel keeps in reserve. Threads that it starts are ordinary ones again.

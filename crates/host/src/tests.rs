@@ -436,3 +436,13 @@ fn a_stack_that_was_touched_is_there() {
     let pages = (SERVING_STACK / 2 / page) as u64;
     assert!(faults_of_a_deep_call(|| {}) >= pages, "an untouched one is not");
 }
+
+#[test]
+fn waiting_for_memory_is_read_from_what_the_kernel_tells() {
+    let text = "some avg10=0.00 avg60=1.20 avg300=0.63 total=2606194\n\
+                full avg10=0.00 avg60=0.00 avg300=0.23 total=1155622\n";
+    assert_eq!(crate::oom::parse_stall(text), Some(Duration::from_micros(2_606_194)));
+    for text in ["", "full avg10=0.00 total=1\n", "some total=\n", "some total=x\n"] {
+        assert_eq!(crate::oom::parse_stall(text), None, "{text:?}");
+    }
+}

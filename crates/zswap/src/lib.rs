@@ -36,5 +36,5 @@ pub use index::{Index, MakeIndex, PAGES_PER_PART};
 pub use key::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
 pub use outcome::{LoadError, Reclaimed, Reject, Work};
 pub use policy::Policy;
-pub use stats::{AreaStats, Stats};
+pub use stats::{AreaStats, Stats, Traffic};
 pub use tenant::{MAX_TENANTS, Tenant};

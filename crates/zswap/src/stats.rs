@@ -66,6 +66,15 @@ pub struct Stats {
     pub reject_compress_poor: u64,
 }
 
+/// What has become of pages so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Traffic {
+    /// Pages stored, and pages loaded, by the cache.
+    pub served: u64,
+    /// Pages that neither the cache nor a device took.
+    pub refused: u64,
+}
+
 /// Counts of an area, of the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AreaStats {
@@ -113,6 +122,28 @@ impl Zswap {
             reject_entry_fail: count(Count::RejectEntryFail),
             reject_compress_fail: count(Count::RejectCompressFail),
             reject_compress_poor: count(Count::RejectCompressPoor),
+        }
+    }
+
+    /// What has become of pages so far. Takes no memory: it is for those who watch while there is
+    /// none.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        let count = |which| self.counts.sum(which);
+        let refused: u64 = [
+            Count::RejectDisabled,
+            Count::RejectReclaimFail,
+            Count::RejectAllocFail,
+            Count::RejectEntryFail,
+            Count::RejectCompressFail,
+            Count::RejectCompressPoor,
+        ]
+        .map(count)
+        .iter()
+        .sum();
+        Traffic {
+            served: count(Count::Stores) + count(Count::Loads),
+            refused: refused.saturating_sub(count(Count::Through)),
         }
     }
 

@@ -83,6 +83,11 @@ pub struct SwapOn {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub headroom: Option<Size>,
 
+    /// When the cache and what is below it take no more pages, memory is out and programs only
+    /// wait, for so long, the kernel's OOM killer is called; 0: never [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    pub oom_after: Option<u32>,
+
     /// The kernel uses swap space of higher priority first; -1 puts it after all other
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..=32767))]

@@ -20,6 +20,9 @@ use crate::failure::failed;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
+/// Frames for the header of a swap device: those of a zspage of the largest size class.
+const FOR_HEADER: u64 = 8;
+
 /// A swap device. Dropping it while the kernel swaps to it leaves the kernel without it: what is
 /// swapped out is lost.
 pub struct Area {
@@ -61,7 +64,8 @@ impl Area {
         let first = header::header(pages, header::new_uuid(), &label)?;
         let below = backing.as_ref().map(|backing| backing.device().clone());
         let cache = Cache::open(machine, number, pages, below)?;
-        cache.provide(headroom);
+        // The header of the swap device needs a frame, whatever is kept ready afterwards.
+        cache.provide(headroom.at_least(FOR_HEADER));
         let device = Arc::new(Checked::new(cache.device()));
         let write = Operation::Write { offset: 0, from: &first };
         let ready = device.submit(host::lane(), write).map_err(|error| {

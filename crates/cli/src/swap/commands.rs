@@ -35,6 +35,7 @@ impl SwapOn {
             max_pool: self.max_pool.clone(),
             transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
+            oom_after: self.oom_after,
             compressor: self.compressor.clone(),
             index: self.index.clone(),
             zone: self.zone.clone(),

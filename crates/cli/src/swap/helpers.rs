@@ -11,6 +11,7 @@ use control::Fault;
 use host::{Pressure, PressureEnd, Waited};
 use zswap::{Headroom, Zswap};
 
+use super::stuck::Watcher;
 use super::{cache, protections};
 use crate::failure::failed;
 
@@ -33,7 +34,11 @@ impl Helpers {
     ///
     /// # Errors
     /// What the system reports; none is left then.
-    pub fn start(zswap: &Arc<Zswap>, headroom: Headroom) -> Result<Helpers, Fault> {
+    pub fn start(
+        zswap: &Arc<Zswap>,
+        headroom: Headroom,
+        watcher: Option<Watcher>,
+    ) -> Result<Helpers, Fault> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
         // Dropped on failure, it ends those that were started.
@@ -50,7 +55,7 @@ impl Helpers {
         let own = zswap.clone();
         helpers.spawn("swap-worker", move || cache::work(&own, &ended)).map_err(what)?;
         let own = zswap.clone();
-        helpers.spawn("swap-pressure", move || watch(&own, pressure)).map_err(what)?;
+        helpers.spawn("swap-pressure", move || watch(&own, pressure, watcher)).map_err(what)?;
         Ok(helpers)
     }
 
@@ -80,11 +85,14 @@ impl Drop for Helpers {
     }
 }
 
-fn watch(zswap: &Zswap, mut pressure: Pressure) {
+fn watch(zswap: &Zswap, mut pressure: Pressure, mut watcher: Option<Watcher>) {
     loop {
         let waited = pressure.wait(LOOK);
         if waited == Waited::Ended {
             return;
+        }
+        if let Some(watcher) = &mut watcher {
+            watcher.look(zswap);
         }
         // The pool may have shrunk since, or the headroom be less than it might be.
         zswap.memory_bell().ring_all();

@@ -17,6 +17,7 @@ use crate::failure::{failed, sentence};
 use crate::sys;
 
 use super::group::{self, OwnGroup};
+use super::in_place::InPlace;
 use super::limits;
 
 /// Never ended because memory is out.
@@ -38,8 +39,7 @@ pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
     score: Option<i32>,
-    /// It was allowed before.
-    compacts: bool,
+    _in_place: Option<InPlace>,
     _group: OwnGroup,
 }
 
@@ -84,7 +84,8 @@ impl Protections {
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
-        let kept = keep_in_place();
+        let kept = InPlace::keep();
+        let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
         let group = group::own_group();
         let had = vec![
             protection(
@@ -107,7 +108,7 @@ impl Protections {
             ),
             protection(
                 "memory not moved",
-                kept.clone().map(|_| "vm.compact_unevictable_allowed 0".to_string()),
+                is_kept.map(|()| "vm.compact_unevictable_allowed 0".to_string()),
                 "the kernel may move pages of the daemon about, which then waits for a moment; \
                  set vm.compact_unevictable_allowed to 0",
             ),
@@ -121,8 +122,8 @@ impl Protections {
             group.protection().clone(),
         ];
         let score = scored.ok().and(score);
-        let compacts = kept.unwrap_or(false);
-        Protections { had, locked: locked.is_ok(), score, compacts, _group: group }
+        let _in_place = kept.ok().flatten();
+        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group }
     }
 
     /// Notes whether memory is provided ahead of its use.
@@ -135,6 +136,11 @@ impl Protections {
             )),
         };
         self.had.push(protection("memory ahead of use", tried, "stores may wait for memory"));
+    }
+
+    /// Notes one that others have seen to.
+    pub fn note(&mut self, protection: Protection) {
+        self.had.push(protection);
     }
 
     /// What was tried, and what became of it.
@@ -152,21 +158,7 @@ impl Drop for Protections {
         if let Some(score) = self.score {
             let _ = host::set_oom_score(score);
         }
-        if self.compacts {
-            let _ = host::set_compacts_locked(true);
-        }
     }
-}
-
-/// Tells whether it was allowed before.
-fn keep_in_place() -> Result<bool, Fault> {
-    // A kernel without this moves no memory.
-    let Ok(was) = host::compacts_locked() else { return Ok(false) };
-    if was {
-        let what = "vm.compact_unevictable_allowed cannot be set to 0";
-        host::set_compacts_locked(false).map_err(|e| failed(what, &e))?;
-    }
-    Ok(was)
 }
 
 fn flusher() -> Result<String, Fault> {

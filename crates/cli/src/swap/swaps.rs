@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{Errno, Fault};
 use sync::Mutex;
@@ -16,6 +17,7 @@ use super::helpers::Helpers;
 use super::protections::Protections;
 use super::report::{PoolReport, SwapReport};
 use super::signals::HeldSignals;
+use super::stuck::{self, Watcher};
 use super::{MOST, header, limits, name, served};
 use crate::devices::Devices;
 use crate::protocol::SwapOn;
@@ -83,7 +85,7 @@ impl Swaps {
         };
         let machine = self.devices.machine();
         let headroom = headroom(options.headroom.as_deref())?;
-        let guard = self.protect(headroom)?;
+        let guard = self.protect(headroom, options.oom_after)?;
         let before = cache::set(machine, options, backing.is_some())?;
         let making = Making { number, pages, backing, by, headroom };
         let area = Area::make(&self.devices, machine, making)
@@ -152,7 +154,7 @@ impl Swaps {
     }
 
     /// What the first one needs; `None` when it is there.
-    fn protect(&self, headroom: Headroom) -> Result<Option<Guard>, Fault> {
+    fn protect(&self, headroom: Headroom, oom_after: Option<u32>) -> Result<Option<Guard>, Fault> {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
@@ -160,7 +162,9 @@ impl Swaps {
         let mut protections = Protections::take();
         let zswap = cache::anew(self.devices.machine())?;
         protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
-        let _helpers = Helpers::start(&zswap, headroom)?;
+        let (watcher, said) = Watcher::new(oom_after.map_or(stuck::USUAL, seconds));
+        protections.note(said);
+        let _helpers = Helpers::start(&zswap, headroom, watcher)?;
         Ok(Some(Guard { protections, _helpers, _signals: HeldSignals::begin() }))
     }
 
@@ -283,6 +287,10 @@ fn headroom(text: Option<&str>) -> Result<Headroom, Fault> {
         None => (host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST),
     };
     Ok(Headroom::of_frames(bytes / PAGE))
+}
+
+fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
 }
 
 fn none(wanted: &str, areas: &[Arc<Area>]) -> Fault {

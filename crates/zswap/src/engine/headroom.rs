@@ -34,6 +34,12 @@ impl Headroom {
         let entries = u32::try_from(frames.saturating_mul(4)).unwrap_or(u32::MAX).max(4096);
         Headroom { frames, entries, nodes: (entries / 16).max(512) }
     }
+
+    /// This, but `frames` frames at least.
+    #[must_use]
+    pub fn at_least(self, frames: u64) -> Headroom {
+        Headroom { frames: self.frames.max(frames), ..self }
+    }
 }
 
 impl fmt::Display for Headroom {

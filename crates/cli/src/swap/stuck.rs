@@ -1,0 +1,141 @@
+//! The end of a machine that is stuck: memory is out, the pool is at its limit, nothing is below
+//! it, and all programs wait.
+//!
+//! The kernel does not end this by itself: as long as the swap device has free space it holds
+//! anonymous memory for reclaimable, writes the same pages again and again, and gets each of them
+//! refused. It was seen with the kernel's own zram at its `mem_limit`, too. So the daemon calls the
+//! kernel's OOM killer, which ends the program that takes most memory.
+
+use std::time::{Duration, Instant};
+
+use control::Fault;
+use host::{MemoryStall, OomKiller, Watermark, Watermarks};
+use zswap::{Traffic, Zswap};
+
+use super::protections::{Protection, protection};
+use crate::failure::failed;
+
+/// How long it goes on before a program is ended, when nobody says.
+pub const USUAL: Duration = Duration::from_secs(10);
+const NAME: &str = "ends when it is stuck";
+/// It is looked at no more often than this.
+const LOOK: Duration = Duration::from_secs(1);
+/// Refused pages a second, at least, and for each page that was stored or loaded. A stuck machine
+/// of two emulated CPUs had 20,000 a second and none stored or loaded.
+const REFUSED_A_SECOND: f64 = 100.0;
+const REFUSED_FOR_EACH: u64 = 10;
+/// The part of the time in which programs wait for memory.
+const WAITING: f64 = 0.8;
+
+/// What is known at a moment. Counts are since the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sample {
+    at: Duration,
+    /// Pages that the kernel got back, as neither the cache nor a device took them.
+    refused: u64,
+    /// Pages that were stored or loaded.
+    served: u64,
+    /// How long any program has waited for memory.
+    waited: Duration,
+    /// Is free memory below what the kernel wants to have?
+    is_short: bool,
+}
+
+/// Tells when a machine has been stuck for long enough.
+#[derive(Debug)]
+struct Stuck {
+    after: Duration,
+    last: Sample,
+    since: Option<Duration>,
+}
+
+impl Stuck {
+    fn new(after: Duration) -> Stuck {
+        Stuck { after, last: Sample::default(), since: None }
+    }
+
+    /// Is it time for the OOM killer? If so, it begins anew.
+    fn look(&mut self, now: Sample) -> bool {
+        let last = std::mem::replace(&mut self.last, now);
+        let time = now.at.saturating_sub(last.at);
+        let refused = now.refused.saturating_sub(last.refused);
+        let served = now.served.saturating_sub(last.served);
+        let waited = now.waited.saturating_sub(last.waited);
+        let is_stuck = now.is_short
+            && refused as f64 >= REFUSED_A_SECOND * time.as_secs_f64()
+            && refused >= REFUSED_FOR_EACH * served
+            && waited.as_secs_f64() >= WAITING * time.as_secs_f64();
+        if !is_stuck {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(last.at);
+        let is_time = now.at.saturating_sub(since) >= self.after;
+        if is_time {
+            self.since = None;
+        }
+        is_time
+    }
+}
+
+/// What is needed to see it and to end it, open from the start.
+pub struct Watcher {
+    killer: OomKiller,
+    stall: MemoryStall,
+    watermarks: Watermarks,
+    begun: Instant,
+    stuck: Stuck,
+}
+
+impl Watcher {
+    /// One that ends a program when the machine has been stuck for `after`; none for a time of 0,
+    /// or where the kernel has no way for it. Also what there is to say of that.
+    #[must_use]
+    pub fn new(after: Duration) -> (Option<Watcher>, Protection) {
+        let without = "when the pool is at its limit and nothing below it takes pages, the \
+                       machine may stand still until somebody ends a program";
+        if after.is_zero() {
+            let text = format!("as was asked for (--oom-after 0); {without}");
+            return (None, Protection { name: NAME.into(), had: true, text });
+        }
+        let opened = Watcher::open(after);
+        let said = opened.as_ref().map_err(Clone::clone).map(|_| {
+            format!("the kernel's OOM killer is called after {} seconds", after.as_secs())
+        });
+        (opened.ok(), protection(NAME, said, without))
+    }
+
+    fn open(after: Duration) -> Result<Watcher, Fault> {
+        let killer = OomKiller::open()
+            .map_err(|error| failed("the kernel's OOM killer cannot be called", &error))?;
+        let stall = MemoryStall::open()
+            .map_err(|error| failed("the kernel tells of no pressure (PSI)", &error))?;
+        let (watermarks, begun) = (Watermarks::new(), Instant::now());
+        Ok(Watcher { killer, stall, watermarks, begun, stuck: Stuck::new(after) })
+    }
+
+    /// Looks, if it did not just now, and calls the OOM killer if it is time. Called by one thread,
+    /// once a second or more often.
+    pub fn look(&mut self, zswap: &Zswap) {
+        let at = self.begun.elapsed();
+        if at.saturating_sub(self.stuck.last.at) < LOOK {
+            return;
+        }
+        let (Some(waited), Some(above)) = (self.stall.total(), self.watermarks.look()) else {
+            return;
+        };
+        let Traffic { served, refused } = zswap.traffic();
+        let is_short = above.bytes(Watermark::High) == 0;
+        if self.stuck.look(Sample { at, refused, served, waited, is_short }) {
+            let called = self.killer.call();
+            tracing::error!(
+                "memory is out, swap takes no more pages ({refused} refused so far), and programs \
+                 only wait: the kernel was asked to end one (oom-kill): {}",
+                called.map_or_else(|error| error.to_string(), |()| "done".to_string())
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
