@@ -130,6 +130,7 @@ impl Ublk {
         let started = ublk.control.start(info.number);
         started.map_err(Error::system(format!("start {}", ublk.path.display())))?;
         wait_for_node(Kind::Block, info.number)?;
+        nodes::pass_at_once(info.number);
         Ok(ublk)
     }
 

@@ -32,6 +32,16 @@ pub(crate) fn attributes(kind: Kind, number: u32) -> PathBuf {
     })
 }
 
+/// Has the kernel pass requests on as they come: no throttling of writes (`wbt_wait`), which would
+/// have reclaim wait for memory to answer in the time of a disk, and no scheduler. What cannot be
+/// set stays as it is; requests then go the longer way.
+pub(crate) fn pass_at_once(number: u32) {
+    let queue = attributes(Kind::Block, number).join("queue");
+    for (attribute, value) in [("wbt_lat_usec", "0"), ("scheduler", "none")] {
+        let _ = fs::write(queue.join(attribute), value);
+    }
+}
+
 /// The numbers of all devices there are, of whomever.
 pub(crate) fn numbers() -> Vec<u32> {
     let mut found = Vec::new();
