@@ -10,13 +10,15 @@
 # Options:
 #   --forks          new processes beside, all the time
 #   --files          files of twice the memory are written and read beside
+#   --stress MIB     stress-ng beside, which checks MIB of memory in all its ways
 #   --mglru on|off   the kernel's multi-generational LRU
 #   --swappiness N   the kernel's vm.swappiness
 #   --stop           stops the daemon of rampack (SIGSTOP) first: this must hang
 #   --meddle         under pressure, stops the daemon of rampack for three seconds, asks it to swap
 #                    off, and asks it to end (SIGTERM): all must go on
 #
-# The last line is `RESULT kind=… rc=…`. The status is 0 if all was right, 3 if a page was wrong, 4
+# The last line is `RESULT kind=… rc=…`; `from_memory` is the percentage of pages read back that came
+# from compressed memory. The status is 0 if all was right, 3 if a page was wrong, 4
 # if one was lost, 5 if a program was ended, 6 if nothing was swapped, 7 if swap space could not be
 # made or something was left of it, 8 if a thread that serves the swap device took a page fault.
 . ./lib.sh
@@ -24,6 +26,7 @@
 forks=
 files=
 stop=
+stress=
 meddle=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -31,6 +34,10 @@ while [ $# -gt 0 ]; do
     --files) files=yes ;;
     --stop) stop=yes ;;
     --meddle) meddle=yes ;;
+    --stress)
+      stress=$2
+      shift
+      ;;
     --mglru)
       case $2 in on) echo y ;; *) echo n ;; esac > /sys/kernel/mm/lru_gen/enabled
       shift
@@ -112,6 +119,11 @@ swap_off() {
       ;;
     *) swapoff /data/swap ;;
   esac && [ "$(swaps)" -eq 0 ]
+  local status=$?
+  if [ "$kind" = zswap ]; then
+    echo 0 > /sys/module/zswap/parameters/enabled
+  fi
+  return $status
 }
 
 # New processes, until the file `stop` is there.
@@ -139,16 +151,19 @@ file_beside() {
   done
 }
 
+# Verifiers of memory. One that the kernel ends is started again; what one finds wrong is an error.
+stress_beside() {
+  hungry stress-ng --vm 2 --vm-bytes "$((stress / 2))M" --vm-keep --verify --oomable \
+    --timeout "${seconds}s" > /run/stress 2>&1
+  local status=$?
+  say "stress-ng ended with status $status"
+  tail -n 5 /run/stress
+  return $status
+}
+
 # What somebody may do to the daemon at the worst moment.
 meddle() {
-  local first
-  first=$(vmstat pswpout)
-  while [ $(($(vmstat pswpout) - first)) -lt 40000 ]; do
-    sleep 0.5
-  done
-  kill -STOP "$daemon"
-  sleep 3
-  kill -CONT "$daemon"
+  halt "$daemon" 3 40000
   say "the daemon was stopped for a while and goes on"
   timeout 120 rampack swap off
   say "swap off was asked for: status $?"
@@ -159,6 +174,33 @@ meddle() {
 # The page faults of the threads that serve the swap device, as rampack tells them.
 page_faults() {
   timeout 60 rampack status | sed -n 's/.* threads with \([0-9]*\) page faults.*/\1/p'
+}
+
+# The pages read from compressed memory so far, and those read from what is below it.
+pages_read() {
+  case $kind in
+    rampack)
+      echo "$(timeout 20 rampack get kernel/debug/zswap zswpin)" \
+        "$(timeout 20 rampack get kernel/debug/zswap read_back_pages)"
+      ;;
+    zswap) echo "$(vmstat zswpin) $(vmstat pswpin)" ;;
+    zram) echo "$(vmstat pswpin) 0" ;;
+    disk) echo "0 $(vmstat pswpin)" ;;
+  esac
+}
+
+# The seconds that all CPUs have spent on programs, in the kernel, and on nothing.
+cpu_seconds() {
+  awk '/^cpu / { printf "%.1f %.1f %.1f", ($2 + $3) / 100, ($4 + $7 + $8) / 100, ($5 + $6) / 100 }' \
+    /proc/stat
+}
+
+# Each word of $2 less the one of $1 at its place.
+less() {
+  awk -v from="$1" -v to="$2" 'BEGIN {
+    n = split(from, a, " "); split(to, b, " ")
+    for (i = 1; i <= n; i++) printf("%s%.1f", (i > 1 ? "/" : ""), b[i] - a[i])
+  }'
 }
 
 # The sum of `name=NUMBER` in the last lines of the hogs.
@@ -173,10 +215,11 @@ rc=0
 daemon=
 swap_on || {
   echo "RESULT kind=$kind hog_seconds=0 ok=0 wrong=0 lost=0 finished=no swapped_out=0" \
-    "swapped_in=0 daemon_cpu_seconds=0 rc=7"
+    "swapped_in=0 from_memory=- cpu_user_system_idle=- daemon_cpu_seconds=0 rc=7"
   exit 7
 }
 out=$(vmstat pswpout) in=$(vmstat pswpin)
+read_before=$(pages_read) cpu_before=$(cpu_seconds)
 watch_memory $daemon
 beside=()
 if [ -n "$forks" ]; then
@@ -185,6 +228,11 @@ if [ -n "$forks" ]; then
 fi
 if [ -n "$files" ]; then
   file_beside & beside+=($!)
+fi
+verifier=
+if [ -n "$stress" ]; then
+  stress_beside &
+  verifier=$!
 fi
 if [ -n "$stop" ]; then
   kill -STOP "$daemon"
@@ -219,7 +267,11 @@ for hog in "${started[@]}"; do
   esac
 done
 hog_seconds=$(seconds_between "$start" "$(uptime_seconds)")
+cpus=$(less "$cpu_before" "$(cpu_seconds)")
 say "hogs done after $hog_seconds s"
+if [ -n "$verifier" ]; then
+  wait "$verifier" || rc=3
+fi
 touch /run/stop
 for other in "${beside[@]}"; do
   wait "$other"
@@ -229,6 +281,8 @@ if [ $rc -eq 0 ] && [ "$swapped_in" -eq 0 ]; then
   say "nothing was swapped: this run shows nothing"
   rc=6
 fi
+from_memory=$(less "$read_before" "$(pages_read)" |
+  awk -F / '{ if ($1 + $2) printf("%.1f", 100 * $1 / ($1 + $2)); else printf("-") }')
 cpu=0
 swap_says
 if [ -n "$daemon" ]; then
@@ -255,5 +309,5 @@ fi
 kernel_notes
 echo "RESULT kind=$kind hog_seconds=$hog_seconds ok=$(sum ok) wrong=$(sum wrong)" \
   "lost=$(sum lost) finished=$finished swapped_out=$swapped_out swapped_in=$swapped_in" \
-  "daemon_cpu_seconds=$cpu rc=$rc"
+  "from_memory=$from_memory cpu_user_system_idle=$cpus daemon_cpu_seconds=$cpu rc=$rc"
 exit $rc

@@ -1,6 +1,7 @@
 //! The runs in a guest that count as tests: each a name, what it is called with, and what status
 //! it must end with.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -15,26 +16,38 @@ const BEGUN: &str = "=== GUEST ";
 
 /// A run.
 struct Case {
-    name: &'static str,
+    name: Cow<'static, str>,
     /// Runs only with `cargo xtask test --long`.
     long: bool,
     /// The words after `cargo xtask guest`.
-    words: &'static str,
+    words: Cow<'static, str>,
     /// The status it must end with.
     status: u8,
     /// What it must have said.
     says: &'static [&'static str],
 }
 
+const fn case(long: bool, name: &'static str, words: &'static str) -> Case {
+    let (name, words) = (Cow::Borrowed(name), Cow::Borrowed(words));
+    Case { name, long, words, status: 0, says: &[" rc=0"] }
+}
+
 const fn short(name: &'static str, words: &'static str) -> Case {
-    Case { name, long: false, words, status: 0, says: &[" rc=0"] }
+    case(false, name, words)
 }
 
 const fn long(name: &'static str, words: &'static str) -> Case {
-    Case { name, long: true, words, status: 0, says: &[" rc=0"] }
+    case(true, name, words)
 }
 
-/// All of them. The short ones take five minutes together at most.
+/// The program must be ended, and by nobody but the kernel; the daemon and all else go on.
+const fn ended(name: &'static str, words: &'static str) -> Case {
+    let (name, words) = (Cow::Borrowed(name), Cow::Borrowed(words));
+    let says = &["a hog ended with status 137", "Killed process"];
+    Case { name, long: true, words, status: 5, says }
+}
+
+/// All but the matrix. The short ones take five minutes together at most.
 const CASES: &[Case] = &[
     short("a_700MB_program_in_512MB", "--time 240 -- pressure rampack --size 1G -- 700 1 1 150"),
     short(
@@ -48,37 +61,40 @@ const CASES: &[Case] = &[
          pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 300",
     ),
     // Without memory that is ready no page finds a place: the program must be ended.
-    Case {
-        name: "without_a_headroom_nothing_is_swapped",
-        long: true,
-        words: "--time 300 -- pressure rampack --size 1G --headroom 0 -- 700 1 1 120",
-        status: 5,
-        says: &["a hog ended with status"],
-    },
+    ended(
+        "without_a_headroom_nothing_is_swapped",
+        "--time 300 -- pressure rampack --size 1G --headroom 0 -- 700 1 1 120",
+    ),
     // More than memory and swap space hold: the kernel ends the program, and all else goes on.
-    Case {
-        name: "more_than_there_is",
-        long: true,
-        words: "--time 400 -- pressure rampack --size 512M --max-pool 20% -- 1200 1 1 200",
-        status: 5,
-        says: &["a hog ended with status"],
-    },
+    ended("more_than_there_is", "--time 400 -- pressure rampack --size 512M -- 1200 1 1 200"),
+    // The swap device has room and the pool has not: the kernel does not see the end of it.
+    ended(
+        "more_than_the_pool_takes",
+        "--time 400 -- pressure rampack --size 1G --max-pool 20% -- 700 1 1 200",
+    ),
+    ended(
+        "more_than_there_is_with_a_backing_device",
+        "--time 400 -- \
+         pressure rampack --backing /dev/vdd --size 512M --max-pool 60M -- 1200 1 1 200",
+    ),
     long(
         "meddling_under_pressure",
         "--time 600 -- pressure --meddle rampack --size 1G -- 700 1 2 300",
     ),
     // The control of all others: what cannot go on must be called a hang.
     Case {
-        name: "a_stopped_daemon_is_a_hang",
+        name: Cow::Borrowed("a_stopped_daemon_is_a_hang"),
         long: false,
-        words: "--time 240 --hang 20 -- pressure --stop rampack --size 1G -- 700 1 1 90",
+        words: Cow::Borrowed(
+            "--time 240 --hang 20 -- pressure --stop rampack --size 1G -- 700 1 1 90",
+        ),
         status: HANG,
         says: &["the daemon is stopped", "=== HOST HANG", "sysrq: Show Blocked State", "task:"],
     },
     Case {
-        name: "a_block_device_of_ublk",
+        name: Cow::Borrowed("a_block_device_of_ublk"),
         long: false,
-        words: "--time 300 -- ublk",
+        words: Cow::Borrowed("--time 300 -- ublk"),
         status: 0,
         says: &["RESULT kind=ublk failures=0"],
     },
@@ -94,6 +110,8 @@ const CASES: &[Case] = &[
          pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 3 400 --random",
     ),
     long("zstd", "--time 600 -- pressure rampack --compressor zstd --size 1G -- 700 1 2 300"),
+    long("two_programs", "--time 900 -- pressure rampack --size 1G -- 700 2 3 400"),
+    long("eight_programs", "--time 900 -- pressure rampack --size 1G -- 700 8 3 400 --random"),
     long("four_programs", "--time 900 -- pressure rampack --size 1G -- 800 4 2 300"),
     long(
         "twice_the_memory_with_a_backing_file",
@@ -106,6 +124,20 @@ const CASES: &[Case] = &[
         "new_processes_and_files_beside_with_a_backing_file",
         "--time 900 -- pressure --forks --files \
          rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 2 300",
+    ),
+    long(
+        "ten_minutes_of_stress_ng",
+        "--time 1500 -- pressure --stress 450 rampack --size 1G -- 200 1 100000 600 --random",
+    ),
+    long(
+        "ten_minutes_of_stress_ng_with_a_backing_device",
+        "--time 1500 -- pressure --stress 600 \
+         rampack --backing /dev/vdd --size 1G --max-pool 60M -- 200 1 100000 600 --random",
+    ),
+    long(
+        "an_hour_of_all",
+        "--time 5400 --hang 120 -- pressure --forks --files --stress 300 --swappiness 100 \
+         rampack --backing /dev/vdd --size 1500M -- 500 2 100000 3600 --random",
     ),
     long("without_mglru", "--time 900 -- pressure --mglru off rampack --size 1G -- 700 1 2 300"),
     long(
@@ -137,10 +169,69 @@ const CASES: &[Case] = &[
     ),
 ];
 
+/// A machine and how swap is set on it. A program fits that takes all of its memory and what its
+/// pool holds, or 1.4 times its memory where there is a device below.
+struct Setting {
+    memory: &'static str,
+    compressor: &'static str,
+    pool: &'static str,
+    backing: bool,
+    swappiness: &'static str,
+    mglru: &'static str,
+    order: &'static str,
+    mib: u32,
+}
+
+#[rustfmt::skip]
+const fn setting(
+    (memory, compressor, pool): (&'static str, &'static str, &'static str),
+    backing: bool,
+    (swappiness, mglru, order): (&'static str, &'static str, &'static str),
+    mib: u32,
+) -> Setting {
+    Setting { memory, compressor, pool, backing, swappiness, mglru, order, mib }
+}
+
+/// Every pair of values of any two columns is in a row.
+const MATRIX: &[Setting] = &[
+    setting(("512M", "lz4", "10%"), false, ("200", "on", ""), 430),
+    setting(("512M", "zstd", "10%"), true, ("100", "off", "--random"), 700),
+    setting(("512M", "lz4", "20%"), false, ("200", "off", ""), 480),
+    setting(("512M", "zstd", "50%"), false, ("60", "off", "--random"), 600),
+    setting(("1G", "lz4", "10%"), true, ("60", "on", ""), 1400),
+    setting(("1G", "lz4", "20%"), true, ("100", "on", "--random"), 1400),
+    setting(("1G", "zstd", "20%"), true, ("60", "off", ""), 1400),
+    setting(("1G", "lz4", "50%"), false, ("100", "off", ""), 1250),
+    setting(("1G", "zstd", "50%"), true, ("200", "on", "--random"), 1400),
+];
+
+/// The matrix: each setting as a case.
+fn matrix() -> Vec<Case> {
+    let case = |it: &Setting| {
+        let Setting { memory, compressor, pool, swappiness, mglru, order, mib, .. } = it;
+        let (below, device) =
+            if it.backing { ("_backed", "--backing /dev/vdd ") } else { ("", "") };
+        let how = if order.is_empty() { "in_order" } else { "random" };
+        let percent = pool.trim_end_matches('%');
+        let name = format!(
+            "matrix_{memory}_{compressor}_{percent}{below}_{swappiness}_mglru_{mglru}_{how}"
+        );
+        let words = format!(
+            "--memory {memory} --time 900 -- pressure --swappiness {swappiness} --mglru {mglru} \
+             rampack {device}--size 2G --compressor {compressor} --max-pool {pool} \
+             -- {mib} 1 3 500 {order}"
+        );
+        Case { name: name.into(), words: words.into(), ..long("", "") }
+    };
+    MATRIX.iter().map(case).collect()
+}
+
 /// Runs the cases and says of each how it went, as a test program does. The second value is a line
 /// for each case that was skipped.
 pub fn run(root: &Path, target: &Path, with_long: bool) -> Result<(Count, Vec<String>)> {
-    let cases: Vec<&Case> = CASES.iter().filter(|case| with_long || !case.long).collect();
+    let matrix = matrix();
+    let all = CASES.iter().chain(&matrix);
+    let cases: Vec<&Case> = all.filter(|case| with_long || !case.long).collect();
     let skipped = |reason: &str| {
         let line = |case: &&Case| format!("guest::{}: needs {reason}", case.name);
         Ok((Count::default(), cases.iter().map(line).collect()))
@@ -202,15 +293,39 @@ fn one(guest: &Guest, case: &Case) -> Result<bool> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{CASES, Options};
+    use super::{CASES, Case, MATRIX, Options, matrix};
 
     #[test]
     fn every_case_has_a_name_of_its_own_and_a_command() {
-        let names: BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
-        assert_eq!(names.len(), CASES.len());
-        for case in CASES {
-            let options = Options::parse(case.words.split_whitespace()).expect(case.name);
+        let matrix = matrix();
+        let all: Vec<&Case> = CASES.iter().chain(&matrix).collect();
+        let names: BTreeSet<&str> = all.iter().map(|case| &*case.name).collect();
+        assert_eq!(names.len(), all.len());
+        for case in all {
+            let options = Options::parse(case.words.split_whitespace()).expect(&case.name);
             assert!(!options.time.is_zero() && !options.hang.is_zero(), "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn the_matrix_has_every_pair() {
+        let columns = |it: &super::Setting| {
+            let backing = if it.backing { "backed" } else { "" };
+            [it.memory, it.compressor, it.pool, backing, it.swappiness, it.mglru, it.order]
+        };
+        let rows: Vec<[&str; 7]> = MATRIX.iter().map(columns).collect();
+        let values = |column: usize| rows.iter().map(|row| row[column]).collect::<BTreeSet<_>>();
+        for first in 0..7 {
+            for second in first + 1..7 {
+                for one in values(first) {
+                    for other in values(second) {
+                        assert!(
+                            rows.iter().any(|row| row[first] == one && row[second] == other),
+                            "no row has both {one:?} and {other:?}"
+                        );
+                    }
+                }
+            }
         }
     }
 }

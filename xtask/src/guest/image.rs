@@ -14,7 +14,7 @@ use super::kernel::Kernel;
 use super::tools::{command, find, output, run};
 
 /// Our own programs.
-const OURS: &[&str] = &["rampack", "hog", "mon", "examples/serve_ublk"];
+const OURS: &[&str] = &["rampack", "hog", "mon", "halt", "examples/serve_ublk"];
 /// Programs of this machine that the guest's scripts rely on.
 const REQUIRED: &[&str] = &["bash", "mke2fs"];
 /// Those that it has if this machine does. Busybox has a smaller one of most of them.

@@ -3,15 +3,11 @@
 //! Files of `/proc` stay open, as opening one takes memory of the kernel; where the kernel does
 //! need some for it, it may not wait for swap.
 //!
-//! # Why unsafe
-//! Locking memory, and telling the kernel not to wait for swap, are system calls that the standard
-//! library does not have.
-//!
 //! ```text
 //! mon SECONDS [PID]
 //! ```
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::str;
@@ -19,13 +15,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use guestkit::proc::{Text, group, numbers, stat, value};
+use guestkit::process::protect;
 
 /// Groups of threads at most.
 const GROUPS: usize = 16;
 /// Threads at most that are looked at.
 const THREADS: usize = 256;
-/// `PR_SET_IO_FLUSHER`, which the libc crate does not have; see prctl(2).
-const IO_FLUSHER: libc::c_int = 57;
 
 /// The faults of the threads of one name.
 #[derive(Clone, Copy, Default)]
@@ -182,13 +177,8 @@ fn watch(interval: Duration, pid: Option<u64>) -> io::Result<()> {
     let mut text = Text::new();
     let mut line = vec![0; 2048].into_boxed_slice();
     let mut output = io::stdout().lock();
-    // What it is not allowed it does without: outside the guest, where nothing depends on it.
-    let mut protected = fs::write("/proc/self/oom_score_adj", "-1000").is_ok();
-    // SAFETY: locks what this process has and will have; it changes no contents.
-    protected &= unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } == 0;
-    // SAFETY: a flag of this process for the kernel's allocator; nothing is read or written.
-    protected &= unsafe { libc::prctl(IO_FLUSHER, 1, 0, 0, 0) } == 0;
-    if !protected {
+    // Outside the guest nothing depends on it.
+    if !protect() {
         eprintln!("mon: not allowed all of its protections");
     }
     let mut last = Instant::now();
