@@ -8,7 +8,7 @@ use block::{
     Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
 };
 use sync::atomic::{AtomicBool, Ordering};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::batch::{self, Aside, io_error};
 use crate::pool::Pool;
@@ -115,13 +115,13 @@ impl BlockDevice for Backing {
         Abilities { read_only: false, discard, fast_zero: false, flush: true }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let mut job = [Job::new(operation)];
-        self.submit_all(lane, &mut job);
+        self.submit_all(cpu, &mut job);
         job[0].result
     }
 
-    fn submit_all(&self, _lane: Lane, jobs: &mut [Job<'_>]) {
+    fn submit_all(&self, _cpu: Cpu, jobs: &mut [Job<'_>]) {
         let mut lease = self.pool.lease();
         if let Err(error) = batch::run(&mut lease, self, jobs) {
             lease.broken = true;

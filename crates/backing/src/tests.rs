@@ -364,7 +364,7 @@ fn rings_that_are_to_be_ready_are_there_before_the_first_call() {
         let backing = crate::device::Backing::open(&path, options).unwrap();
         assert_eq!(backing.pool.made(), 5);
         let write = Operation::Write { offset: 0, from: &[7; 8192] };
-        backing.submit(units::Lane(0), write).unwrap();
+        backing.submit(units::Cpu(0), write).unwrap();
         assert_eq!(backing.pool.made(), 5);
     }
 }
@@ -381,6 +381,6 @@ fn a_discard_leaves_the_blocks_of_a_file_that_keeps_its_space() {
     let backing = crate::device::Backing::open(&path, options).unwrap();
     assert!(!backing.abilities().discard);
     let discard = Operation::Discard { offset: 0, length: 1 << 20 };
-    backing.submit(units::Lane(0), discard).unwrap();
+    backing.submit(units::Cpu(0), discard).unwrap();
     assert_eq!(blocks(), before);
 }

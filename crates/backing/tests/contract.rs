@@ -13,7 +13,7 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::Crowd;
 use testkit::{Need, Rng, TempDir};
-use units::Lane;
+use units::Cpu;
 
 const MODES: [Options; 3] = [
     Options { rings: 3, io_uring: true, direct: true, ready: true, keep: false },
@@ -70,7 +70,7 @@ fn a_block_device_is_one() {
         // They begin with zeroes.
         sim::suite::neighbours(&*backing, Crowd::new(seed));
         let zeroes = Operation::Discard { offset: 0, length: 300 * P };
-        backing.submit(Lane(0), zeroes).unwrap();
+        backing.submit(Cpu(0), zeroes).unwrap();
         against_a_vector(&*backing, seed);
     }
 }
@@ -117,7 +117,7 @@ fn against_a_vector(device: &dyn BlockDevice, seed: u64) {
                 _ => Operation::Read { offset, into: bytes },
             }));
         }
-        device.submit_all(Lane(0), &mut jobs);
+        device.submit_all(Cpu(0), &mut jobs);
         for job in jobs {
             assert_eq!(job.result, Ok(()));
             if let Operation::Read { offset, into } = job.operation {
@@ -127,7 +127,7 @@ fn against_a_vector(device: &dyn BlockDevice, seed: u64) {
         }
     }
     let mut all = vec![1; model.len()];
-    device.submit(Lane(0), Operation::Read { offset: 0, into: &mut all }).unwrap();
+    device.submit(Cpu(0), Operation::Read { offset: 0, into: &mut all }).unwrap();
     assert!(all == model);
 }
 
@@ -157,7 +157,7 @@ fn jobs_that_are_wrong_do_not_spoil_the_others() {
         Job::new(Operation::Read { offset: P, into: &mut short }),
         write(9 * P),
     ];
-    device.submit_all(Lane(0), &mut jobs);
+    device.submit_all(Cpu(0), &mut jobs);
     let results: Vec<_> = jobs.iter().map(|job| job.result).collect();
     use IoError::{OutOfRange, Unaligned};
     let expected =
@@ -165,7 +165,7 @@ fn jobs_that_are_wrong_do_not_spoil_the_others() {
     assert_eq!(results, expected);
     for (offset, fill) in [(0, 7), (P, 7), (2 * P, 0), (9 * P, 7)] {
         let mut into = [1; P as usize];
-        device.submit(Lane(0), Operation::Read { offset, into: &mut into }).unwrap();
+        device.submit(Cpu(0), Operation::Read { offset, into: &mut into }).unwrap();
         assert_eq!(into, [fill; P as usize], "{offset}");
     }
 }
@@ -192,12 +192,12 @@ fn more_threads_than_rings() {
                             Job::new(Operation::Write { offset: base + n * P, from: &page })
                         };
                         let mut jobs: Vec<_> = some.iter().map(write).collect();
-                        device.submit_all(Lane(thread as u32), &mut jobs);
+                        device.submit_all(Cpu(thread as u32), &mut jobs);
                         assert!(jobs.iter().all(|job| job.result == Ok(())));
                         some.iter().for_each(|n| held[*n as usize] = fill);
                         let mut all = vec![1; 64 * P as usize];
                         let read = Operation::Read { offset: base, into: &mut all };
-                        device.submit(Lane(0), read).unwrap();
+                        device.submit(Cpu(0), read).unwrap();
                         for (page, fill) in all.chunks(P as usize).zip(held) {
                             assert!(page.iter().all(|byte| *byte == fill));
                         }
@@ -221,22 +221,22 @@ fn a_full_file_system_refuses_write_by_write() {
         let page = [7; P as usize];
         let write = |n| Job::new(Operation::Write { offset: n * P, from: &page });
         let mut jobs: Vec<_> = (0..1000).map(write).collect();
-        device.submit_all(Lane(0), &mut jobs);
+        device.submit_all(Cpu(0), &mut jobs);
         let refused = |jobs: &[Job<'_>]| jobs.iter().filter(|job| job.result.is_err()).count();
         assert!((700..=760).contains(&refused(&jobs)), "{} were refused", refused(&jobs));
         let full = |job: &Job<'_>| job.result == Ok(()) || job.result == Err(IoError::NoSpace);
         assert!(jobs.iter().all(full));
         for (n, job) in (0..).zip(&jobs) {
             let mut into = [1; P as usize];
-            device.submit(Lane(0), Operation::Read { offset: n * P, into: &mut into }).unwrap();
+            device.submit(Cpu(0), Operation::Read { offset: n * P, into: &mut into }).unwrap();
             assert_eq!(into, if job.result.is_ok() { page } else { [0; P as usize] }, "page {n}");
         }
         // What is given up is there for others.
         let discard = Operation::Discard { offset: 0, length: 1000 * P };
-        device.submit(Lane(0), discard).unwrap();
+        device.submit(Cpu(0), discard).unwrap();
         assert!(device.abilities().discard);
         let mut jobs: Vec<_> = (2000..2200).map(write).collect();
-        device.submit_all(Lane(0), &mut jobs);
+        device.submit_all(Cpu(0), &mut jobs);
         assert_eq!(refused(&jobs), 0);
     }
 }
@@ -265,7 +265,7 @@ fn a_full_file_system_loses_nothing() {
             assert!(outcome.held > 0);
             let big = vec![3; 16 << 20];
             let write = Operation::Write { offset: 0, from: &big };
-            assert_eq!(backing.submit(Lane(0), write), Err(IoError::NoSpace));
+            assert_eq!(backing.submit(Cpu(0), write), Err(IoError::NoSpace));
             drop(backing);
             std::fs::remove_file(path).unwrap();
         }

@@ -12,7 +12,7 @@ use backing::{Options, open};
 use block::{BlockDevice, Job, Operation};
 use common::*;
 use testkit::TempDir;
-use units::Lane;
+use units::Cpu;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -50,7 +50,7 @@ fn work(device: &dyn BlockDevice, memory: &mut [u8]) {
         }));
     }
     let mut jobs = jobs.map(|job| job.unwrap_or(Job::new(Operation::Flush)));
-    device.submit_all(Lane(0), &mut jobs);
+    device.submit_all(Cpu(0), &mut jobs);
     assert!(jobs.iter().all(|job| job.result == Ok(())));
 }
 
@@ -66,7 +66,7 @@ fn operations_allocate_nothing() {
         for _ in 0..5 {
             work(&*device, &mut memory);
             let read = Operation::Read { offset: 0, into: &mut memory };
-            device.submit(Lane(0), read).unwrap();
+            device.submit(Cpu(0), read).unwrap();
         }
         assert_eq!(ALLOCATIONS.get(), before, "io_uring: {io_uring}");
     }

@@ -15,7 +15,7 @@ use block::Operation;
 use common::*;
 use control::{Errno, Fault};
 use testkit::{Need, TempDir};
-use units::Lane;
+use units::Cpu;
 
 fn refused(path: &Path) -> Fault {
     let Err(fault) = open(path, Options::default()) else { panic!("{path:?} was opened") };
@@ -38,7 +38,7 @@ fn the_size_is_that_of_the_whole_pages() {
         let device = open(&at("f", bytes), Options::default()).unwrap();
         assert_eq!(device.geometry().bytes, usable);
         let page = [1; P as usize];
-        device.submit(Lane(0), Operation::Write { offset: usable - P, from: &page }).unwrap();
+        device.submit(Cpu(0), Operation::Write { offset: usable - P, from: &page }).unwrap();
         assert_eq!(fs::metadata(directory.join("f")).unwrap().len(), bytes);
     }
     expect(&at("empty", 0), Errno::EINVAL, "it has 0 bytes, and at least 4096 are needed");
@@ -149,7 +149,7 @@ fn devices_with_blocks_of_any_usual_size() {
         let device = Loop::new(1 << 20, &["--sector-size", size]);
         let backing = open(&device.path, Options::default()).unwrap();
         let page = [1; P as usize];
-        backing.submit(Lane(0), Operation::Write { offset: P, from: &page }).unwrap();
+        backing.submit(Cpu(0), Operation::Write { offset: P, from: &page }).unwrap();
     }
 }
 

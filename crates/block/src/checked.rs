@@ -1,6 +1,6 @@
 //! The one place where the contract of an operation is checked.
 
-use units::Lane;
+use units::Cpu;
 
 use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
 
@@ -35,7 +35,7 @@ impl<D: BlockDevice> Checked<D> {
 /// it says.
 pub(crate) fn submit_allowed<D: BlockDevice>(
     next: &D,
-    lane: Lane,
+    cpu: Cpu,
     jobs: &mut [Job<'_>],
     judge: impl Fn(&Operation<'_>) -> Result<(), IoError>,
 ) {
@@ -49,7 +49,7 @@ pub(crate) fn submit_allowed<D: BlockDevice>(
             None => Ok(()),
         };
         if start < end {
-            next.submit_all(lane, &mut jobs[start..end]);
+            next.submit_all(cpu, &mut jobs[start..end]);
         }
         if let Some(job) = jobs.get_mut(end) {
             job.result = refused;
@@ -79,13 +79,13 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
         self.next.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         self.judge(&operation)?;
-        self.next.submit(lane, operation)
+        self.next.submit(cpu, operation)
     }
 
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
-        submit_allowed(&self.next, lane, jobs, |operation| self.judge(operation));
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {

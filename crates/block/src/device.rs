@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::ops::ControlFlow;
 
-use units::Lane;
+use units::Cpu;
 
 use crate::IoError;
 
@@ -163,18 +163,18 @@ pub trait BlockDevice: Send + Sync {
     /// What it can do.
     fn abilities(&self) -> Abilities;
 
-    /// Carries out one operation, on this thread, before it returns. `lane` is the CPU the caller
+    /// Carries out one operation, on this thread, before it returns. `cpu` is the CPU the caller
     /// runs on, or any number.
     ///
     /// # Errors
     /// See [`IoError`]; contents outside the range are never touched.
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError>;
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError>;
 
     /// Carries out operations that do not depend on each other, in any order and as many at once
     /// as the device can, before it returns; each job tells its own result.
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         for job in jobs {
-            job.result = self.submit(lane, job.operation.reborrow());
+            job.result = self.submit(cpu, job.operation.reborrow());
         }
     }
 
@@ -200,11 +200,11 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn abilities(&self) -> Abilities {
         (**self).abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        (**self).submit(lane, operation)
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        (**self).submit(cpu, operation)
     }
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
-        (**self).submit_all(lane, jobs);
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        (**self).submit_all(cpu, jobs);
     }
     fn may_wait(&self, offset: u64, length: u64) -> bool {
         (**self).may_wait(offset, length)

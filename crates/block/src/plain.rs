@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use core::ops::ControlFlow;
 
 use sync::Mutex;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::{
     Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Visit, ZeroMode,
@@ -70,7 +70,7 @@ impl BlockDevice for Plain {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    fn submit(&self, _lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, _cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let mut state = self.state.lock();
         let (offset, length) = operation.range();
         let (offset, length) = (offset as usize, length as usize);

@@ -1,12 +1,12 @@
 use alloc::{vec, vec::Vec};
 use core::ops::ControlFlow;
 
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::layer::{Fault, FaultPlan};
 use crate::*;
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
 
 fn extents(device: &impl BlockDevice, offset: u64, length: u64) -> Vec<Extent> {
@@ -23,25 +23,25 @@ fn extents(device: &impl BlockDevice, offset: u64, length: u64) -> Vec<Extent> {
 fn the_contract_is_checked() {
     let device = Checked::new(Plain::new(2 * PAGE_SIZE));
     let mut byte = [0];
-    let mut read = |offset| device.submit(LANE, Operation::Read { offset, into: &mut byte });
+    let mut read = |offset| device.submit(CPU, Operation::Read { offset, into: &mut byte });
     assert_eq!(read(2 * P - 1), Ok(()));
     assert_eq!(read(2 * P), Err(IoError::OutOfRange));
     assert_eq!(read(u64::MAX), Err(IoError::OutOfRange));
     let empty = Checked::new(Plain::new(0));
     let write = Operation::Write { offset: 0, from: &[1] };
-    assert_eq!(empty.submit(LANE, write), Err(IoError::NotReady));
+    assert_eq!(empty.submit(CPU, write), Err(IoError::NotReady));
 }
 
 #[test]
 fn plain_tells_data_zeroes_and_holes_apart() {
     let device = Plain::new(4 * PAGE_SIZE);
-    device.submit(LANE, Operation::Write { offset: 0, from: &[1] }).unwrap();
+    device.submit(CPU, Operation::Write { offset: 0, from: &[1] }).unwrap();
     let mode = ZeroMode::KeepAllocated;
-    device.submit(LANE, Operation::WriteZeroes { offset: P, length: P, mode }).unwrap();
+    device.submit(CPU, Operation::WriteZeroes { offset: P, length: P, mode }).unwrap();
     let kinds: Vec<_> = extents(&device, 0, 4 * P).iter().map(|e| e.kind).collect();
     use ExtentKind::*;
     assert_eq!(kinds, [Data, Zero, Hole, Hole]);
-    device.submit(LANE, Operation::Discard { offset: 1, length: 4 * P - 1 }).unwrap();
+    device.submit(CPU, Operation::Discard { offset: 1, length: 4 * P - 1 }).unwrap();
     let kinds: Vec<_> = extents(&device, 0, 4 * P).iter().map(|e| e.kind).collect();
     assert_eq!(kinds, [Data, Hole, Hole, Hole]);
 }
@@ -56,7 +56,7 @@ fn faults_follow_the_seed() {
             flushes_per_million: 0,
         };
         let device = Fault::new(Plain::new(PAGE_SIZE), plan);
-        let write = |_| device.submit(LANE, Operation::Write { offset: 0, from: &[1] }).is_err();
+        let write = |_| device.submit(CPU, Operation::Write { offset: 0, from: &[1] }).is_err();
         (0..64).map(write).collect::<Vec<bool>>()
     };
     assert_eq!(failures(1), failures(1));
@@ -77,12 +77,12 @@ impl BlockDevice for Batches {
     fn abilities(&self) -> Abilities {
         self.next.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        self.next.submit(lane, operation)
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        self.next.submit(cpu, operation)
     }
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         self.seen.lock().push(jobs.len());
-        self.next.submit_all(lane, jobs);
+        self.next.submit_all(cpu, jobs);
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.next.extents(offset, length, visit)
@@ -102,7 +102,7 @@ fn batches_pass_layers_without_the_jobs_that_are_wrong() {
     let write = |offset| Job::new(Operation::Write { offset, from: &[7; 512] });
     let flush = || Job::new(Operation::Flush);
     let mut jobs = [write(1), write(0), write(P), flush(), flush(), write(2 * P), write(4 * P)];
-    device.submit_all(LANE, &mut jobs);
+    device.submit_all(CPU, &mut jobs);
     use IoError::{Failed, OutOfRange, Unaligned};
     let results = jobs.map(|job| job.result);
     let failed = Err(Failed);
@@ -111,13 +111,13 @@ fn batches_pass_layers_without_the_jobs_that_are_wrong() {
     for (page, byte) in held.iter_mut().enumerate() {
         let mut into = [0; 512];
         let read = Operation::Read { offset: page as u64 * P, into: &mut into };
-        device.submit(LANE, read).unwrap();
+        device.submit(CPU, read).unwrap();
         *byte = into[0];
     }
     assert_eq!(held, [7, 7, 7]);
     let seen = &device.inner().inner().seen;
     assert_eq!(*seen.lock(), [2, 1]);
-    device.submit_all(LANE, &mut []);
-    device.submit_all(LANE, &mut [write(3)]);
+    device.submit_all(CPU, &mut []);
+    device.submit_all(CPU, &mut [write(3)]);
     assert_eq!(seen.lock().len(), 2, "nothing was left to do");
 }

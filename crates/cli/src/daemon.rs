@@ -68,7 +68,7 @@ pub struct Daemon {
     claim: Claim,
 }
 
-/// A machine on real memory, with one lane per CPU.
+/// A machine on real memory, with one CPU per CPU.
 ///
 /// # Errors
 /// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses.
@@ -78,7 +78,7 @@ pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
         memory => memory,
     };
     let options = MachineOptions {
-        lanes: host::lanes(),
+        cpus: host::cpus(),
         memory,
         variants,
         outside: Arc::new(System),
@@ -124,7 +124,7 @@ fn seconds_since_start() -> u32 {
 /// # Errors
 /// What the system reports.
 pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, Fault> {
-    let options = nbd::Options { lane: host::lane, ..nbd::Options::default() };
+    let options = nbd::Options { cpu: host::cpu, ..nbd::Options::default() };
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
 }
 
@@ -448,7 +448,7 @@ fn open_files(
         Transport::Auto | Transport::Fuse => {}
     }
     made.directory(&root.files())?;
-    let options = fuse::Options { lane: host::lane, ..fuse::Options::default() };
+    let options = fuse::Options { cpu: host::cpu, ..fuse::Options::default() };
     let mount = match Mount::new(&root.files(), options) {
         Ok(mount) => mount,
         Err(error) if transport == Transport::Auto => {

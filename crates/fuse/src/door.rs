@@ -17,7 +17,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use units::{Lane, PAGE_SHIFT, PAGE_SIZE};
+use units::{Cpu, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::patient::Patient;
 use crate::ranges;
@@ -34,7 +34,7 @@ pub(crate) struct Door {
     pub(crate) table: Arc<Table>,
     pub(crate) workers: Workers,
     pub(crate) patient: Arc<Patient>,
-    pub(crate) lane: fn() -> Lane,
+    pub(crate) cpu: fn() -> Cpu,
     pub(crate) since: SystemTime,
     pub(crate) owner: (u32, u32),
 }
@@ -82,7 +82,7 @@ impl Door {
         if !file.device.abilities().flush {
             return Ok(());
         }
-        file.device.submit((self.lane)(), Operation::Flush).map_err(errno)
+        file.device.submit((self.cpu)(), Operation::Flush).map_err(errno)
     }
 
     /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
@@ -131,18 +131,18 @@ impl Door {
     }
 }
 
-fn read(file: &Served, lane: Lane, offset: u64, length: usize, reply: ReplyData) {
+fn read(file: &Served, cpu: Cpu, offset: u64, length: usize, reply: ReplyData) {
     with_buffer(length, |into| {
         let operation = Operation::Read { offset, into: &mut *into };
-        match file.device.submit(lane, operation) {
+        match file.device.submit(cpu, operation) {
             Ok(()) => reply.data(into),
             Err(error) => reply.error(errno(error)),
         }
     });
 }
 
-fn write(file: &Served, lane: Lane, offset: u64, from: &[u8], reply: ReplyWrite) {
-    match file.device.submit(lane, Operation::Write { offset, from }) {
+fn write(file: &Served, cpu: Cpu, offset: u64, from: &[u8], reply: ReplyWrite) {
+    match file.device.submit(cpu, Operation::Write { offset, from }) {
         Ok(()) => reply.written(from.len() as u32),
         Err(error) => reply.error(errno(error)),
     }
@@ -270,10 +270,10 @@ impl Filesystem for Door {
             return reply.data(&[]);
         }
         if self.may_wait(&file, offset, length) {
-            let lane = self.lane;
-            return self.patient.run(move || read(&file, lane(), offset, length, reply));
+            let cpu = self.cpu;
+            return self.patient.run(move || read(&file, cpu(), offset, length, reply));
         }
-        read(&file, (self.lane)(), offset, length, reply);
+        read(&file, (self.cpu)(), offset, length, reply);
     }
 
     fn write(
@@ -297,14 +297,14 @@ impl Filesystem for Door {
             return reply.error(Errno::ENOSPC);
         }
         let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        let lane = self.lane;
+        let cpu = self.cpu;
         if self.may_wait(&file, offset, from.len())
             && let Some(payload) = self.patient.copy(from)
         {
-            let write = move || write(&file, lane(), offset, &payload.data, reply);
+            let write = move || write(&file, cpu(), offset, &payload.data, reply);
             return self.patient.run(write);
         }
-        write(&file, lane(), offset, from, reply);
+        write(&file, cpu(), offset, from, reply);
     }
 
     /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
@@ -330,9 +330,9 @@ impl Filesystem for Door {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let lane = self.lane;
+        let cpu = self.cpu;
         let change = move |file: &Served| {
-            let changed = ranges::change(&*file.device, lane(), (offset, length), mode);
+            let changed = ranges::change(&*file.device, cpu(), (offset, length), mode);
             changed.map_err(Errno::from_i32)
         };
         if self.edges_may_wait(&file, offset, length) {

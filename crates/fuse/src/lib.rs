@@ -33,7 +33,7 @@ pub use error::Error;
 pub use loopdev::{LoopDevice, LoopOptions, find_by_backing};
 pub use mount::{Mount, Options};
 pub use swapfile::{SwapFile, SwapFileOptions};
-pub use sys::current_lane;
+pub use sys::current_cpu;
 pub use tree::TreeMount;
 pub use users::User;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use block::BlockDevice;
 use fuser::{BackgroundSession, Config, MountOption, Session};
-use units::Lane;
+use units::Cpu;
 
 use crate::door::Door;
 use crate::patient::Patient;
@@ -33,14 +33,14 @@ pub struct Options {
     /// Threads at most for requests of which a device says that they may have to wait; they hold
     /// up nobody then. 0 to have the workers wait.
     pub waiters: usize,
-    /// Tells the lane of the calling thread.
-    pub lane: fn() -> Lane,
+    /// Tells the CPU of the calling thread.
+    pub cpu: fn() -> Cpu,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        let lane = sys::current_lane;
-        Options { workers: None, pin: false, clone_fd: true, waiters: 16, lane }
+        let cpu = sys::current_cpu;
+        Options { workers: None, pin: false, clone_fd: true, waiters: 16, cpu }
     }
 }
 
@@ -71,7 +71,7 @@ impl Mount {
             table: table.clone(),
             patient: patient.clone(),
             workers: Workers::new(if options.pin { cpus } else { Vec::new() }),
-            lane: options.lane,
+            cpu: options.cpu,
             since: SystemTime::now(),
             owner,
         };

@@ -1,7 +1,7 @@
 //! Ranges that are given up or zeroed: fallocate(2) as operations of a device.
 
 use block::{BlockDevice, IoError, Operation, ZeroMode};
-use units::{Lane, PAGE_SHIFT};
+use units::{Cpu, PAGE_SHIFT};
 
 /// The loop driver turns discards and unmapping zero writes into `PUNCH_HOLE`, and zero writes
 /// that must stay allocated into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the whole
@@ -10,7 +10,7 @@ use units::{Lane, PAGE_SHIFT};
 /// The error is a Linux error number.
 pub(crate) fn change(
     device: &dyn BlockDevice,
-    lane: Lane,
+    cpu: Cpu,
     (offset, length): (u64, u64),
     mode: i32,
 ) -> Result<(), i32> {
@@ -38,5 +38,5 @@ pub(crate) fn change(
     if kept == 0 {
         return Ok(());
     }
-    device.submit(lane, operation).map_err(IoError::errno)
+    device.submit(cpu, operation).map_err(IoError::errno)
 }

@@ -19,7 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
-use units::Lane;
+use units::Cpu;
 
 use self::answer::File;
 use self::buffer::Buffer;
@@ -40,15 +40,15 @@ pub(crate) use connection::remove_point;
 pub struct SwapFileOptions {
     /// How many threads serve it; at least one does.
     pub threads: usize,
-    /// Tells the lane of the calling thread. Must neither allocate nor wait.
-    pub lane: fn() -> Lane,
+    /// Tells the CPU of the calling thread. Must neither allocate nor wait.
+    pub cpu: fn() -> Cpu,
     /// Called by each thread once, before it serves: the place to give it a priority.
     pub begin: fn(),
 }
 
 impl Default for SwapFileOptions {
     fn default() -> SwapFileOptions {
-        SwapFileOptions { threads: 2, lane: sys::current_lane, begin: || {} }
+        SwapFileOptions { threads: 2, cpu: sys::current_cpu, begin: || {} }
     }
 }
 
@@ -78,7 +78,7 @@ impl SwapFile {
         let owner = sys::owner();
         let page = host::page_bytes() as usize;
         let size = connection::largest(page);
-        let file = Arc::new(File::new(device, options.lane, owner));
+        let file = Arc::new(File::new(device, options.cpu, owner));
         let path = connection::prepare(at)?;
         let opened = connection::open(path.clone(), owner, page, &mut Buffer::new(size, page));
         let (place, channel) = opened.inspect_err(|_| remove_point(&path))?;
@@ -195,7 +195,7 @@ pub fn drive(request: &[u8], device: Arc<dyn BlockDevice>) -> Option<Vec<u8>> {
     let room = buffer.request();
     let length = request.len().min(room.len());
     room[..length].copy_from_slice(&request[..length]);
-    let file = File::new(device, || Lane(0), (0, 0));
+    let file = File::new(device, || Cpu(0), (0, 0));
     let answer = serve::respond(&file, &mut buffer, length)?;
     let mut bytes = answer.reply.bytes().to_vec();
     bytes.extend_from_slice(buffer.data(answer.data).unwrap_or_default());

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use units::Lane;
+use units::Cpu;
 
 /// Bytes of a file name in [`LoopInfo`], the closing NUL included.
 pub(crate) const LOOP_NAME: usize = 64;
@@ -184,11 +184,11 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// The CPU this thread runs on, as a lane.
+/// The CPU this thread runs on, as a CPU.
 #[must_use]
-pub fn current_lane() -> Lane {
+pub fn current_cpu() -> Cpu {
     // SAFETY: the call takes no argument.
-    Lane(u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0))
+    Cpu(u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0))
 }
 
 /// The user and the group this process acts as.

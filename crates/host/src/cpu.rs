@@ -5,28 +5,28 @@
 
 use std::{fs, io};
 
-use units::Lane;
+use units::Cpu;
 
-/// The lane of the CPU this thread runs on at this moment; it may run on another one already.
+/// The CPU this thread runs on at this moment; it may run on another one already.
 ///
 /// A few nanoseconds: glibc reads the number from the thread's restartable-sequences area, or
 /// asks the vDSO (sched_getcpu(3)).
 #[inline]
 #[must_use]
-pub fn lane() -> Lane {
+pub fn cpu() -> Cpu {
     // SAFETY: no arguments, nothing written.
     let cpu = unsafe { libc::sched_getcpu() };
-    Lane(u32::try_from(cpu).unwrap_or(0))
+    Cpu(u32::try_from(cpu).unwrap_or(0))
 }
 
-/// How many lanes a program should make so that each CPU has one of its own.
+/// How many CPUs a program should make so that each CPU has one of its own.
 ///
 /// One more than the highest CPU number *present* (/sys/devices/system/cpu/present, kernel
 /// document `admin-guide/cputopology.rst`). Not the *possible* ones: virtual machines often
-/// announce hundreds that will never exist, and lanes cost memory. A CPU plugged in later shares a
-/// lane, as lanes are taken modulo their number. Without sysfs it's the number of configured CPUs.
+/// announce hundreds that will never exist, and CPUs cost memory. A CPU plugged in later shares a
+/// CPU, as CPUs are taken modulo their number. Without sysfs it's the number of configured CPUs.
 #[must_use]
-pub fn lanes() -> usize {
+pub fn cpus() -> usize {
     fs::read_to_string("/sys/devices/system/cpu/present")
         .ok()
         .and_then(|text| highest_in_list(&text))

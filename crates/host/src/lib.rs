@@ -2,7 +2,7 @@
 //! swapping, and what a process can learn about itself and its machine.
 //!
 //! With the program and the doors this is the only crate that may use libc. Everything below it
-//! takes memory as a [`pagealloc::World`] and lanes as numbers, and tests pretend both.
+//! takes memory as a [`pagealloc::World`] and CPUs as numbers, and tests pretend both.
 
 mod cpu;
 mod heap;
@@ -16,7 +16,7 @@ mod swap;
 mod waiters;
 mod watermarks;
 
-pub use cpu::{allowed_cpus, lane, lanes, online_cpus, pin_to_cpu};
+pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu};
 pub use heap::Heap;
 pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};

@@ -183,14 +183,14 @@ fn lists_of_cpus() {
 }
 
 #[test]
-fn a_pinned_thread_stays_on_its_lane() {
+fn a_pinned_thread_stays_on_its_cpu() {
     let cpus = allowed_cpus();
     assert_eq!(online_cpus(), cpus.len());
-    assert!(cpus.iter().all(|cpu| *cpu < lanes()), "{cpus:?} of {}", lanes());
+    assert!(cpus.iter().all(|n| *n < crate::cpus()), "{cpus:?} of {}", crate::cpus());
     for cpu in cpus {
         std::thread::spawn(move || {
             pin_to_cpu(cpu).unwrap();
-            assert_eq!(lane(), units::Lane(cpu as u32));
+            assert_eq!(crate::cpu(), units::Cpu(cpu as u32));
             assert_eq!((online_cpus(), allowed_cpus()), (1, vec![cpu]));
         })
         .join()

@@ -6,7 +6,7 @@
 //! of more threads.
 //!
 //! * [`lines`], [`locking`], [`machine`]: the simulated machine.
-//! * [`schemes`], [`engine`], [`pins`]: what the engine does on it.
+//! * [`schemes`], [`engine`], [`reader_epochs`]: what the engine does on it.
 //! * [`primitives`], [`sections`], [`content`], [`points`]: what is measured.
 //! * [`study`]: both beside each other. [`report`], [`picture`]: what is shown of it.
 
@@ -16,9 +16,9 @@ pub mod lines;
 pub mod locking;
 pub mod machine;
 mod picture;
-mod pins;
 mod points;
 pub mod primitives;
+mod reader_epochs;
 mod report;
 pub mod schemes;
 mod sections;

@@ -71,10 +71,10 @@ fn exchange(
     let stream = outlet.stream;
     let mut input = Input::new();
     let mut spinner = Spinner::new(options.spin);
-    let mut lane = (options.lane)();
+    let mut cpu = (options.cpu)();
     let handshake = Instant::now() + options.handshake;
     loop {
-        match session.advance(input.filled(), &mut output, lane) {
+        match session.advance(input.filled(), &mut output, cpu) {
             Progress::Consumed(bytes) => {
                 input.consume(bytes);
                 if output.len() >= ENOUGH {
@@ -99,7 +99,7 @@ fn exchange(
                     return Ok(());
                 }
                 // The thread may have been moved while it waited.
-                lane = (options.lane)();
+                cpu = (options.cpu)();
             }
             Progress::Close => return outlet.send(&mut output),
         }

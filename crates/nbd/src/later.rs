@@ -10,7 +10,7 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use host::Waiters;
-use units::Lane;
+use units::Cpu;
 
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
@@ -25,7 +25,7 @@ const MOST_BYTES: usize = MAX_PAYLOAD as usize;
 pub(crate) struct Later {
     stream: Arc<Stream>,
     waiters: Arc<Waiters>,
-    lane: fn() -> Lane,
+    cpu: fn() -> Cpu,
     state: Mutex<State>,
     /// Signalled when a request has ended and when nobody sends any more.
     changed: Condvar,
@@ -44,8 +44,8 @@ struct State {
 }
 
 impl Later {
-    pub(crate) fn new(stream: Arc<Stream>, waiters: Arc<Waiters>, lane: fn() -> Lane) -> Later {
-        Later { stream, waiters, lane, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(stream: Arc<Stream>, waiters: Arc<Waiters>, cpu: fn() -> Cpu) -> Later {
+        Later { stream, waiters, cpu, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -75,7 +75,7 @@ impl Later {
     pub(crate) fn begin(
         self: &Arc<Later>,
         bytes: usize,
-        work: impl FnOnce(&mut Output, Lane) -> io::Result<()> + Send + 'static,
+        work: impl FnOnce(&mut Output, Cpu) -> io::Result<()> + Send + 'static,
     ) {
         let mut state = self.state();
         state.count += 1;
@@ -90,7 +90,7 @@ impl Later {
             }
             let mut output = Output::small();
             // On an error `under_way` ends the connection.
-            if work(&mut output, (under_way.later.lane)()).is_ok() {
+            if work(&mut output, (under_way.later.cpu)()).is_ok() {
                 under_way.reply(output);
             }
         });

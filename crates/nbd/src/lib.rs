@@ -30,7 +30,7 @@ pub mod wire;
 use std::sync::Arc;
 
 use block::BlockDevice;
-use units::Lane;
+use units::Cpu;
 
 pub use activation::{Activated, activated};
 pub use exports::{ExportInfo, Exports, One, OpenError};
@@ -60,7 +60,7 @@ pub fn drive(input: &[u8], device: Arc<dyn BlockDevice>) -> Vec<u8> {
     let mut session = Session::new(&exports, &mut output, None);
     let mut at = 0;
     while output.len() < DRIVE_LIMIT {
-        match session.advance(&input[at..], &mut output, Lane(0)) {
+        match session.advance(&input[at..], &mut output, Cpu(0)) {
             Progress::Consumed(bytes) => at += bytes,
             Progress::Need(_) | Progress::Full(_) | Progress::Close => break,
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use block::BlockDevice;
 use host::Waiters;
 use sync::atomic::{AtomicBool, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use crate::later::Later;
 use crate::sys::{self, For};
@@ -20,8 +20,8 @@ use crate::{ExportInfo, Exports, Listener, OpenError, Stream, connection};
 /// How a server behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The lane of the calling thread, asked once per batch of requests.
-    pub lane: fn() -> Lane,
+    /// The CPU of the calling thread, asked once per batch of requests.
+    pub cpu: fn() -> Cpu,
     /// How long a thread looks for the next request before it sleeps, where that has proved
     /// worth while; zero for never.
     pub spin: Duration,
@@ -37,11 +37,11 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Lane 0 for everyone, 50 microseconds of spinning, 256 connections, half a minute for the
+    /// CPU 0 for everyone, 50 microseconds of spinning, 256 connections, half a minute for the
     /// handshake, 16 threads that may wait, five seconds of grace.
     fn default() -> Options {
         Options {
-            lane: || Lane(0),
+            cpu: || Cpu(0),
             spin: Duration::from_micros(50),
             max_connections: 256,
             handshake: Duration::from_secs(30),
@@ -139,7 +139,7 @@ impl Registered {
         let shared = &*self.shared;
         let waiters = (shared.options.waiters > 0).then_some(&shared.waiters);
         let later = waiters
-            .map(|waiters| Later::new(self.stream.clone(), waiters.clone(), shared.options.lane));
+            .map(|waiters| Later::new(self.stream.clone(), waiters.clone(), shared.options.cpu));
         connection::serve(&self.stream, self, &shared.options, &shared.stop, later.map(Arc::new))
     }
 }

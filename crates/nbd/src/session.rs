@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use units::Lane;
+use units::Cpu;
 
 use crate::Exports;
 use crate::buffer::Output;
@@ -96,12 +96,12 @@ impl<'e> Session<'e> {
 
     /// Uses up what it can of `input`, once. Never waits and never panics, whatever it is shown.
     #[inline]
-    pub(crate) fn advance(&mut self, input: &[u8], output: &mut Output, lane: Lane) -> Progress {
+    pub(crate) fn advance(&mut self, input: &[u8], output: &mut Output, cpu: Cpu) -> Progress {
         if self.discarding.is_some() {
             return self.discard(input, output).unwrap_or(Progress::Close);
         }
         let outcome = match &mut self.phase {
-            Phase::Transmitting(transmission) => transmission.request(input, output, lane),
+            Phase::Transmitting(transmission) => transmission.request(input, output, cpu),
             Phase::Negotiating(negotiation) => negotiation.option(self.exports, input, output),
             Phase::Greeted => Ok(self.client_flags(input)),
         };

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use block::{BlockDevice, Operation, ZeroMode};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
@@ -64,7 +64,7 @@ impl Transmission {
         &mut self,
         input: &[u8],
         output: &mut Output,
-        lane: Lane,
+        cpu: Cpu,
     ) -> io::Result<Outcome> {
         let request = match parse_request(input) {
             Ok(Some(request)) => request,
@@ -72,7 +72,7 @@ impl Transmission {
             Err(_) => return Ok(Outcome::Progress(Progress::Close)),
         };
         match request.command {
-            cmd::WRITE => return self.write(request, input, output, lane),
+            cmd::WRITE => return self.write(request, input, output, cpu),
             cmd::DISC => return Ok(Outcome::Progress(Progress::Close)),
             cmd::READ => {
                 if let Err(error) = self.served.may_read(request) {
@@ -80,14 +80,14 @@ impl Transmission {
                 } else if self.may_wait(request) {
                     return self.put_off(request, &[], output);
                 } else {
-                    self.served.read(request, &mut self.runs, output, lane)?;
+                    self.served.read(request, &mut self.runs, output, cpu)?;
                 }
             }
             cmd::BLOCK_STATUS => self.block_status(request, output)?,
             cmd::TRIM | cmd::WRITE_ZEROES if self.edges_may_wait(request) => {
                 return self.put_off(request, &[], output);
             }
-            _ => self.served.simple(request, output, lane)?,
+            _ => self.served.simple(request, output, cpu)?,
         }
         Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER)))
     }
@@ -127,10 +127,10 @@ impl Transmission {
         }
         data.extend_from_slice(from);
         let served = self.served.clone();
-        later.begin(payload, move |output, lane| match request.command {
-            cmd::READ => served.read(request, &mut Runs::default(), output, lane),
-            cmd::WRITE => served.write(request, &data, output, lane),
-            _ => served.simple(request, output, lane),
+        later.begin(payload, move |output, cpu| match request.command {
+            cmd::READ => served.read(request, &mut Runs::default(), output, cpu),
+            cmd::WRITE => served.write(request, &data, output, cpu),
+            _ => served.simple(request, output, cpu),
         });
         used
     }
@@ -141,7 +141,7 @@ impl Transmission {
         request: Request,
         input: &[u8],
         output: &mut Output,
-        lane: Lane,
+        cpu: Cpu,
     ) -> io::Result<Outcome> {
         if let Err(error) = self.served.may_write(request) {
             if request.length > MAX_DISCARDED {
@@ -158,7 +158,7 @@ impl Transmission {
         if self.may_wait(request) {
             return self.put_off(request, from, output);
         }
-        self.served.write(request, from, output, lane)?;
+        self.served.write(request, from, output, cpu)?;
         Ok(Outcome::Progress(Progress::Consumed(used)))
     }
 
@@ -206,17 +206,17 @@ impl Served {
         request: Request,
         from: &[u8],
         output: &mut Output,
-        lane: Lane,
+        cpu: Cpu,
     ) -> io::Result<()> {
         let mut error = 0;
         if !from.is_empty() {
             let operation = Operation::Write { offset: request.offset, from };
-            if let Err(failed) = self.device.submit(lane, operation) {
+            if let Err(failed) = self.device.submit(cpu, operation) {
                 error = on_the_wire_for_write(failed);
             }
         }
         if error == 0 {
-            error = self.force(request, lane).err().unwrap_or(0);
+            error = self.force(request, cpu).err().unwrap_or(0);
         }
         output.put(&wire::simple_reply(request.cookie, error))
     }
@@ -234,27 +234,27 @@ impl Served {
 
     /// Makes what a request changed durable if it asks for that.
     #[inline]
-    fn force(&self, request: Request, lane: Lane) -> Result<(), u32> {
+    fn force(&self, request: Request, cpu: Cpu) -> Result<(), u32> {
         if request.flags & cmd::FLAG_FUA == 0 {
             return Ok(());
         }
-        self.device.submit(lane, Operation::Flush).map_err(on_the_wire)
+        self.device.submit(cpu, Operation::Flush).map_err(on_the_wire)
     }
 
     /// The commands without a payload either way.
-    fn simple(&self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
-        let error = self.change(request, lane).err().unwrap_or(0);
+    fn simple(&self, request: Request, output: &mut Output, cpu: Cpu) -> io::Result<()> {
+        let error = self.change(request, cpu).err().unwrap_or(0);
         output.put(&wire::simple_reply(request.cookie, error))
     }
 
-    fn change(&self, request: Request, lane: Lane) -> Result<(), u32> {
+    fn change(&self, request: Request, cpu: Cpu) -> Result<(), u32> {
         let (offset, length) = (request.offset, u64::from(request.length));
         match request.command {
             cmd::FLUSH => {
                 if request.flags & !cmd::FLAG_FUA != 0 || offset != 0 || length != 0 {
                     return Err(EINVAL);
                 }
-                self.device.submit(lane, Operation::Flush).map_err(on_the_wire)
+                self.device.submit(cpu, Operation::Flush).map_err(on_the_wire)
             }
             cmd::TRIM => {
                 if self.read_only {
@@ -263,9 +263,9 @@ impl Served {
                 self.check(request, 0, EINVAL)?;
                 if length > 0 {
                     let operation = Operation::Discard { offset, length };
-                    self.device.submit(lane, operation).map_err(on_the_wire)?;
+                    self.device.submit(cpu, operation).map_err(on_the_wire)?;
                 }
-                self.force(request, lane)
+                self.force(request, cpu)
             }
             cmd::WRITE_ZEROES => {
                 if self.read_only {
@@ -279,9 +279,9 @@ impl Served {
                     let keep = request.flags & cmd::FLAG_NO_HOLE != 0;
                     let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
                     let operation = Operation::WriteZeroes { offset, length, mode };
-                    self.device.submit(lane, operation).map_err(on_the_wire_for_write)?;
+                    self.device.submit(cpu, operation).map_err(on_the_wire_for_write)?;
                 }
-                self.force(request, lane)
+                self.force(request, cpu)
             }
             // There is nothing nearer than memory to bring it to.
             cmd::CACHE => self.check(request, 0, EINVAL),
@@ -317,17 +317,17 @@ impl Served {
         request: Request,
         runs: &mut Runs,
         output: &mut Output,
-        lane: Lane,
+        cpu: Cpu,
     ) -> io::Result<()> {
         if self.structured {
-            self.read_structured(request, runs, output, lane)
+            self.read_structured(request, runs, output, cpu)
         } else {
-            self.read_simple(request, output, lane)
+            self.read_simple(request, output, cpu)
         }
     }
 
     #[inline]
-    fn read_simple(&self, request: Request, output: &mut Output, lane: Lane) -> io::Result<()> {
+    fn read_simple(&self, request: Request, output: &mut Output, cpu: Cpu) -> io::Result<()> {
         let whole = SIMPLE_HEADER + request.length as usize;
         let Ok(room) = output.room(whole) else {
             return output.put(&wire::simple_reply(request.cookie, ENOMEM));
@@ -336,7 +336,7 @@ impl Served {
         let mut error = 0;
         if !into.is_empty() {
             let operation = Operation::Read { offset: request.offset, into };
-            error = self.device.submit(lane, operation).map_or_else(on_the_wire, |()| 0);
+            error = self.device.submit(cpu, operation).map_or_else(on_the_wire, |()| 0);
         }
         header.copy_from_slice(&wire::simple_reply(request.cookie, error));
         output.keep(if error == 0 { whole } else { SIMPLE_HEADER });
@@ -348,7 +348,7 @@ impl Served {
         request: Request,
         runs: &mut Runs,
         output: &mut Output,
-        lane: Lane,
+        cpu: Cpu,
     ) -> io::Result<()> {
         if request.length == 0 {
             return reply::none(output, request);
@@ -364,7 +364,7 @@ impl Served {
             if run.state != 0 {
                 reply::hole(output, request, offset, run.length, left == 0)?;
             } else if !reply::data(output, request, (offset, run.length), left == 0, |into| {
-                self.device.submit(lane, Operation::Read { offset, into })
+                self.device.submit(cpu, Operation::Read { offset, into })
             })? {
                 return Ok(());
             }

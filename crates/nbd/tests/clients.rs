@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use block::{Abilities, BlockDevice, Checked, Geometry, IoError, Operation, Plain, Visit};
 use nbd::{Listener, One, Options, Server};
 use testkit::{Need, Rng, TempDir, met, run, try_run};
-use units::Lane;
+use units::Cpu;
 
 const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
 const NBDCOPY: Need = Need::program("nbdcopy", "libnbd-bin");
@@ -248,7 +248,7 @@ impl BlockDevice for Forgetful {
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if matches!(operation, Operation::Write { .. }) {
             let mut writes = self.writes.lock().unwrap();
             *writes += 1;
@@ -257,7 +257,7 @@ impl BlockDevice for Forgetful {
                 return Ok(());
             }
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.inner.extents(offset, length, visit)

@@ -9,7 +9,7 @@ use block::{
 };
 use common::*;
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 
 const BYTES: u64 = 50 * 4096 + 77;
 
@@ -149,30 +149,30 @@ impl BlockDevice for Liar {
         self.inner.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         match (self.lie, operation) {
             (Lie::Stale, Operation::Write { offset, from }) => {
                 let mut before = vec![0; from.len()];
-                self.inner.submit(lane, Operation::Read { offset, into: &mut before })?;
-                self.old.submit(lane, Operation::Write { offset, from: &before })?;
-                self.inner.submit(lane, Operation::Write { offset, from })
+                self.inner.submit(cpu, Operation::Read { offset, into: &mut before })?;
+                self.old.submit(cpu, Operation::Write { offset, from: &before })?;
+                self.inner.submit(cpu, Operation::Write { offset, from })
             }
             (Lie::Stale, Operation::Read { offset, into }) if self.now_and_then() => {
-                self.old.submit(lane, Operation::Read { offset, into })
+                self.old.submit(cpu, Operation::Read { offset, into })
             }
             (Lie::Forgetful, Operation::Write { .. }) if self.now_and_then() => Ok(()),
             (Lie::Beyond, Operation::Write { offset, from })
                 if offset + (from.len() as u64) < BYTES =>
             {
                 let beyond = offset + from.len() as u64;
-                self.inner.submit(lane, Operation::Write { offset, from })?;
-                self.inner.submit(lane, Operation::Write { offset: beyond, from: &[0x55] })
+                self.inner.submit(cpu, Operation::Write { offset, from })?;
+                self.inner.submit(cpu, Operation::Write { offset: beyond, from: &[0x55] })
             }
             (Lie::Trim, Operation::Discard { offset, length }) => {
                 let mode = block::ZeroMode::MayPunch;
-                self.inner.submit(lane, Operation::WriteZeroes { offset, length, mode })
+                self.inner.submit(cpu, Operation::WriteZeroes { offset, length, mode })
             }
-            (_, operation) => self.inner.submit(lane, operation),
+            (_, operation) => self.inner.submit(cpu, operation),
         }
     }
 

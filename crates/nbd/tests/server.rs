@@ -17,7 +17,7 @@ use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use common::*;
 use nbd::{ExportInfo, Exports, ListenError, Listener, One, OpenError, Options, Server, Stream};
 use testkit::TempDir;
-use units::Lane;
+use units::Cpu;
 
 fn server(device: Arc<dyn BlockDevice>) -> Server {
     let options = Options { grace: Duration::from_millis(100), ..Options::default() };
@@ -226,12 +226,12 @@ impl BlockDevice for Slow {
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if matches!(operation, Operation::Read { .. }) {
             self.entered.send(()).unwrap();
             self.go.lock().unwrap().recv().unwrap();
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.inner.extents(offset, length, visit)

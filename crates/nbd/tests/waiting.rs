@@ -12,7 +12,7 @@ use block::{BlockDevice, Checked, Operation};
 use common::*;
 use nbd::{One, Options, Server};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 
 const STYLES: [Style; 3] = [Style::Simple, Style::Structured, Style::Allocation];
 
@@ -46,7 +46,7 @@ fn others_are_answered_meanwhile() {
         let mut client = connected(&device, style);
         // What is known to be zeroes need not be read.
         let plain = Operation::Write { offset: 3 * PAGE, from: &[1; 4000] };
-        device.plain().submit(Lane(0), plain).unwrap();
+        device.plain().submit(Cpu(0), plain).unwrap();
         client.request(0, READ, 100, 3 * PAGE, 4000);
         // A part of a page that has to be fetched.
         client.request(FUA, WRITE, 101, 5 * PAGE + 100, 8);

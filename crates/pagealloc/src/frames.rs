@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-use units::{Frame, Lane, MAX_ORDER, Order};
+use units::{Cpu, Frame, MAX_ORDER, Order};
 
 /// A zone: lends blocks of frames. Every method may be called by any number of threads at once.
 ///
@@ -21,10 +21,10 @@ pub unsafe trait Frames: Send + Sync {
     fn capacity(&self) -> u32;
 
     /// Lends a block of `1 << order` frames, aligned to its size; `None` when memory is out.
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame>;
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame>;
 
     /// Takes a block back. It must have been lent with this order and not been given back since.
-    fn free(&self, lane: Lane, frame: Frame, order: Order);
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order);
 
     /// Gives every cached frame back to the zone, and the memory of all that is free back to the
     /// operating system, down to single frames. Slow; for `compact` and for tests.
@@ -43,8 +43,8 @@ pub unsafe trait Frames: Send + Sync {
     /// that [`Frames::alloc`] or [`Frames::free`] wants, and stops at the first that it refuses;
     /// gives back 2 MiB blocks that are free beyond that, but for a few. It may wait for memory:
     /// for one thread that has time. Elsewhere memory comes with its use, and this does nothing.
-    fn provide(&self, lane: Lane, free: u64) -> u64 {
-        let _ = (lane, free);
+    fn provide(&self, cpu: Cpu, free: u64) -> u64 {
+        let _ = (cpu, free);
         u64::MAX
     }
 
@@ -57,7 +57,7 @@ pub unsafe trait Frames: Send + Sync {
     fn stats(&self) -> ZoneStats;
 
     /// Shows every free block of the zone to `see`, with its order, in any order. What is in
-    /// per-lane caches is not free. Exact while nobody allocates or frees; for laboratories and
+    /// per-CPU caches is not free. Exact while nobody allocates or frees; for laboratories and
     /// tests.
     fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order));
 
@@ -71,9 +71,9 @@ pub unsafe trait Frames: Send + Sync {
 /// What a zone tells of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ZoneStats {
-    /// Frames lent out, not counting those in per-lane caches.
+    /// Frames lent out, not counting those in per-CPU caches.
     pub lent: u64,
-    /// Frames in per-lane caches.
+    /// Frames in per-CPU caches.
     pub cached: u64,
     /// Free blocks in the zone, by order.
     pub free_blocks: [u64; MAX_ORDER as usize + 1],

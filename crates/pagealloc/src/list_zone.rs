@@ -1,5 +1,5 @@
 //! The kernel's shape: free lists threaded through what is known of the frames, one lock round
-//! them, and a stock of single frames per lane in front.
+//! them, and a stock of single frames per CPU in front.
 //!
 //! [`ListZone`] is one zone in several designs ([`Design`]), of which each answers in its own way
 //! which kind of lock there is, when buddies are merged, and how batches move. They are those of
@@ -7,12 +7,12 @@
 //! Jordan's list work" (linux-mm, September 2018), and "Eliminate zone->lock contention" (October
 //! 2018); behaviour.
 //!
-//! What all have in common: single frames come from the lane's stock, the newest first, and go
-//! back to the stock of the lane that frees them; a stock is filled when it is empty, and when it
+//! What all have in common: single frames come from the CPU's stock, the newest first, and go
+//! back to the stock of the CPU that frees them; a stock is filled when it is empty, and when it
 //! has [`ZoneOptions::cache_high`] frames its oldest batch goes back to the zone. Larger blocks
 //! pass the stocks by. Linux's own numbers are a batch of 63 and 378 in a stock at most.
 //!
-//! Locks are taken in this order: stocks by ascending lane, the zone's lock, a range's, the head of
+//! Locks are taken in this order: stocks by ascending CPU, the zone's lock, a range's, the head of
 //! a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's lock
 //! held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
 //! [`ZoneOptions::settle`] are not heeded. Designs that leave buddies unmerged merge them there,
@@ -30,8 +30,8 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sync::{CachePadded, Mutex, Patience, PerLane};
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
+use sync::{CachePadded, Mutex, Patience, PerCpu};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
 use crate::smp_list::{Chain, Links};
 use crate::{Frames, Gate, NoMemory, Probe, Region, World, ZoneOptions, ZoneStats, watch};
@@ -61,7 +61,7 @@ pub struct ListZone<D: Design, P: Probe = ()> {
     region: Region,
     options: ZoneOptions,
     pages: Arc<Pages>,
-    lanes: PerLane<Mutex<Stock>>,
+    cpus: PerCpu<Mutex<Stock>>,
     free: CachePadded<ZoneLock<D>>,
     /// Clusters that are in no list any more, while their frames still look free.
     in_progress: CachePadded<AtomicU32>,
@@ -103,7 +103,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         Ok(ListZone {
             region: world.reserve(bytes)?,
             pages,
-            lanes: PerLane::new(options.lanes, |_| Mutex::new(Stock::new())),
+            cpus: PerCpu::new(options.cpus, |_| Mutex::new(Stock::new())),
             free: CachePadded::new(ZoneLock::<D>::new(free)),
             in_progress: CachePadded::new(AtomicU32::new(0)),
             returned: AtomicU64::new(0),
@@ -119,8 +119,8 @@ impl<D: Design, P: Probe> ListZone<D, P> {
     }
 
     #[inline]
-    fn watch(&self, lane: Lane) -> Watch<'_, P> {
-        Watch { probe: &self.probe, lane }
+    fn watch(&self, cpu: Cpu) -> Watch<'_, P> {
+        Watch { probe: &self.probe, cpu }
     }
 
     #[inline]
@@ -129,21 +129,21 @@ impl<D: Design, P: Probe> ListZone<D, P> {
     }
 
     #[inline]
-    fn alloc_single(&self, lane: Lane) -> Option<u32> {
-        let mut stock = self.lanes.get(lane).lock();
+    fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
+        let mut stock = self.cpus.get(cpu).lock();
         if let Some(frame) = stock.pop() {
             return Some(frame);
         }
-        self.refill(lane, &mut stock);
+        self.refill(cpu, &mut stock);
         let frame = stock.pop();
         drop(stock);
-        frame.or_else(|| self.scrape(lane, Order::ZERO))
+        frame.or_else(|| self.scrape(cpu, Order::ZERO))
     }
 
     /// Fills an empty stock: with whole clusters if the design has them, and then frame by frame.
     #[cold]
-    fn refill(&self, lane: Lane, stock: &mut Stock) {
-        let watch = self.watch(lane);
+    fn refill(&self, cpu: Cpu, stock: &mut Stock) {
+        let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
         let chain = match D::BATCH {
@@ -194,8 +194,8 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         }
     }
 
-    fn alloc_block(&self, lane: Lane, order: Order) -> Option<u32> {
-        let watch = self.watch(lane);
+    fn alloc_block(&self, cpu: Cpu, order: Order) -> Option<u32> {
+        let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
         let mut frame = free.take(order.get());
@@ -206,7 +206,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         frame = frame.or_else(|| self.take_or_grow(free, order));
         let pages = frame.map_or(0, |_| u64::from(order.frames()));
         watch.leave(hold, pages, drop);
-        frame.or_else(|| self.scrape(lane, order))
+        frame.or_else(|| self.scrape(cpu, order))
     }
 
     fn take_or_grow(&self, free: &mut FreeLists<D>, order: Order) -> Option<u32> {
@@ -240,19 +240,19 @@ impl<D: Design, P: Probe> ListZone<D, P> {
     /// The last resort: with every stock emptied and held, and all merged that can be, what the
     /// zone does not have does not exist.
     #[cold]
-    fn scrape(&self, lane: Lane, order: Order) -> Option<u32> {
-        self.scrape_from(0, lane, order)
+    fn scrape(&self, cpu: Cpu, order: Order) -> Option<u32> {
+        self.scrape_from(0, cpu, order)
     }
 
-    /// Holds the stock of one lane and goes on to the next: a guard per lane needs a place, and
+    /// Holds the stock of one CPU and goes on to the next: a guard per CPU needs a place, and
     /// here the stack is the place that's not the heap.
-    fn scrape_from(&self, next: usize, lane: Lane, order: Order) -> Option<u32> {
-        if next < self.lanes.count() {
-            let mut stock = self.lanes.get(Lane(next as u32)).lock();
-            self.empty(lane, &mut stock, stock::MOST);
-            return self.scrape_from(next + 1, lane, order);
+    fn scrape_from(&self, next: usize, cpu: Cpu, order: Order) -> Option<u32> {
+        if next < self.cpus.count() {
+            let mut stock = self.cpus.get(Cpu(next as u32)).lock();
+            self.empty(cpu, &mut stock, stock::MOST);
+            return self.scrape_from(next + 1, cpu, order);
         }
-        let watch = self.watch(lane);
+        let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
         self.wait_for_clusters();
@@ -265,7 +265,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
 
     /// Gives the `count` oldest frames of a stock to the zone.
     #[cold]
-    fn empty(&self, lane: Lane, stock: &mut Stock, count: usize) {
+    fn empty(&self, cpu: Cpu, stock: &mut Stock, count: usize) {
         let batch = stock.take_oldest(count);
         if batch.is_empty() {
             return;
@@ -282,12 +282,12 @@ impl<D: Design, P: Probe> ListZone<D, P> {
                 self.pages.prefetch_frame(*frame ^ 1 << *order);
             }
         }
-        self.give(lane, batch, pages);
+        self.give(cpu, batch, pages);
     }
 
     /// Gives blocks of `pages` frames together to the zone, in the manner of the design.
-    fn give(&self, lane: Lane, batch: &[(u32, u8)], pages: u64) {
-        let watch = self.watch(lane);
+    fn give(&self, cpu: Cpu, batch: &[(u32, u8)], pages: u64) {
+        let watch = self.watch(cpu);
         let beside = || watch.pass(Gate::Read, || self.free.try_shared(), || self.free.shared());
         match D::MERGE {
             Merge::InRange => {
@@ -420,10 +420,10 @@ unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
     }
 
     #[inline]
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         let frame = match order {
-            Order::ZERO => self.alloc_single(lane)?,
-            order => self.alloc_block(lane, order)?,
+            Order::ZERO => self.alloc_single(cpu)?,
+            order => self.alloc_block(cpu, order)?,
         };
         self.pages.state(frame).store(LENT | u32::from(order.get()), Ordering::Relaxed);
         self.open(frame, order.frames());
@@ -431,27 +431,27 @@ unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
     }
 
     #[inline]
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if !self.take_back(frame, order) {
             return;
         }
         self.shut(frame.0, order.frames());
         if order == Order::ZERO {
-            let mut stock = self.lanes.get(lane).lock();
+            let mut stock = self.cpus.get(cpu).lock();
             stock.push(frame.0);
             if stock.len() >= self.options.cache_high {
-                self.empty(lane, &mut stock, self.options.batch);
+                self.empty(cpu, &mut stock, self.options.batch);
             }
         } else {
-            self.give(lane, &[(frame.0, order.get())], u64::from(order.frames()));
+            self.give(cpu, &[(frame.0, order.get())], u64::from(order.frames()));
         }
     }
 
     fn drain(&self) {
-        let watch = self.watch(Lane(0));
+        let watch = self.watch(Cpu(0));
         self.disable(&watch);
-        for (lane, stock) in (0..).map(Lane).zip(self.lanes.iter()) {
-            self.empty(lane, &mut stock.lock(), stock::MOST);
+        for (cpu, stock) in (0..).map(Cpu).zip(self.cpus.iter()) {
+            self.empty(cpu, &mut stock.lock(), stock::MOST);
         }
         let mut hold = self.alone(&watch);
         hold.guard.merge_late();
@@ -467,7 +467,7 @@ unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
     }
 
     fn stats(&self) -> ZoneStats {
-        let cached = self.lanes.iter().map(|stock| stock.lock().len() as u64).sum();
+        let cached = self.cpus.iter().map(|stock| stock.lock().len() as u64).sum();
         let free = self.free.exclusive();
         let managed = u64::from(free.managed);
         ZoneStats {

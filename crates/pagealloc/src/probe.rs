@@ -4,7 +4,7 @@
 //! told is gone when the code is compiled. A laboratory brings one with a clock, which this crate
 //! does not have.
 
-use units::Lane;
+use units::Cpu;
 
 /// What of a zone a thread takes hold of, alone or beside others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -49,10 +49,10 @@ pub trait Probe: Send + Sync + 'static {
     fn now(&self) -> u64;
 
     /// Came through `gate` after waiting for `waited` ticks; 0 if it was open at the first try.
-    fn took(&self, lane: Lane, gate: Gate, waited: u64);
+    fn took(&self, cpu: Cpu, gate: Gate, waited: u64);
 
     /// Lets go of `gate` after `held` ticks, during which `pages` frames went in or out.
-    fn left(&self, lane: Lane, gate: Gate, held: u64, pages: u64);
+    fn left(&self, cpu: Cpu, gate: Gate, held: u64, pages: u64);
 }
 
 /// Nobody listens.
@@ -63,7 +63,7 @@ impl Probe for () {
         0
     }
 
-    fn took(&self, _: Lane, _: Gate, _: u64) {}
+    fn took(&self, _: Cpu, _: Gate, _: u64) {}
 
-    fn left(&self, _: Lane, _: Gate, _: u64, _: u64) {}
+    fn left(&self, _: Cpu, _: Gate, _: u64, _: u64) {}
 }

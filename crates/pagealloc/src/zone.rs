@@ -1,4 +1,4 @@
-//! Our own design, `bitfield`: what is free is a bit, lanes reserve 2 MiB blocks, and the one lock
+//! Our own design, `bitfield`: what is free is a bit, CPUs reserve 2 MiB blocks, and the one lock
 //! they share is taken about once for each 512 frames.
 //!
 //! The known ways to make a zone's lock scale are lists that several threads may change at once,
@@ -10,8 +10,8 @@
 //!   ([`block`]). The free blocks of the buddy system are the largest aligned runs of bits
 //!   ([`runs`]): frames that come free beside each other *are* a larger block, at that moment, and
 //!   whoever frees touches nothing but the frame's own word and the block's count.
-//! * **A lane reserves a block** and fills its stock of single frames from it, a word at a time,
-//!   with no lock but its own. Frames may be freed by any lane into any block, without a lock.
+//! * **A CPU reserves a block** and fills its stock of single frames from it, a word at a time,
+//!   with no lock but its own. Frames may be freed by any CPU into any block, without a lock.
 //! * **The zone's lock** guards the shelves ([`index`]): which blocks are free in part, and which
 //!   as a whole. It's taken when a block is reserved, when the first frame of a used-up block comes
 //!   free, and when the last one does. Larger orders take it, too.
@@ -20,7 +20,7 @@
 //! * **`None` is exact.** Before the zone says that memory is out, it holds every lock there is and
 //!   puts all stocks and reservations back; what is not there then does not exist.
 //!
-//! Locks are taken in this order: housekeeping, lanes ascending, the zone's. A lane that has
+//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU that has
 //! nothing left may look into others' reservations, but only tries their locks. System calls that
 //! may take long (releasing, settling) are made under the housekeeping lock alone, with the block
 //! reserved.
@@ -43,12 +43,12 @@
 use core::ptr::NonNull;
 
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use sync::{CachePadded, Mutex, PerLane};
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
+use sync::{CachePadded, Mutex, PerCpu};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
 use self::block::Block;
 use self::index::Index;
-use self::lane::Own;
+use self::percpu::Own;
 use self::provide::Filling;
 use crate::{Frames, LazyTable, NoMemory, Probe, Region, World, Zeroed, ZoneStats, watch};
 
@@ -57,8 +57,8 @@ mod check;
 mod gate;
 mod give;
 mod index;
-mod lane;
 mod larger;
+mod percpu;
 mod provide;
 mod refill;
 mod runs;
@@ -72,8 +72,8 @@ unsafe impl Zeroed for Block {}
 /// How a [`Zone`] is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneOptions {
-    /// Lanes that have a stock of their own; at least one is made.
-    pub lanes: usize,
+    /// CPUs that have a stock of their own; at least one is made.
+    pub cpus: usize,
     /// The most frames there can ever be: addresses, not memory.
     pub max_frames: u32,
     /// Frames moved between a stock and the zone at a time: 1 up to `cache_high`.
@@ -90,12 +90,12 @@ pub struct ZoneOptions {
 }
 
 impl ZoneOptions {
-    /// For `lanes` lanes and at most `max_frames` frames; the rest as it does best.
+    /// For `cpus` CPUs and at most `max_frames` frames; the rest as it does best.
     #[must_use]
-    pub const fn new(lanes: usize, max_frames: u32) -> ZoneOptions {
+    pub const fn new(cpus: usize, max_frames: u32) -> ZoneOptions {
         // Half a word of bits at a time: one atomic instruction takes 32 frames or gives them back.
         ZoneOptions {
-            lanes,
+            cpus,
             max_frames,
             batch: 32,
             cache_high: 64,
@@ -112,7 +112,7 @@ pub struct Zone<P: Probe = ()> {
     /// One more than the order with which the frame was lent; zero if no lent block begins here.
     lent: LazyTable<AtomicU8>,
     blocks: LazyTable<Block>,
-    lanes: PerLane<Mutex<Own>>,
+    cpus: PerCpu<Mutex<Own>>,
     index: CachePadded<Mutex<Index>>,
     /// Held by who asks the system for something; the block whose memory is being provided.
     housekeeping: CachePadded<Mutex<Option<Filling>>>,
@@ -147,7 +147,7 @@ impl<P: Probe> Zone<P> {
         mut options: ZoneOptions,
         probe: P,
     ) -> Result<Zone<P>, NoMemory> {
-        options.cache_high = options.cache_high.clamp(1, lane::MOST);
+        options.cache_high = options.cache_high.clamp(1, percpu::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
         let ahead = world.is_ahead();
         if ahead {
@@ -164,7 +164,7 @@ impl<P: Probe> Zone<P> {
             region: world.reserve(bytes)?,
             lent: LazyTable::provided(world, options.max_frames as usize)?,
             blocks: LazyTable::provided(world, blocks as usize)?,
-            lanes: PerLane::new(options.lanes, |_| Mutex::new(Own::default())),
+            cpus: PerCpu::new(options.cpus, |_| Mutex::new(Own::default())),
             index: CachePadded::new(Mutex::new(index)),
             housekeeping: CachePadded::new(Mutex::new(None)),
             ahead,
@@ -244,7 +244,7 @@ impl<P: Probe> Zone<P> {
 
     /// Shows every free block to `see`.
     fn each_free(&self, see: &mut dyn FnMut(u32, u8)) {
-        let managed = self.lock_index(Lane(0)).managed_blocks();
+        let managed = self.lock_index(Cpu(0)).managed_blocks();
         let mut number = 0;
         while number < managed {
             let pair = number.is_multiple_of(2)
@@ -277,10 +277,10 @@ unsafe impl<P: Probe> Frames for Zone<P> {
     }
 
     #[inline]
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         let frame = match order {
-            Order::ZERO => self.alloc_single(lane)?,
-            order => self.alloc_larger(lane, order.get())?,
+            Order::ZERO => self.alloc_single(cpu)?,
+            order => self.alloc_larger(cpu, order.get())?,
         };
         self.lent.get(frame as usize).store(order.get() + 1, Ordering::Relaxed);
         self.open(frame, order.frames());
@@ -288,20 +288,20 @@ unsafe impl<P: Probe> Frames for Zone<P> {
     }
 
     #[inline]
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if !self.take_back(frame, order) {
             return;
         }
         self.shut(frame.0, order.frames());
         match order {
-            Order::ZERO => self.give_single(lane, frame.0),
-            order => self.give_larger(lane, frame.0, order.get()),
+            Order::ZERO => self.give_single(cpu, frame.0),
+            order => self.give_larger(cpu, frame.0, order.get()),
         }
     }
 
     fn drain(&self) {
-        for lane in (0..self.lanes.count() as u32).map(Lane) {
-            self.empty(lane, &mut self.lanes.get(lane).lock());
+        for cpu in (0..self.cpus.count() as u32).map(Cpu) {
+            self.empty(cpu, &mut self.cpus.get(cpu).lock());
         }
         if !self.ahead {
             self.tidy_all();
@@ -314,8 +314,8 @@ unsafe impl<P: Probe> Frames for Zone<P> {
         self.settle(most)
     }
 
-    fn provide(&self, lane: Lane, free: u64) -> u64 {
-        if self.ahead { self.provide_ahead(lane, free) } else { u64::MAX }
+    fn provide(&self, cpu: Cpu, free: u64) -> u64 {
+        if self.ahead { self.provide_ahead(cpu, free) } else { u64::MAX }
     }
 
     fn provided(&self) -> u64 {
@@ -323,9 +323,9 @@ unsafe impl<P: Probe> Frames for Zone<P> {
     }
 
     fn stats(&self) -> ZoneStats {
-        let cached = self.lanes.iter().map(|own| own.lock().stock.len() as u64).sum();
+        let cached = self.cpus.iter().map(|own| own.lock().stock.len() as u64).sum();
         let (managed, blocks, returned_blocks) = {
-            let index = self.lock_index(Lane(0));
+            let index = self.lock_index(Cpu(0));
             (u64::from(index.managed), index.managed_blocks(), index.returned)
         };
         let free: u64 = (0..blocks).map(|n| u64::from(self.block(n).state().count())).sum();

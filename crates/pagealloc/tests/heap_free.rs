@@ -9,7 +9,7 @@ mod designs;
 use designs::{DESIGNS, Design};
 use host::Mmap;
 use pagealloc::ZoneOptions;
-use units::{Frame, Lane, Order};
+use units::{Cpu, Frame, Order};
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
@@ -67,11 +67,11 @@ fn touches_no_heap(design: &Design) {
             for n in 0.. {
                 let order = if n % 50 == 0 { round as u8 * 4 } else { 0 };
                 let order = Order::new(order).unwrap();
-                let Some(frame) = zone.alloc(Lane(n), order) else { break };
+                let Some(frame) = zone.alloc(Cpu(n), order) else { break };
                 held.push((frame, order));
             }
             for (n, (frame, order)) in held.drain(..).enumerate() {
-                zone.free(Lane(n as u32), frame, order);
+                zone.free(Cpu(n as u32), frame, order);
             }
         }
         zone.drain();

@@ -130,7 +130,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// As a lane that refills its stock, and has used up the block.
+    /// As a CPU that refills its stock, and has used up the block.
     fn pick_and_let_go(&self) -> Vec<u32> {
         let taken = self.block.pick();
         taken.iter().for_each(|n| self.write(*n));
@@ -139,7 +139,7 @@ impl<S: Subject> World<S> {
         taken
     }
 
-    /// As a lane that looks for a block.
+    /// As a CPU that looks for a block.
     fn reserve(&self) -> bool {
         let mut shelf = self.shelf.lock();
         let found = *shelf != Shelf::Off;
@@ -165,7 +165,7 @@ fn model(world: impl Fn() + Send + Sync + 'static) {
     builder.check(world);
 }
 
-/// A block that a lane has used up is let go while two others give frames to it.
+/// A block that a CPU has used up is let go while two others give frames to it.
 fn letting_go<S: Subject>() {
     let world = World::<S>::new(0, false);
     world.block.reserve();

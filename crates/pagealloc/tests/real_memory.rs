@@ -7,7 +7,7 @@ use designs::{DESIGNS, Design};
 use host::Mmap;
 use pagealloc::{NoMemory, Region, World, Zone, ZoneOptions};
 use sync::atomic::{AtomicUsize, Ordering};
-use units::{Frame, Lane, Order, PAGE_SIZE};
+use units::{Cpu, Frame, Order, PAGE_SIZE};
 
 const MIB: u64 = 1 << 20;
 
@@ -27,7 +27,7 @@ fn comes_and_goes(design: &Design) {
     drop(largest);
 
     let frames: Vec<Frame> =
-        (0..64 * MIB / 4096).map(|_| zone.alloc(Lane(0), Order::ZERO).unwrap()).collect();
+        (0..64 * MIB / 4096).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect();
     for frame in &frames {
         // SAFETY: lent to us.
         unsafe { zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE).write_volatile(1) };
@@ -35,7 +35,7 @@ fn comes_and_goes(design: &Design) {
     let full = host::resident_bytes() - start;
     assert!((64 * MIB..66 * MIB).contains(&full), "{name}: 64 MiB of frames cost {full}");
     for frame in frames {
-        zone.free(Lane(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame, Order::ZERO);
     }
     zone.drain();
     zone.validate();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
 use control::Fault;
 use stack::Machine;
-use units::{Lane, Page};
+use units::{Cpu, Page};
 use zram::Stats;
 
 /// What a device is to be.
@@ -62,7 +62,7 @@ impl Disk {
     /// # Errors
     /// `OutOfRange` past the end, `NoSpace` at the memory limit, `NoMemory`; the page is as it was.
     pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
-        self.disk.disk.store_page(host::lane(), index, page)
+        self.disk.disk.store_page(host::cpu(), index, page)
     }
 
     /// Loads page `index`; zeroes if it was never stored.
@@ -70,7 +70,7 @@ impl Disk {
     /// # Errors
     /// `OutOfRange` past the end.
     pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
-        self.disk.disk.load_page(host::lane(), index, page)
+        self.disk.disk.load_page(host::cpu(), index, page)
     }
 
     /// Gives up `count` pages from `first` on; they read as zeroes afterwards.
@@ -78,7 +78,7 @@ impl Disk {
     /// # Errors
     /// `OutOfRange` past the end; nothing has changed then.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), IoError> {
-        self.disk.disk.discard_pages(host::lane(), first, count)
+        self.disk.disk.discard_pages(host::cpu(), first, count)
     }
 
     /// Statistics, of the moment.
@@ -112,11 +112,11 @@ impl BlockDevice for Disk {
     fn abilities(&self) -> Abilities {
         self.disk.disk.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        self.disk.disk.submit(lane, operation)
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        self.disk.disk.submit(cpu, operation)
     }
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
-        self.disk.disk.submit_all(lane, jobs);
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        self.disk.disk.submit_all(cpu, jobs);
     }
     fn may_wait(&self, offset: u64, length: u64) -> bool {
         self.disk.disk.may_wait(offset, length)

@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
-pub use host::lane;
+pub use host::cpu;
 use outside::System;
 pub use stack::{
     ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
@@ -59,9 +59,9 @@ impl Rampack {
     /// # Errors
     /// `EINVAL` for an unknown variant, `ENOMEM` when the process may not have the addresses.
     pub fn with_variants(variants: Variants) -> Result<Rampack, Fault> {
-        let (lanes, memory) = (host::lanes(), host::total_memory());
+        let (cpus, memory) = (host::cpus(), host::total_memory());
         let options = MachineOptions {
-            lanes,
+            cpus,
             memory,
             variants,
             outside: Arc::new(System),
@@ -96,12 +96,12 @@ impl Rampack {
     /// let zswap = Rampack::new()?.swap()?;
     /// let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
     /// zswap.swapon(swap, 1024, AreaOptions { device: None, tenant: tenant.clone() })?;
-    /// let (lane, key) = (rampack::lane(), Key { swap, offset: 7 });
-    /// assert!(zswap.store(lane, key, &tenant, &[3; 4096]).is_ok());
+    /// let (CPU, key) = (rampack::CPU(), Key { swap, offset: 7 });
+    /// assert!(zswap.store(CPU, key, &tenant, &[3; 4096]).is_ok());
     /// let mut page = [0; 4096];
-    /// assert!(zswap.load(lane, key, &mut page).is_ok());
+    /// assert!(zswap.load(CPU, key, &mut page).is_ok());
     /// assert_eq!(page, [3; 4096]);
-    /// zswap.invalidate_area(lane, swap);
+    /// zswap.invalidate_area(CPU, swap);
     /// zswap.swapoff(swap)?;
     /// # Ok(())
     /// # }

@@ -11,7 +11,7 @@ use block::{
     ZeroMode,
 };
 use sync::atomic::{AtomicU32, Ordering};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 pub use budget::{Budget, WhenFull};
 
@@ -42,7 +42,7 @@ pub enum Flaw {
     CallsDataZero,
     /// Extents leave out the end of what was asked for.
     ShortExtents,
-    /// Each lane reads what it has read before.
+    /// Each CPU reads what it has read before.
     ReadsOldPages,
 }
 
@@ -69,7 +69,7 @@ impl Flaw {
 pub struct Broken {
     plain: Plain,
     flaw: Flaw,
-    /// What lane 0 once read of page 0.
+    /// What CPU 0 once read of page 0.
     old: Mutex<Option<Page>>,
     reads: AtomicU32,
 }
@@ -88,14 +88,14 @@ impl Broken {
         }
     }
 
-    fn write(&self, lane: Lane, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        let put = |offset, from: &[u8]| self.plain.submit(lane, Operation::Write { offset, from });
+    fn write(&self, cpu: Cpu, offset: u64, from: &[u8]) -> Result<(), IoError> {
+        let put = |offset, from: &[u8]| self.plain.submit(cpu, Operation::Write { offset, from });
         let end = offset + from.len() as u64;
         match self.flaw {
             Flaw::LosesNeighbours if from.len() < PAGE_SIZE && !from.is_empty() => {
                 let (start, end) = (offset / P * P, end.next_multiple_of(P));
                 let mut pages = vec![0; (end - start) as usize];
-                self.plain.submit(lane, Operation::Read { offset: start, into: &mut pages })?;
+                self.plain.submit(cpu, Operation::Read { offset: start, into: &mut pages })?;
                 thread::yield_now();
                 let within = (offset - start) as usize;
                 pages[within..within + from.len()].copy_from_slice(from);
@@ -128,14 +128,14 @@ impl Broken {
         }
     }
 
-    fn read(&self, lane: Lane, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        self.plain.submit(lane, Operation::Read { offset, into: &mut *into })?;
+    fn read(&self, cpu: Cpu, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.plain.submit(cpu, Operation::Read { offset, into: &mut *into })?;
         match self.flaw {
             Flaw::HidesLastBlock if offset + into.len() as u64 == self.plain.geometry().bytes => {
                 let visible = into.len() - into.len().min(512);
                 into[visible..].fill(0);
             }
-            Flaw::ReadsOldPages if lane.0 == 0 && offset == 0 => {
+            Flaw::ReadsOldPages if cpu.0 == 0 && offset == 0 => {
                 if let Some(page) = into.first_chunk_mut::<PAGE_SIZE>() {
                     let mut old = self.old.lock().expect("nobody panics under this lock");
                     let now = *page;
@@ -163,25 +163,25 @@ impl BlockDevice for Broken {
         self.plain.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         match (self.flaw, operation) {
-            (_, Operation::Write { offset, from }) => self.write(lane, offset, from),
-            (_, Operation::Read { offset, into }) => self.read(lane, offset, into),
+            (_, Operation::Write { offset, from }) => self.write(cpu, offset, from),
+            (_, Operation::Read { offset, into }) => self.read(cpu, offset, into),
             (Flaw::StaleAfterDiscard, Operation::Discard { .. }) => Ok(()),
             (Flaw::DiscardsTooMuch, Operation::Discard { offset, length }) if length > 0 => {
                 let end = (offset + length).next_multiple_of(P);
                 let offset = offset / P * P;
-                self.plain.submit(lane, Operation::Discard { offset, length: end - offset })
+                self.plain.submit(cpu, Operation::Discard { offset, length: end - offset })
             }
             (Flaw::AlwaysPunches, Operation::WriteZeroes { offset, length, .. }) => {
                 let mode = ZeroMode::MayPunch;
-                self.plain.submit(lane, Operation::WriteZeroes { offset, length, mode })
+                self.plain.submit(cpu, Operation::WriteZeroes { offset, length, mode })
             }
             (Flaw::NeverPunches, Operation::WriteZeroes { offset, length, .. }) => {
                 let mode = ZeroMode::KeepAllocated;
-                self.plain.submit(lane, Operation::WriteZeroes { offset, length, mode })
+                self.plain.submit(cpu, Operation::WriteZeroes { offset, length, mode })
             }
-            (_, operation) => self.plain.submit(lane, operation),
+            (_, operation) => self.plain.submit(cpu, operation),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use block::{BlockDevice, ExtentKind, IoError, Operation, ZeroMode};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::events::{Event, Events, Span, Weights};
 
@@ -67,42 +67,42 @@ impl Model {
     /// # Errors
     /// What differs, in words.
     pub fn step(&mut self, device: &dyn BlockDevice, event: &Event) -> Result<(), String> {
-        // Any number will do for a lane.
+        // Any number will do for a CPU.
         self.steps = self.steps.wrapping_add(1);
-        let lane = Lane(self.steps % 5);
+        let cpu = Cpu(self.steps % 5);
         match *event {
-            Event::Read(span) => self.compare(device, lane, span),
+            Event::Read(span) => self.compare(device, cpu, span),
             Event::Write(span, fill) => {
                 let mut from = vec![0; span.length as usize];
                 fill.render(&mut from);
                 let operation = Operation::Write { offset: span.offset, from: &from };
-                match device.submit(lane, operation) {
+                match device.submit(cpu, operation) {
                     Ok(()) => {
                         self.bytes[span.indices()].copy_from_slice(&from);
                         self.pages[span.pages()].fill(Held::Yes);
                         Ok(())
                     }
-                    Err(error) => self.settle(device, lane, span, &from, error),
+                    Err(error) => self.settle(device, cpu, span, &from, error),
                 }
             }
             Event::Discard(Span { offset, length }) => {
-                let discarded = device.submit(lane, Operation::Discard { offset, length });
+                let discarded = device.submit(cpu, Operation::Discard { offset, length });
                 discarded.map_err(|error| format!("a discard failed: {error}"))?;
                 self.give_up(Span { offset, length });
                 Ok(())
             }
             Event::WriteZeroes(span, mode) => {
                 let Span { offset, length } = span;
-                match device.submit(lane, Operation::WriteZeroes { offset, length, mode }) {
+                match device.submit(cpu, Operation::WriteZeroes { offset, length, mode }) {
                     Ok(()) => {
                         self.zero(span, mode);
                         Ok(())
                     }
-                    Err(error) => self.settle(device, lane, span, &vec![0; length as usize], error),
+                    Err(error) => self.settle(device, cpu, span, &vec![0; length as usize], error),
                 }
             }
             Event::Flush => device
-                .submit(lane, Operation::Flush)
+                .submit(cpu, Operation::Flush)
                 .map_err(|error| format!("a flush failed: {error}")),
             Event::Extents(span) => self.judge_extents(device, span),
         }
@@ -114,15 +114,15 @@ impl Model {
     /// What differs, in words.
     pub fn compare_all(&self, device: &dyn BlockDevice) -> Result<(), String> {
         let all = Span { offset: 0, length: self.bytes.len() as u64 };
-        self.compare(device, Lane(0), all)?;
+        self.compare(device, Cpu(0), all)?;
         self.judge_extents(device, all)
     }
 
-    fn compare(&self, device: &dyn BlockDevice, lane: Lane, span: Span) -> Result<(), String> {
+    fn compare(&self, device: &dyn BlockDevice, cpu: Cpu, span: Span) -> Result<(), String> {
         // Not zeroes, so that a read that leaves something out is seen.
         let mut into = vec![0xa5; span.length as usize];
         device
-            .submit(lane, Operation::Read { offset: span.offset, into: &mut into })
+            .submit(cpu, Operation::Read { offset: span.offset, into: &mut into })
             .map_err(|error| format!("a read of {span:?} failed: {error}"))?;
         let expected = &self.bytes[span.indices()];
         match into.iter().zip(expected).position(|(is, was)| is != was) {
@@ -165,7 +165,7 @@ impl Model {
     fn settle(
         &mut self,
         device: &dyn BlockDevice,
-        lane: Lane,
+        cpu: Cpu,
         span: Span,
         from: &[u8],
         error: IoError,
@@ -182,7 +182,7 @@ impl Model {
             let end = (start + PAGE_SIZE).min(self.bytes.len());
             let mut into = vec![0xa5; end - start];
             device
-                .submit(lane, Operation::Read { offset: start as u64, into: &mut into })
+                .submit(cpu, Operation::Read { offset: start as u64, into: &mut into })
                 .map_err(|error| format!("page {page} cannot be read: {error}"))?;
             let old = &mut self.bytes[start..end];
             let mut new = old.to_vec();

@@ -1,7 +1,7 @@
 //! A part of a device that looks like a device.
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
-use units::Lane;
+use units::Cpu;
 
 /// Part of a device, so that several models can be kept of one device, each of its own part.
 pub struct Part<'a> {
@@ -27,7 +27,7 @@ impl BlockDevice for Part<'_> {
         self.whole.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let moved = match operation {
             Operation::Read { offset, into } => {
                 Operation::Read { offset: self.start + offset, into }
@@ -43,7 +43,7 @@ impl BlockDevice for Part<'_> {
             }
             Operation::Flush => Operation::Flush,
         };
-        self.whole.submit(lane, moved)
+        self.whole.submit(cpu, moved)
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

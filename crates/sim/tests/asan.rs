@@ -15,12 +15,12 @@ use block::Plain;
 use broken::{EpochOfNone, FreesAtOnce, HoldsNothing};
 use sim::content::Fill;
 use testkit::dies;
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt};
 use zram::Disk;
 use zram::slots::{BitLock, Epoch, SlotTable};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
 const PAGES: u64 = 64;
 
@@ -71,12 +71,12 @@ fn disk<T: SlotTable + 'static>(pool_waits: bool) -> (Arc<Disk>, Moment) {
 /// A page is stored anew while it is read.
 fn stored_while_read<T: SlotTable + 'static>() {
     let (disk, moment) = disk::<T>(true);
-    disk.store_page(LANE, 0, &contents(1)).unwrap();
+    disk.store_page(CPU, 0, &contents(1)).unwrap();
     let writer = disk.clone();
-    let deed = move || writer.store_page(Lane(1), 0, &contents(2)).unwrap();
+    let deed = move || writer.store_page(Cpu(1), 0, &contents(2)).unwrap();
     *moment.0.lock().unwrap() = Some(Box::new(deed));
     let mut page = [0; PAGE_SIZE];
-    disk.load_page(LANE, 0, &mut page).unwrap();
+    disk.load_page(CPU, 0, &mut page).unwrap();
     assert!(page == contents(1), "the reader found the page before it was stored anew");
     assert!(moment.0.lock().unwrap().is_none(), "nobody read an object");
 }
@@ -106,10 +106,10 @@ fn what_is_read_stays_under_epochs() {
 /// Objects are moved together while one of them is read.
 fn moved_while_read() {
     let (disk, moment) = disk::<BitLock>(false);
-    (0..PAGES).for_each(|index| disk.store_page(LANE, index, &contents(index)).unwrap());
+    (0..PAGES).for_each(|index| disk.store_page(CPU, index, &contents(index)).unwrap());
     let left = || (0..PAGES).filter(|index| index % 7 == 0);
     (0..PAGES).filter(|index| index % 7 != 0).for_each(|index| {
-        disk.discard_pages(LANE, index, 1).unwrap();
+        disk.discard_pages(CPU, index, 1).unwrap();
     });
     for index in left() {
         let administrator = disk.clone();
@@ -117,7 +117,7 @@ fn moved_while_read() {
             administrator.compact().unwrap();
         }));
         let mut page = [0; PAGE_SIZE];
-        disk.load_page(LANE, index, &mut page).unwrap();
+        disk.load_page(CPU, index, &mut page).unwrap();
         assert!(page == contents(index), "page {index} is another");
     }
 }

@@ -9,7 +9,7 @@ use sim::events::Weights;
 use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 const ALGORITHMS: &[&str] = stack::ALGORITHMS;
@@ -19,7 +19,7 @@ fn lz4_passes_the_suite() {
     let seed = seed("lz4_passes_the_suite");
     suite::block_device(seed, |bytes| Plan::new(bytes, zcomp::LZ4).device());
     suite::block_device(seed, |bytes| {
-        Plan { compact_every: 7, lanes: 1, ..Plan::new(bytes, zcomp::LZ4) }.device()
+        Plan { compact_every: 7, cpus: 1, ..Plan::new(bytes, zcomp::LZ4) }.device()
     });
 }
 
@@ -81,14 +81,14 @@ fn limits_can_be_moved_and_lifted() {
     let mut noise = [0; PAGE_SIZE];
     let mut write = |page: u64| {
         Fill::Noise(page).render(&mut noise);
-        disk.submit(Lane(1), Operation::Write { offset: page * P, from: &noise })
+        disk.submit(Cpu(1), Operation::Write { offset: page * P, from: &noise })
     };
     (0..16).for_each(|page| assert_eq!(write(page), Ok(())));
     disk.disk.set_mem_limit(8 * P);
     assert_eq!(write(20), Err(IoError::NoSpace));
     let mut into = [0; PAGE_SIZE];
     for page in 0..16 {
-        let read = disk.submit(Lane(0), Operation::Read { offset: page * P, into: &mut into });
+        let read = disk.submit(Cpu(0), Operation::Read { offset: page * P, into: &mut into });
         let mut expected = [0; PAGE_SIZE];
         Fill::Noise(page).render(&mut expected);
         assert!(read == Ok(()) && into == expected, "page {page} is not what it was");
@@ -162,7 +162,7 @@ fn resets_leave_nothing_behind() {
         assert_eq!((stats.disksize, stats.pool_bytes, stats.num_writes), (0, 0, 0), "{stats:?}");
         assert_eq!(disk.machine.frames().stats().lent, 0, "a reset kept frames");
         let mut byte = [0];
-        let read = disk.submit(Lane(0), Operation::Read { offset: 0, into: &mut byte });
+        let read = disk.submit(Cpu(0), Operation::Read { offset: 0, into: &mut byte });
         assert_eq!(read, Err(IoError::NotReady));
         disk.set_up(Plan::new(
             (50 + 40 * round) * P,
@@ -178,7 +178,7 @@ fn resets_beside_requests() {
     let mut rng = Rng::new(seed("resets_beside_requests"));
     let disk = Plan::new(8 * P, zcomp::LZ4).build();
     let mut tasks: Vec<Box<dyn FnOnce() + Send + '_>> = Vec::new();
-    for lane in 0..3 {
+    for cpu in 0..3 {
         let (mut rng, disk) = (rng.fork(), &disk);
         tasks.push(Box::new(move || {
             let mut page = [0; PAGE_SIZE];
@@ -188,9 +188,9 @@ fn resets_beside_requests() {
                 let offset = at * P;
                 let done = if rng.one_in(2) {
                     Fill::Text(at).render(&mut page);
-                    disk.submit(Lane(lane), Operation::Write { offset, from: &page })
+                    disk.submit(Cpu(cpu), Operation::Write { offset, from: &page })
                 } else {
-                    let read = disk.submit(Lane(lane), Operation::Read { offset, into: &mut page });
+                    let read = disk.submit(Cpu(cpu), Operation::Read { offset, into: &mut page });
                     Fill::Text(at).render(&mut expected);
                     let known = page == expected || page == [0; PAGE_SIZE];
                     assert!(read.is_err() || known, "page {at} is not one that was written");
@@ -214,12 +214,12 @@ fn ranges_past_the_end_are_refused_and_counted() {
     let disk = Plan::new(3 * P, zcomp::LZ4).build();
     let mut bytes = [1; 2];
     for offset in [3 * P - 1, 3 * P, u64::MAX - 1, u64::MAX] {
-        let read = disk.submit(Lane(0), Operation::Read { offset, into: &mut bytes });
+        let read = disk.submit(Cpu(0), Operation::Read { offset, into: &mut bytes });
         assert_eq!(read, Err(IoError::OutOfRange), "at {offset}");
-        let write = disk.submit(Lane(0), Operation::Write { offset, from: &bytes });
+        let write = disk.submit(Cpu(0), Operation::Write { offset, from: &bytes });
         assert_eq!(write, Err(IoError::OutOfRange), "at {offset}");
     }
-    let discard = disk.submit(Lane(0), Operation::Discard { offset: P, length: u64::MAX });
+    let discard = disk.submit(Cpu(0), Operation::Discard { offset: P, length: u64::MAX });
     assert_eq!(discard, Err(IoError::OutOfRange));
     assert_eq!(disk.disk.stats().invalid_io, 9);
     assert_eq!(disk.disk.stats().pages_stored, 0);

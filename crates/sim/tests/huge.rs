@@ -6,7 +6,7 @@ mod common;
 use block::{BlockDevice, ExtentKind, Operation};
 use common::Plan;
 use std::ops::ControlFlow;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 const TIB: u64 = 1 << 40;
@@ -19,7 +19,7 @@ fn an_unused_terabyte_costs_almost_nothing() {
     let disk = Plan::new(TIB, zcomp::LZ4).build();
     let mut page = [1; PAGE_SIZE];
     for offset in [0, TIB / 3 / P * P, TIB - P] {
-        disk.submit(Lane(0), Operation::Read { offset, into: &mut page }).unwrap();
+        disk.submit(Cpu(0), Operation::Read { offset, into: &mut page }).unwrap();
         assert!(page == [0; PAGE_SIZE], "an empty page is not zeroes");
     }
     let mut extents = Vec::new();
@@ -30,16 +30,16 @@ fn an_unused_terabyte_costs_almost_nothing() {
     told.unwrap();
     assert!(extents.iter().all(|extent| extent.kind == ExtentKind::Hole), "nothing was written");
     assert_eq!(extents.iter().map(|extent| extent.length).sum::<u64>(), TIB);
-    disk.submit(Lane(0), Operation::Discard { offset: 0, length: TIB }).unwrap();
+    disk.submit(Cpu(0), Operation::Discard { offset: 0, length: TIB }).unwrap();
     let grown = host::resident_bytes().saturating_sub(before);
     assert!(before > 0 && grown < 1 << 20, "an unused terabyte takes {grown} bytes");
 
     let last = core::array::from_fn(|n| (n % 251) as u8);
-    disk.submit(Lane(0), Operation::Write { offset: TIB - P, from: &last }).unwrap();
-    disk.submit(Lane(0), Operation::Read { offset: TIB - P, into: &mut page }).unwrap();
+    disk.submit(Cpu(0), Operation::Write { offset: TIB - P, from: &last }).unwrap();
+    disk.submit(Cpu(0), Operation::Read { offset: TIB - P, into: &mut page }).unwrap();
     assert!(page == last, "the last page is not what was stored");
     let mut byte = [0];
-    disk.submit(Lane(0), Operation::Read { offset: TIB - 1, into: &mut byte }).unwrap();
+    disk.submit(Cpu(0), Operation::Read { offset: TIB - 1, into: &mut byte }).unwrap();
     assert_eq!(byte, [last[PAGE_SIZE - 1]]);
     assert_eq!(disk.disk.stats().pages_stored, 1);
     let grown = host::resident_bytes().saturating_sub(before);

@@ -15,7 +15,7 @@ use testkit::seed;
 use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use zswap::{Index, MakeIndex};
 
-const LANES: usize = 3;
+const CPUS: usize = 3;
 
 /// Every index under its name.
 const INDEXES: [(&str, MakeIndex); 4] = [
@@ -30,7 +30,7 @@ fn every(test: &str, play: impl Fn(u64, indexes::Make<'_>)) {
     for (name, make) in INDEXES {
         println!("{name}");
         play(seed, &|pages, entries| {
-            make(&host::Mmap, pages, entries, LANES).expect("there are addresses")
+            make(&host::Mmap, pages, entries, CPUS).expect("there are addresses")
         });
     }
 }
@@ -82,14 +82,14 @@ impl World for Full {
 #[test]
 fn without_addresses_there_is_no_index() {
     for (name, make) in INDEXES {
-        let made: Result<Box<dyn Index>, NoMemory> = make(&Full, 1 << 20, 100, LANES);
+        let made: Result<Box<dyn Index>, NoMemory> = make(&Full, 1 << 20, 100, CPUS);
         assert!(made.is_err(), "{name}");
     }
 }
 
 fn over(wrong: Wrong) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
     move |pages, entries| {
-        let index = XArraySplit::make(&host::Mmap, pages, entries, LANES);
+        let index = XArraySplit::make(&host::Mmap, pages, entries, CPUS);
         Box::new(Over { index: index.expect("there are addresses"), wrong })
     }
 }

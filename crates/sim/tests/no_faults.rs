@@ -17,7 +17,7 @@ use sim::content::Fill;
 use sim::swap::{Cache, Shelf};
 use stack::Variants;
 use sync::atomic::{AtomicBool, Ordering};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, Headroom, Stats, SwapDevice, Zswap};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -71,7 +71,7 @@ fn round(device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], pages: u64, wait: im
     let began: Faults = faults();
     for page in 0..pages {
         let write = Operation::Write { offset: at(page), from: of(page) };
-        match device.submit(Lane(0), write) {
+        match device.submit(Cpu(0), write) {
             Ok(()) => there[page as usize] = true,
             Err(IoError::NoMemory) => round.refused += 1,
             Err(error) => panic!("{error}"),
@@ -80,11 +80,11 @@ fn round(device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], pages: u64, wait: im
     }
     for page in (0..pages).filter(|page| there[*page as usize]) {
         let read = Operation::Read { offset: at(page), into: &mut into };
-        device.submit(Lane(0), read).expect("it is there");
+        device.submit(Cpu(0), read).expect("it is there");
         round.wrong += u64::from(into != *of(page));
         if page % 3 != 0 {
             let discard = Operation::Discard { offset: at(page), length: P };
-            device.submit(Lane(0), discard).expect("it can");
+            device.submit(Cpu(0), discard).expect("it can");
         }
     }
     let ended = faults();
@@ -109,7 +109,7 @@ fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, St
         let provider = scope.spawn(|| {
             while provides && !ended.load(Ordering::Acquire) {
                 let ticket = zswap.memory_bell().ticket();
-                if zswap.provide(Lane(1), want) && !ended.load(Ordering::Acquire) {
+                if zswap.provide(Cpu(1), want) && !ended.load(Ordering::Acquire) {
                     zswap.memory_bell().wait(ticket);
                 }
             }
@@ -133,7 +133,7 @@ fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, St
         provider.join().expect("no panic");
         rounds
     });
-    zswap.invalidate_area(Lane(0), swap::swap_type(0));
+    zswap.invalidate_area(Cpu(0), swap::swap_type(0));
     zswap.validate();
     (rounds, zswap.stats())
 }
@@ -173,18 +173,18 @@ fn a_page_that_finds_no_memory_goes_to_the_device() {
     let mut into = [0; PAGE_SIZE];
     for page in 0..16 {
         let (offset, from) = (page * P, &contents[page as usize % contents.len()]);
-        device.submit(Lane(0), Operation::Write { offset, from }).expect("the device takes it");
-        device.submit(Lane(0), Operation::Read { offset, into: &mut into }).expect("it is there");
+        device.submit(Cpu(0), Operation::Write { offset, from }).expect("the device takes it");
+        device.submit(Cpu(0), Operation::Read { offset, into: &mut into }).expect("it is there");
         assert!(into == *from);
     }
     let stats = engine.zswap.stats();
     assert_eq!((stats.through, stats.written_back_pages, stats.stored_pages), (16, 0, 0));
     // With memory the next ones stay.
-    assert!(engine.zswap.provide(Lane(0), Headroom { frames: FRAMES, entries: 64, nodes: 64 }));
+    assert!(engine.zswap.provide(Cpu(0), Headroom { frames: FRAMES, entries: 64, nodes: 64 }));
     for page in 0..16 {
         let (offset, from) = (page * P, &contents[page as usize % contents.len()]);
-        device.submit(Lane(0), Operation::Write { offset, from }).expect("there is memory");
-        device.submit(Lane(0), Operation::Read { offset, into: &mut into }).expect("it is there");
+        device.submit(Cpu(0), Operation::Write { offset, from }).expect("there is memory");
+        device.submit(Cpu(0), Operation::Read { offset, into: &mut into }).expect("it is there");
         assert!(into == *from);
     }
     assert_eq!(engine.zswap.stats().stored_pages, 16);

@@ -18,7 +18,7 @@ use block::{
 use common::{Plan, Watched};
 use sim::content::Fill;
 use sim::swap::{Cache, PAGES as AREA, Policy, Shelf, Spot};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Select, Writeback};
 use zswap::SwapDevice;
 
@@ -96,14 +96,14 @@ fn contents() -> Vec<[u8; PAGE_SIZE]> {
         .into()
 }
 
-/// Everything a door may ask of a disk, on every page. The lanes vary, so that each has a stream.
+/// Everything a door may ask of a disk, on every page. The CPUs vary, so that each has a stream.
 fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
     let mut into = [0; PAGE_SIZE];
     for page in 0..PAGES {
-        let (lane, offset) = (Lane(page as u32 % 3), page * P);
+        let (cpu, offset) = (Cpu(page as u32 % 3), page * P);
         let from = &contents[((page * 7 + round) % contents.len() as u64) as usize];
         let submit = |operation: Operation<'_>| {
-            disk.disk.submit(lane, operation).expect("there is space");
+            disk.disk.submit(cpu, operation).expect("there is space");
         };
         submit(Operation::Write { offset, from });
         submit(Operation::Read { offset, into: &mut into });
@@ -167,17 +167,17 @@ fn reading_what_was_written_back_allocates_nothing() {
         let disk = Plan { compressed_writeback, ..plan }.build();
         for page in 0..PAGES {
             let from = &contents[page as usize % contents.len()];
-            disk.disk.store_page(Lane(0), page, from).expect("there is space");
+            disk.disk.store_page(Cpu(0), page, from).expect("there is space");
         }
         let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
         disk.disk.writeback(&all).expect("there are blocks for all");
         let mut into = vec![0; (PAGES * P) as usize];
         let calls = calls(|| {
             let read = Operation::Read { offset: 0, into: &mut into };
-            disk.disk.submit(Lane(1), read).expect("nothing fails");
+            disk.disk.submit(Cpu(1), read).expect("nothing fails");
             for page in 0..PAGES {
                 let write = Operation::Write { offset: page * P + 9, from: &contents[0][..99] };
-                disk.disk.submit(Lane(2), write).expect("nothing fails");
+                disk.disk.submit(Cpu(2), write).expect("nothing fails");
             }
         });
         assert_eq!(calls, 0, "the heap was called");
@@ -197,7 +197,7 @@ impl BlockDevice for Nothing {
     fn abilities(&self) -> Abilities {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
-    fn submit(&self, _: Lane, _: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, _: Cpu, _: Operation<'_>) -> Result<(), IoError> {
         Ok(())
     }
     fn extents(&self, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
@@ -210,19 +210,19 @@ impl BlockDevice for Nothing {
 fn swap_work(engine: &swap::Engine, device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], round: u64) {
     let mut into = [0; PAGE_SIZE];
     for offset in 0..AREA {
-        let (lane, spot) = (Lane(offset as u32 % 3), Spot { area: 0, offset });
+        let (cpu, spot) = (Cpu(offset as u32 % 3), Spot { area: 0, offset });
         let from = &contents[((offset * 7 + round) % contents.len() as u64) as usize];
-        let _ = engine.store(lane, spot, (offset % 3) as usize, from);
-        let _ = engine.load(lane, spot, &mut into);
+        let _ = engine.store(cpu, spot, (offset % 3) as usize, from);
+        let _ = engine.load(cpu, spot, &mut into);
         let at = offset * P;
-        device.submit(lane, Operation::Write { offset: at, from }).expect("there is space");
-        device.submit(lane, Operation::Read { offset: at, into: &mut into }).expect("it is there");
+        device.submit(cpu, Operation::Write { offset: at, from }).expect("there is space");
+        device.submit(cpu, Operation::Read { offset: at, into: &mut into }).expect("it is there");
         match offset % 8 {
-            0 => engine.invalidate_page(lane, spot),
-            1 => drop(engine.reclaim(lane, 5)),
+            0 => engine.invalidate_page(cpu, spot),
+            1 => drop(engine.reclaim(cpu, 5)),
             2 => drop(engine.work()),
-            3 => engine.shrink(lane, 2),
-            4 => device.submit(lane, Operation::Discard { offset: at, length: P }).expect("it can"),
+            3 => engine.shrink(cpu, 2),
+            4 => device.submit(cpu, Operation::Discard { offset: at, length: P }).expect("it can"),
             _ => {}
         }
     }

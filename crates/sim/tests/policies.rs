@@ -80,7 +80,7 @@ fn every_byte_stays_under_every_policy() {
     const PAGES: u64 = 100;
     for plan in plans(THREADS * PAGES * P) {
         let disk =
-            Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+            Plan { compressed_writeback: true, cpus: 2, backing_faults: 2000, ..plan }.build();
         let round = AtomicU32::new(0);
         let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
         let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();

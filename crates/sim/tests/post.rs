@@ -15,7 +15,7 @@ use sim::model::Drive;
 use sim::suite::{self, Crowd};
 use stack::{Machine, MachineOptions, Outside, Variants};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Recompress, Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -59,7 +59,7 @@ fn every_byte_stays_while_everything_changes() {
     const THREADS: u64 = 4;
     const PAGES: u64 = 200;
     let plan = plan(THREADS * PAGES * P, zcomp::LZ4);
-    let disk = Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+    let disk = Plan { compressed_writeback: true, cpus: 2, backing_faults: 2000, ..plan }.build();
     let limits = [0, 100 * P, 400 * P, 0];
     let round = AtomicU32::new(0);
     let meddle = || {
@@ -118,11 +118,11 @@ impl BlockDevice for FailsAt {
     fn abilities(&self) -> Abilities {
         self.next.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if self.count.fetch_add(1, Ordering::Relaxed) == self.at {
             return Err(IoError::Failed);
         }
-        self.next.submit(lane, operation)
+        self.next.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.next.extents(offset, length, visit)
@@ -142,7 +142,7 @@ impl Outside for One {
 
 fn on(backing: Arc<FailsAt>) -> (Machine, Arc<Disk>) {
     let options = MachineOptions {
-        lanes: 1,
+        cpus: 1,
         memory: 1 << 28,
         variants: Variants::default(),
         outside: Arc::new(One(backing)),
@@ -168,10 +168,10 @@ fn text(stamp: u64) -> [u8; PAGE_SIZE] {
 fn script(disk: &Disk) -> u32 {
     let mut failed = 0;
     let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
-    (0..20).for_each(|index| disk.store_page(Lane(0), index, &text(index)).unwrap());
+    (0..20).for_each(|index| disk.store_page(Cpu(0), index, &text(index)).unwrap());
     failed += u32::from(disk.writeback(&all).is_err());
     let mut whole = vec![0; 20 * PAGE_SIZE];
-    match disk.submit(Lane(0), Operation::Read { offset: 0, into: &mut whole }) {
+    match disk.submit(Cpu(0), Operation::Read { offset: 0, into: &mut whole }) {
         Ok(()) => (0..20).for_each(|index| {
             assert_eq!(whole[index * PAGE_SIZE..][..PAGE_SIZE], text(index as u64), "page {index}");
         }),
@@ -180,7 +180,7 @@ fn script(disk: &Disk) -> u32 {
     let mut expected: Vec<[u8; PAGE_SIZE]> = (0..20).map(text).collect();
     for (index, page) in expected.iter_mut().enumerate().take(8) {
         let write = Operation::Write { offset: index as u64 * P + 10, from: &[0xee; 20] };
-        match disk.submit(Lane(0), write) {
+        match disk.submit(Cpu(0), write) {
             Ok(()) => page[10..30].fill(0xee),
             Err(_) => failed += 1,
         }
@@ -189,7 +189,7 @@ fn script(disk: &Disk) -> u32 {
     failed += u32::from(disk.writeback(&all).is_err());
     for (index, page) in expected.iter().enumerate() {
         let mut back = [0; PAGE_SIZE];
-        let mut load = || disk.load_page(Lane(0), index as u64, &mut back);
+        let mut load = || disk.load_page(Cpu(0), index as u64, &mut back);
         // A read that failed may be tried again.
         let loaded = load().or_else(|_| {
             failed += 1;
@@ -216,7 +216,7 @@ fn a_fault_at_every_operation_of_the_backing_device() {
         let (machine, disk) = on(fails_at(at));
         assert_eq!(script(&disk), 1, "operation {at} failed, and one request with it");
         disk.validate();
-        disk.discard_pages(Lane(0), 0, 32).unwrap();
+        disk.discard_pages(Cpu(0), 0, 32).unwrap();
         assert_eq!(disk.stats().backed_pages, 0);
         assert_eq!(machine.frames().stats().lent, 0);
     }

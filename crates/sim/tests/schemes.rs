@@ -13,7 +13,7 @@ use sim::events::Weights;
 use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -49,7 +49,7 @@ fn limits_are_kept_and_waiting_objects_do_not_count() {
         for n in 0..400u64 {
             Fill::Noise(n).render(&mut page);
             let write = Operation::Write { offset: n % 20 * P, from: &page };
-            let done = disk.submit(Lane(n as u32), write);
+            let done = disk.submit(Cpu(n as u32), write);
             assert_eq!(done, Ok(()), "{slots}: write {n} of 20 pages under a limit of 40");
         }
         let crowded = Plan { mem_limit: 3 * P, ..plan(64 * P) }.build();
@@ -82,7 +82,7 @@ fn every_byte_stays_under_every_scheme() {
     for slots in other_schemes() {
         let plan = plan(slots, THREADS * PAGES * P, QUICK);
         let disk =
-            Plan { compressed_writeback: true, lanes: 2, backing_faults: 2000, ..plan }.build();
+            Plan { compressed_writeback: true, cpus: 2, backing_faults: 2000, ..plan }.build();
         let round = AtomicU32::new(0);
         let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
         let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();

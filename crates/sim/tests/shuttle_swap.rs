@@ -26,11 +26,11 @@ use stage::{MakeCache, World};
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
-    Arc::new(move || -> Arc<dyn Cache> { Arc::new(Engine::with_index(flaw.make(), LANES)) })
+    Arc::new(move || -> Arc<dyn Cache> { Arc::new(Engine::with_index(flaw.make(), CPUS)) })
 }
 
-/// Lanes there are: fewer than threads, so that some share one.
-const LANES: usize = 2;
+/// CPUs there are: fewer than threads, so that some share one.
+const CPUS: usize = 2;
 
 fn on(world: World, make: MakeCache) -> Play {
     Arc::new(move || world.play(&make))
@@ -60,7 +60,7 @@ macro_rules! worlds {
             #[test]
             fn $test() {
                 for index in stack::INDEXES {
-                    let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, LANES)) };
+                    let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, CPUS)) };
                     holds(stringify!($test), index, &on($world, Arc::new(make)));
                 }
             }
@@ -87,7 +87,7 @@ macro_rules! devices {
             #[test]
             fn $test() {
                 for index in stack::INDEXES {
-                    let make: MakeEngine = Arc::new(move || Engine::of_stack(index, LANES));
+                    let make: MakeEngine = Arc::new(move || Engine::of_stack(index, CPUS));
                     let play: Play = Arc::new(move || $world.play(&make));
                     holds(stringify!($test), index, &play);
                 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::Engine;
 use sim::swap::{Cache, Crowd, Drive, Mix, Mood, Outcome, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 fn events(usual: usize) -> usize {
     let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
@@ -18,11 +18,11 @@ fn events(usual: usize) -> usize {
 }
 
 /// A run with each index, one after the other.
-fn runs(test: &str, mix: Mix, lanes: u32, events: usize) -> Vec<Outcome> {
+fn runs(test: &str, mix: Mix, cpus: u32, events: usize) -> Vec<Outcome> {
     let mut rng = Rng::new(seed(test));
     let run = |index: &&'static str| {
-        let drive = Drive { seed: rng.next_u64(), events, mix, lanes };
-        let make = || -> Box<dyn Cache> { Box::new(Engine::of_stack(index, lanes as usize)) };
+        let drive = Drive { seed: rng.next_u64(), events, mix, cpus };
+        let make = || -> Box<dyn Cache> { Box::new(Engine::of_stack(index, cpus as usize)) };
         let outcome = drive.run(&make);
         println!("{test}, {index}: {outcome:?}");
         outcome
@@ -65,9 +65,9 @@ fn crowds_find_what_they_stored() {
         let round = AtomicU64::new(0);
         let beside = |shelves: &[Arc<Shelf>; 2]| {
             let round = round.fetch_add(1, Ordering::Relaxed);
-            let (lane, n) = (Lane(round as u32), round / 12);
+            let (cpu, n) = (Cpu(round as u32), round / 12);
             match round % 12 {
-                0 | 4 | 8 => drop(engine.reclaim(lane, 1 + n % 30)),
+                0 | 4 | 8 => drop(engine.reclaim(cpu, 1 + n % 30)),
                 1 | 5 => drop(engine.work()),
                 2 => engine.set(Policy::Compressor(n as usize)),
                 3 => {

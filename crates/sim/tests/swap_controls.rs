@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::Engine;
 use sim::swap::{Cache, Crowd, Drive, Events, Flaw, Mix, Naive, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
-use units::Lane;
+use units::Cpu;
 
 const EVENTS: usize = 4000;
 
@@ -24,9 +24,9 @@ fn naive(flaw: Flaw) -> Box<dyn Cache> {
 /// The order in which pages leave, limits, then everything.
 fn drives(seed: u64) -> [Drive; 3] {
     let mut rng = Rng::new(seed);
-    [(Mix::ORDER, 1), (Mix::LIMITS, 3), (Mix::ALL, 3)].map(|(mix, lanes)| {
+    [(Mix::ORDER, 1), (Mix::LIMITS, 3), (Mix::ALL, 3)].map(|(mix, cpus)| {
         let seed = rng.next_u64();
-        Drive { seed, events: EVENTS, mix, lanes }
+        Drive { seed, events: EVENTS, mix, cpus }
     })
 }
 
@@ -89,7 +89,7 @@ fn every_flaw_is_found_and_made_small() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
-        let drive = Drive { seed, events: 500, mix: Mix::ALL, lanes: 3 };
+        let drive = Drive { seed, events: 500, mix: Mix::ALL, cpus: 3 };
         drive.run(&|| naive(Flaw::None))
     };
     assert_eq!(run(7), run(7));
@@ -102,7 +102,7 @@ fn let_loose(flaw: Flaw, seed: u64, exclusive: bool) -> Option<String> {
     let refusing = AtomicBool::new(false);
     complaint(|| {
         let beside = |_: &[Arc<Shelf>; 2]| {
-            naive.reclaim(Lane(0), 4);
+            naive.reclaim(Cpu(0), 4);
             naive.set(Policy::Enabled(refusing.fetch_xor(true, Ordering::Relaxed)));
         };
         crowd(&naive, Crowd { seed, steps: 4000, exclusive, beside: &beside });
@@ -130,7 +130,7 @@ fn broken_indexes_are_found() {
     let run = |flaw: broken_index::Flaw| {
         drives(seed).iter().find_map(|drive| {
             let make = || -> Box<dyn Cache> {
-                Box::new(Engine::with_index(flaw.make(), drive.lanes as usize))
+                Box::new(Engine::with_index(flaw.make(), drive.cpus as usize))
             };
             let events = Events::new(drive.seed, drive.mix).take(drive.events);
             complaint(|| {

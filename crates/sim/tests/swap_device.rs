@@ -16,7 +16,7 @@ use sim::part::Part;
 use sim::suite::{self, Crowd};
 use sim::swap::{Cache, FRAMES, Model, Mood, Policy, Shelf};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, SwapDevice};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -35,8 +35,8 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(index: &str, bytes: u64, lanes: usize, meddle_every: u32, fails: bool) -> Watched {
-        let engine = Engine::of_stack(index, lanes);
+    fn new(index: &str, bytes: u64, cpus: usize, meddle_every: u32, fails: bool) -> Watched {
+        let engine = Engine::of_stack(index, cpus);
         Model::settings().into_iter().for_each(|policy| engine.set(policy));
         let (pages, tenant) = (bytes / P, engine.zswap.tenant("default").expect("it is there"));
         let shelf = Shelf::new(pages, 7, 1);
@@ -50,9 +50,9 @@ impl Watched {
 
     fn meddle(&self, number: u32) {
         let (engine, n) = (&self.engine, u64::from(number / 12));
-        let lane = Lane(number);
+        let cpu = Cpu(number);
         match number % 12 {
-            0 | 3 | 6 => drop(engine.reclaim(lane, 1 + n % 40)),
+            0 | 3 | 6 => drop(engine.reclaim(cpu, 1 + n % 40)),
             1 | 7 => drop(engine.work()),
             2 => engine.set(Policy::Compressor(n as usize)),
             4 => engine.set(Policy::MaxPool([0, 8, 40, 150, 0][n as usize % 5] * P)),
@@ -77,7 +77,7 @@ impl Watched {
         let (most, own) = (self.shelf.most_writes(), 4 * 64);
         assert!(most <= 70 + own, "{most} pages were under way at once");
         let length = self.device.geometry().bytes;
-        self.device.submit(Lane(0), Operation::Discard { offset: 0, length }).expect("it can be");
+        self.device.submit(Cpu(0), Operation::Discard { offset: 0, length }).expect("it can be");
         self.engine.validate();
         let (totals, stats) = (self.engine.totals(), self.engine.zswap.stats());
         assert_eq!([totals.stored, totals.pool_bytes, stats.on_device], [0; 3], "{stats:?}");
@@ -101,12 +101,12 @@ impl BlockDevice for Watched {
     fn abilities(&self) -> Abilities {
         self.device.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
         if self.meddle_every > 0 && submits.is_multiple_of(self.meddle_every) {
             self.meddle(submits / self.meddle_every);
         }
-        let result = self.device.submit(lane, operation);
+        let result = self.device.submit(cpu, operation);
         // Where neither the cache nor the device takes a page, the device says why.
         if self.fails && result == Err(IoError::Failed) { Err(IoError::NoSpace) } else { result }
     }

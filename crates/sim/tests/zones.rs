@@ -13,7 +13,7 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -47,7 +47,7 @@ fn every_byte_stays_on_every_zone() {
     const THREADS: u64 = 4;
     const PAGES: u64 = 100;
     for zone in other_zones() {
-        let plan = Plan { lanes: 2, compressed_writeback: true, ..plan(zone, THREADS * PAGES * P) };
+        let plan = Plan { cpus: 2, compressed_writeback: true, ..plan(zone, THREADS * PAGES * P) };
         let disk = plan.build();
         let round = AtomicU32::new(0);
         let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
@@ -83,12 +83,12 @@ fn churn_leaves_nothing_behind_on_any_zone() {
             for index in 0..PAGES {
                 let parts = rng.below(60) as u8;
                 Fill::Partly { noise: rng.next_u64(), parts }.render(&mut page);
-                let lane = Lane(rng.below(3) as u32);
-                disk.disk.store_page(lane, index, &page).expect("there is memory");
+                let cpu = Cpu(rng.below(3) as u32);
+                disk.disk.store_page(cpu, index, &page).expect("there is memory");
             }
             for index in 0..PAGES {
                 if rng.below(5) < 2 || round == 3 {
-                    disk.disk.discard_pages(Lane(0), index, 1).expect("it is there");
+                    disk.disk.discard_pages(Cpu(0), index, 1).expect("it is there");
                 }
             }
             disk.disk.compact().expect("the disk has a size");

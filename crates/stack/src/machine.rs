@@ -15,7 +15,7 @@ use crate::workshop::Workshop;
 /// How a machine is made.
 pub struct MachineOptions {
     /// CPUs, or pretended ones: how many of each per-CPU thing there are.
-    pub lanes: usize,
+    pub cpus: usize,
     /// The most bytes all devices together may ever take; addresses are reserved for them.
     pub memory: u64,
     /// Which variant of each seam.
@@ -31,9 +31,9 @@ pub struct MachineOptions {
 }
 
 /// A zone for `memory` bytes.
-pub(crate) fn zone_options(lanes: usize, memory: u64) -> ZoneOptions {
+pub(crate) fn zone_options(cpus: usize, memory: u64) -> ZoneOptions {
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-    ZoneOptions { settle: true, ..ZoneOptions::new(lanes, max_frames) }
+    ZoneOptions { settle: true, ..ZoneOptions::new(cpus, max_frames) }
 }
 
 /// A zone and the devices that share it. All methods may be called by any number of threads.
@@ -54,10 +54,10 @@ impl Machine {
     /// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses for the zone.
     pub fn new(world: Arc<dyn World>, options: MachineOptions) -> Result<Machine, Fault> {
         options.variants.check()?;
-        let zone = zone_options(options.lanes, options.memory);
+        let zone = zone_options(options.cpus, options.memory);
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let MachineOptions { lanes, variants, outside, track_access, memory, swap_world } = options;
-        let workshop = Arc::new(Workshop { world, frames, lanes, variants, outside });
+        let MachineOptions { cpus, variants, outside, track_access, memory, swap_world } = options;
+        let workshop = Arc::new(Workshop { world, frames, cpus, variants, outside });
         let (clock, disks) = (Arc::default(), Mutex::new(BTreeMap::new()));
         let swap = Mutex::new(None);
         Ok(Machine { workshop, clock, track_access, disks, memory, swap_world, swap })

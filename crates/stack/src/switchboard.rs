@@ -9,8 +9,8 @@ use pagealloc::{
 };
 use units::PAGE_SIZE;
 use zcomp::{
-    AnyStreams, CodecError, Compressor, Deflate, Eight42, LaneStreams, Lz4, Lz4hc, Lzo, LzoRle,
-    MultiStreams, MutexStream, Params, SingleStream, Streams, Zstd,
+    AnyStreams, CodecError, Compressor, Deflate, Eight42, Lz4, Lz4hc, Lzo, LzoRle, MultiStreams,
+    MutexStream, Params, PerCpuStreams, SingleStream, Streams, Zstd,
 };
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 use zram::{EngineParts, PageStore, Plan, StreamRules};
@@ -142,14 +142,14 @@ pub(crate) fn index(name: &str) -> Result<MakeIndex, Fault> {
     find("index", name, INDEX)
 }
 
-/// Makes streams of a codec: on so many lanes, for a device that was given its size when so many
+/// Makes streams of a codec: on so many CPUs, for a device that was given its size when so many
 /// streams were asked for.
 type MakeStreams = fn(&Arc<dyn Compressor>, usize, u32) -> Result<AnyStreams, CodecError>;
 
 /// How threads come by a stream.
 #[derive(Clone, Copy)]
 struct Policy {
-    /// Streams that are usual, on so many lanes.
+    /// Streams that are usual, on so many CPUs.
     usual: fn(usize) -> usize,
     /// The most that may be asked for.
     most: u32,
@@ -158,11 +158,11 @@ struct Policy {
 
 const STREAMS: &[(&str, Policy)] = &[
     (
-        LaneStreams::NAME,
+        PerCpuStreams::NAME,
         Policy {
-            usual: |lanes| lanes,
+            usual: |cpus| cpus,
             most: u32::MAX,
-            make: |codec, lanes, _| LaneStreams::new(&**codec, lanes).map(AnyStreams::Lanes),
+            make: |codec, cpus, _| PerCpuStreams::new(&**codec, cpus).map(AnyStreams::Cpus),
         },
     ),
     (
@@ -196,18 +196,18 @@ fn several(codec: &Arc<dyn Compressor>) -> Result<AnyStreams, CodecError> {
 }
 
 /// How many streams may be asked for under a policy.
-pub(crate) fn stream_rules(streams: &str, lanes: usize) -> StreamRules {
+pub(crate) fn stream_rules(streams: &str, cpus: usize) -> StreamRules {
     // Names were checked when the machine was made.
     let policy = find("stream policy", streams, STREAMS).unwrap_or(STREAMS[0].1);
-    StreamRules { usual: (policy.usual)(lanes.max(1)) as u32, most: policy.most }
+    StreamRules { usual: (policy.usual)(cpus.max(1)) as u32, most: policy.most }
 }
 
 /// The kinds of counters, the default first.
 const COUNTERS: &[&str] = &["percpu", "shared"];
 
-/// Lanes that count for themselves.
-pub(crate) fn counting_lanes(counters: &str, lanes: usize) -> usize {
-    if counters == COUNTERS[0] { lanes } else { 1 }
+/// CPUs that count for themselves.
+pub(crate) fn counting_cpus(counters: &str, cpus: usize) -> usize {
+    if counters == COUNTERS[0] { cpus } else { 1 }
 }
 
 /// Opens the codec called `name`.
@@ -243,7 +243,7 @@ pub(crate) struct Site<'a> {
     pub(crate) world: &'a dyn World,
     pub(crate) frames: &'a Arc<dyn Frames>,
     pub(crate) plan: &'a Plan<'a>,
-    pub(crate) lanes: usize,
+    pub(crate) cpus: usize,
     pub(crate) streams: &'a str,
 }
 
@@ -255,12 +255,12 @@ pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, 
 /// What makes the streams of an engine's codecs.
 pub(crate) fn make_streams(
     streams: &str,
-    lanes: usize,
+    cpus: usize,
     asked_for: u32,
 ) -> Result<zcomp::MakeStreams<AnyStreams>, Fault> {
     let make = find("stream policy", streams, STREAMS)?.make;
     Ok(Box::new(move |codec, limit| {
-        let streams = make(codec, lanes, asked_for)?;
+        let streams = make(codec, cpus, asked_for)?;
         streams.limit(limit).map_err(|error| CodecError(format!("{error}")))?;
         Ok(streams)
     }))
@@ -268,17 +268,17 @@ pub(crate) fn make_streams(
 
 fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     let plan = site.plan;
-    let lanes = site.lanes;
-    let make_streams = make_streams(site.streams, lanes, plan.streams)?;
+    let cpus = site.cpus;
+    let make_streams = make_streams(site.streams, cpus, plan.streams)?;
     let pool = PoolOptions {
         frames: site.frames.clone(),
-        pins: plan.pins.clone(),
+        readers: plan.readers.clone(),
         limit_frames: plan.limit_frames,
     };
     let pool = Pool::new(site.world, pool).map_err(no_memory)?;
     // Where addresses are short, the device must do without room to grow.
-    let slots = T::new(site.world, plan.room, lanes);
-    let slots = slots.or_else(|_| T::new(site.world, plan.pages, lanes));
+    let slots = T::new(site.world, plan.room, cpus);
+    let slots = slots.or_else(|_| T::new(site.world, plan.pages, cpus));
     let slots = slots.map_err(|_| {
         let bytes = plan.pages as u128 * PAGE_SIZE as u128;
         let message = format!("there are no addresses for the slots of a disk of {bytes} bytes");

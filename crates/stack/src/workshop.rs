@@ -18,7 +18,7 @@ use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
 pub(crate) struct Workshop {
     pub(crate) world: Arc<dyn World>,
     pub(crate) frames: Arc<dyn Frames>,
-    pub(crate) lanes: usize,
+    pub(crate) cpus: usize,
     pub(crate) variants: Variants,
     pub(crate) outside: Arc<dyn Outside>,
 }
@@ -31,7 +31,7 @@ impl Workshop {
     /// Makes a cache in front of swap areas, with a zone of its own, on a machine of so many pages
     /// of memory.
     pub(crate) fn swap(&self, world: &Arc<dyn World>, total_pages: u64) -> Result<Zswap, Fault> {
-        let zone = zone_options(self.lanes, total_pages.saturating_mul(PAGE_SIZE as u64));
+        let zone = zone_options(self.cpus, total_pages.saturating_mul(PAGE_SIZE as u64));
         let frames = switchboard::zone(&self.variants.zone, &**world, zone)?;
         let find_codec = |name: &str| {
             let params = Params::default();
@@ -43,15 +43,15 @@ impl Workshop {
                 })?;
             Ok(Chosen { compressor, params })
         };
-        let lanes = self.lanes;
-        let streams = switchboard::stream_rules(&self.variants.streams, lanes).usual;
+        let cpus = self.cpus;
+        let streams = switchboard::stream_rules(&self.variants.streams, cpus).usual;
         let entries = total_pages.saturating_mul(ENTRIES_PER_PAGE).min(1 << 30) as u32;
         let parts = zswap::Parts {
             frames,
-            lanes,
-            counting_lanes: switchboard::counting_lanes(&self.variants.counters, lanes),
+            cpus,
+            counting_cpus: switchboard::counting_cpus(&self.variants.counters, cpus),
             make_index: switchboard::index(&self.variants.index)?,
-            make_streams: switchboard::make_streams(&self.variants.streams, lanes, streams)?,
+            make_streams: switchboard::make_streams(&self.variants.streams, cpus, streams)?,
             codec: find_codec(DEFAULT_ALGORITHM)?,
             find_codec: Box::new(find_codec),
             total_pages,
@@ -79,20 +79,20 @@ impl zram::Workshop for Workshop {
     }
 
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
-        let backing = Backing::new(&*self.world, device, path, self.lanes);
+        let backing = Backing::new(&*self.world, device, path, self.cpus);
         backing.map(Arc::new).map_err(switchboard::no_memory)
     }
 
-    fn lanes(&self) -> usize {
-        self.lanes
+    fn cpus(&self) -> usize {
+        self.cpus
     }
 
-    fn counting_lanes(&self) -> usize {
-        switchboard::counting_lanes(&self.variants.counters, self.lanes)
+    fn counting_cpus(&self) -> usize {
+        switchboard::counting_cpus(&self.variants.counters, self.cpus)
     }
 
     fn stream_rules(&self) -> StreamRules {
-        switchboard::stream_rules(&self.variants.streams, self.lanes)
+        switchboard::stream_rules(&self.variants.streams, self.cpus)
     }
 
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
@@ -100,7 +100,7 @@ impl zram::Workshop for Workshop {
             world: &*self.world,
             frames: &self.frames,
             plan,
-            lanes: self.lanes,
+            cpus: self.cpus,
             streams: &self.variants.streams,
         };
         switchboard::build(&self.variants.slots, &site)

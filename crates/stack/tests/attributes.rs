@@ -5,10 +5,10 @@ use std::sync::Arc;
 use block::{BlockDevice, IoError, Operation};
 use control::{Access, Bound, Errno, Object};
 use stack::{Machine, MachineOptions, Variants};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, attributes};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 
 fn machine() -> Machine {
     machine_of(Variants::default())
@@ -17,7 +17,7 @@ fn machine() -> Machine {
 fn machine_of(variants: Variants) -> Machine {
     let outside = Arc::new(stack::Nowhere);
     let options = MachineOptions {
-        lanes: 2,
+        cpus: 2,
         memory: 1 << 30,
         variants,
         outside,
@@ -128,7 +128,7 @@ fn reset_gives_everything_back() {
     attributes.store("comp_algorithm", "deflate").unwrap();
     attributes.store("mem_limit", "1M").unwrap();
     attributes.store("disksize", "1M").unwrap();
-    disk.store_page(LANE, 0, &page(1)).unwrap();
+    disk.store_page(CPU, 0, &page(1)).unwrap();
     for bad in ["0", "x", "-1", "65536", ""] {
         assert_eq!(
             refused(&attributes, "reset", bad),
@@ -149,9 +149,9 @@ fn reset_gives_everything_back() {
         "       0        0        0        0        0        0        0        0        0\n";
     assert_eq!(attributes.show("mm_stat").unwrap(), zeroes);
     let mut back = [0; PAGE_SIZE];
-    assert_eq!(disk.load_page(LANE, 0, &mut back), Err(IoError::NotReady));
+    assert_eq!(disk.load_page(CPU, 0, &mut back), Err(IoError::NotReady));
     attributes.store("disksize", "1M").unwrap();
-    disk.load_page(LANE, 0, &mut back).unwrap();
+    disk.load_page(CPU, 0, &mut back).unwrap();
     assert_eq!(back, [0; PAGE_SIZE], "contents do not survive a reset");
 }
 
@@ -159,14 +159,14 @@ fn reset_gives_everything_back() {
 fn statistics_count_what_happens() {
     let (disk, attributes) = disk();
     attributes.store("disksize", "1M").unwrap();
-    disk.store_page(LANE, 0, &page(1)).unwrap();
-    disk.store_page(LANE, 1, &[0; PAGE_SIZE]).unwrap();
-    disk.store_page(LANE, 2, &[7; PAGE_SIZE]).unwrap();
+    disk.store_page(CPU, 0, &page(1)).unwrap();
+    disk.store_page(CPU, 1, &[0; PAGE_SIZE]).unwrap();
+    disk.store_page(CPU, 2, &[7; PAGE_SIZE]).unwrap();
     let mut random = [0; PAGE_SIZE];
     testkit::Rng::new(1).fill(&mut random);
-    disk.store_page(LANE, 3, &random).unwrap();
+    disk.store_page(CPU, 3, &random).unwrap();
     let mut back = [0; PAGE_SIZE];
-    disk.load_page(LANE, 3, &mut back).unwrap();
+    disk.load_page(CPU, 3, &mut back).unwrap();
     assert_eq!(back, random);
     let show = |name| attributes.show(name).unwrap();
     assert_eq!(show("num_writes"), "4\n");
@@ -181,17 +181,17 @@ fn statistics_count_what_happens() {
     let expected =
         [16384, stats.compressed_bytes, stats.pool_bytes, 0, stats.pool_bytes_peak, 2, 0, 1, 1];
     assert_eq!(mm_stat, expected);
-    disk.discard_pages(LANE, 3, 1).unwrap();
-    disk.discard_pages(LANE, 100, 2).unwrap();
+    disk.discard_pages(CPU, 3, 1).unwrap();
+    disk.discard_pages(CPU, 100, 2).unwrap();
     assert_eq!(show("notify_free"), "3\n", "empty pages count, as in the kernel");
     assert_eq!(disk.stats().huge_pages, 0);
     assert_eq!(disk.stats().huge_pages_since, 1);
     let past = Operation::Discard { offset: 1 << 20, length: 4096 };
-    assert_eq!(disk.submit(LANE, past), Err(IoError::OutOfRange));
+    assert_eq!(disk.submit(CPU, past), Err(IoError::OutOfRange));
     assert_eq!(show("invalid_io"), "1\n");
     assert_eq!(show("io_stat"), "       0        0        1        3\n");
     for page in 0..4 {
-        disk.discard_pages(LANE, page, 1).unwrap();
+        disk.discard_pages(CPU, page, 1).unwrap();
     }
     let stats = disk.stats();
     assert_eq!((stats.pages_stored, stats.compressed_bytes, stats.pool_bytes), (0, 0, 0));
@@ -207,7 +207,7 @@ fn the_limit_is_kept_and_can_change() {
     attributes.store("mem_limit", "64K").unwrap();
     let mut failed = None;
     for index in 0..1000 {
-        if let Err(error) = disk.store_page(LANE, index, &page(index)) {
+        if let Err(error) = disk.store_page(CPU, index, &page(index)) {
             failed = Some((index, error));
             break;
         }
@@ -218,15 +218,15 @@ fn the_limit_is_kept_and_can_change() {
     assert!(disk.stats().pool_bytes <= 64 << 10);
     let mut back = [0; PAGE_SIZE];
     for index in 0..full {
-        disk.load_page(LANE, index, &mut back).unwrap();
+        disk.load_page(CPU, index, &mut back).unwrap();
         assert_eq!(back, page(index), "page {index} was lost at the limit");
     }
-    disk.load_page(LANE, full, &mut back).unwrap();
+    disk.load_page(CPU, full, &mut back).unwrap();
     assert_eq!(back, [0; PAGE_SIZE], "a failed write leaves what was there");
     attributes.store("mem_limit", "0").unwrap();
-    disk.store_page(LANE, full, &page(full)).unwrap();
+    disk.store_page(CPU, full, &page(full)).unwrap();
     let peak = disk.stats().pool_bytes_peak;
-    disk.discard_pages(LANE, 0, 4096).unwrap();
+    disk.discard_pages(CPU, 0, 4096).unwrap();
     assert_eq!(disk.stats().pool_bytes_peak, peak);
     assert_eq!(refused(&attributes, "mem_used_max", "1"), Errno::EINVAL);
     attributes.store("mem_used_max", "0").unwrap();
@@ -239,10 +239,10 @@ fn compact_needs_a_size() {
     assert_eq!(refused(&attributes, "compact", "1"), Errno::EINVAL);
     attributes.store("disksize", "16M").unwrap();
     for index in 0..4096 {
-        disk.store_page(LANE, index, &page(index)).unwrap();
+        disk.store_page(CPU, index, &page(index)).unwrap();
     }
     for index in (0..4096).filter(|index| index % 4 != 0) {
-        disk.discard_pages(LANE, index, 1).unwrap();
+        disk.discard_pages(CPU, index, 1).unwrap();
     }
     let before = disk.stats().pool_bytes;
     attributes.store("compact", "1").unwrap();
@@ -251,7 +251,7 @@ fn compact_needs_a_size() {
     disk.validate();
     let mut back = [0; PAGE_SIZE];
     for index in (0..4096).step_by(4) {
-        disk.load_page(LANE, index, &mut back).unwrap();
+        disk.load_page(CPU, index, &mut back).unwrap();
         assert_eq!(back, page(index));
     }
 }

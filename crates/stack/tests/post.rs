@@ -7,10 +7,10 @@ use block::{BlockDevice, Operation, Plain};
 use control::{Bound, Errno, Fault, Object};
 use stack::{Machine, MachineOptions, Outside, Variants};
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, attributes};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const BLOCKS: usize = 64;
 
 /// One file to write back to, and a dictionary.
@@ -34,7 +34,7 @@ impl Outside for Files {
 
 fn machine() -> Machine {
     let options = MachineOptions {
-        lanes: 2,
+        cpus: 2,
         memory: 1 << 30,
         variants: Variants::default(),
         outside: Arc::new(Files),
@@ -87,12 +87,12 @@ impl Fixture {
     }
 
     fn store(&self, index: u64, page: &[u8; PAGE_SIZE]) {
-        self.disk.store_page(LANE, index, page).unwrap();
+        self.disk.store_page(CPU, index, page).unwrap();
     }
 
     fn expect(&self, index: u64, page: &[u8; PAGE_SIZE]) {
         let mut back = [0xa5; PAGE_SIZE];
-        self.disk.load_page(LANE, index, &mut back).unwrap();
+        self.disk.load_page(CPU, index, &mut back).unwrap();
         assert!(back == *page, "page {index} is not what was stored");
     }
 
@@ -289,7 +289,7 @@ fn compressing_again_keeps_to_the_memory_limit() {
     (0..100).for_each(|index| it.expect(index, &noise(index)));
     (100..120).for_each(|index| it.expect(index, &page(index)));
     assert!(it.disk.stats().pool_bytes < stats.pool_bytes);
-    it.disk.discard_pages(LANE, 0, 256).unwrap();
+    it.disk.discard_pages(CPU, 0, 256).unwrap();
     assert_eq!(it.disk.stats().pool_bytes, 0);
 }
 
@@ -327,19 +327,19 @@ fn pages_are_written_back_and_read() {
         // Parts of pages, several pages at once, and every way to lose a block.
         let mut bytes = vec![0; 12 * PAGE_SIZE - 200];
         let read = Operation::Read { offset: 100, into: &mut bytes };
-        it.disk.submit(LANE, read).unwrap();
+        it.disk.submit(CPU, read).unwrap();
         assert_eq!(bytes[PAGE_SIZE - 100..2 * PAGE_SIZE - 100], page(1));
         assert_eq!(bytes[..PAGE_SIZE - 100], page(0)[100..]);
         let mut edited = page(2);
         edited[100..200].fill(0xee);
         let write = Operation::Write { offset: 2 * PAGE_SIZE as u64 + 100, from: &[0xee; 100] };
-        it.disk.submit(LANE, write).unwrap();
+        it.disk.submit(CPU, write).unwrap();
         it.expect(2, &edited);
         assert_eq!(it.state(2), "......");
         it.store(3, &page(33));
-        it.disk.discard_pages(LANE, 4, 2).unwrap();
+        it.disk.discard_pages(CPU, 4, 2).unwrap();
         assert_eq!(it.bd_stat()[0], 6);
-        it.disk.discard_pages(LANE, 0, 256).unwrap();
+        it.disk.discard_pages(CPU, 0, 256).unwrap();
         assert_eq!(it.bd_stat()[0], 0);
         assert_eq!(it.disk.stats().pool_bytes, 0);
         it.disk.validate();
@@ -364,7 +364,7 @@ fn a_full_backing_device_is_told_and_its_blocks_are_used_again() {
     assert_eq!(it.refused("writeback", "page_indexes=0-99"), Errno::ENOSPC);
     assert_eq!(it.bd_stat()[0], BLOCKS as u64);
     (0..100).for_each(|index| it.expect(index, &page(index)));
-    it.disk.discard_pages(LANE, 0, 256).unwrap();
+    it.disk.discard_pages(CPU, 0, 256).unwrap();
     for round in 0..5 {
         (0..60).for_each(|index| it.store(index, &page(1000 * round + index)));
         it.set("writeback", "page_indexes=0-59");
@@ -423,7 +423,7 @@ fn the_writeback_limit_holds() {
     it.set("writeback_limit_enable", "0");
     it.set("writeback", "page_indexes=0-49");
     assert_eq!(it.bd_stat()[0], 50);
-    it.disk.discard_pages(LANE, 0, 256).unwrap();
+    it.disk.discard_pages(CPU, 0, 256).unwrap();
     (0..100).for_each(|index| it.store(index, &page(index)));
     it.set("writeback_limit", "100");
     it.set("writeback_limit_enable", "1");
@@ -446,11 +446,11 @@ fn a_disk_grows_always_and_shrinks_when_its_tail_is_free() {
     it.expect(255, &page(1));
     assert_eq!(it.refused("resize", "1T"), Errno::EBUSY);
     it.expect(last, &page(2));
-    it.disk.discard_pages(LANE, last, 1).unwrap();
+    it.disk.discard_pages(CPU, last, 1).unwrap();
     it.set("resize", "1M");
     it.expect(255, &page(1));
     let mut back = [0; PAGE_SIZE];
-    assert!(it.disk.load_page(LANE, 256, &mut back).is_err());
+    assert!(it.disk.load_page(CPU, 256, &mut back).is_err());
     assert_eq!(it.refused("resize", "512K"), Errno::EBUSY);
     for bad in ["0", "", "x", "1Mx"] {
         assert_eq!(it.refused("resize", bad), Errno::EINVAL, "{bad:?}");
@@ -507,7 +507,7 @@ fn too_many_codecs_in_use_are_refused() {
     }
     assert_eq!(refused.expect("31 are all there can be").errno, Errno::EBUSY);
     (0..20).for_each(|round| it.expect(round, &page(round)));
-    it.disk.discard_pages(LANE, 0, 10).unwrap();
+    it.disk.discard_pages(CPU, 0, 10).unwrap();
     it.set("switch_algorithm", "algo=deflate");
 }
 

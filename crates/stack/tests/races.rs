@@ -8,10 +8,10 @@ use std::time::Duration;
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use control::{Errno, Fault};
 use stack::{Machine, MachineOptions, Outside, Variants};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Select, Writeback};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the gate does with writes.
@@ -59,7 +59,7 @@ impl BlockDevice for Gated {
     fn abilities(&self) -> Abilities {
         self.next.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Write { .. } = operation {
             let mut gate = self.gate.lock().unwrap();
             gate.waiting += usize::from(gate.closed);
@@ -69,7 +69,7 @@ impl BlockDevice for Gated {
                 return Err(IoError::Failed);
             }
         }
-        self.next.submit(lane, operation)
+        self.next.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.next.extents(offset, length, visit)
@@ -89,7 +89,7 @@ impl Outside for One {
 
 fn machine(backing: &Arc<Gated>) -> Machine {
     let options = MachineOptions {
-        lanes: 2,
+        cpus: 2,
         memory: 1 << 28,
         variants: Variants::default(),
         outside: Arc::new(One(backing.clone())),
@@ -108,7 +108,7 @@ fn with_pages(machine: &Machine, pages: u64) -> Arc<Disk> {
     let disk = machine.add().unwrap();
     disk.set_backing("/gated").unwrap();
     disk.set_disksize(1 << 20).unwrap();
-    (0..pages).for_each(|index| disk.store_page(LANE, index, &page(index)).unwrap());
+    (0..pages).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
     disk
 }
 
@@ -180,12 +180,12 @@ fn pages_used_while_they_are_written_stay() {
             backing.await_somebody();
             // Read, stored anew with the same, changed in part, discarded; two are left alone.
             let mut back = [0; PAGE_SIZE];
-            disk.load_page(LANE, 0, &mut back).unwrap();
+            disk.load_page(CPU, 0, &mut back).unwrap();
             assert!(back == page(0));
-            disk.store_page(LANE, 1, &page(1 + 100 * round)).unwrap();
+            disk.store_page(CPU, 1, &page(1 + 100 * round)).unwrap();
             let write = Operation::Write { offset: 2 * PAGE_SIZE as u64, from: &[round as u8; 10] };
-            disk.submit(LANE, write).unwrap();
-            disk.discard_pages(LANE, 3, 1).unwrap();
+            disk.submit(CPU, write).unwrap();
+            disk.discard_pages(CPU, 3, 1).unwrap();
             backing.open(false);
             writeback.join().unwrap().unwrap();
         });
@@ -196,14 +196,14 @@ fn pages_used_while_they_are_written_stay() {
         let expected = [page(0), page(1 + 100 * round), third, [0; PAGE_SIZE], page(4), page(5)];
         for (index, expected) in expected.iter().enumerate() {
             let mut back = [0; PAGE_SIZE];
-            disk.load_page(LANE, index as u64, &mut back).unwrap();
+            disk.load_page(CPU, index as u64, &mut back).unwrap();
             assert!(back == *expected, "round {round}: page {index}");
         }
         // Anew, in memory all of them; blocks that leaked would be missed after some rounds.
-        disk.discard_pages(LANE, 0, 6).unwrap();
-        (0..6).for_each(|index| disk.store_page(LANE, index, &page(index)).unwrap());
+        disk.discard_pages(CPU, 0, 6).unwrap();
+        (0..6).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
     }
-    disk.discard_pages(LANE, 0, 256).unwrap();
+    disk.discard_pages(CPU, 0, 256).unwrap();
     assert_eq!(disk.stats().compressed_bytes, 0);
     assert_eq!(machine.frames().stats().lent, 0);
 }
@@ -226,7 +226,7 @@ fn a_codec_chosen_while_the_size_is_set_is_used() {
             disk.switch_algorithm(0, "zstd", zcomp::Params::default()).unwrap();
             sized.join().unwrap().unwrap();
         });
-        disk.store_page(LANE, 0, &page(0)).unwrap();
+        disk.store_page(CPU, 0, &page(0)).unwrap();
         let stats = disk.stats();
         assert_eq!(stats.algorithm, "zstd");
         assert!(stats.compressed_bytes < 2000, "round {round}: lz4 made this: {stats:?}");

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use block::{BlockDevice, Operation, Plain};
 use control::{Bound, Errno, Object};
 use stack::{INDEXES, Machine, MachineOptions, Nowhere, Variants};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
 
-fn cache(index: &str, lanes: usize) -> Arc<Zswap> {
+fn cache(index: &str, cpus: usize) -> Arc<Zswap> {
     let variants = Variants { index: index.into(), ..Variants::default() };
     let options = MachineOptions {
-        lanes,
+        cpus,
         memory: 64 << 20,
         variants,
         outside: Arc::new(Nowhere),
@@ -48,12 +48,12 @@ fn page(number: u64) -> Page {
 }
 
 fn write(device: &SwapDevice, number: u64, page: &Page) {
-    device.submit(LANE, Operation::Write { offset: number * P, from: page }).unwrap();
+    device.submit(CPU, Operation::Write { offset: number * P, from: page }).unwrap();
 }
 
 fn read(device: &SwapDevice, number: u64) -> Page {
     let mut page = [1; PAGE_SIZE];
-    device.submit(LANE, Operation::Read { offset: number * P, into: &mut page }).unwrap();
+    device.submit(CPU, Operation::Read { offset: number * P, into: &mut page }).unwrap();
     page
 }
 
@@ -75,12 +75,12 @@ fn a_swap_device_keeps_what_it_was_given() {
         for number in 0..4096 {
             assert!(read(&device, number) == page(number), "{index}: page {number}");
         }
-        device.submit(LANE, Operation::Discard { offset: 0, length: 2048 * P }).unwrap();
+        device.submit(CPU, Operation::Discard { offset: 0, length: 2048 * P }).unwrap();
         assert_eq!(read(&device, 7), [0; PAGE_SIZE]);
         assert!(read(&device, 2048) == page(2048));
         zswap.validate();
         assert_eq!(zswap.swapoff(area()).unwrap_err().errno, Errno::EBUSY);
-        zswap.invalidate_area(LANE, area());
+        zswap.invalidate_area(CPU, area());
         zswap.swapoff(area()).unwrap();
         zswap.validate();
         assert_eq!(zswap.stats().pool_bytes, 0);
@@ -95,13 +95,13 @@ fn loads_follow_either_contract() {
     let tenant = zswap.tenant("default").unwrap();
     let key = Key { swap: area(), offset: 5 };
     let mut into = [0; PAGE_SIZE];
-    zswap.store(LANE, key, &tenant, &page(1)).unwrap();
-    zswap.load(LANE, key, &mut into).unwrap();
-    zswap.load(LANE, key, &mut into).unwrap();
+    zswap.store(CPU, key, &tenant, &page(1)).unwrap();
+    zswap.load(CPU, key, &mut into).unwrap();
+    zswap.load(CPU, key, &mut into).unwrap();
     assert!(into == page(1));
     zswap.policy().set_exclusive_loads(true);
-    zswap.load(LANE, key, &mut into).unwrap();
-    assert_eq!(zswap.load(LANE, key, &mut into), Err(LoadError::NotFound));
+    zswap.load(CPU, key, &mut into).unwrap();
+    assert_eq!(zswap.load(CPU, key, &mut into), Err(LoadError::NotFound));
     zswap.validate();
 }
 
@@ -116,16 +116,16 @@ fn parameters_are_the_kernels() {
     assert_eq!(rows.store("compressor", "lz77\n").unwrap_err().errno, Errno::ENOENT);
     let tenant = zswap.tenant("default").unwrap();
     let key = |offset| Key { swap: area(), offset };
-    zswap.store(LANE, key(1), &tenant, &page(1)).unwrap();
+    zswap.store(CPU, key(1), &tenant, &page(1)).unwrap();
     rows.store("compressor", "zstd\n").unwrap();
-    zswap.store(LANE, key(2), &tenant, &page(2)).unwrap();
+    zswap.store(CPU, key(2), &tenant, &page(2)).unwrap();
     for offset in [1, 2] {
         let mut into = [0; PAGE_SIZE];
-        zswap.load(LANE, key(offset), &mut into).unwrap();
+        zswap.load(CPU, key(offset), &mut into).unwrap();
         assert!(into == page(offset));
     }
     assert_eq!(rows.store("max_pool_percent", "101").unwrap_err().errno, Errno::EINVAL);
     rows.store("enabled", "0").unwrap();
-    assert!(zswap.store(LANE, key(3), &tenant, &page(3)).is_err());
+    assert!(zswap.store(CPU, key(3), &tenant, &page(3)).is_err());
     zswap.validate();
 }

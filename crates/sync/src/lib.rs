@@ -1,4 +1,4 @@
-//! Every atomic, lock, pin and lane of the house.
+//! Every atomic, lock, reader epoch and per-CPU counter of the workspace.
 //!
 //! No other crate names `core::sync::atomic`: they use the types of [`atomic`], so that
 //! `--cfg loom` puts what is here under loom, and `--cfg shuttle` the whole engine under shuttle.
@@ -9,15 +9,15 @@ pub mod atomic;
 mod bell;
 mod bitlock;
 mod counter;
-mod lanes;
 mod mutex;
 mod owned;
 mod owner;
 mod park;
 mod patience;
-mod pins;
+mod percpu;
 mod prefetch;
 mod published;
+mod reader_epochs;
 mod retired;
 mod rwlock;
 mod shared;
@@ -25,16 +25,16 @@ mod system;
 
 pub use bell::{Bell, Ticket};
 pub use bitlock::{LOCKED, Rooms, WAITED, WORD_BITS};
-pub use counter::LaneCounters;
+pub use counter::PerCpuCounters;
 pub use crossbeam_utils::CachePadded;
-pub use lanes::PerLane;
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{disown, own};
 pub use owner::{OwnerGuard, OwnerMutex};
 pub use patience::Patience;
-pub use pins::{Pin, Pins};
+pub use percpu::PerCpu;
 pub use prefetch::{prefetch, prefetch_bytes, touch};
 pub use published::Published;
+pub use reader_epochs::{Reader, ReaderEpochs};
 pub use retired::Retired;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use shared::SharedRooms;

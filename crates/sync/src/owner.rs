@@ -1,4 +1,4 @@
-//! A mutex that knows on which lane its holder runs, and waits accordingly.
+//! A mutex that knows on which CPU its holder runs, and waits accordingly.
 //!
 //! Linux's mutex spins while the holder is running, because what it guards is then given back
 //! sooner than a sleeper could be woken ("mutex spin on owner",
@@ -22,7 +22,7 @@
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 
-use units::Lane;
+use units::Cpu;
 
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
 use crate::park;
@@ -62,10 +62,10 @@ impl<T> OwnerMutex<T> {
 }
 
 impl<T: ?Sized> OwnerMutex<T> {
-    /// Takes the lock for a thread on `lane`, waiting for it if need be. Not fair, not re-entrant.
+    /// Takes the lock for a thread on `cpu`, waiting for it if need be. Not fair, not re-entrant.
     #[inline]
-    pub fn lock(&self, lane: Lane) -> OwnerGuard<'_, T> {
-        let holder = holder(lane);
+    pub fn lock(&self, cpu: Cpu) -> OwnerGuard<'_, T> {
+        let holder = holder(cpu);
         // Marks of those who wait do not make it slow for who comes first.
         let seen = self.state.load(Ordering::Relaxed);
         if seen & !WAITERS != 0 || !self.swap(seen, seen | holder) {
@@ -142,11 +142,11 @@ impl<T: ?Sized> OwnerMutex<T> {
     }
 }
 
-/// What stands in the word while a thread of `lane` holds it. Two lanes that are far apart may have
+/// What stands in the word while a thread of `cpu` holds it. Two CPUs that are far apart may have
 /// the same: their threads only wait in a way that is not theirs.
 #[inline]
-fn holder(lane: Lane) -> u32 {
-    ((lane.0 & (u32::MAX >> 3)) + 1) << WAITERS.count_ones()
+fn holder(cpu: Cpu) -> u32 {
+    ((cpu.0 & (u32::MAX >> 3)) + 1) << WAITERS.count_ones()
 }
 
 /// The lock is held while this lives.

@@ -1,12 +1,12 @@
-//! Something that is there or not, read under a pin and taken away behind the readers' backs.
+//! Something that is there or not, looked at by readers and taken away behind their backs.
 //!
 //! # Why unsafe
-//! A reader gets a plain reference; that what it refers to outlives the pin is the protocol.
+//! A reader gets a plain reference; that what it refers to outlives the reader is the protocol.
 
 use core::ptr;
 
 use crate::atomic::{AtomicPtr, Ordering};
-use crate::{Mutex, Pin, Pins};
+use crate::{Mutex, Reader, ReaderEpochs};
 
 /// At most one `T`. Readers pay one load.
 pub struct Published<T> {
@@ -26,14 +26,14 @@ impl<T> Default for Published<T> {
 }
 
 impl<T> Published<T> {
-    /// What is there now. It stays while `_pin`, a pin of the [`Pins`] that [`Published::withdraw`]
+    /// What is there now. It stays while `_reader`, a reader of the [`ReaderEpochs`] that [`Published::withdraw`]
     /// is called with, lives.
     #[inline]
-    pub fn get<'p>(&self, _pin: &'p Pin<'_>) -> Option<&'p T> {
+    pub fn get<'p>(&self, _reader: &'p Reader<'_>) -> Option<&'p T> {
         // Acquire pairs with the Release in `publish`: what it holds has been written.
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: null, or a leaked box that `withdraw` frees only after every pin taken before
-        // it was unpublished has been dropped; `_pin` is such a pin.
+        // SAFETY: null, or a leaked box that `withdraw` frees only after every reader taken before
+        // it was unpublished has been dropped; `_reader` is such a reader.
         unsafe { current.as_ref() }
     }
 
@@ -52,17 +52,17 @@ impl<T> Published<T> {
     }
 
     /// Takes away what is there, after everybody who might still see it has left. The calling
-    /// thread must hold no pin of `pins`.
-    pub fn withdraw(&self, pins: &Pins) -> Option<Box<T>> {
+    /// thread must not be a reader of `readers`.
+    pub fn withdraw(&self, readers: &ReaderEpochs) -> Option<Box<T>> {
         let _changing = self.changing.lock();
-        // The pins order this with `get`: a reader that pins later does not see it.
+        // The readers order this with `get`: one that enters later does not see it.
         let current = self.current.swap(ptr::null_mut(), Ordering::Relaxed);
         if current.is_null() {
             return None;
         }
-        pins.wait_for_readers();
+        readers.wait_for_readers();
         // SAFETY: it came from `Box::into_raw` in `publish`, nobody can find it any more, and all
-        // who had found it have dropped their pins.
+        // who had found it have left.
         Some(unsafe { Box::from_raw(current) })
     }
 }

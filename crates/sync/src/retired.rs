@@ -1,15 +1,15 @@
 //! Words that were displaced and wait until no reader can hold what they name.
 //!
-//! Readers pin; a writer displaces a word with one atomic read-modify-write and retires it. It goes
-//! into the bag of the writer's lane with the number of times that readers had been seen to leave
+//! Readers enter; a writer displaces a word with one atomic read-modify-write and retires it. It goes
+//! into the bag of the writer's CPU with the number of times that readers had been seen to leave
 //! (an epoch). Two more of these, each begun after it was displaced, and it is ripe: the reader
 //! who could have found it would have been seen. Bags are of a fixed size; a full one is emptied by
 //! waiting for readers, and nothing here allocates after it was made.
 
-use units::Lane;
+use units::Cpu;
 
 use crate::atomic::barrier_after_rmw;
-use crate::{Mutex, PerLane, Pin, Pins};
+use crate::{Mutex, PerCpu, Reader, ReaderEpochs};
 
 /// How many epochs after its own a word is ripe. The epoch may be a number that is already out of
 /// date when the word is displaced, so one more than there are phases to see.
@@ -22,11 +22,11 @@ const LOOKS: usize = 8;
 
 /// Words that wait, and the readers they wait for.
 pub struct Retired {
-    pins: Pins,
-    bags: PerLane<Mutex<Bag>>,
+    readers: ReaderEpochs,
+    bags: PerCpu<Mutex<Bag>>,
 }
 
-/// The words of a lane, the oldest first: a ring.
+/// The words of a CPU, the oldest first: a ring.
 struct Bag {
     words: Box<[Waiting]>,
     first: usize,
@@ -40,30 +40,30 @@ struct Waiting {
 }
 
 impl Retired {
-    /// Nothing retired, for `lanes` lanes with room for `room` words each, at least one.
+    /// Nothing retired, for `cpus` CPUs with room for `room` words each, at least one.
     #[must_use]
-    pub fn new(lanes: usize, room: usize) -> Retired {
+    pub fn new(cpus: usize, room: usize) -> Retired {
         let words = || vec![Waiting::default(); room.max(1)].into();
         let bag = |_| Mutex::new(Bag { words: words(), first: 0, count: 0 });
-        Retired { pins: Pins::new(lanes), bags: PerLane::new(lanes, bag) }
+        Retired { readers: ReaderEpochs::new(cpus), bags: PerCpu::new(cpus, bag) }
     }
 
-    /// Begins to read: what is found from now on stays until the pin is dropped. Never waits. A
-    /// thread with a pin must not call the other methods.
+    /// Begins to read: what is found from now on stays until the reader is dropped. Never waits. A
+    /// thread with a reader must not call the other methods.
     #[inline]
-    pub fn read(&self, lane: Lane) -> Pin<'_> {
-        self.pins.pin(lane)
+    pub fn read(&self, cpu: Cpu) -> Reader<'_> {
+        self.readers.enter(cpu)
     }
 
     /// Takes a word that was displaced just now, and calls `free` with words that no reader can
     /// hold any more. Waits for readers when there is no room.
     #[inline]
-    pub fn retire(&self, lane: Lane, word: u64, free: impl FnMut(u64)) {
-        let mut bag = self.bags.get(lane).lock();
-        // Taking the lock was a read-modify-write. Pairs with the fences in `Pins`: who looks for
+    pub fn retire(&self, cpu: Cpu, word: u64, free: impl FnMut(u64)) {
+        let mut bag = self.bags.get(cpu).lock();
+        // Taking the lock was a read-modify-write. Pairs with the fences in `ReaderEpochs`: who looks for
         // readers in a later epoch sees those who may have found the word before it was displaced.
         barrier_after_rmw();
-        let epoch = self.pins.epoch();
+        let epoch = self.readers.epoch();
         bag.push(Waiting { word, epoch });
         if bag.count.is_multiple_of(bag.words.len().div_ceil(LOOKS)) {
             self.tidy(&mut bag, free);
@@ -73,8 +73,8 @@ impl Retired {
     /// Frees what is ripe, and everything if there is no room left.
     #[cold]
     fn tidy(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
-        self.pins.try_turn();
-        let epoch = self.pins.epoch();
+        self.readers.try_flip();
+        let epoch = self.readers.epoch();
         while let Some(oldest) = bag.oldest()
             && epoch.wrapping_sub(oldest.epoch) >= RIPE
         {
@@ -89,7 +89,7 @@ impl Retired {
     /// Waits for readers and frees everything in a bag. Its lock keeps others from adding to it
     /// meanwhile; readers never want that lock.
     fn empty(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         while let Some(oldest) = bag.oldest() {
             bag.pop();
             free(oldest.word);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use units::Lane;
+use units::Cpu;
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::*;
@@ -31,15 +31,15 @@ fn mutex_excludes() {
 
 #[test]
 fn owner_mutex_excludes_and_wakes() {
-    // Threads that say they share a lane sleep at once, others spin first.
-    for lanes in [1, 2, 8] {
+    // Threads that say they share a CPU sleep at once, others spin first.
+    for cpus in [1, 2, 8] {
         let counter = OwnerMutex::new(0u64);
         thread::scope(|scope| {
             for n in 0..8 {
                 let counter = &counter;
                 scope.spawn(move || {
                     for round in 0..2_000 {
-                        let mut held = counter.lock(Lane(n % lanes));
+                        let mut held = counter.lock(Cpu(n % cpus));
                         if round % 256 == 0 {
                             thread::yield_now();
                         }
@@ -48,7 +48,7 @@ fn owner_mutex_excludes_and_wakes() {
                 });
             }
         });
-        assert_eq!(*counter.lock(Lane(0)), 16_000);
+        assert_eq!(*counter.lock(Cpu(0)), 16_000);
     }
 }
 
@@ -227,30 +227,30 @@ fn readers_share_and_writers_do_not() {
 
 #[test]
 fn epochs_pass_when_readers_leave() {
-    let pins = Pins::new(2);
-    let pin = pins.pin(Lane(1));
-    let begun = pins.epoch();
-    (0..10).for_each(|_| pins.try_turn());
-    assert!(pins.epoch() - begun < 2, "a reader is there still");
-    drop(pin);
-    (0..2).for_each(|_| pins.try_turn());
-    assert!(pins.epoch() - begun >= 2, "nobody is there any more");
-    pins.wait_for_readers();
+    let readers = ReaderEpochs::new(2);
+    let reader = readers.enter(Cpu(1));
+    let begun = readers.epoch();
+    (0..10).for_each(|_| readers.try_flip());
+    assert!(readers.epoch() - begun < 2, "a reader is there still");
+    drop(reader);
+    (0..2).for_each(|_| readers.try_flip());
+    assert!(readers.epoch() - begun >= 2, "nobody is there any more");
+    readers.wait_for_readers();
 }
 
 #[test]
 fn retired_words_wait_for_readers_and_no_longer() {
     let retired = Retired::new(1, 8);
     let mut freed = Vec::new();
-    let reading = retired.read(Lane(0));
-    (0..7).for_each(|word| retired.retire(Lane(0), word, |word| freed.push(word)));
+    let reading = retired.read(Cpu(0));
+    (0..7).for_each(|word| retired.retire(Cpu(0), word, |word| freed.push(word)));
     assert_eq!(freed, [], "somebody may be reading");
     drop(reading);
     assert!(retired.quiesce(|word| freed.push(word)));
     assert_eq!(freed, [0, 1, 2, 3, 4, 5, 6], "the oldest first");
     assert!(!retired.quiesce(|word| freed.push(word)));
     // With nobody there, nothing ever waits for long.
-    (7..1000).for_each(|word| retired.retire(Lane(3), word, |word| freed.push(word)));
+    (7..1000).for_each(|word| retired.retire(Cpu(3), word, |word| freed.push(word)));
     assert!(freed.len() > 990);
     retired.quiesce(|word| freed.push(word));
     assert!(freed.iter().copied().eq(0..1000));
@@ -258,31 +258,31 @@ fn retired_words_wait_for_readers_and_no_longer() {
 
 #[test]
 fn counters_sum_and_gauges_fall() {
-    let counters = LaneCounters::<2>::new(2);
-    counters.add(Lane(0), 0, 5);
-    counters.add(Lane(1), 0, -3);
-    counters.add(Lane(9), 1, 1);
+    let counters = PerCpuCounters::<2>::new(2);
+    counters.add(Cpu(0), 0, 5);
+    counters.add(Cpu(1), 0, -3);
+    counters.add(Cpu(9), 1, 1);
     assert_eq!((counters.sum(0), counters.sum(1)), (2, 1));
-    counters.add(Lane(0), 1, -4);
+    counters.add(Cpu(0), 1, -4);
     assert_eq!(counters.sum(1), 0, "a gauge caught in mid-change is not negative");
     counters.clear(0);
     assert_eq!(counters.sum(0), 0);
 }
 
 #[test]
-fn changer_waits_for_pins() {
-    let pins = Arc::new(Pins::new(2));
-    let pin = pins.pin(Lane(1));
+fn changer_waits_for_readers() {
+    let readers = Arc::new(ReaderEpochs::new(2));
+    let reader = readers.enter(Cpu(1));
     let left = Arc::new(AtomicU64::new(0));
     let changer = {
-        let (pins, left) = (pins.clone(), left.clone());
+        let (readers, left) = (readers.clone(), left.clone());
         thread::spawn(move || {
-            pins.wait_for_readers();
+            readers.wait_for_readers();
             left.load(Ordering::Relaxed)
         })
     };
     thread::yield_now();
     left.store(1, Ordering::Relaxed);
-    drop(pin);
+    drop(reader);
     assert_eq!(changer.join().unwrap(), 1);
 }

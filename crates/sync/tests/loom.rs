@@ -1,4 +1,4 @@
-//! The locks and pins of this crate under loom, which tries every interleaving of a few threads
+//! The locks and readers of this crate under loom, which tries every interleaving of a few threads
 //! and every value a weakly ordered load may return.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-sync --test loom --release`, in a target
@@ -32,10 +32,10 @@ mod mutex;
 mod owned;
 #[path = "loom/owner.rs"]
 mod owner;
-#[path = "loom/pins.rs"]
-mod pins;
 #[path = "loom/published.rs"]
 mod published;
+#[path = "loom/reader_epochs.rs"]
+mod reader_epochs;
 #[path = "loom/retired.rs"]
 mod retired;
 #[path = "loom/rwlock.rs"]

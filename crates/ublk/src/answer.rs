@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Operation, ZeroMode};
-use units::Lane;
+use units::Cpu;
 
 use crate::wire::{self, Descriptor, SECTOR_SHIFT};
 
@@ -48,16 +48,16 @@ pub(crate) fn parse(request: &Descriptor, bytes: u64, largest: usize) -> Result<
 /// The device, and what is known of it from the beginning.
 pub(crate) struct Served {
     device: Arc<dyn BlockDevice>,
-    lane: fn() -> Lane,
+    cpu: fn() -> Cpu,
     bytes: u64,
     largest: usize,
 }
 
 impl Served {
     /// Serves `device`, whose size stays as it is, with buffers of `largest` bytes.
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, lane: fn() -> Lane, largest: usize) -> Served {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, cpu: fn() -> Cpu, largest: usize) -> Served {
         let bytes = device.geometry().bytes;
-        Served { device, lane, bytes, largest }
+        Served { device, cpu, bytes, largest }
     }
 
     /// Reads what is asked; the error is what the driver is told.
@@ -107,6 +107,6 @@ impl Served {
             }
             Request::Flush => (Operation::Flush, 0),
         };
-        self.device.submit((self.lane)(), operation).map(|()| moved)
+        self.device.submit((self.cpu)(), operation).map(|()| moved)
     }
 }

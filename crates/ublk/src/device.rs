@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::Error;
 use crate::answer::Served;
@@ -39,8 +39,8 @@ pub struct Options {
     /// How many threads carry out requests that may have to wait for a slower device. With none
     /// the queues' threads wait themselves.
     pub waiters: usize,
-    /// Tells the lane of the calling thread. Must neither allocate nor wait.
-    pub lane: fn() -> Lane,
+    /// Tells the CPU of the calling thread. Must neither allocate nor wait.
+    pub cpu: fn() -> Cpu,
     /// Called by each thread once, before it serves: the place to give it a priority.
     pub begin: fn(),
 }
@@ -52,7 +52,7 @@ impl Default for Options {
             depth: 64,
             largest: 128 << 10,
             waiters: 2,
-            lane: host::lane,
+            cpu: host::cpu,
             begin: || {},
         }
     }
@@ -125,7 +125,7 @@ impl Ublk {
         let parameters = Parameters::new(device.geometry(), device.abilities(), info.largest);
         let set = ublk.control.set(info.number, parameters);
         set.map_err(Error::system(format!("describe {} to the driver", ublk.path.display())))?;
-        let served = Served::new(device, options.lane, info.largest as usize);
+        let served = Served::new(device, options.cpu, info.largest as usize);
         ublk.start(&info, Arc::new(served), &options)?;
         let started = ublk.control.start(info.number);
         started.map_err(Error::system(format!("start {}", ublk.path.display())))?;

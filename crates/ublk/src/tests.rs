@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use block::{BlockDevice, Checked, Plain, ZeroMode};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::answer::{Request, Served, parse};
 use crate::leftovers::has_ended;
@@ -120,7 +120,7 @@ fn requests_that_cannot_be_are_refused() {
 }
 
 fn served(device: impl BlockDevice + 'static) -> Served {
-    Served::new(Arc::new(device), || Lane(0), LARGEST)
+    Served::new(Arc::new(device), || Cpu(0), LARGEST)
 }
 
 #[test]

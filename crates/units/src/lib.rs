@@ -68,18 +68,18 @@ impl Order {
     }
 }
 
-/// A lane: a CPU, or in a test a pretended one. Per-CPU state is reached by a lane that is passed
-/// in, never by asking the operating system; any number is valid, it is taken modulo the lanes
-/// that exist. Two threads may use one lane at a time (one was preempted): per-lane state must be
+/// The number of a CPU; in a test, of a pretended one. Per-CPU state is reached by a number that is
+/// passed in, never by asking the operating system. Any number is valid: it is taken modulo the CPUs
+/// that exist. Two threads may use one CPU at a time (one was preempted): per-CPU state must be
 /// correct then too, only slower.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Lane(pub u32);
+pub struct Cpu(pub u32);
 
-impl Lane {
-    /// The index of this lane among `lanes` of them.
+impl Cpu {
+    /// The index of this CPU among `cpus` of them.
     #[must_use]
-    pub const fn index(self, lanes: usize) -> usize {
-        self.0 as usize % lanes
+    pub const fn index(self, cpus: usize) -> usize {
+        self.0 as usize % cpus
     }
 }
 

@@ -71,6 +71,6 @@ fn orders_stop_at_ten() {
 }
 
 #[test]
-fn lanes_wrap() {
-    assert_eq!(Lane(5).index(2), 1);
+fn cpus_wrap() {
+    assert_eq!(Cpu(5).index(2), 1);
 }

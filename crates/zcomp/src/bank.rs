@@ -4,9 +4,9 @@ use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
 
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use sync::{Mutex, Pin, Pins, Published};
+use sync::{Mutex, Published, Reader, ReaderEpochs};
 
-use units::{Lane, Page};
+use units::{Cpu, Page};
 
 use crate::{CodecError, Compressor, Corrupt, OneStream, Params, Streams};
 
@@ -78,48 +78,48 @@ pub struct Bank<S> {
     make_streams: MakeStreams<S>,
     /// Streams of each codec that may be used at once.
     limit: AtomicUsize,
-    pins: Arc<Pins>,
+    readers: Arc<ReaderEpochs>,
 }
 
 const NONE: u8 = u8::MAX;
 
 impl<S: 'static> Bank<S> {
     /// No codecs yet. At most `limit` streams of each may be used at once; who looks at codecs
-    /// holds one of `pins`.
+    /// holds one of `readers`.
     #[must_use]
-    pub fn new(make_streams: MakeStreams<S>, limit: usize, pins: Arc<Pins>) -> Bank<S> {
+    pub fn new(make_streams: MakeStreams<S>, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
         Bank {
             table: core::array::from_fn(|_| Published::default()),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
             make_streams,
             limit: AtomicUsize::new(limit),
-            pins,
+            readers,
         }
     }
 
     /// A codec by its number.
     #[inline]
-    pub fn get<'p>(&self, pin: &'p Pin<'_>, number: u8) -> Option<&'p Codec<S>> {
-        self.table.get(usize::from(number))?.get(pin)
+    pub fn get<'p>(&self, reader: &'p Reader<'_>, number: u8) -> Option<&'p Codec<S>> {
+        self.table.get(usize::from(number))?.get(reader)
     }
 
     /// The codec of a priority, and its number.
     #[inline]
-    pub fn current<'p>(&self, pin: &'p Pin<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
+    pub fn current<'p>(&self, reader: &'p Reader<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
         // Acquire pairs with the Release in `install`: who sees the number finds the codec.
         let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
-        Some((number, self.get(pin, number)?))
+        Some((number, self.get(reader, number)?))
     }
 
     /// Every codec there is.
-    pub fn all<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Codec<S>> {
-        self.table.iter().filter_map(|place| place.get(pin))
+    pub fn all<'p>(&self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec<S>> {
+        self.table.iter().filter_map(|place| place.get(reader))
     }
 
     /// Makes `chosen` the codec of a priority. `in_use` tells which codecs objects need, a bit
     /// for each; it is asked when nobody can make objects by a codec that is not current. The
-    /// calling thread must hold no pin.
+    /// calling thread must not be a reader.
     ///
     /// # Errors
     /// [`NotInstalled`].
@@ -153,9 +153,9 @@ impl<S: 'static> Bank<S> {
 
     /// A codec that objects were made by before, and that is the same in all respects.
     fn find(&self, priority: u8, chosen: &Chosen) -> Option<usize> {
-        let pin = self.pins.pin(units::Lane(0));
+        let reader = self.readers.enter(units::Cpu(0));
         let same = |codec: &Codec<S>| codec.priority == priority && codec.chosen.is(chosen);
-        self.table.iter().position(|place| place.get(&pin).is_some_and(same))
+        self.table.iter().position(|place| place.get(&reader).is_some_and(same))
     }
 
     fn make_current(&self, priority: u8, number: usize) {
@@ -167,24 +167,24 @@ impl<S: 'static> Bank<S> {
         let current = self.current.iter().map(|number| number.load(Ordering::Relaxed));
         let current = current.filter(|number| *number != NONE).fold(0u32, |all, n| all | 1 << n);
         let others = {
-            let pin = self.pins.pin(units::Lane(0));
-            let there = (0..CODECS).filter(|n| self.table[*n].get(&pin).is_some());
+            let reader = self.readers.enter(units::Cpu(0));
+            let there = (0..CODECS).filter(|n| self.table[*n].get(&reader).is_some());
             there.fold(0u32, |all, n| all | 1 << n) & !current
         };
         if others == 0 {
             return;
         }
         // Stores that chose one of these codecs have committed after this.
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         let unused = others & !in_use();
         if unused == 0 {
             return;
         }
         // Who looked at a slot before it changed may still be fetching its page, and decompresses
         // it then.
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
-            drop(self.table[number].withdraw(&self.pins));
+            drop(self.table[number].withdraw(&self.readers));
         }
     }
 }
@@ -197,16 +197,16 @@ impl<S: Streams + 'static> Bank<S> {
     #[inline]
     pub fn decompress(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         number: u8,
         bytes: &[u8],
         page: &mut Page,
     ) -> Result<(), Corrupt> {
-        let codec = self.get(pin, number).ok_or(Corrupt)?;
+        let codec = self.get(reader, number).ok_or(Corrupt)?;
         match codec.chosen.compressor.decompress_bare(bytes, page) {
             Some(result) => result,
-            None => codec.streams.get(lane).context.decompress(bytes, page),
+            None => codec.streams.get(cpu).context.decompress(bytes, page),
         }
     }
 
@@ -215,8 +215,8 @@ impl<S: Streams + 'static> Bank<S> {
     ///
     /// # Errors
     /// [`OneStream`] where there is one for good.
-    pub fn limit(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
-        self.all(pin).try_for_each(|codec| codec.streams.limit(count))?;
+    pub fn limit(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
+        self.all(reader).try_for_each(|codec| codec.streams.limit(count))?;
         self.limit.store(count, Ordering::Relaxed);
         Ok(())
     }

@@ -26,5 +26,5 @@ pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
 pub use filled::{fill, same_filled};
-pub use stream::{AnyStream, AnyStreams, Buffer, LaneStreams, LentStream, MultiStreams};
+pub use stream::{AnyStream, AnyStreams, Buffer, LentStream, MultiStreams, PerCpuStreams};
 pub use stream::{MutexStream, OneStream, SingleStream, Stream, Streams};

@@ -10,12 +10,12 @@ use alloc::{boxed::Box, format, vec::Vec};
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 pub use any::{AnyStream, AnyStreams};
 pub use multi::{LentStream, MultiStreams};
 pub use mutex::MutexStream;
-pub use percpu::LaneStreams;
+pub use percpu::PerCpuStreams;
 pub use single::SingleStream;
 
 use crate::{CodecError, Compressor, Context};
@@ -91,9 +91,9 @@ pub trait Streams: Send + Sync {
     where
         Self: 'a;
 
-    /// A stream for a thread on `lane`; waits until there is one. A thread that holds one must not
+    /// A stream for a thread on `cpu`; waits until there is one. A thread that holds one must not
     /// ask for another.
-    fn get(&self, lane: Lane) -> Self::Guard<'_>;
+    fn get(&self, cpu: Cpu) -> Self::Guard<'_>;
 
     /// Streams there are now, or may be used at once if that is less.
     fn count(&self) -> usize;

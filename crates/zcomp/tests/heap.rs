@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use common::pages::{Page, pages};
 use testkit::Rng;
-use units::Lane;
-use zcomp::{Compressor, LaneStreams, MultiStreams, SingleStream, Streams};
+use units::Cpu;
+use zcomp::{Compressor, MultiStreams, PerCpuStreams, SingleStream, Streams};
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -109,8 +109,8 @@ fn zstd_safe_context() -> Box<dyn zcomp::Context> {
 /// Everything a stream is for, right and wrong, on one page.
 fn use_stream(streams: &impl Streams, page: &Page, noise: &Page, kept: &mut [u8]) {
     let mut back = [0; 4096];
-    for lane in 0..3 {
-        let stream = &mut *streams.get(Lane(lane));
+    for cpu in 0..3 {
+        let stream = &mut *streams.get(Cpu(cpu));
         let length = stream.context.compress(page, &mut stream.output[..]).unwrap();
         stream.context.decompress(&stream.output[..length], &mut back).unwrap();
         assert!(back == *page);
@@ -136,7 +136,7 @@ fn streams_leave_the_heap_alone() {
     let mut codecs = common::codecs();
     codecs.extend(common::codecs_with(&common::dictionary(16_384, 1)));
     for (name, codec) in codecs {
-        let streams = LaneStreams::new(&*codec, 2).unwrap();
+        let streams = PerCpuStreams::new(&*codec, 2).unwrap();
         // The very first use counts, and so does long use: libzstd gives a workspace back that it
         // found too large for 128 inputs in a row.
         let (calls, ()) = calls_during(|| {
@@ -171,7 +171,7 @@ fn multi_leaves_the_heap_alone_once_it_has_grown() {
     let codec: Arc<dyn Compressor> = Arc::new(zcomp::Zstd::new(&zcomp::Params::default()).unwrap());
     let multi = MultiStreams::new(&codec, 3).unwrap();
     // Each is asked for while those before it are lent; as many as may be, so nobody waits.
-    let three = || (0..3).map(|lane| multi.get(Lane(lane)));
+    let three = || (0..3).map(|cpu| multi.get(Cpu(cpu)));
     let take_all = || {
         let mut all = [None, None, None];
         all.iter_mut().zip(three()).for_each(|(place, stream)| *place = Some(stream));

@@ -17,7 +17,7 @@ use copy::{Copy, Flaw};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use units::{Lane, Page};
+use units::{Cpu, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt, MultiStreams, Streams};
 
 /// A manner of lending: the crate's, or a copy with a flaw.
@@ -30,7 +30,7 @@ trait Manner: Send + Sync + 'static {
 
 impl Manner for MultiStreams {
     fn with(&self, work: impl FnOnce()) {
-        let _stream = self.get(Lane(0));
+        let _stream = self.get(Cpu(0));
         work();
     }
     fn limit(&self, count: usize) {

@@ -14,7 +14,7 @@ use broken::{Broken, Flaw};
 use suite::Subject;
 use watched::Watched;
 use zcomp::{
-    AnyStreams, Compressor, LaneStreams, MultiStreams, MutexStream, SingleStream, Streams,
+    AnyStreams, Compressor, MultiStreams, MutexStream, PerCpuStreams, SingleStream, Streams,
 };
 
 /// What never takes longer, however loaded the machine is, unless it is stuck.
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// What a policy that is known to be broken may take before it counts as stuck.
 const SHORT: Duration = Duration::from_secs(2);
 
-const LANES: usize = 3;
+const CPUS: usize = 3;
 
 fn shared(codec: &Arc<Watched>) -> Arc<dyn Compressor> {
     codec.clone()
@@ -38,11 +38,11 @@ fn passes<S: Streams + 'static>(subject: Subject<S>) {
 #[test]
 fn percpu() {
     let make = |codec: &Arc<Watched>, limit| {
-        let streams = LaneStreams::new(&**codec, LANES).unwrap();
+        let streams = PerCpuStreams::new(&**codec, CPUS).unwrap();
         streams.limit(limit).unwrap();
         streams
     };
-    passes(Subject { most: |limit| limit.min(LANES), ..Subject::new(make) });
+    passes(Subject { most: |limit| limit.min(CPUS), ..Subject::new(make) });
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use testkit::Rng;
-use units::Lane;
-use zcomp::{CodecError, Compressor, Context, Corrupt, LaneStreams, Lz4, Params, Streams};
+use units::Cpu;
+use zcomp::{CodecError, Compressor, Context, Corrupt, Lz4, Params, PerCpuStreams, Streams};
 
 type Page = [u8; 4096];
 
-fn lz4(lanes: usize) -> LaneStreams {
-    LaneStreams::new(&Lz4::new(&Params::default()).unwrap(), lanes).unwrap()
+fn lz4(cpus: usize) -> PerCpuStreams {
+    PerCpuStreams::new(&Lz4::new(&Params::default()).unwrap(), cpus).unwrap()
 }
 
 /// Where a stream lies, to tell streams apart.
@@ -18,13 +18,13 @@ fn place(stream: &zcomp::Stream) -> usize {
 }
 
 #[test]
-fn a_lane_has_its_own_stream() {
+fn a_cpu_has_its_own_stream() {
     let streams = lz4(3);
     assert_eq!(streams.count(), 3);
-    let places: Vec<_> = (0..3).map(|lane| place(&streams.get(Lane(lane)))).collect();
+    let places: Vec<_> = (0..3).map(|cpu| place(&streams.get(Cpu(cpu)))).collect();
     assert!(places[0] != places[1] && places[1] != places[2] && places[0] != places[2]);
-    for lane in 0..30 {
-        assert_eq!(place(&streams.get(Lane(lane))), places[lane as usize % 3]);
+    for cpu in 0..30 {
+        assert_eq!(place(&streams.get(Cpu(cpu))), places[cpu as usize % 3]);
     }
 }
 
@@ -32,31 +32,31 @@ fn a_lane_has_its_own_stream() {
 fn there_is_always_one() {
     let streams = lz4(0);
     assert_eq!(streams.count(), 1);
-    drop(streams.get(Lane(0)));
-    drop(streams.get(Lane(u32::MAX)));
+    drop(streams.get(Cpu(0)));
+    drop(streams.get(Cpu(u32::MAX)));
 }
 
 #[test]
-fn a_busy_lane_takes_any_free_stream() {
+fn a_busy_cpu_takes_any_free_stream() {
     let streams = lz4(3);
-    let first = streams.get(Lane(1));
-    let second = streams.get(Lane(1));
-    let third = streams.get(Lane(1));
+    let first = streams.get(Cpu(1));
+    let second = streams.get(Cpu(1));
+    let third = streams.get(Cpu(1));
     let mut places = [place(&first), place(&second), place(&third)];
     places.sort_unstable();
     assert!(places[0] < places[1] && places[1] < places[2]);
     drop(first);
-    let again = streams.get(Lane(0));
+    let again = streams.get(Cpu(0));
     assert!(places.contains(&place(&again)));
 }
 
 #[test]
 fn with_none_free_a_thread_waits() {
     let streams = lz4(2);
-    let (one, two) = (streams.get(Lane(0)), streams.get(Lane(1)));
+    let (one, two) = (streams.get(Cpu(0)), streams.get(Cpu(1)));
     let awaited = place(&two);
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| place(&streams.get(Lane(1))));
+        let waiter = scope.spawn(|| place(&streams.get(Cpu(1))));
         // Whether the waiter asks before or after this, only the second stream comes free.
         drop(two);
         assert_eq!(waiter.join().unwrap(), awaited);
@@ -67,8 +67,8 @@ fn with_none_free_a_thread_waits() {
 #[test]
 fn buffers_begin_on_pages() {
     let streams = lz4(2);
-    for lane in 0..2 {
-        let stream = streams.get(Lane(lane));
+    for cpu in 0..2 {
+        let stream = streams.get(Cpu(cpu));
         assert_eq!(stream.output.as_ptr() as usize % 4096, 0);
         assert_eq!(stream.output.len(), 8192);
     }
@@ -85,7 +85,7 @@ fn more_threads_than_streams_get_their_own_bytes_back() {
                 for _ in 0..2000 {
                     let mut page: Page = [thread as u8; 4096];
                     rng.fill(&mut page[..256]);
-                    let stream = &mut *streams.get(Lane(rng.below(4) as u32));
+                    let stream = &mut *streams.get(Cpu(rng.below(4) as u32));
                     let length = stream.context.compress(&page, &mut stream.output[..]).unwrap();
                     let bytes = &stream.output[..length];
                     let mut back: Page = [0; 4096];
@@ -127,7 +127,7 @@ fn what_fails_fails_at_creation() {
         left: AtomicU64::new(contexts),
         lz4: Lz4::new(&Params::default()).unwrap(),
     };
-    assert!(LaneStreams::new(&scarce(4), 4).is_ok());
-    let error = LaneStreams::new(&scarce(3), 4).err().expect("four streams of three contexts");
+    assert!(PerCpuStreams::new(&scarce(4), 4).is_ok());
+    let error = PerCpuStreams::new(&scarce(3), 4).err().expect("four streams of three contexts");
     assert_eq!(error.to_string(), "scarce: no memory for a context");
 }

@@ -2,15 +2,15 @@
 //!
 //! A block that a page gave up may be under way to a reader who looked at the slot before. It is
 //! therefore not free but *in limbo*, until everybody has left who was reading then. Who reads
-//! holds a pin from before he looks at a slot until the block has arrived.
+//! holds a reader from before he looks at a slot until the block has arrived.
 
 use alloc::{string::String, sync::Arc};
 
 use block::{BlockDevice, Geometry};
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, Pin, Pins};
-use units::{Lane, PAGE_SIZE};
+use sync::{Mutex, Reader, ReaderEpochs};
+use units::{Cpu, PAGE_SIZE};
 
 /// A backing device and the state of its blocks. Every method may be called by any number of
 /// threads at once, but for [`Backing::take`] and [`Backing::recycle`], which one thread at a time
@@ -18,7 +18,7 @@ use units::{Lane, PAGE_SIZE};
 pub struct Backing {
     device: Arc<dyn BlockDevice>,
     path: String,
-    readers: Pins,
+    readers: ReaderEpochs,
     /// A bit for each block that is not free.
     used: LazyTable<AtomicU64>,
     /// A bit for each block that nobody needs, but somebody may be reading.
@@ -42,7 +42,7 @@ impl Backing {
         world: &dyn World,
         device: Arc<dyn BlockDevice>,
         path: &str,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<Backing, NoMemory> {
         let Geometry { bytes, .. } = device.geometry();
         let blocks = (bytes / PAGE_SIZE as u64).min(1 << 32);
@@ -50,7 +50,7 @@ impl Backing {
         Ok(Backing {
             device,
             path: path.into(),
-            readers: Pins::new(lanes),
+            readers: ReaderEpochs::new(cpus),
             used: LazyTable::new(world, words)?,
             limbo: LazyTable::new(world, words)?,
             leaving: LazyTable::new(world, words)?,
@@ -79,12 +79,12 @@ impl Backing {
     }
 
     /// Begins to read: no block that a slot names from now on is used for anything else while the
-    /// pin lives.
-    pub fn reading(&self, lane: Lane) -> Pin<'_> {
-        self.readers.pin(lane)
+    /// reader lives.
+    pub fn reading(&self, cpu: Cpu) -> Reader<'_> {
+        self.readers.enter(cpu)
     }
 
-    /// Takes the first free block; none if there is none. The calling thread must hold no pin.
+    /// Takes the first free block; none if there is none. The calling thread must not be a reader.
     pub fn take(&self) -> Option<u32> {
         if let Some(block) = self.take_free() {
             return Some(block);
@@ -129,7 +129,7 @@ impl Backing {
     }
 
     /// Waits for everybody who reads now, and makes the blocks free that were given up before.
-    /// Tells whether there were any. The calling thread must hold no pin.
+    /// Tells whether there were any. The calling thread must not be a reader.
     pub fn recycle(&self) -> bool {
         // Acquire pairs with the Release in `retire`.
         if self.stale.swap(0, Ordering::Acquire) == 0 {

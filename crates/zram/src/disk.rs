@@ -6,8 +6,8 @@ use core::ops::Deref;
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
 use control::{Errno, Fault};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, Pins, Published};
-use units::{Lane, PAGE_SIZE, Page, pages_for};
+use sync::{Mutex, Published, ReaderEpochs};
+use units::{Cpu, PAGE_SIZE, Page, pages_for};
 
 use crate::access::Clock;
 use crate::counts::{Count, Counts};
@@ -35,7 +35,7 @@ pub struct Disk {
     pub(crate) workshop: Arc<dyn Workshop>,
     clock: Arc<Clock>,
     track_access: bool,
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) readers: Arc<ReaderEpochs>,
     pub(crate) engine: Published<Arc<dyn PageStore>>,
     bytes: AtomicU64,
     pub(crate) settings: Mutex<Settings>,
@@ -53,18 +53,18 @@ impl Disk {
     #[must_use]
     pub fn new(options: DiskOptions) -> Arc<Disk> {
         let DiskOptions { id, workshop, clock, track_access } = options;
-        let (lanes, counting_lanes) = (workshop.lanes(), workshop.counting_lanes());
+        let (cpus, counting_cpus) = (workshop.cpus(), workshop.counting_cpus());
         let settings = Settings::new(&*workshop, track_access);
         Arc::new(Disk {
             id,
             workshop,
             clock,
             track_access,
-            pins: Arc::new(Pins::new(lanes)),
+            readers: Arc::new(ReaderEpochs::new(cpus)),
             engine: Published::default(),
             bytes: AtomicU64::new(0),
             settings: Mutex::new(settings),
-            counts: Arc::new(Counts::new(counting_lanes)),
+            counts: Arc::new(Counts::new(counting_cpus)),
             post: Mutex::new(()),
         })
     }
@@ -137,7 +137,7 @@ impl Disk {
             codecs: &codecs,
             limit_frames: pages_for(settings.mem_limit),
             streams: settings.max_streams.unwrap_or(self.workshop.stream_rules().usual),
-            pins: self.pins.clone(),
+            readers: self.readers.clone(),
             clock: settings.track_access.then(|| self.clock.clone()),
             counts: self.counts.clone(),
             backing: settings.backing.clone(),
@@ -181,7 +181,7 @@ impl Disk {
         self.bytes.store(rounded, Ordering::Relaxed);
         if rounded < was {
             // Who saw the old size has done what it wanted after this.
-            self.pins.wait_for_readers();
+            self.readers.wait_for_readers();
             self.refuse_if_held(&*engine, tail).inspect_err(|_| {
                 self.bytes.store(was, Ordering::Relaxed);
             })?;
@@ -219,7 +219,7 @@ impl Disk {
         let mut settings = self.settings.lock();
         self.refuse_if_used(&settings)?;
         self.bytes.store(0, Ordering::Relaxed);
-        drop(self.engine.withdraw(&self.pins));
+        drop(self.engine.withdraw(&self.readers));
         self.counts.clear();
         *settings = Settings::new(&*self.workshop, self.track_access);
         Ok(())
@@ -236,7 +236,7 @@ impl Disk {
     /// Lets the peak of memory used be what is used now.
     pub fn reset_peak(&self) {
         self.with_engine(|engine| {
-            engine.give_back(Lane(0));
+            engine.give_back(Cpu(0));
             engine.pool().reset_peak();
         });
     }
@@ -248,14 +248,14 @@ impl Disk {
     /// `EINVAL` while the device is not initialised.
     pub fn compact(&self) -> Result<u64, Fault> {
         let engine = self.ready_engine()?;
-        engine.give_back(Lane(0));
-        Ok(engine.pool().compact(Lane(0)))
+        engine.give_back(Cpu(0));
+        Ok(engine.pool().compact(Cpu(0)))
     }
 
-    /// A share of the engine instead of a pin, for what waits for pins.
+    /// A share of the engine instead of a reader, for what waits for readers.
     pub(crate) fn engine(&self) -> Option<Arc<dyn PageStore>> {
-        let pin = self.pins.pin(Lane(0));
-        self.engine.get(&pin).cloned()
+        let reader = self.readers.enter(Cpu(0));
+        self.engine.get(&reader).cloned()
     }
 
     /// The same, of a device that must be initialised.
@@ -266,8 +266,8 @@ impl Disk {
     }
 
     pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&dyn PageStore) -> R) -> Option<R> {
-        let pin = self.pins.pin(Lane(0));
-        self.engine.get(&pin).map(|engine| f(&**engine))
+        let reader = self.readers.enter(Cpu(0));
+        self.engine.get(&reader).map(|engine| f(&**engine))
     }
 
     /// Statistics.
@@ -301,11 +301,11 @@ impl Disk {
             backed_writes: sum(Count::BackedWrites),
             ..Stats::default()
         };
-        let pin = self.pins.pin(Lane(0));
-        if let Some(engine) = self.engine.get(&pin) {
-            engine.give_back(Lane(0));
+        let reader = self.readers.enter(Cpu(0));
+        if let Some(engine) = self.engine.get(&reader) {
+            engine.give_back(Cpu(0));
             let pool = engine.pool().stats();
-            stats.streams = engine.streams(&pin) as u64;
+            stats.streams = engine.streams(&reader) as u64;
             stats.pool_bytes = pool.frames * PAGE_SIZE as u64;
             stats.pool_bytes_peak = pool.frames_peak * PAGE_SIZE as u64;
             stats.overhead_bytes = pool.overhead_bytes;
@@ -327,21 +327,21 @@ impl Disk {
     /// Says what contradicts what.
     pub fn validate(&self) {
         self.with_engine(|engine| {
-            engine.give_back(Lane(0));
+            engine.give_back(Cpu(0));
             engine.pool().validate();
         });
     }
 
-    /// Stores page `index`, on this thread; `lane` is the CPU it runs on, or any number.
+    /// Stores page `index`, on this thread; `cpu` is the CPU it runs on, or any number.
     ///
     /// # Errors
     /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is as it was.
     #[inline]
-    pub fn store_page(&self, lane: Lane, index: u64, page: &Page) -> Result<(), IoError> {
-        let pin = self.pins.pin(lane);
-        let engine = self.engine_for(&pin, lane, index, 1)?;
-        let stored = engine.store(&pin, lane, index as usize, page);
-        self.count_pages(lane, Count::Writes, Count::FailedWrites, stored)
+    pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
+        let reader = self.readers.enter(cpu);
+        let engine = self.engine_for(&reader, cpu, index, 1)?;
+        let stored = engine.store(&reader, cpu, index as usize, page);
+        self.count_pages(cpu, Count::Writes, Count::FailedWrites, stored)
     }
 
     /// Loads page `index`, on this thread; zeroes if it was never stored.
@@ -349,41 +349,41 @@ impl Disk {
     /// # Errors
     /// `OutOfRange`, `NotReady`, `Corrupt`; what `page` holds then is undefined.
     #[inline]
-    pub fn load_page(&self, lane: Lane, index: u64, page: &mut Page) -> Result<(), IoError> {
-        let pin = self.pins.pin(lane);
-        let engine = self.engine_for(&pin, lane, index, 1)?;
-        let loaded = match engine.load(&pin, lane, index as usize, page) {
-            Ok(Loaded::Backed(_)) => self.fetch(engine, &pin, lane, index as usize, page),
+    pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
+        let reader = self.readers.enter(cpu);
+        let engine = self.engine_for(&reader, cpu, index, 1)?;
+        let loaded = match engine.load(&reader, cpu, index as usize, page) {
+            Ok(Loaded::Backed(_)) => self.fetch(engine, &reader, cpu, index as usize, page),
             loaded => loaded.map(|_| ()),
         };
-        self.count_pages(lane, Count::Reads, Count::FailedReads, loaded)
+        self.count_pages(cpu, Count::Reads, Count::FailedReads, loaded)
     }
 
     /// Empties `count` pages from `first` on; they read as zeroes afterwards.
     ///
     /// # Errors
     /// `OutOfRange`, `NotReady`.
-    pub fn discard_pages(&self, lane: Lane, first: u64, count: u64) -> Result<(), IoError> {
-        let pin = self.pins.pin(lane);
-        let engine = self.engine_for(&pin, lane, first, count)?;
-        engine.discard(&pin, lane, first as usize, count as usize);
-        self.counts.add(lane, Count::NotifyFree, count as i64);
+    pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
+        let reader = self.readers.enter(cpu);
+        let engine = self.engine_for(&reader, cpu, first, count)?;
+        engine.discard(&reader, cpu, first as usize, count as usize);
+        self.counts.add(cpu, Count::NotifyFree, count as i64);
         Ok(())
     }
 
     fn engine_for<'p>(
         &self,
-        pin: &'p sync::Pin<'_>,
-        lane: Lane,
+        reader: &'p sync::Reader<'_>,
+        cpu: Cpu,
         first: u64,
         count: u64,
     ) -> Result<&'p dyn PageStore, IoError> {
         let pages = self.bytes() / PAGE_SIZE as u64;
-        let engine = self.engine.get(pin).ok_or(IoError::NotReady)?;
+        let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
         match first.checked_add(count) {
             Some(end) if end <= pages => Ok(&**engine),
             _ => {
-                self.counts.add(lane, Count::InvalidIo, 1);
+                self.counts.add(cpu, Count::InvalidIo, 1);
                 Err(IoError::OutOfRange)
             }
         }
@@ -393,14 +393,14 @@ impl Disk {
     #[inline]
     pub(crate) fn count_pages(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         done: Count,
         failed: Count,
         result: Result<(), IoError>,
     ) -> Result<(), IoError> {
-        self.counts.add(lane, done, 1);
+        self.counts.add(cpu, done, 1);
         if result.is_err() {
-            self.counts.add(lane, failed, 1);
+            self.counts.add(cpu, failed, 1);
         }
         result
     }
@@ -425,20 +425,20 @@ impl BlockDevice for Disk {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Flush = operation {
             return Ok(());
         }
-        let pin = self.pins.pin(lane);
+        let reader = self.readers.enter(cpu);
         let (offset, length) = operation.range();
         let (first, count) = ranges::touched_pages(offset, length);
-        let engine = self.engine_for(&pin, lane, first, count)?;
-        ranges::carry_out(self, engine, &pin, lane, operation)
+        let engine = self.engine_for(&reader, cpu, first, count)?;
+        ranges::carry_out(self, engine, &reader, cpu, operation)
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let pin = self.pins.pin(Lane(0));
-        let Some(engine) = self.engine.get(&pin) else { return false };
+        let reader = self.readers.enter(Cpu(0));
+        let Some(engine) = self.engine.get(&reader) else { return false };
         if engine.backing().is_none() || self.counts.sum(Count::BackedPages) == 0 {
             return false;
         }
@@ -448,10 +448,10 @@ impl BlockDevice for Disk {
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let lane = Lane(0);
-        let pin = self.pins.pin(lane);
+        let cpu = Cpu(0);
+        let reader = self.readers.enter(cpu);
         let (first, count) = ranges::touched_pages(offset, length);
-        let engine = self.engine_for(&pin, lane, first, count)?;
+        let engine = self.engine_for(&reader, cpu, first, count)?;
         ranges::clip(offset, length, visit, |visit| {
             engine.extents(first as usize, count as usize, visit);
         });
@@ -484,8 +484,8 @@ impl BlockDevice for Opener {
     fn abilities(&self) -> Abilities {
         self.disk.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
-        self.disk.submit(lane, operation)
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        self.disk.submit(cpu, operation)
     }
     fn may_wait(&self, offset: u64, length: u64) -> bool {
         self.disk.may_wait(offset, length)

@@ -10,8 +10,8 @@ use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{Errno, Fault};
-use sync::{CachePadded, Mutex, Pin};
-use units::{Lane, PAGE_SIZE, Page};
+use sync::{CachePadded, Mutex, Reader};
+use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Bank, Chosen, Corrupt, MakeStreams, NotInstalled, OneStream, Streams};
 use zcomp::{fill, same_filled};
 use zsmalloc::{Handle, Pool, StoreError};
@@ -72,12 +72,12 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     pub(crate) fn new(
         parts: EngineParts<T, S>,
         belongings: Belongings,
-        pins: Arc<sync::Pins>,
+        readers: Arc<sync::ReaderEpochs>,
     ) -> Engine<T, S> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let EngineParts { slots, pool, make_streams } = parts;
         let Belongings { counts, accesses, backing, streams } = belongings;
-        let codecs = Bank::new(make_streams, streams, pins);
+        let codecs = Bank::new(make_streams, streams, readers);
         Engine { slots, pool, codecs, counts, accesses, backing, turns }
     }
 
@@ -86,8 +86,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn make(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
@@ -99,13 +99,13 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         if let Some(slot) = pattern.and_then(Slot::filled) {
             return Ok(slot);
         }
-        self.with_space(lane, || match pattern {
+        self.with_space(cpu, || match pattern {
             Some(pattern) => self
                 .pool
-                .store(pin, lane, &pattern.to_ne_bytes(), replacing)
+                .store(reader, cpu, &pattern.to_ne_bytes(), replacing)
                 .map(Slot::filled_object)
                 .map_err(refused),
-            None => self.pack(pin, lane, page, replacing),
+            None => self.pack(reader, cpu, page, replacing),
         })
     }
 
@@ -113,22 +113,22 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn pack(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         page: &Page,
         replacing: Option<Handle>,
     ) -> Result<Slot, IoError> {
         let pool = &self.pool;
-        let (number, codec) = self.codecs.current(pin, 0).ok_or(IoError::NotReady)?;
+        let (number, codec) = self.codecs.current(reader, 0).ok_or(IoError::NotReady)?;
         sync::prefetch_bytes(page.as_ptr(), SEQUEL);
-        let mut stream = codec.streams.get(lane);
+        let mut stream = codec.streams.get(cpu);
         let stream = &mut *stream;
         let compressed = stream.context.compress(page, &mut stream.output[..]);
         match compressed {
             Some(length) if length <= pool.raw_threshold() => pool
-                .store(pin, lane, &stream.output[..length], replacing)
+                .store(reader, cpu, &stream.output[..length], replacing)
                 .map(|handle| Slot::compressed(handle, length, number)),
-            _ => pool.store(pin, lane, page, replacing).map(Slot::raw),
+            _ => pool.store(reader, cpu, page, replacing).map(Slot::raw),
         }
         .map_err(refused)
     }
@@ -139,29 +139,29 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn with_space<R>(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         mut make: impl FnMut() -> Result<R, IoError>,
     ) -> Result<R, IoError> {
         match make() {
-            Err(IoError::NoSpace | IoError::NoMemory) if self.quiesce(lane) => make(),
+            Err(IoError::NoSpace | IoError::NoMemory) if self.quiesce(cpu) => make(),
             made => made,
         }
     }
 
     /// Frees what waits to be freed; tells whether there was anything.
     #[cold]
-    fn quiesce(&self, lane: Lane) -> bool {
-        self.slots.quiesce(|slot| self.release(lane, slot))
+    fn quiesce(&self, cpu: Cpu) -> bool {
+        self.slots.quiesce(|slot| self.release(cpu, slot))
     }
 
     /// Frees what a displaced slot named.
     #[inline]
-    fn release(&self, lane: Lane, slot: Slot) {
+    fn release(&self, cpu: Cpu, slot: Slot) {
         match slot.kind() {
             Kind::Backed(place) => self.release_block(place),
             _ => {
                 if let Some(handle) = handle_of(slot) {
-                    self.pool.free(lane, handle);
+                    self.pool.free(cpu, handle);
                 }
             }
         }
@@ -176,19 +176,19 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
 
     /// Makes `new` the slot of a page, whatever it was.
     #[inline]
-    fn commit(&self, lane: Lane, index: usize, new: Slot) {
+    fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
         if let Ok(old) = self.slots.update(index, |_| Some(new)) {
-            self.slots.retire(lane, old, |slot| self.release(lane, slot));
-            self.account(lane, old, new);
+            self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+            self.account(cpu, old, new);
         }
     }
 
     /// Counts the difference a commit made.
     #[inline]
-    fn account(&self, lane: Lane, old: Slot, new: Slot) {
+    fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
         let add = |which, amount| {
             if amount != 0 {
-                self.counts.add(lane, which, amount);
+                self.counts.add(cpu, which, amount);
             }
         };
         let (was, is) = (Shape::of(old), Shape::of(new));
@@ -206,8 +206,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn expand(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         slot: Slot,
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
@@ -217,17 +217,17 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             Kind::Filled(pattern) => fill(page, pattern),
             Kind::FilledObject(handle) => {
                 let mut pattern = [0; 8];
-                pool.read(pin, handle, 8, |object| {
+                pool.read(reader, handle, 8, |object| {
                     object.copy_to(&mut pattern);
                 });
                 fill(page, u64::from_ne_bytes(pattern));
             }
-            Kind::Raw(handle) => pool.read(pin, handle, PAGE_SIZE, |object| {
+            Kind::Raw(handle) => pool.read(reader, handle, PAGE_SIZE, |object| {
                 object.copy_to(page);
             }),
             Kind::Compressed { handle, length, codec } => pool
-                .read(pin, handle, length, |object| {
-                    object.joined(|bytes| self.codecs.decompress(pin, lane, codec, bytes, page))
+                .read(reader, handle, length, |object| {
+                    object.joined(|bytes| self.codecs.decompress(reader, cpu, codec, bytes, page))
                 })
                 .map_err(|Corrupt| IoError::Corrupt)?,
             Kind::Backed(place) => return Ok(Loaded::Backed(place)),
@@ -238,8 +238,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Claims the slot of a page and reads its contents; `None` if it was displaced meanwhile.
     fn claim(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Option<(Slot, Result<Loaded, IoError>)> {
@@ -247,8 +247,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         let held = match slots.update(index, |slot| Some(slot.claimed())) {
             Ok(was) | Err(was) => was.claimed(),
         };
-        let read = slots.load(lane, index, |now| {
-            (now == held).then(|| self.expand(pin, lane, now.unclaimed(), page))
+        let read = slots.load(cpu, index, |now| {
+            (now == held).then(|| self.expand(reader, cpu, now.unclaimed(), page))
         });
         read.map(|result| (held, result))
     }
@@ -320,25 +320,31 @@ fn extent_kind(slot: Slot) -> ExtentKind {
 }
 
 impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
-    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
+    fn store(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        page: &Page,
+    ) -> Result<(), IoError> {
         self.slots.prefetch(index);
         sync::prefetch_bytes(page.as_ptr(), BEGINNING);
-        let new = self.make(pin, lane, page, || self.slots.peek(index))?;
+        let new = self.make(reader, cpu, page, || self.slots.peek(index))?;
         // Before it can be seen: a page without a time is as old as can be.
         self.note(index);
-        self.commit(lane, index, new);
+        self.commit(cpu, index, new);
         Ok(())
     }
 
     fn load(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
         let (loaded, slot) =
-            self.slots.load(lane, index, |slot| (self.expand(pin, lane, slot, page), slot));
+            self.slots.load(cpu, index, |slot| (self.expand(reader, cpu, slot, page), slot));
         if slot.notices_readers() {
             self.alter(index, &mut |now| now.notices_readers().then(|| now.touched()));
         }
@@ -351,8 +357,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn unpack(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         place: Backed,
         bytes: &Page,
         page: &mut Page,
@@ -361,7 +367,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
             PAGE_SIZE => page.copy_from_slice(bytes),
             length => self
                 .codecs
-                .decompress(pin, lane, place.codec, &bytes[..length], page)
+                .decompress(reader, cpu, place.codec, &bytes[..length], page)
                 .map_err(|Corrupt| IoError::Corrupt)?,
         }
         Ok(())
@@ -369,8 +375,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn modify(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
@@ -378,7 +384,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         let _turn = self.turns[index % TURNS].lock();
         let mut page = [0; PAGE_SIZE];
         loop {
-            let Some((held, read)) = self.claim(pin, lane, index, &mut page) else { continue };
+            let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else { continue };
             if let Ok(Loaded::Backed(place)) = read {
                 match known {
                     Some((known, contents)) if known == place => page = *contents,
@@ -390,42 +396,42 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
             }
             let made = read.and_then(|_| {
                 edit(&mut page);
-                self.make(pin, lane, &page, || held)
+                self.make(reader, cpu, &page, || held)
             });
             let new = made.unwrap_or(held.unclaimed());
             let swapped = self.slots.update(index, |now| (now == held).then_some(new));
             match (made, swapped) {
                 (Err(error), _) => return Err(error),
                 (Ok(new), Ok(old)) => {
-                    self.slots.retire(lane, old, |slot| self.release(lane, slot));
-                    self.account(lane, old, new);
+                    self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+                    self.account(cpu, old, new);
                     self.note(index);
                     return Ok(Loaded::Page);
                 }
                 // Somebody stored meanwhile: what was made is of contents that are gone.
-                (Ok(new), Err(_)) => self.release(lane, new),
+                (Ok(new), Err(_)) => self.release(cpu, new),
             }
         }
     }
 
-    fn discard(&self, _pin: &Pin<'_>, lane: Lane, first: usize, count: usize) {
+    fn discard(&self, _reader: &Reader<'_>, cpu: Cpu, first: usize, count: usize) {
         let end = first + count;
         let mut index = self.slots.next_touched(first, end);
         while index < end {
             if self.slots.peek(index) != Slot::EMPTY {
-                self.commit(lane, index, Slot::EMPTY);
+                self.commit(cpu, index, Slot::EMPTY);
             }
             index = self.slots.next_touched(index + 1, end);
         }
         if count >= MANY {
-            self.quiesce(lane);
+            self.quiesce(cpu);
         }
     }
 
-    fn store_zeroes(&self, lane: Lane, index: usize) {
+    fn store_zeroes(&self, cpu: Cpu, index: usize) {
         if let Some(zeroes) = Slot::filled(0) {
             self.note(index);
-            self.commit(lane, index, zeroes);
+            self.commit(cpu, index, zeroes);
         }
     }
 
@@ -466,26 +472,26 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
 
     fn export(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
-        self.export_marked(pin, lane, index, to)
+        self.export_marked(reader, cpu, index, to)
     }
 
-    fn settle(&self, _pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
-        self.settle_marked(lane, index, place)
+    fn settle(&self, _reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool {
+        self.settle_marked(cpu, index, place)
     }
 
     fn recompress(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
-        self.compress_again(pin, lane, index, how)
+        self.compress_again(reader, cpu, index, how)
     }
 
     fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
@@ -498,12 +504,12 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         })
     }
 
-    fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
-        self.codecs.get(pin, codec).map_or(0, |codec| codec.priority)
+    fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
+        self.codecs.get(reader, codec).map_or(0, |codec| codec.priority)
     }
 
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
-        self.codecs.limit(pin, count)
+    fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
+        self.codecs.limit(reader, count)
     }
 
     fn last_access(&self, index: usize) -> Option<u32> {
@@ -518,8 +524,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         &self.pool
     }
 
-    fn give_back(&self, lane: Lane) {
-        self.quiesce(lane);
+    fn give_back(&self, cpu: Cpu) {
+        self.quiesce(cpu);
     }
 
     fn capacity(&self) -> usize {
@@ -535,7 +541,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         T::NAME
     }
 
-    fn streams(&self, pin: &Pin<'_>) -> usize {
-        self.codecs.current(pin, 0).map_or(0, |(_, codec)| codec.streams.count())
+    fn streams(&self, reader: &Reader<'_>) -> usize {
+        self.codecs.current(reader, 0).map_or(0, |(_, codec)| codec.streams.count())
     }
 }

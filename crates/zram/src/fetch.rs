@@ -1,12 +1,12 @@
 //! Reading pages that are on the backing device.
 //!
-//! A pin of the backing device is taken before the slot is looked at and dropped after the block
+//! A reader of the backing device is taken before the slot is looked at and dropped after the block
 //! has arrived, so that the block holds this page's bytes all the while, whatever becomes of the
 //! slot. No lock is held meanwhile. The pages of one request are fetched together.
 
 use block::{IoError, Job, Operation};
-use sync::Pin;
-use units::{Lane, PAGE_SIZE, Page};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::blocks::Backing;
 use crate::counts::Count;
@@ -29,16 +29,16 @@ impl Disk {
     pub(crate) fn fetch(
         &self,
         engine: &dyn PageStore,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Result<(), IoError> {
         let backing = engine.backing().ok_or(IoError::Corrupt)?;
-        let _reading = backing.reading(lane);
-        match engine.load(pin, lane, index, page)? {
+        let _reading = backing.reading(cpu);
+        match engine.load(reader, cpu, index, page)? {
             Loaded::Page => Ok(()),
-            Loaded::Backed(place) => self.fetch_block(engine, pin, lane, place, page),
+            Loaded::Backed(place) => self.fetch_block(engine, reader, cpu, place, page),
         }
     }
 
@@ -47,22 +47,22 @@ impl Disk {
     pub(crate) fn fetch_and_modify(
         &self,
         engine: &dyn PageStore,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
         let backing = engine.backing().ok_or(IoError::Corrupt)?;
-        let _reading = backing.reading(lane);
+        let _reading = backing.reading(cpu);
         let mut page = [0; PAGE_SIZE];
         let mut known = None;
         loop {
-            match engine.modify(pin, lane, index, known.map(|place| (place, &page)), edit)? {
+            match engine.modify(reader, cpu, index, known.map(|place| (place, &page)), edit)? {
                 Loaded::Page => return Ok(()),
                 // The block cannot be anybody else's as long as it is pinned: if the slot still
                 // names it the next time, the page still is what was read from it.
                 Loaded::Backed(place) => {
-                    self.fetch_block(engine, pin, lane, place, &mut page)?;
+                    self.fetch_block(engine, reader, cpu, place, &mut page)?;
                     known = Some(place);
                 }
             }
@@ -72,24 +72,24 @@ impl Disk {
     fn fetch_block(
         &self,
         engine: &dyn PageStore,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         place: Backed,
         page: &mut Page,
     ) -> Result<(), IoError> {
         let backing = engine.backing().ok_or(IoError::Corrupt)?;
         let read = Operation::Read { offset: offset(place), into: page };
-        backing.device().submit(lane, read)?;
-        self.counts.add(lane, Count::BackedReads, 1);
-        unpack(engine, pin, lane, place, page)
+        backing.device().submit(cpu, read)?;
+        self.counts.add(cpu, Count::BackedReads, 1);
+        unpack(engine, reader, cpu, place, page)
     }
 }
 
 /// Makes a block that was read to `page` the page itself.
 fn unpack(
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     place: Backed,
     page: &mut Page,
 ) -> Result<(), IoError> {
@@ -97,14 +97,14 @@ fn unpack(
         return Ok(());
     }
     let block = *page;
-    engine.unpack(pin, lane, place, &block, page)
+    engine.unpack(reader, cpu, place, &block, page)
 }
 
 /// Pages of one read that wait to be fetched.
 pub(crate) struct Fetches<'a, 'e> {
     engine: &'e dyn PageStore,
     backing: &'e Backing,
-    _reading: Pin<'e>,
+    _reading: Reader<'e>,
     jobs: [Job<'a>; AT_ONCE],
     places: [Backed; AT_ONCE],
     count: usize,
@@ -112,12 +112,12 @@ pub(crate) struct Fetches<'a, 'e> {
 
 impl<'a, 'e> Fetches<'a, 'e> {
     #[cold]
-    pub(crate) fn new(engine: &'e dyn PageStore, lane: Lane) -> Result<Fetches<'a, 'e>, IoError> {
+    pub(crate) fn new(engine: &'e dyn PageStore, cpu: Cpu) -> Result<Fetches<'a, 'e>, IoError> {
         let backing = engine.backing().ok_or(IoError::Corrupt)?;
         Ok(Fetches {
             engine,
             backing,
-            _reading: backing.reading(lane),
+            _reading: backing.reading(cpu),
             jobs: core::array::from_fn(|_| Job::new(Operation::Flush)),
             places: [ELSEWHERE; AT_ONCE],
             count: 0,
@@ -140,26 +140,26 @@ impl<'a, 'e> Fetches<'a, 'e> {
     pub(crate) fn carry_out(
         &mut self,
         disk: &Disk,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
     ) -> Result<(), IoError> {
         let jobs = &mut self.jobs[..self.count];
         self.count = 0;
-        self.backing.device().submit_all(lane, jobs);
+        self.backing.device().submit_all(cpu, jobs);
         let mut all = Ok(());
         for (job, place) in jobs.iter_mut().zip(self.places) {
             let job = core::mem::replace(job, Job::new(Operation::Flush));
             let fetched = job.result.and_then(|()| {
-                disk.counts.add(lane, Count::BackedReads, 1);
+                disk.counts.add(cpu, Count::BackedReads, 1);
                 match job.operation {
                     Operation::Read { into, .. } => {
                         let page = into.try_into().map_err(|_| IoError::Unaligned)?;
-                        unpack(self.engine, pin, lane, place, page)
+                        unpack(self.engine, reader, cpu, place, page)
                     }
                     _ => Ok(()),
                 }
             });
-            all = all.and(disk.count_pages(lane, Count::Reads, Count::FailedReads, fetched));
+            all = all.and(disk.count_pages(cpu, Count::Reads, Count::FailedReads, fetched));
         }
         all
     }

@@ -5,7 +5,7 @@ use alloc::{format, sync::Arc, vec::Vec};
 use block::BlockDevice;
 use control::{Errno, Fault};
 use pagealloc::{NoMemory, World};
-use sync::Pins;
+use sync::ReaderEpochs;
 use zcomp::{Chosen, Compressor, Params, Streams};
 
 use crate::access::{Accesses, Clock};
@@ -27,8 +27,8 @@ pub struct Plan<'a> {
     pub limit_frames: u64,
     /// Streams of each codec that may be used at once, at first.
     pub streams: u32,
-    /// The pins its readers will hold.
-    pub pins: Arc<Pins>,
+    /// Who reads it.
+    pub readers: Arc<ReaderEpochs>,
     /// The clock its pages are dated by; none if nobody wants to know.
     pub clock: Option<Arc<Clock>>,
     pub(crate) counts: Arc<Counts>,
@@ -56,7 +56,7 @@ impl Plan<'_> {
             backing: self.backing.clone(),
             streams: self.streams as usize,
         };
-        let engine = Engine::new(parts, belongings, self.pins.clone());
+        let engine = Engine::new(parts, belongings, self.readers.clone());
         for (priority, codec) in self.codecs.iter().enumerate() {
             if let Some(codec) = codec {
                 engine.install(priority as u8, codec.clone(), 0)?;
@@ -137,18 +137,18 @@ pub trait Workshop: Send + Sync {
     /// The system round it.
     fn outside(&self) -> &dyn Outside;
 
-    /// Lanes there are.
-    fn lanes(&self) -> usize;
+    /// CPUs there are.
+    fn cpus(&self) -> usize;
 
-    /// Lanes that count for themselves: all of them, or one that all share.
-    fn counting_lanes(&self) -> usize {
-        self.lanes()
+    /// CPUs that count for themselves: all of them, or one that all share.
+    fn counting_cpus(&self) -> usize {
+        self.cpus()
     }
 
     /// How many streams may be asked for; unless it says otherwise any number, and there is one
-    /// for each lane.
+    /// for each CPU.
     fn stream_rules(&self) -> StreamRules {
-        StreamRules { usual: self.lanes().max(1) as u32, most: u32::MAX }
+        StreamRules { usual: self.cpus().max(1) as u32, most: u32::MAX }
     }
 
     /// Builds an engine.

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use block::{IoError, Job, Operation};
 use control::{Errno, Fault};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::blocks::Backing;
 use crate::counts::Count;
@@ -18,8 +18,8 @@ use crate::settings::Which;
 use crate::slot::{Backed, Kind, Slot};
 use crate::store::{Export, PageStore, Recompressed, Recompression, Select};
 
-/// The lane of whoever goes through all pages: any will do.
-const LANE: Lane = Lane(0);
+/// The CPU of whoever goes through all pages: any will do.
+const CPU: Cpu = Cpu(0);
 
 /// Which pages to write back.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -113,8 +113,8 @@ impl Disk {
             if left == 0 {
                 break;
             }
-            let pin = self.pins.pin(LANE);
-            match engine.recompress(&pin, LANE, index, how) {
+            let reader = self.readers.enter(CPU);
+            match engine.recompress(&reader, CPU, index, how) {
                 Ok(Recompressed::Skipped) => {}
                 Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
                 // It was nobody's but this page's misfortune, and its readers will be told.
@@ -309,8 +309,8 @@ impl<'a> Batch<'a> {
             };
             let bytes = &mut self.buffers[self.pages.len()].0;
             let to = Export { bytes, block, compressed: self.compressed };
-            let pin = self.disk.pins.pin(LANE);
-            match self.engine.export(&pin, LANE, *index, to) {
+            let reader = self.disk.readers.enter(CPU);
+            match self.engine.export(&reader, CPU, *index, to) {
                 Ok(Some(place)) => self.pages.push((*index, place)),
                 // Used meanwhile, or unreadable, which its readers will be told.
                 Ok(None) | Err(_) => {
@@ -332,7 +332,7 @@ impl<'a> Batch<'a> {
                 let offset = u64::from(place.block) * PAGE_SIZE as u64;
                 Job::new(Operation::Write { offset, from: &buffer.0 })
             }));
-            self.backing.device().submit_all(LANE, &mut jobs);
+            self.backing.device().submit_all(CPU, &mut jobs);
         }
         for (n, (index, place)) in pages.iter().enumerate() {
             let written = match jobs.get(n) {
@@ -346,9 +346,9 @@ impl<'a> Batch<'a> {
                 outcome = Err(write_fault(error, self.backing.path()));
                 continue;
             }
-            self.disk.counts.add(LANE, Count::BackedWrites, 1);
-            let pin = self.disk.pins.pin(LANE);
-            if !self.engine.settle(&pin, LANE, *index, *place) {
+            self.disk.counts.add(CPU, Count::BackedWrites, 1);
+            let reader = self.disk.readers.enter(CPU);
+            if !self.engine.settle(&reader, CPU, *index, *place) {
                 // Used meanwhile: it stays in memory, and the block was nobody's.
                 self.backing.give_back(place.block);
             }

@@ -3,8 +3,8 @@
 use core::ops::ControlFlow;
 
 use block::{Extent, IoError, Operation, Visit, ZeroMode};
-use sync::Pin;
-use units::{Lane, PAGE_SIZE, Page};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::Disk;
 use crate::counts::Count;
@@ -58,32 +58,32 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
 pub(crate) fn carry_out(
     disk: &Disk,
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     operation: Operation<'_>,
 ) -> Result<(), IoError> {
     let (offset, length) = operation.range();
-    let wrote = |result| disk.count_pages(lane, Count::Writes, Count::FailedWrites, result);
+    let wrote = |result| disk.count_pages(cpu, Count::Writes, Count::FailedWrites, result);
     match operation {
-        Operation::Read { into, .. } => read(disk, engine, pin, lane, offset, into)?,
+        Operation::Read { into, .. } => read(disk, engine, reader, cpu, offset, into)?,
         Operation::Write { from, .. } => {
             for part in parts(offset, length) {
                 let piece = &from[part.of_range.clone()];
-                wrote(write_part(disk, engine, pin, lane, &part, piece))?;
+                wrote(write_part(disk, engine, reader, cpu, &part, piece))?;
             }
         }
-        Operation::Discard { .. } => give_up(disk, engine, pin, lane, offset, length),
+        Operation::Discard { .. } => give_up(disk, engine, reader, cpu, offset, length),
         Operation::WriteZeroes { mode, .. } => {
             if mode == ZeroMode::MayPunch {
-                give_up(disk, engine, pin, lane, offset, length);
+                give_up(disk, engine, reader, cpu, offset, length);
             }
             for part in zeroed_parts(offset, length, mode) {
                 if part.is_whole() {
-                    engine.store_zeroes(lane, part.page as usize);
+                    engine.store_zeroes(cpu, part.page as usize);
                     wrote(Ok(()))?;
                 } else {
                     let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
-                    wrote(modify(disk, engine, pin, lane, part.page as usize, &mut zero))?;
+                    wrote(modify(disk, engine, reader, cpu, part.page as usize, &mut zero))?;
                 }
             }
         }
@@ -108,27 +108,27 @@ fn zeroed_parts(offset: u64, length: u64, mode: ZeroMode) -> impl Iterator<Item 
 fn give_up(
     disk: &Disk,
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     offset: u64,
     length: u64,
 ) {
     let (first, end) = (offset.div_ceil(P), (offset + length) / P);
     if first < end {
-        engine.discard(pin, lane, first as usize, (end - first) as usize);
-        disk.counts.add(lane, Count::NotifyFree, (end - first) as i64);
+        engine.discard(reader, cpu, first as usize, (end - first) as usize);
+        disk.counts.add(cpu, Count::NotifyFree, (end - first) as i64);
     }
 }
 
 fn read(
     disk: &Disk,
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     offset: u64,
     into: &mut [u8],
 ) -> Result<(), IoError> {
-    let count = |result| disk.count_pages(lane, Count::Reads, Count::FailedReads, result);
+    let count = |result| disk.count_pages(cpu, Count::Reads, Count::FailedReads, result);
     let mut fetches: Option<Fetches<'_, '_>> = None;
     let (length, mut rest) = (into.len() as u64, into);
     for part in parts(offset, length) {
@@ -137,19 +137,19 @@ fn read(
         let index = part.page as usize;
         let Ok(page) = <&mut Page>::try_from(&mut *piece) else {
             let mut page = [0; PAGE_SIZE];
-            let loaded = match engine.load(pin, lane, index, &mut page) {
-                Ok(Loaded::Backed(_)) => disk.fetch(engine, pin, lane, index, &mut page),
+            let loaded = match engine.load(reader, cpu, index, &mut page) {
+                Ok(Loaded::Backed(_)) => disk.fetch(engine, reader, cpu, index, &mut page),
                 loaded => loaded.map(|_| ()),
             };
             count(loaded)?;
             piece.copy_from_slice(&page[part.within.clone()]);
             continue;
         };
-        let mut loaded = engine.load(pin, lane, index, page);
+        let mut loaded = engine.load(reader, cpu, index, page);
         if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
             // Looked at again now that its block cannot become another page's.
-            fetches = Some(Fetches::new(engine, lane)?);
-            loaded = engine.load(pin, lane, index, page);
+            fetches = Some(Fetches::new(engine, cpu)?);
+            loaded = engine.load(reader, cpu, index, page);
         }
         match (loaded, &mut fetches) {
             (Ok(Loaded::Backed(place)), Some(fetches)) => {
@@ -157,41 +157,41 @@ fn read(
                     fetches.add(place, page);
                 }
                 if fetches.is_full() {
-                    fetches.carry_out(disk, pin, lane)?;
+                    fetches.carry_out(disk, reader, cpu)?;
                 }
             }
             (loaded, _) => count(loaded.map(|_| ()))?,
         }
     }
-    fetches.map_or(Ok(()), |mut fetches| fetches.carry_out(disk, pin, lane))
+    fetches.map_or(Ok(()), |mut fetches| fetches.carry_out(disk, reader, cpu))
 }
 
 fn write_part(
     disk: &Disk,
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     part: &Part,
     from: &[u8],
 ) -> Result<(), IoError> {
     if let Ok(page) = <&Page>::try_from(from) {
-        return engine.store(pin, lane, part.page as usize, page);
+        return engine.store(reader, cpu, part.page as usize, page);
     }
     let mut put = |page: &mut Page| page[part.within.clone()].copy_from_slice(from);
-    modify(disk, engine, pin, lane, part.page as usize, &mut put)
+    modify(disk, engine, reader, cpu, part.page as usize, &mut put)
 }
 
 fn modify(
     disk: &Disk,
     engine: &dyn PageStore,
-    pin: &Pin<'_>,
-    lane: Lane,
+    reader: &Reader<'_>,
+    cpu: Cpu,
     index: usize,
     edit: &mut dyn FnMut(&mut Page),
 ) -> Result<(), IoError> {
-    match engine.modify(pin, lane, index, None, edit)? {
+    match engine.modify(reader, cpu, index, None, edit)? {
         Loaded::Page => Ok(()),
-        Loaded::Backed(_) => disk.fetch_and_modify(engine, pin, lane, index, edit),
+        Loaded::Backed(_) => disk.fetch_and_modify(engine, reader, cpu, index, edit),
     }
 }
 

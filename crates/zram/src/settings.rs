@@ -3,7 +3,7 @@
 use alloc::{format, string::String, sync::Arc};
 
 use control::{Errno, Fault};
-use units::{Lane, PAGE_SIZE, pages_for};
+use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, OneStream, PRIORITIES, Params};
 
 use crate::blocks::Backing;
@@ -218,7 +218,7 @@ impl Disk {
     }
 
     fn limit_streams(&self, engine: &dyn PageStore, count: u32) -> Result<(), Fault> {
-        engine.limit_streams(&self.pins.pin(Lane(0)), count as usize).map_err(|OneStream| {
+        engine.limit_streams(&self.readers.enter(Cpu(0)), count as usize).map_err(|OneStream| {
             Fault::invalid(format!(
                 "{} has got its size with a single stream, which stays the only one; to have \
                  {count}, reset it and set max_comp_streams before its size",

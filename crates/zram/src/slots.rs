@@ -18,7 +18,7 @@ pub use epoch::Epoch;
 pub use global_rw_lock::GlobalRwLock;
 pub use lock_beside::{LockBeside, RwLock, SpinLock, WordLock};
 pub use touched::Touched;
-use units::Lane;
+use units::Cpu;
 
 use crate::Slot;
 
@@ -30,19 +30,19 @@ pub trait SlotTable: Send + Sync + Sized {
     /// Bytes a slot takes.
     const BYTES: usize;
 
-    /// A table of `slots` empty slots in lazily backed memory, for readers and writers on `lanes`
-    /// lanes.
+    /// A table of `slots` empty slots in lazily backed memory, for readers and writers on `cpus`
+    /// CPUs.
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
-    fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Self, NoMemory>;
+    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory>;
 
     /// How many slots there are.
     fn count(&self) -> usize;
 
     /// Lets `read` see a slot. What the slot names stays until `read` returns. It may be run more
     /// than once; the last result counts.
-    fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R;
+    fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R;
 
     /// Swaps a slot for what `next` makes of it; the commit point of everything. `next` may be run
     /// more than once.
@@ -54,7 +54,7 @@ pub trait SlotTable: Send + Sync + Sized {
     /// Calls `free` for each displaced slot that no reader can hold any more: this one, or ones
     /// displaced earlier. May wait for readers, so the caller must hold nothing that the closure
     /// of a `load` may want.
-    fn retire(&self, lane: Lane, displaced: Slot, free: impl FnMut(Slot));
+    fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot));
 
     /// Calls `free` for every slot that was given to `retire` before this call and not yet freed,
     /// after waiting for readers if need be; tells whether there was any. As with `retire`, the

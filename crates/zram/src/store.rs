@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 
 use block::{IoError, Visit};
 use control::Fault;
-use sync::Pin;
-use units::{Lane, Page};
+use sync::Reader;
+use units::{Cpu, Page};
 use zcomp::{Chosen, OneStream};
 use zsmalloc::Pool;
 
@@ -18,7 +18,7 @@ pub enum Loaded {
     /// From memory: it is there.
     Page,
     /// It is on the backing device: whoever does I/O fetches the block, which must be kept from
-    /// reuse by a pin of the backing device taken before the slot was looked at.
+    /// reuse by a reader of the backing device taken before the slot was looked at.
     Backed(Backed),
 }
 
@@ -82,14 +82,20 @@ pub enum Recompressed {
 }
 
 /// A store of pages, whatever its variants. Indices must be below its capacity.
-/// Every method may be called by any number of threads at once; the pin is one of the pins the
+/// Every method may be called by any number of threads at once; the reader is one of the readers the
 /// store's pool was made with.
 pub trait PageStore: Send + Sync {
     /// Replaces a page.
     ///
     /// # Errors
     /// `NoSpace` or `NoMemory`; the page is as it was.
-    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError>;
+    fn store(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        page: &Page,
+    ) -> Result<(), IoError>;
 
     /// Reads a page, or tells where it is.
     ///
@@ -97,8 +103,8 @@ pub trait PageStore: Send + Sync {
     /// `Corrupt`; what `page` holds then is undefined.
     fn load(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Result<Loaded, IoError>;
@@ -109,8 +115,8 @@ pub trait PageStore: Send + Sync {
     /// `Corrupt`; what `page` holds then is undefined.
     fn unpack(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         place: Backed,
         bytes: &Page,
         page: &mut Page,
@@ -124,18 +130,18 @@ pub trait PageStore: Send + Sync {
     /// As of `store` and `load`; the page is as it was.
     fn modify(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError>;
 
     /// Empties `count` pages from `first` on.
-    fn discard(&self, pin: &Pin<'_>, lane: Lane, first: usize, count: usize);
+    fn discard(&self, reader: &Reader<'_>, cpu: Cpu, first: usize, count: usize);
 
     /// Makes a page one of zeroes that is allocated.
-    fn store_zeroes(&self, lane: Lane, index: usize);
+    fn store_zeroes(&self, cpu: Cpu, index: usize);
 
     /// Tells what `count` pages from `first` on are, in runs of one kind.
     fn extents(&self, first: usize, count: usize, visit: Visit<'_>);
@@ -157,14 +163,14 @@ pub trait PageStore: Send + Sync {
     /// `Corrupt`.
     fn export(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError>;
 
     /// Makes a page one that is at `place`, if it is still marked: the commit point of writeback.
-    fn settle(&self, pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool;
+    fn settle(&self, reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool;
 
     /// Compresses a page again.
     ///
@@ -172,28 +178,28 @@ pub trait PageStore: Send + Sync {
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is as it was.
     fn recompress(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError>;
 
     /// Makes `chosen` the codec of a priority, of all objects made from now on. Objects that
     /// are there keep theirs. The first `pages` pages are searched for codecs that nobody needs
-    /// any more. The calling thread must hold no pin.
+    /// any more. The calling thread must not be a reader.
     ///
     /// # Errors
     /// `ENOMEM`, or `EBUSY` when objects of too many codecs are there; nothing has changed then.
     fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault>;
 
     /// The priority a codec has, or had when its objects were made.
-    fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8;
+    fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8;
 
     /// Lets at most `count` streams of each codec be used at once.
     ///
     /// # Errors
     /// [`OneStream`], and nothing has changed.
-    fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream>;
+    fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream>;
 
     /// When a page was last used, in seconds of the machine's clock; nothing if that is not kept.
     fn last_access(&self, index: usize) -> Option<u32>;
@@ -205,7 +211,7 @@ pub trait PageStore: Send + Sync {
     fn pool(&self) -> &Pool;
 
     /// Frees the objects of pages given up before, after waiting for their readers if need be.
-    fn give_back(&self, lane: Lane);
+    fn give_back(&self, cpu: Cpu);
 
     /// Pages it has room for.
     fn capacity(&self) -> usize;
@@ -217,7 +223,7 @@ pub trait PageStore: Send + Sync {
     fn scheme(&self) -> &'static str;
 
     /// How many streams there are for new objects.
-    fn streams(&self, pin: &Pin<'_>) -> usize;
+    fn streams(&self, reader: &Reader<'_>) -> usize;
 }
 
 /// What a page is exported as.

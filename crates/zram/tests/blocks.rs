@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use block::Plain;
-use sync::Pin;
+use sync::Reader;
 use testkit::{Rng, seed};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::Backing;
 
 /// What writeback and readers want of the blocks.
 trait Blocks: Sync {
     fn new(blocks: usize) -> Self;
-    fn reading(&self, lane: Lane) -> Option<Pin<'_>>;
+    fn reading(&self, cpu: Cpu) -> Option<Reader<'_>>;
     fn take(&self) -> Option<u32>;
     fn give_back(&self, block: u32);
     fn retire(&self, block: u32);
@@ -27,8 +27,8 @@ impl Blocks for Backing {
         let device = Arc::new(Plain::new(blocks * PAGE_SIZE));
         Backing::new(&host::Mmap, device, "/plain", 2).unwrap()
     }
-    fn reading(&self, lane: Lane) -> Option<Pin<'_>> {
-        Some(Backing::reading(self, lane))
+    fn reading(&self, cpu: Cpu) -> Option<Reader<'_>> {
+        Some(Backing::reading(self, cpu))
     }
     fn take(&self) -> Option<u32> {
         Backing::take(self)
@@ -48,7 +48,7 @@ impl Blocks for Hasty {
     fn new(blocks: usize) -> Hasty {
         Hasty(Mutex::new((0..blocks as u32).rev().collect()))
     }
-    fn reading(&self, _: Lane) -> Option<Pin<'_>> {
+    fn reading(&self, _: Cpu) -> Option<Reader<'_>> {
         None
     }
     fn take(&self) -> Option<u32> {
@@ -69,7 +69,7 @@ impl Blocks for Forgetful {
     fn new(blocks: usize) -> Forgetful {
         Forgetful(AtomicU32::new(0), blocks as u32)
     }
-    fn reading(&self, _: Lane) -> Option<Pin<'_>> {
+    fn reading(&self, _: Cpu) -> Option<Reader<'_>> {
         None
     }
     fn take(&self) -> Option<u32> {
@@ -130,7 +130,7 @@ fn keeps_what_is_read<B: Blocks>(seed: u64) -> Result<(), String> {
             let (table, stamps, slots, done, wrong) = (&table, &stamps, &slots, &done, &wrong);
             scope.spawn(move || {
                 while !done.load(SeqCst) {
-                    let pin = table.reading(Lane(reader));
+                    let reading = table.reading(Cpu(reader));
                     let number = u64::from(reader);
                     let block = slots[reader as usize].load(SeqCst);
                     // The read is under way for a while.
@@ -138,7 +138,7 @@ fn keeps_what_is_read<B: Blocks>(seed: u64) -> Result<(), String> {
                     if stamps[block as usize].load(SeqCst) != number {
                         wrong.fetch_add(1, SeqCst);
                     }
-                    drop(pin);
+                    drop(reading);
                 }
             });
         }

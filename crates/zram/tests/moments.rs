@@ -9,10 +9,10 @@ use std::thread;
 use block::{BlockDevice, Operation};
 use common::{Moments, disk};
 use control::Errno;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Writeback};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
 
 /// Reads bytes 100 to 199 of the disk.
@@ -29,12 +29,12 @@ fn write_back(disk: &Disk, index: u64) {
 /// After a reader has seen that page 0 is in the only block there is, it is stored anew, and the
 /// block becomes page 1's.
 fn block_changes_hands(moments: &Moments, disk: &Arc<Disk>) {
-    disk.store_page(LANE, 0, &page(10)).unwrap();
-    disk.store_page(LANE, 1, &page(11)).unwrap();
+    disk.store_page(CPU, 0, &page(10)).unwrap();
+    disk.store_page(CPU, 1, &page(11)).unwrap();
     write_back(disk, 0);
     let other = disk.clone();
     *moments.found_elsewhere.lock().unwrap() = Some(Box::new(move || {
-        other.store_page(LANE, 0, &page(20)).unwrap();
+        other.store_page(CPU, 0, &page(20)).unwrap();
         write_back(&other, 1);
     }));
 }
@@ -45,18 +45,18 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
     let disk = disk(&moments, 1);
     let whole = |disk: &Disk| {
         let mut bytes = vec![0; 2 * PAGE_SIZE];
-        disk.submit(LANE, Operation::Read { offset: 0, into: &mut bytes }).unwrap();
+        disk.submit(CPU, Operation::Read { offset: 0, into: &mut bytes }).unwrap();
         assert!(bytes[PAGE_SIZE..] == page(11));
         bytes[100..200].to_vec()
     };
     let part = |disk: &Disk| {
         let mut bytes = vec![0; 100];
-        disk.submit(LANE, Operation::Read { offset: 100, into: &mut bytes }).unwrap();
+        disk.submit(CPU, Operation::Read { offset: 100, into: &mut bytes }).unwrap();
         bytes
     };
     let single = |disk: &Disk| {
         let mut bytes = [0; PAGE_SIZE];
-        disk.load_page(LANE, 0, &mut bytes).unwrap();
+        disk.load_page(CPU, 0, &mut bytes).unwrap();
         bytes[100..200].to_vec()
     };
     let ways: [(&str, Way<'_>); 3] = [("whole", &whole), ("part", &part), ("single", &single)];
@@ -64,14 +64,14 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
         block_changes_hands(&moments, &disk);
         assert!(read(&disk) == page(20)[100..200], "{way}");
         assert!(moments.found_elsewhere.lock().unwrap().is_none(), "{way}: nobody looked");
-        disk.discard_pages(LANE, 0, 64).unwrap();
+        disk.discard_pages(CPU, 0, 64).unwrap();
     }
     block_changes_hands(&moments, &disk);
-    disk.submit(LANE, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
+    disk.submit(CPU, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
     let mut expected = page(20);
     expected[100..110].fill(1);
     let mut back = [0; PAGE_SIZE];
-    disk.load_page(LANE, 0, &mut back).unwrap();
+    disk.load_page(CPU, 0, &mut back).unwrap();
     assert!(back == expected, "a part was changed");
 }
 
@@ -79,14 +79,14 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
 fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
     let moments: Arc<Moments> = Arc::default();
     let disk = disk(&moments, 1);
-    disk.store_page(LANE, 0, &page(10)).unwrap();
+    disk.store_page(CPU, 0, &page(10)).unwrap();
     for stored in [false, true] {
         let other = disk.clone();
         *moments.exporting.lock().unwrap() = Some(Box::new(move || {
             let mut back = [0; PAGE_SIZE];
-            other.load_page(LANE, 0, &mut back).unwrap();
+            other.load_page(CPU, 0, &mut back).unwrap();
             if stored {
-                other.store_page(LANE, 0, &page(20)).unwrap();
+                other.store_page(CPU, 0, &page(20)).unwrap();
             }
         }));
         write_back(&disk, 0);
@@ -96,7 +96,7 @@ fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
     write_back(&disk, 0);
     assert_eq!(disk.stats().backed_pages, 1, "the only block was free");
     let mut back = [0; PAGE_SIZE];
-    disk.load_page(LANE, 0, &mut back).unwrap();
+    disk.load_page(CPU, 0, &mut back).unwrap();
     assert!(back == page(20));
 }
 
@@ -108,21 +108,21 @@ fn what_is_stored_while_a_part_changes_is_not_lost() {
     expected[100..110].fill(1);
     for before in ["nothing", "in memory", "elsewhere"] {
         if before != "nothing" {
-            disk.store_page(LANE, 0, &page(10)).unwrap();
+            disk.store_page(CPU, 0, &page(10)).unwrap();
         }
         if before == "elsewhere" {
             write_back(&disk, 0);
         }
         let other = disk.clone();
         *moments.editing.lock().unwrap() = Some(Box::new(move || {
-            other.store_page(LANE, 0, &page(20)).unwrap();
+            other.store_page(CPU, 0, &page(20)).unwrap();
         }));
-        disk.submit(LANE, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
+        disk.submit(CPU, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
         assert!(moments.editing.lock().unwrap().is_none(), "{before}: nobody changed a part");
         let mut back = [0; PAGE_SIZE];
-        disk.load_page(LANE, 0, &mut back).unwrap();
+        disk.load_page(CPU, 0, &mut back).unwrap();
         assert!(back == expected, "{before}");
-        disk.discard_pages(LANE, 0, 64).unwrap();
+        disk.discard_pages(CPU, 0, 64).unwrap();
         assert_eq!(disk.stats().pool_bytes, 0, "{before}");
     }
 }
@@ -145,12 +145,12 @@ fn a_disk_does_not_shrink_past_a_page_that_is_being_stored() {
                 thread::yield_now();
             }
         }));
-        disk.store_page(LANE, 63, &page(1)).unwrap();
+        disk.store_page(CPU, 63, &page(1)).unwrap();
         assert_eq!(outcomes.recv().unwrap().unwrap_err().errno, Errno::EBUSY);
         assert_eq!(disk.bytes(), 64 * P);
         let mut back = [0; PAGE_SIZE];
-        disk.load_page(LANE, 63, &mut back).unwrap();
+        disk.load_page(CPU, 63, &mut back).unwrap();
         assert!(back == page(1));
-        disk.discard_pages(LANE, 63, 1).unwrap();
+        disk.discard_pages(CPU, 63, 1).unwrap();
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use broken::{EpochOfNone, EpochTooShort, FreesAtOnce, HoldsNothing, LosesUpdates};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
 use zram::{Kind, Slot};
 use zsmalloc::Handle;
@@ -25,7 +25,7 @@ struct Cells {
 const CELLS: usize = 1 << 17;
 
 /// Fewer than threads: some share one.
-const LANES: usize = 3;
+const CPUS: usize = 3;
 
 impl Cells {
     fn new() -> Cells {
@@ -79,7 +79,7 @@ fn conforms<T: SlotTable>(seed: u64) -> Result<(), String> {
 
 fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
     let slots = 5000;
-    let table = T::new(&host::Mmap, slots, LANES).map_err(|error| error.to_string())?;
+    let table = T::new(&host::Mmap, slots, CPUS).map_err(|error| error.to_string())?;
     let mut model: BTreeMap<usize, Slot> = BTreeMap::new();
     let mut rng = Rng::new(seed);
     for step in 0..20_000u64 {
@@ -87,7 +87,7 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
         let was = model.get(&index).copied().unwrap_or(Slot::EMPTY);
         match rng.below(4) {
             0 => {
-                let seen = table.load(Lane(0), index, |slot| slot);
+                let seen = table.load(Cpu(0), index, |slot| slot);
                 check(seen == was, "load", step)?;
                 check(table.peek(index) == was, "peek", step)?;
             }
@@ -119,7 +119,7 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
 }
 
 fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
-    let table = T::new(&host::Mmap, 8, LANES).map_err(|error| error.to_string())?;
+    let table = T::new(&host::Mmap, 8, CPUS).map_err(|error| error.to_string())?;
     let cells = Cells::new();
     let counts: [AtomicU64; 8] = Default::default();
     std::thread::scope(|scope| {
@@ -127,17 +127,17 @@ fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
             let (table, cells, counts) = (&table, &cells, &counts);
             scope.spawn(move || {
                 let mut rng = Rng::new(seed + thread);
-                let lane = Lane(thread as u32);
+                let cpu = Cpu(thread as u32);
                 for _ in 0..4_000 {
                     let index = rng.below(8) as usize;
                     if rng.below(2) == 0 {
                         let new = cells.make(rng.next_u64());
                         if let Ok(old) = table.update(index, |_| Some(new)) {
-                            table.retire(lane, old, |slot| cells.free(slot));
+                            table.retire(cpu, old, |slot| cells.free(slot));
                             counts[index].fetch_add(1, SeqCst);
                         }
                     } else {
-                        table.load(lane, index, |slot| cells.read(slot));
+                        table.load(cpu, index, |slot| cells.read(slot));
                     }
                 }
             });
@@ -146,7 +146,7 @@ fn survives_threads<T: SlotTable>(seed: u64) -> Result<(), String> {
     // Every object but the ones the slots name at the end was freed exactly once.
     for index in 0..8 {
         if let Ok(old) = table.update(index, |_| Some(Slot::EMPTY)) {
-            table.retire(Lane(1), old, |slot| cells.free(slot));
+            table.retire(Cpu(1), old, |slot| cells.free(slot));
         }
     }
     table.quiesce(|slot| cells.free(slot));
@@ -185,14 +185,14 @@ conforming! {
 /// What waits to be freed can be had at any time, and no more waits than there is room for.
 #[test]
 fn displaced_objects_come_back_on_demand() {
-    let table = Epoch::new(&host::Mmap, 8, LANES).unwrap();
+    let table = Epoch::new(&host::Mmap, 8, CPUS).unwrap();
     let cells = Cells::new();
     let live = || cells.live.iter().filter(|live| live.load(SeqCst)).count();
     for n in 0..1000u32 {
         let new = cells.make(n.into());
         let old = table.update(n as usize % 8, |_| Some(new)).unwrap();
-        table.retire(Lane(n), old, |slot| cells.free(slot));
-        assert!(live() <= 8 + LANES * 128, "{} objects live after {n} stores", live());
+        table.retire(Cpu(n), old, |slot| cells.free(slot));
+        assert!(live() <= 8 + CPUS * 128, "{} objects live after {n} stores", live());
     }
     assert!(live() > 8, "nothing ever waited");
     assert!(table.quiesce(|slot| cells.free(slot)));
@@ -203,18 +203,18 @@ fn displaced_objects_come_back_on_demand() {
 /// A reader who stays keeps what it reads, and writers go on.
 #[test]
 fn a_reader_who_stays_stops_no_writer() {
-    let table = Epoch::new(&host::Mmap, 8, LANES).unwrap();
+    let table = Epoch::new(&host::Mmap, 8, CPUS).unwrap();
     let cells = Cells::new();
-    let store = |lane, stamp| {
+    let store = |cpu, stamp| {
         let new = cells.make(stamp);
         let old = table.update(0, |_| Some(new)).unwrap();
-        table.retire(lane, old, |slot| cells.free(slot));
+        table.retire(cpu, old, |slot| cells.free(slot));
     };
-    store(Lane(0), 1);
+    store(Cpu(0), 1);
     let (ready, go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            table.load(Lane(1), 0, |slot| {
+            table.load(Cpu(1), 0, |slot| {
                 ready.wait();
                 go.wait();
                 assert_eq!(cells.read(slot), Some(1));
@@ -222,7 +222,7 @@ fn a_reader_who_stays_stops_no_writer() {
         });
         ready.wait();
         // Fewer than fill a bag.
-        (2..60).for_each(|stamp| store(Lane(0), stamp));
+        (2..60).for_each(|stamp| store(Cpu(0), stamp));
         go.wait();
     });
     assert!(table.quiesce(|slot| cells.free(slot)));

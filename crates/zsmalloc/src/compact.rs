@@ -10,15 +10,15 @@
 //!   places the bytes are the same while both can be reached.
 //!
 //! # Operations
-//! Take zspages out of the lists; wait for pins (a slot may have been taken, and not yet written);
-//! copy each object into a hole, then enter where it went; wait for pins again (a reader may be at
+//! Take zspages out of the lists; wait for readers (a slot may have been taken, and not yet written);
+//! copy each object into a hole, then enter where it went; wait for readers again (a reader may be at
 //! the old place); give back the frames.
 //!
 //! # Why unsafe
 //! Objects are copied between slots as raw memory.
 
 use sync::atomic::Ordering;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::class::SizeClass;
 use crate::fullness::{ClassState, NO_GROUP};
@@ -36,13 +36,13 @@ const PASSES: usize = 1 << 16;
 impl Pool {
     /// Moves objects together until no class could do with fewer frames by much, and returns how
     /// many frames were given back to the page allocator. Readers and writers go on meanwhile; a
-    /// second caller waits for the first. The calling thread must hold no pin.
-    pub fn compact(&self, lane: Lane) -> u64 {
+    /// second caller waits for the first. The calling thread must not be a reader.
+    pub fn compact(&self, cpu: Cpu) -> u64 {
         let _one_at_a_time = self.compacting.lock();
         let before = self.account.compacted.load(Ordering::Relaxed);
         for class in (0..self.sizes.count()).rev() {
             for _ in 0..PASSES {
-                if !self.compact_some(lane, class) {
+                if !self.compact_some(cpu, class) {
                     break;
                 }
             }
@@ -53,7 +53,7 @@ impl Pool {
     }
 
     /// Empties up to a batch of zspages of a class; false when there was nothing to gain.
-    fn compact_some(&self, lane: Lane, class_index: usize) -> bool {
+    fn compact_some(&self, cpu: Cpu, class_index: usize) -> bool {
         let class = self.sizes.get(class_index);
         let mut batch = [0u32; BATCH];
         let mut state = self.lock(class_index);
@@ -62,15 +62,15 @@ impl Pool {
         if count == 0 {
             return false;
         }
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         let mut moved_all = true;
         for id in &batch[..count] {
-            moved_all &= self.move_out(lane, class_index, *id);
+            moved_all &= self.move_out(cpu, class_index, *id);
         }
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         let mut state = self.lock(class_index);
         for id in &batch[..count] {
-            self.finish(&mut state, lane, class, *id);
+            self.finish(&mut state, cpu, class, *id);
         }
         self.unlock(class_index, state);
         moved_all
@@ -117,7 +117,7 @@ impl Pool {
 
     /// Moves what is still used of a zspage that is being emptied; false when memory runs out on
     /// the way (others took the holes), which leaves the rest where it is.
-    fn move_out(&self, lane: Lane, class_index: usize, id: u32) -> bool {
+    fn move_out(&self, cpu: Cpu, class_index: usize, id: u32) -> bool {
         let class = self.sizes.get(class_index);
         let zspage = self.zspages.get(id as usize);
         let Some(table) = zspage.forwards() else { return true };
@@ -136,7 +136,7 @@ impl Pool {
             }
             let to = match state.fullest() {
                 Some(fullest) => Ok(self.take_hole_of(&mut state, class_index, fullest)),
-                None => self.grow(&mut state, lane, class_index),
+                None => self.grow(&mut state, cpu, class_index),
             };
             let Ok(to) = to else {
                 self.unlock(class_index, state);
@@ -160,7 +160,7 @@ impl Pool {
             let (from, from_left) = self.piece(source, class, from.slot(), copied);
             let (to, to_left) = self.piece(target, class, to.slot(), copied);
             let length = from_left.min(to_left);
-            // SAFETY: the source's bytes were written before pins were last waited for and never
+            // SAFETY: the source's bytes were written before readers were last waited for and never
             // change; the target was taken for this copy and is named by nobody yet. They are
             // different slots, and both pieces are `length` bytes within them.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), length) };
@@ -170,20 +170,20 @@ impl Pool {
 
     /// Gives back the frames of a zspage whose objects were moved. One that could not be emptied
     /// is stuck: the frames it still needs go as its objects are freed.
-    fn finish(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+    fn finish(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
         if zspage.forwards().is_none() {
             return;
         }
         let before = state.frames;
         zspage.stuck.store(true, Ordering::Relaxed);
-        self.thin_out(state, lane, class, id);
+        self.thin_out(state, cpu, class, id);
         self.account.compacted.fetch_add(before - state.frames, Ordering::Relaxed);
     }
 
     /// Gives back the frames that hold no object any more of a zspage compaction is done with: who
     /// was at the old place of a moved object has left.
-    pub(crate) fn thin_out(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+    pub(crate) fn thin_out(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
         let Some(table) = zspage.forwards() else { return };
         let used = zspage.used();
@@ -191,7 +191,7 @@ impl Pool {
             .filter(|slot| used & 1 << slot != 0 && self.forwards.follow(table, *slot).is_none())
             .fold(0u128, |stays, slot| stays | 1 << slot);
         for n in (0..class.frames).filter(|n| stays & class.in_frame[*n] == 0) {
-            self.give_back(zspage, n, state, lane);
+            self.give_back(zspage, n, state, cpu);
         }
         if stays == 0 {
             zspage.stuck.store(false, Ordering::Relaxed);
@@ -202,14 +202,14 @@ impl Pool {
 
     /// Ends a zspage with a forwarding table that nobody names any more, whether it is forwarding
     /// or still being emptied.
-    pub(crate) fn bury(&self, state: &mut ClassState, lane: Lane, class: &SizeClass, id: u32) {
+    pub(crate) fn bury(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
         if zspage.frame_count(class) == 0 {
             state.forwarding -= 1;
         } else {
             state.zspages -= 1;
             for n in 0..class.frames {
-                self.give_back(zspage, n, state, lane);
+                self.give_back(zspage, n, state, cpu);
             }
         }
         self.forget(id);

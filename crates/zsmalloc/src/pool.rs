@@ -12,8 +12,8 @@ use core::ptr::NonNull;
 
 use pagealloc::{Frames, LazyTable, NoMemory, World, watch};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sync::{CachePadded, Mutex, MutexGuard, Pin, Pins};
-use units::{Frame, Lane, PAGE_SIZE};
+use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
+use units::{Cpu, Frame, PAGE_SIZE};
 
 use crate::class::{SizeClass, SizeClasses};
 use crate::forward::Forwards;
@@ -45,8 +45,8 @@ impl core::error::Error for StoreError {}
 pub struct PoolOptions {
     /// Where its frames come from.
     pub frames: Arc<dyn Frames>,
-    /// The pins its readers hold.
-    pub pins: Arc<Pins>,
+    /// Who reads it.
+    pub readers: Arc<ReaderEpochs>,
     /// The most frames it may have; 0 for any number. See [`Pool::set_limit`].
     pub limit_frames: u64,
 }
@@ -59,7 +59,7 @@ pub struct Pool {
     pub(crate) ids: Mutex<Ids>,
     pub(crate) forwards: Forwards,
     pub(crate) frames: Arc<dyn Frames>,
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) readers: Arc<ReaderEpochs>,
     base: NonNull<u8>,
     pub(crate) account: CachePadded<Account>,
     pub(crate) compacting: Mutex<()>,
@@ -172,13 +172,13 @@ impl Pool {
             forwards: Forwards::new(world, capacity.saturating_mul(16).min(1 << 30))?,
             base: options.frames.base(),
             frames: options.frames,
-            pins: options.pins,
+            readers: options.readers,
             account: CachePadded::new(account),
             compacting: Mutex::new(()),
         })
     }
 
-    /// Stores a copy of `bytes`, at least one and at most a page of them, and names it. The pin
+    /// Stores a copy of `bytes`, at least one and at most a page of them, and names it. The reader
     /// keeps compaction from moving the object before it has been written. `replacing` is the
     /// object that is going to be freed once this one is there, if there is one: a hint, which
     /// keeps the pool from growing for the moment in which there are two.
@@ -188,18 +188,18 @@ impl Pool {
     #[inline]
     pub fn store(
         &self,
-        _pin: &Pin<'_>,
-        lane: Lane,
+        _reader: &Reader<'_>,
+        cpu: Cpu,
         bytes: &[u8],
         replacing: Option<Handle>,
     ) -> Result<Handle, StoreError> {
         debug_assert!(!bytes.is_empty() && bytes.len() <= PAGE_SIZE);
-        let handle = self.take_slot(lane, bytes.len(), replacing)?;
+        let handle = self.take_slot(cpu, bytes.len(), replacing)?;
         let zspage = self.zspages.get(handle.zspage() as usize);
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
         // SAFETY: the slot was taken for this call: nobody reads or writes it until its handle is
-        // known, compaction waits for `_pin`, and `place` gives memory within the slot.
+        // known, compaction waits for `_reader`, and `place` gives memory within the slot.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), head.0.as_ptr(), head.1);
             if let Some(tail) = tail {
@@ -211,12 +211,12 @@ impl Pool {
     }
 
     /// Lets `read` see the first `length` bytes of an object, as long as it was stored with.
-    /// The handle must be live until this returns; the pin keeps compaction from reusing the
+    /// The handle must be live until this returns; the reader keeps compaction from reusing the
     /// memory meanwhile.
     #[inline]
     pub fn read<R>(
         &self,
-        _pin: &Pin<'_>,
+        _reader: &Reader<'_>,
         handle: Handle,
         length: usize,
         read: impl FnOnce(Object<'_>) -> R,
@@ -226,7 +226,7 @@ impl Pool {
         let (head, tail) = self.place(zspage, class, slot, length);
         prefetch(head.0, head.1);
         // SAFETY: the object is live and was written before its handle was published; its bytes
-        // never change, and its frames stay while it is live and, once moved, while `_pin` lives.
+        // never change, and its frames stay while it is live and, once moved, while `_reader` lives.
         let head_bytes = unsafe { core::slice::from_raw_parts(head.0.as_ptr(), head.1) };
         match tail {
             None => read(Object::Whole(head_bytes)),
@@ -244,7 +244,7 @@ impl Pool {
     /// # Panics
     /// If the handle names no object.
     #[inline]
-    pub fn free(&self, lane: Lane, handle: Handle) {
+    pub fn free(&self, cpu: Cpu, handle: Handle) {
         let class_index = self.zspages.get(handle.zspage() as usize).class();
         let class = self.sizes.get(class_index);
         let mut state = self.lock(class_index);
@@ -255,7 +255,7 @@ impl Pool {
             let bit = 1u128 << at.slot();
             assert!(used & bit != 0, "handle {:#x} names no object: freed twice?", handle.get());
             let Some(table) = zspage.forwards() else {
-                self.leave_slot(&mut state, lane, at, class);
+                self.leave_slot(&mut state, cpu, at, class);
                 break;
             };
             zspage.set_used(used & !bit);
@@ -264,9 +264,9 @@ impl Pool {
                 self.shut(zspage, class, at.slot());
             }
             if used == bit {
-                self.bury(&mut state, lane, class, at.zspage());
+                self.bury(&mut state, cpu, class, at.zspage());
             } else if next.is_none() && zspage.stuck.load(Ordering::Relaxed) {
-                self.thin_out(&mut state, lane, class, at.zspage());
+                self.thin_out(&mut state, cpu, class, at.zspage());
             }
             match next {
                 Some(next) => at = next,
@@ -324,13 +324,13 @@ impl Pool {
     /// Where memory is provided ahead: sees to it that about `frames` frames more can be used, with
     /// what is kept of them, and tells how many can. It may wait for memory, and holds nothing that
     /// others want meanwhile.
-    pub fn provide(&self, lane: Lane, frames: u64) -> u64 {
+    pub fn provide(&self, cpu: Cpu, frames: u64) -> u64 {
         let fresh = self.ids.lock().fresh as usize;
         let more = usize::try_from(frames).unwrap_or(usize::MAX);
         // A zspage that is made has a frame that was free.
         let known = self.zspages.provide(fresh.saturating_add(more));
         let known = known && self.forwards.provide(FORWARDS);
-        let frames = self.frames.provide(lane, frames);
+        let frames = self.frames.provide(cpu, frames);
         if known { frames } else { 0 }
     }
 

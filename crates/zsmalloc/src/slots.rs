@@ -1,7 +1,7 @@
 //! Taking and leaving slots: which zspage, which frames.
 
 use sync::atomic::Ordering;
-use units::{Frame, Lane, Order, PAGE_SIZE};
+use units::{Cpu, Frame, Order, PAGE_SIZE};
 
 use crate::class::{CHAIN_MAX, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
@@ -27,7 +27,7 @@ impl Pool {
     #[inline]
     pub(crate) fn take_slot(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         size: usize,
         replacing: Option<Handle>,
     ) -> Result<Handle, StoreError> {
@@ -48,7 +48,7 @@ impl Pool {
         let share = sparse || replacing.is_some_and(replaces);
         match share.then(|| self.take_larger_hole(class, size)).flatten() {
             Some(handle) => Ok(handle),
-            None => self.take_slot_growing(lane, class),
+            None => self.take_slot_growing(cpu, class),
         }
     }
 
@@ -62,11 +62,11 @@ impl Pool {
     }
 
     #[cold]
-    fn take_slot_growing(&self, lane: Lane, class: usize) -> Result<Handle, StoreError> {
+    fn take_slot_growing(&self, cpu: Cpu, class: usize) -> Result<Handle, StoreError> {
         let mut state = self.lock(class);
         let taken = match state.fullest() {
             Some(id) => Ok(self.take_hole_of(&mut state, class, id)),
-            None => self.grow(&mut state, lane, class),
+            None => self.grow(&mut state, cpu, class),
         };
         self.unlock(class, state);
         taken
@@ -101,7 +101,7 @@ impl Pool {
     pub(crate) fn grow(
         &self,
         state: &mut ClassState,
-        lane: Lane,
+        cpu: Cpu,
         class_index: usize,
     ) -> Result<Handle, StoreError> {
         let class = self.sizes.get(class_index);
@@ -119,7 +119,7 @@ impl Pool {
             if zspage.frame(n).is_some() {
                 continue;
             }
-            match self.lend_frame(lane) {
+            match self.lend_frame(cpu) {
                 Ok(frame) => {
                     zspage.set_frame(n, Some(frame));
                     self.shut_frame(frame);
@@ -128,7 +128,7 @@ impl Pool {
                 }
                 Err(error) => {
                     for n in (first..n).filter(|n| lent[*n]) {
-                        self.give_back(zspage, n, state, lane);
+                        self.give_back(zspage, n, state, cpu);
                     }
                     if used == 0 {
                         self.forget(id);
@@ -154,7 +154,7 @@ impl Pool {
     pub(crate) fn leave_slot(
         &self,
         state: &mut ClassState,
-        lane: Lane,
+        cpu: Cpu,
         at: Handle,
         class: &SizeClass,
     ) {
@@ -167,7 +167,7 @@ impl Pool {
         let (first, last) = class.frames_of(at.slot());
         for n in first..=last {
             if used & class.in_frame[n] == 0 {
-                self.give_back(zspage, n, state, lane);
+                self.give_back(zspage, n, state, cpu);
                 backed &= !class.in_frame[n];
             }
         }
@@ -183,13 +183,13 @@ impl Pool {
         }
     }
 
-    fn lend_frame(&self, lane: Lane) -> Result<Frame, StoreError> {
+    fn lend_frame(&self, cpu: Cpu) -> Result<Frame, StoreError> {
         let limit = self.account.limit.load(Ordering::Relaxed);
         let before = self.account.used.fetch_add(1, Ordering::Relaxed);
         let lent = if limit != 0 && before >= limit {
             Err(StoreError::OverLimit)
         } else {
-            self.frames.alloc(lane, Order::ZERO).ok_or(StoreError::NoMemory)
+            self.frames.alloc(cpu, Order::ZERO).ok_or(StoreError::NoMemory)
         };
         match lent {
             Ok(_) => drop(self.account.peak.fetch_max(before + 1, Ordering::Relaxed)),
@@ -198,12 +198,12 @@ impl Pool {
         lent
     }
 
-    pub(crate) fn give_back(&self, zspage: &Zspage, n: usize, state: &mut ClassState, lane: Lane) {
+    pub(crate) fn give_back(&self, zspage: &Zspage, n: usize, state: &mut ClassState, cpu: Cpu) {
         if let Some(frame) = zspage.frame(n) {
             zspage.set_frame(n, None);
             state.frames -= 1;
             self.account.used.fetch_sub(1, Ordering::Relaxed);
-            self.frames.free(lane, frame, Order::ZERO);
+            self.frames.free(cpu, frame, Order::ZERO);
         }
     }
 

@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::Pins;
+use sync::ReaderEpochs;
 use testkit::dies;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Object, Pool, PoolOptions};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
 
-fn pool() -> (Pool, Arc<Pins>, Arc<dyn Frames>) {
+fn pool() -> (Pool, Arc<ReaderEpochs>, Arc<dyn Frames>) {
     let frames: Arc<dyn Frames> =
         Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(1, 256)).unwrap());
-    let pins = Arc::new(Pins::new(1));
-    let options = PoolOptions { frames: frames.clone(), pins: pins.clone(), limit_frames: 0 };
-    (Pool::new(&host::Mmap, options).unwrap(), pins, frames)
+    let readers = Arc::new(ReaderEpochs::new(1));
+    let options = PoolOptions { frames: frames.clone(), readers: readers.clone(), limit_frames: 0 };
+    (Pool::new(&host::Mmap, options).unwrap(), readers, frames)
 }
 
 fn sum(object: Object<'_>) -> u64 {
@@ -27,15 +27,15 @@ fn sum(object: Object<'_>) -> u64 {
 
 /// Frees one of two objects that share a frame, or the only one, while it is read.
 fn read_after_free(length: usize, others: usize) {
-    let (pool, pins, _) = pool();
-    let pin = pins.pin(LANE);
-    let store = || pool.store(&pin, LANE, &vec![7; length], None).unwrap();
+    let (pool, readers, _) = pool();
+    let reader = readers.enter(CPU);
+    let store = || pool.store(&reader, CPU, &vec![7; length], None).unwrap();
     let object = store();
     (0..others).for_each(|_| {
         store();
     });
-    let total = pool.read(&pin, object, length, |object_bytes| {
-        pool.free(LANE, object);
+    let total = pool.read(&reader, object, length, |object_bytes| {
+        pool.free(CPU, object);
         sum(object_bytes)
     });
     println!("{total}");
@@ -57,12 +57,12 @@ fn an_object_whose_frame_was_given_back_cannot_be_read() {
 fn a_frame_that_is_not_lent_cannot_be_touched() {
     dies("a_frame_that_is_not_lent_cannot_be_touched", REPORT, || {
         let (_, _, frames) = pool();
-        let frame = frames.alloc(LANE, units::Order::ZERO).unwrap();
+        let frame = frames.alloc(CPU, units::Order::ZERO).unwrap();
         let address = frames.base().as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
         // SAFETY: the frame is lent, and its memory stays readable after: that it is not lent then
         // is what must be found out.
         unsafe { address.write_volatile(1) };
-        frames.free(LANE, frame, units::Order::ZERO);
+        frames.free(CPU, frame, units::Order::ZERO);
         // SAFETY: as above.
         println!("{}", unsafe { address.read_volatile() });
     });
@@ -73,11 +73,11 @@ fn a_frame_that_is_not_lent_cannot_be_touched() {
 #[test]
 fn a_slot_that_was_never_taken_cannot_be_read() {
     dies("a_slot_that_was_never_taken_cannot_be_read", REPORT, || {
-        let (pool, pins, _) = pool();
-        let pin = pins.pin(LANE);
-        let object = pool.store(&pin, LANE, &[7; 100], None).unwrap();
+        let (pool, readers, _) = pool();
+        let reader = readers.enter(CPU);
+        let object = pool.store(&reader, CPU, &[7; 100], None).unwrap();
         // Longer than it was stored with, which is what the caller promises not to ask for.
-        let read = pool.read(&pin, object, 100, |object| match object {
+        let read = pool.read(&reader, object, 100, |object| match object {
             Object::Whole(bytes) => {
                 let beyond = bytes.as_ptr().wrapping_add(512);
                 // SAFETY: within the frame, whose memory is readable; that nobody may is what must
@@ -94,29 +94,29 @@ fn a_slot_that_was_never_taken_cannot_be_read() {
 #[test]
 fn what_is_live_can_be_read_whatever_happens_beside() {
     let mut rng = testkit::Rng::new(testkit::seed("what_is_live_can_be_read"));
-    let (pool, pins, _) = pool();
+    let (pool, readers, _) = pool();
     let mut live = Vec::new();
     for step in 0..6000u32 {
-        let pin = pins.pin(LANE);
+        let reader = readers.enter(CPU);
         if rng.below(5) < 3 && live.len() < 200 {
             let length = 1 + rng.below(PAGE_SIZE as u64) as usize;
             let byte = rng.next_u64() as u8;
-            if let Ok(object) = pool.store(&pin, LANE, &vec![byte; length], None) {
+            if let Ok(object) = pool.store(&reader, CPU, &vec![byte; length], None) {
                 live.push((object, length, byte));
             }
         } else if !live.is_empty() {
             let at = rng.below(live.len() as u64) as usize;
             let (object, length, byte) = live[at];
-            let total = pool.read(&pin, object, length, sum);
+            let total = pool.read(&reader, object, length, sum);
             assert_eq!(total, length as u64 * u64::from(byte));
             if rng.one_in(2) {
                 live.swap_remove(at);
-                pool.free(LANE, object);
+                pool.free(CPU, object);
             }
         }
-        drop(pin);
+        drop(reader);
         if step % 100 == 0 {
-            pool.compact(LANE);
+            pool.compact(CPU);
         }
     }
 }

@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::Pins;
+use sync::ReaderEpochs;
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 
 struct Site {
     frames: Arc<dyn Frames>,
-    pins: Arc<Pins>,
+    readers: Arc<ReaderEpochs>,
     pool: Pool,
 }
 
 fn site(max_frames: u32, limit_frames: u64) -> Site {
     let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, max_frames)).unwrap();
-    let (frames, pins): (Arc<dyn Frames>, _) = (Arc::new(zone), Arc::new(Pins::new(2)));
-    let options = PoolOptions { frames: frames.clone(), pins: pins.clone(), limit_frames };
+    let (frames, readers): (Arc<dyn Frames>, _) = (Arc::new(zone), Arc::new(ReaderEpochs::new(2)));
+    let options = PoolOptions { frames: frames.clone(), readers: readers.clone(), limit_frames };
     let pool = Pool::new(&host::Mmap, options).unwrap();
-    Site { frames, pins, pool }
+    Site { frames, readers, pool }
 }
 
 /// Bytes that tell their own story: a length and a stamp repeated.
@@ -44,14 +44,14 @@ fn some_size(rng: &mut Rng) -> usize {
 }
 
 impl Site {
-    fn store(&self, lane: Lane, bytes: &[u8]) -> Result<Handle, StoreError> {
-        self.pool.store(&self.pins.pin(lane), lane, bytes, None)
+    fn store(&self, cpu: Cpu, bytes: &[u8]) -> Result<Handle, StoreError> {
+        self.pool.store(&self.readers.enter(cpu), cpu, bytes, None)
     }
 
-    fn read(&self, lane: Lane, handle: Handle, length: usize) -> Vec<u8> {
+    fn read(&self, cpu: Cpu, handle: Handle, length: usize) -> Vec<u8> {
         let mut copy = vec![0; length];
-        let pin = self.pins.pin(lane);
-        self.pool.read(&pin, handle, length, |object| {
+        let reader = self.readers.enter(cpu);
+        self.pool.read(&reader, handle, length, |object| {
             object.copy_to(&mut copy);
         });
         copy
@@ -61,7 +61,7 @@ impl Site {
         self.pool.validate();
         assert_eq!(self.pool.stats().objects, live.len() as u64);
         for (handle, (stamp, length)) in live {
-            let read = self.read(LANE, Handle::from_raw(*handle), *length);
+            let read = self.read(CPU, Handle::from_raw(*handle), *length);
             assert!(read == contents(*stamp, *length), "object {handle:#x} changed");
         }
     }
@@ -77,21 +77,21 @@ fn random_life_matches_the_model() {
         for step in 0..400u64 {
             if rng.below(100) < growing {
                 let (stamp, length) = (round << 32 | step, some_size(&mut rng));
-                let handle = site.store(LANE, &contents(stamp, length)).unwrap();
+                let handle = site.store(CPU, &contents(stamp, length)).unwrap();
                 let before = live.insert(handle.get(), (stamp, length));
                 assert!(before.is_none(), "a live handle was given out again");
             } else if let Some(handle) = pick(&mut rng, &live) {
                 live.remove(&handle);
-                site.pool.free(LANE, Handle::from_raw(handle));
+                site.pool.free(CPU, Handle::from_raw(handle));
             }
         }
         if rng.below(3) == 0 {
-            site.pool.compact(LANE);
+            site.pool.compact(CPU);
         }
         site.check(&live);
     }
     for handle in live.keys() {
-        site.pool.free(LANE, Handle::from_raw(*handle));
+        site.pool.free(CPU, Handle::from_raw(*handle));
     }
     site.check(&BTreeMap::new());
     assert_eq!(site.pool.frames(), 0, "an empty pool has no frames");
@@ -111,7 +111,7 @@ fn compaction_gives_frames_back_and_handles_stay() {
     let mut live = BTreeMap::new();
     for stamp in 0..20_000 {
         let length = 200 + rng.below(1500) as usize;
-        let handle = site.store(LANE, &contents(stamp, length)).unwrap();
+        let handle = site.store(CPU, &contents(stamp, length)).unwrap();
         live.insert(handle.get(), (stamp, length));
     }
     let full = site.pool.frames();
@@ -119,12 +119,12 @@ fn compaction_gives_frames_back_and_handles_stay() {
     live.retain(|handle, _| {
         let stays = rng.below(4) == 0;
         if !stays {
-            site.pool.free(LANE, Handle::from_raw(*handle));
+            site.pool.free(CPU, Handle::from_raw(*handle));
         }
         stays
     });
     let thinned = site.pool.frames();
-    let freed = site.pool.compact(LANE);
+    let freed = site.pool.compact(CPU);
     let packed = site.pool.frames();
     assert!(freed > 0 && packed < thinned, "{full} frames, {thinned} thinned, {packed} packed");
     let bytes: usize = live.values().map(|(_, length)| length).sum();
@@ -135,14 +135,14 @@ fn compaction_gives_frames_back_and_handles_stay() {
     live.retain(|handle, _| {
         let stays = rng.below(3) == 0;
         if !stays {
-            site.pool.free(LANE, Handle::from_raw(*handle));
+            site.pool.free(CPU, Handle::from_raw(*handle));
         }
         stays
     });
-    site.pool.compact(LANE);
+    site.pool.compact(CPU);
     site.check(&live);
     for handle in live.keys() {
-        site.pool.free(LANE, Handle::from_raw(*handle));
+        site.pool.free(CPU, Handle::from_raw(*handle));
     }
     site.check(&BTreeMap::new());
     assert_eq!(site.pool.stats().overhead_bytes, 0, "nothing is left behind");
@@ -154,7 +154,7 @@ fn a_limit_refuses_and_changes_nothing() {
     let mut live = BTreeMap::new();
     let mut refused = None;
     for stamp in 0..200 {
-        match site.store(LANE, &contents(stamp, 1300)) {
+        match site.store(CPU, &contents(stamp, 1300)) {
             Ok(handle) => drop(live.insert(handle.get(), (stamp, 1300))),
             Err(error) => {
                 refused = Some(error);
@@ -166,7 +166,7 @@ fn a_limit_refuses_and_changes_nothing() {
     assert_eq!(site.pool.frames(), 10);
     site.check(&live);
     site.pool.set_limit(0);
-    assert!(site.store(LANE, &[1; 4000]).is_ok());
+    assert!(site.store(CPU, &[1; 4000]).is_ok());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn no_memory_refuses_and_changes_nothing() {
     let mut stamp = 0;
     let refused = loop {
         stamp += 1;
-        match site.store(LANE, &contents(stamp, 3000)) {
+        match site.store(CPU, &contents(stamp, 3000)) {
             Ok(handle) => drop(live.insert(handle.get(), (stamp, 3000))),
             Err(error) => break error,
         }
@@ -184,7 +184,7 @@ fn no_memory_refuses_and_changes_nothing() {
     assert_eq!(refused, StoreError::NoMemory);
     assert!(!live.is_empty());
     site.check(&live);
-    site.pool.compact(LANE);
+    site.pool.compact(CPU);
     site.check(&live);
 }
 
@@ -195,16 +195,16 @@ fn replacing_does_not_make_the_pool_grow() {
     let mut objects: Vec<(Handle, usize)> = (0..4000)
         .map(|stamp| {
             let length = 200 + rng.below(2500) as usize;
-            (site.store(LANE, &contents(stamp, length)).unwrap(), length)
+            (site.store(CPU, &contents(stamp, length)).unwrap(), length)
         })
         .collect();
     let before = site.pool.frames();
     for n in 0..20_000 {
         let (old, length) = objects[n % 4000];
-        let pin = site.pins.pin(LANE);
+        let reader = site.readers.enter(CPU);
         let bytes = contents(n as u64, length);
-        objects[n % 4000].0 = site.pool.store(&pin, LANE, &bytes, Some(old)).unwrap();
-        site.pool.free(LANE, old);
+        objects[n % 4000].0 = site.pool.store(&reader, CPU, &bytes, Some(old)).unwrap();
+        site.pool.free(CPU, old);
     }
     let after = site.pool.frames();
     assert!(after <= before + before / 50, "{before} frames became {after}");
@@ -215,10 +215,10 @@ fn replacing_does_not_make_the_pool_grow() {
 #[should_panic(expected = "freed twice")]
 fn a_double_free_is_noticed() {
     let site = site(1 << 10, 0);
-    let first = site.store(LANE, &[1; 100]).unwrap();
-    let _second = site.store(LANE, &[2; 100]).unwrap();
-    site.pool.free(LANE, first);
-    site.pool.free(LANE, first);
+    let first = site.store(CPU, &[1; 100]).unwrap();
+    let _second = site.store(CPU, &[2; 100]).unwrap();
+    site.pool.free(CPU, first);
+    site.pool.free(CPU, first);
 }
 
 #[test]
@@ -230,13 +230,13 @@ fn threads_store_read_and_free_beside_compaction() {
         let workers: Vec<_> = (0..3u32)
             .map(|n| {
                 let site = &site;
-                scope.spawn(move || live_randomly(site, Lane(n), seed + u64::from(n)))
+                scope.spawn(move || live_randomly(site, Cpu(n), seed + u64::from(n)))
             })
             .collect();
         let (site, done) = (&site, &done);
         let compactor = scope.spawn(move || {
             while !done.load(Relaxed) {
-                site.pool.compact(LANE);
+                site.pool.compact(CPU);
                 std::thread::yield_now();
             }
         });
@@ -249,7 +249,7 @@ fn threads_store_read_and_free_beside_compaction() {
 }
 
 /// Stores, checks and frees objects of its own; returns those that are left.
-fn live_randomly(site: &Site, lane: Lane, seed: u64) -> BTreeMap<u32, (u64, usize)> {
+fn live_randomly(site: &Site, cpu: Cpu, seed: u64) -> BTreeMap<u32, (u64, usize)> {
     let mut rng = Rng::new(seed);
     let mut live = BTreeMap::new();
     for step in 0..20_000 {
@@ -258,15 +258,15 @@ fn live_randomly(site: &Site, lane: Lane, seed: u64) -> BTreeMap<u32, (u64, usiz
         let filling = step / 2_500 % 2 == 0;
         if rng.below(10) < if filling { 7 } else { 3 } {
             let length = some_size(&mut rng);
-            let handle = site.store(lane, &contents(stamp, length)).unwrap();
+            let handle = site.store(cpu, &contents(stamp, length)).unwrap();
             assert!(live.insert(handle.get(), (stamp, length)).is_none());
         } else if let Some(handle) = pick(&mut rng, &live) {
             let (stamp, length) = live[&handle];
-            let read = site.read(lane, Handle::from_raw(handle), length);
+            let read = site.read(cpu, Handle::from_raw(handle), length);
             assert!(read == contents(stamp, length), "object {handle:#x} changed");
             if rng.below(2) == 0 {
                 live.remove(&handle);
-                site.pool.free(lane, Handle::from_raw(handle));
+                site.pool.free(cpu, Handle::from_raw(handle));
             }
         }
     }

@@ -76,7 +76,7 @@ impl Area {
         self.claims.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
     }
 
-    /// Claims a page, after whoever has it. The calling thread holds no pin, and no claim of a page
+    /// Claims a page, after whoever has it. The calling thread holds no reader, and no claim of a page
     /// behind this one.
     pub(crate) fn claim(&self, offset: u64) {
         while !self.try_claim(offset) {
@@ -96,7 +96,7 @@ impl Area {
     }
 
     /// Waits until whoever has claimed the page now has given it up. The calling thread holds no
-    /// pin.
+    /// reader.
     pub(crate) fn wait_for(&self, offset: u64) {
         loop {
             let ticket = self.given_up.ticket();
@@ -114,7 +114,7 @@ impl Area {
     }
 
     /// Waits until whoever has claimed any page now has given it up. The calling thread holds no
-    /// pin.
+    /// reader.
     pub(crate) fn wait_for_all(&self) {
         for word in 0..self.claims.len() {
             // Acquire pairs with the Release in `unclaim`.

@@ -1,7 +1,7 @@
-//! What is counted, per lane.
+//! What is counted, per CPU.
 
-use sync::LaneCounters;
-use units::Lane;
+use sync::PerCpuCounters;
+use units::Cpu;
 
 macro_rules! counts { ($($name:ident, $text:literal;)*) => {
     /// One counter or gauge. Gauges go down as well.
@@ -40,16 +40,16 @@ counts! {
 }
 
 /// The counters of an engine.
-pub(crate) struct Counts(LaneCounters<COUNTS>);
+pub(crate) struct Counts(PerCpuCounters<COUNTS>);
 
 impl Counts {
-    pub(crate) fn new(lanes: usize) -> Counts {
-        Counts(LaneCounters::new(lanes))
+    pub(crate) fn new(cpus: usize) -> Counts {
+        Counts(PerCpuCounters::new(cpus))
     }
 
     #[inline]
-    pub(crate) fn add(&self, lane: Lane, which: Count, amount: i64) {
-        self.0.add(lane, which as usize, amount);
+    pub(crate) fn add(&self, cpu: Cpu, which: Count, amount: i64) {
+        self.0.add(cpu, which as usize, amount);
     }
 
     pub(crate) fn sum(&self, which: Count) -> u64 {

@@ -7,7 +7,7 @@ use core::ops::{ControlFlow, Range};
 use block::{
     Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
 };
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH, Claims};
 use crate::counts::Count;
@@ -51,9 +51,9 @@ impl SwapDevice {
     }
 
     /// The pages of a range of bytes, if the area has them all.
-    fn pages(&self, lane: Lane, offset: u64, length: u64) -> Result<Range<u64>, IoError> {
-        let pin = self.zswap.pins.pin(lane);
-        let area = self.zswap.area_here(&pin, self.swap).ok_or(IoError::NotReady)?;
+    fn pages(&self, cpu: Cpu, offset: u64, length: u64) -> Result<Range<u64>, IoError> {
+        let reader = self.zswap.readers.enter(cpu);
+        let area = self.zswap.area_here(&reader, self.swap).ok_or(IoError::NotReady)?;
         if !(offset | length).is_multiple_of(P) {
             return Err(IoError::Unaligned);
         }
@@ -64,20 +64,20 @@ impl SwapDevice {
         Ok(pages)
     }
 
-    /// The area, for longer than a pin may last. All who ask for it count in one place: not for
+    /// The area, for longer than a reader may last. All who ask for it count in one place: not for
     /// what happens to every page.
     fn area(&self) -> Result<Arc<Area>, IoError> {
         self.zswap.area(self.swap).ok_or(IoError::NotReady)
     }
 
-    fn write(&self, lane: Lane, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        let pages = self.pages(lane, offset, from.len() as u64)?;
+    fn write(&self, cpu: Cpu, offset: u64, from: &[u8]) -> Result<(), IoError> {
+        let pages = self.pages(cpu, offset, from.len() as u64)?;
         let (from, _) = from.as_chunks::<PAGE_SIZE>();
         // A run of pages that the cache refused, and why it refused the last of them.
         let mut refused: Option<(Range<usize>, Reject)> = None;
         for (n, page) in from.iter().enumerate() {
             let key = self.key(pages.start + n as u64);
-            match self.zswap.put(lane, key, None, page, Owner::HasNoOther) {
+            match self.zswap.put(cpu, key, None, page, Owner::HasNoOther) {
                 Ok(()) => {}
                 Err(reject) => {
                     let start = refused.take().map_or(n, |(run, _)| run.start);
@@ -86,12 +86,12 @@ impl SwapDevice {
             }
             let full = |run: &Range<usize>| run.end <= n || run.len() == BATCH;
             if let Some((run, reject)) = refused.take_if(|(run, _)| full(run)) {
-                self.write_through(lane, pages.start, &from[run.clone()], (run, reject))?;
+                self.write_through(cpu, pages.start, &from[run.clone()], (run, reject))?;
             }
         }
         match refused {
             Some((run, reject)) => {
-                self.write_through(lane, pages.start, &from[run.clone()], (run, reject))
+                self.write_through(cpu, pages.start, &from[run.clone()], (run, reject))
             }
             None => Ok(()),
         }
@@ -100,7 +100,7 @@ impl SwapDevice {
     /// Writes pages to the device that the cache refused; `run` are their numbers from `start` on.
     fn write_through(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         start: u64,
         from: &[Page],
         (run, reject): (Range<usize>, Reject),
@@ -112,33 +112,33 @@ impl SwapDevice {
         let mut claims = Claims::of(area);
         (first..first + from.len() as u64).for_each(|offset| claims.add(offset));
         // Until the device has them, what the cache has of these pages stays: a read finds it.
-        device.submit(lane, Operation::Write { offset: first * P, from: from.as_flattened() })?;
+        device.submit(cpu, Operation::Write { offset: first * P, from: from.as_flattened() })?;
         for offset in first..first + from.len() as u64 {
             area.set_on_device(offset);
-            if let Some(word) = area.index.remove(lane, offset) {
-                let pin = self.zswap.pins.pin(lane);
-                self.zswap.dispose(&pin, lane, word);
+            if let Some(word) = area.index.remove(cpu, offset) {
+                let reader = self.zswap.readers.enter(cpu);
+                self.zswap.dispose(&reader, cpu, word);
             }
         }
-        self.zswap.counts.add(lane, Count::Through, from.len() as i64);
+        self.zswap.counts.add(cpu, Count::Through, from.len() as i64);
         Ok(())
     }
 
-    fn read(&self, lane: Lane, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        let pages = self.pages(lane, offset, into.len() as u64)?;
+    fn read(&self, cpu: Cpu, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let pages = self.pages(cpu, offset, into.len() as u64)?;
         let (into, _) = into.as_chunks_mut::<PAGE_SIZE>();
         let mut first = pages.start;
         for into in into.chunks_mut(BATCH) {
             let mut missing = 0u64;
             for (n, page) in into.iter_mut().enumerate() {
-                match self.zswap.load_and_keep(lane, self.key(first + n as u64), page) {
+                match self.zswap.load_and_keep(cpu, self.key(first + n as u64), page) {
                     Ok(()) => {}
                     Err(LoadError::NotFound) => missing |= 1 << n,
                     Err(LoadError::Corrupt) => return Err(IoError::Corrupt),
                 }
             }
             if missing != 0 {
-                self.read_missing(lane, first, into, missing)?;
+                self.read_missing(cpu, first, into, missing)?;
             }
             first += into.len() as u64;
         }
@@ -149,7 +149,7 @@ impl SwapDevice {
     #[cold]
     fn read_missing(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         first: u64,
         into: &mut [Page],
         missing: u64,
@@ -161,7 +161,7 @@ impl SwapDevice {
         for (n, page) in into.iter_mut().enumerate().filter(|(n, _)| missing & 1 << n != 0) {
             let offset = first + n as u64;
             claims.add(offset);
-            match self.zswap.load_and_keep(lane, self.key(offset), page) {
+            match self.zswap.load_and_keep(cpu, self.key(offset), page) {
                 Ok(()) => {}
                 Err(LoadError::NotFound) if area.is_on_device(offset) => there |= 1 << n,
                 Err(LoadError::NotFound) => page.fill(0),
@@ -187,23 +187,23 @@ impl SwapDevice {
             (rest, at, count) = (behind, at + skipped + run, count + 1);
             Job::new(Operation::Read { offset, into: pages.as_flattened_mut() })
         });
-        device.submit_all(lane, &mut jobs[..count]);
+        device.submit_all(cpu, &mut jobs[..count]);
         jobs[..count].iter().try_for_each(|job| job.result)?;
         let pages = u64::from(there.count_ones());
-        self.zswap.counts.add(lane, Count::ReadBack, pages as i64);
+        self.zswap.counts.add(cpu, Count::ReadBack, pages as i64);
         area.tenant.count_read_back(pages);
         Ok(())
     }
 
-    fn discard(&self, lane: Lane, offset: u64, length: u64) -> Result<(), IoError> {
-        let (pages, area) = (self.pages(lane, offset, length)?, self.area()?);
+    fn discard(&self, cpu: Cpu, offset: u64, length: u64) -> Result<(), IoError> {
+        let (pages, area) = (self.pages(cpu, offset, length)?, self.area()?);
         let mut at = pages.start;
         while at < pages.end {
             let next = (at | (BATCH as u64 - 1)).saturating_add(1).min(pages.end);
             if area.any_on_device(at..next) {
-                self.discard_on_device(lane, &area, at..next);
+                self.discard_on_device(cpu, &area, at..next);
             } else {
-                self.zswap.drop_range(lane, &area, at, next);
+                self.zswap.drop_range(cpu, &area, at, next);
             }
             at = next;
         }
@@ -211,14 +211,14 @@ impl SwapDevice {
     }
 
     /// Gives up at most [`BATCH`] pages, some of which are on the device, there too.
-    fn discard_on_device(&self, lane: Lane, area: &Area, pages: Range<u64>) {
+    fn discard_on_device(&self, cpu: Cpu, area: &Area, pages: Range<u64>) {
         let mut claims = Claims::of(area);
         let mut there = 0u64;
         for (n, offset) in pages.clone().enumerate().filter(|(_, o)| area.is_on_device(*o)) {
             claims.add(offset);
             there |= u64::from(area.is_on_device(offset)) << n;
         }
-        self.zswap.drop_range(lane, area, pages.start, pages.end);
+        self.zswap.drop_range(cpu, area, pages.start, pages.end);
         let Some(device) = &area.device else { return };
         let mut at = 0;
         while let left @ 1.. = there.checked_shr(at).unwrap_or(0) {
@@ -226,15 +226,15 @@ impl SwapDevice {
             let run = (left >> left.trailing_zeros()).trailing_ones();
             let offset = (pages.start + u64::from(at)) * P;
             // A hint: the marks say already that nothing is there.
-            let _ = device.submit(lane, Operation::Discard { offset, length: u64::from(run) * P });
+            let _ = device.submit(cpu, Operation::Discard { offset, length: u64::from(run) * P });
             at += run;
         }
     }
 
     /// What a page is, of the moment.
-    fn kind(&self, lane: Lane, area: &Area, offset: u64) -> ExtentKind {
-        let _reading = self.zswap.retired.read(lane);
-        match area.index.get(lane, offset).is_some() || area.is_on_device(offset) {
+    fn kind(&self, cpu: Cpu, area: &Area, offset: u64) -> ExtentKind {
+        let _reading = self.zswap.retired.read(cpu);
+        match area.index.get(cpu, offset).is_some() || area.is_on_device(offset) {
             true => ExtentKind::Data,
             false => ExtentKind::Hole,
         }
@@ -243,8 +243,8 @@ impl SwapDevice {
 
 impl BlockDevice for SwapDevice {
     fn geometry(&self) -> Geometry {
-        let pin = self.zswap.pins.pin(Lane(0));
-        let bytes = self.zswap.area_here(&pin, self.swap).map_or(0, |area| area.pages * P);
+        let reader = self.zswap.readers.enter(Cpu(0));
+        let bytes = self.zswap.area_here(&reader, self.swap).map_or(0, |area| area.pages * P);
         let page = PAGE_SIZE as u32;
         Geometry { bytes, minimum_block: page, preferred_block: page }
     }
@@ -253,17 +253,17 @@ impl BlockDevice for SwapDevice {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         match operation {
-            Operation::Read { offset, into } => self.read(lane, offset, into),
-            Operation::Write { offset, from } => self.write(lane, offset, from),
+            Operation::Read { offset, into } => self.read(cpu, offset, into),
+            Operation::Write { offset, from } => self.write(cpu, offset, from),
             Operation::Discard { offset, length }
             | Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch } => {
-                self.discard(lane, offset, length)
+                self.discard(cpu, offset, length)
             }
             Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated } => {
-                let pages = self.pages(lane, offset, length)?;
-                pages.into_iter().try_for_each(|page| self.write(lane, page * P, &ZEROES))
+                let pages = self.pages(cpu, offset, length)?;
+                pages.into_iter().try_for_each(|page| self.write(cpu, page * P, &ZEROES))
             }
             // It is swap space: nothing of it outlives this process.
             Operation::Flush => Ok(()),
@@ -271,10 +271,10 @@ impl BlockDevice for SwapDevice {
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let lane = Lane(0);
-        let pin = self.zswap.pins.pin(lane);
-        let Some(area) = self.zswap.area_here(&pin, self.swap) else { return false };
-        let Ok(pages) = self.pages(lane, offset, length) else { return false };
+        let cpu = Cpu(0);
+        let reader = self.zswap.readers.enter(cpu);
+        let Some(area) = self.zswap.area_here(&reader, self.swap) else { return false };
+        let Ok(pages) = self.pages(cpu, offset, length) else { return false };
         // A page that finds no memory is written through.
         area.device.is_some()
             && (self.zswap.is_nearly_full()
@@ -283,13 +283,13 @@ impl BlockDevice for SwapDevice {
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let lane = Lane(0);
-        let (pages, area) = (self.pages(lane, offset, length)?, self.area()?);
+        let cpu = Cpu(0);
+        let (pages, area) = (self.pages(cpu, offset, length)?, self.area()?);
         let mut at = pages.start;
         while at < pages.end {
-            let (start, kind) = (at, self.kind(lane, &area, at));
+            let (start, kind) = (at, self.kind(cpu, &area, at));
             at += 1;
-            while at < pages.end && self.kind(lane, &area, at) == kind {
+            while at < pages.end && self.kind(cpu, &area, at) == kind {
                 at += 1;
             }
             if let ControlFlow::Break(()) = visit(Extent { length: (at - start) * P, kind }) {

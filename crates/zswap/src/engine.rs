@@ -20,8 +20,8 @@ use block::BlockDevice;
 use control::{Errno, Fault};
 use pagealloc::{Frames, NoMemory, World};
 use sync::atomic::{AtomicBool, Ordering};
-use sync::{Bell, LaneCounters, Mutex, Pin, Pins, Published, Retired};
-use units::{Lane, PAGE_SIZE, Page};
+use sync::{Bell, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
+use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, Streams, fill, same_filled};
 use zsmalloc::{Pool, PoolOptions, StoreError};
 
@@ -35,7 +35,7 @@ use crate::tenant::{MAX_TENANTS, Tenant};
 use crate::writeback::Evictors;
 use crate::{Key, MAX_TYPES, MakeIndex, Word};
 
-/// Entries of a lane that may wait to be freed. Under shuttle so few that bags come full in small
+/// Entries of a CPU that may wait to be freed. Under shuttle so few that bags come full in small
 /// worlds.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
@@ -51,10 +51,10 @@ const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 pub struct Parts {
     /// Where frames come from.
     pub frames: Arc<dyn Frames>,
-    /// Lanes there are.
-    pub lanes: usize,
-    /// Lanes that count for themselves: all of them, or one that all share.
-    pub counting_lanes: usize,
+    /// CPUs there are.
+    pub cpus: usize,
+    /// CPUs that count for themselves: all of them, or one that all share.
+    pub counting_cpus: usize,
     /// How the index of an area is made.
     pub make_index: MakeIndex,
     /// How streams of a codec are made.
@@ -80,10 +80,10 @@ pub struct Zswap {
     tenants: [Published<Tenant>; MAX_TENANTS],
     bank: Bank<AnyStreams>,
     /// Pages by the codec that made their objects.
-    by_codec: LaneCounters<CODECS>,
+    by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
     /// Who reads areas, tenants, codecs and objects.
-    pub(crate) pins: Arc<Pins>,
+    pub(crate) readers: Arc<ReaderEpochs>,
     pub(crate) policy: Policy,
     pub(crate) counts: Counts,
     pub(crate) evictors: Evictors,
@@ -97,7 +97,7 @@ pub struct Zswap {
     changing: Mutex<()>,
     make_index: MakeIndex,
     find_codec: FindCodec,
-    lanes: usize,
+    cpus: usize,
 }
 
 /// What an area is to be.
@@ -125,21 +125,21 @@ impl Zswap {
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
     pub fn new(world: Arc<dyn World>, parts: Parts) -> Result<Zswap, Fault> {
-        let pins = Arc::new(Pins::new(parts.lanes));
-        let pool = PoolOptions { frames: parts.frames, pins: pins.clone(), limit_frames: 0 };
-        let evictors = Evictors::new(parts.lanes);
+        let readers = Arc::new(ReaderEpochs::new(parts.cpus));
+        let pool = PoolOptions { frames: parts.frames, readers: readers.clone(), limit_frames: 0 };
+        let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
             pool: Pool::new(&*world, pool).map_err(no_memory)?,
-            entries: Entries::new(&*world, parts.entries, parts.lanes).map_err(no_memory)?,
+            entries: Entries::new(&*world, parts.entries, parts.cpus).map_err(no_memory)?,
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::default()),
             tenants: core::array::from_fn(|_| Published::default()),
-            bank: Bank::new(parts.make_streams, parts.lanes, pins.clone()),
-            by_codec: LaneCounters::new(parts.counting_lanes),
-            retired: Retired::new(parts.lanes, BAG),
-            pins,
+            bank: Bank::new(parts.make_streams, parts.cpus, readers.clone()),
+            by_codec: PerCpuCounters::new(parts.counting_cpus),
+            retired: Retired::new(parts.cpus, BAG),
+            readers,
             policy: Policy::new(parts.total_pages, evictors.pages()),
-            counts: Counts::new(parts.counting_lanes),
+            counts: Counts::new(parts.counting_cpus),
             evictors,
             bell: Bell::default(),
             reached_full: AtomicBool::new(false),
@@ -148,7 +148,7 @@ impl Zswap {
             changing: Mutex::new(()),
             make_index: parts.make_index,
             find_codec: parts.find_codec,
-            lanes: parts.lanes,
+            cpus: parts.cpus,
             world,
         };
         zswap.install(parts.codec)?;
@@ -163,10 +163,10 @@ impl Zswap {
     /// # Errors
     /// [`Reject`]: the cache does not hold the page, neither this one nor what was there, and
     /// nobody is writing it to the device or will; so the caller may do that himself.
-    pub fn store(&self, lane: Lane, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject> {
-        let stored = self.put(lane, key, Some(tenant), page, Owner::MayKeep);
+    pub fn store(&self, cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject> {
+        let stored = self.put(cpu, key, Some(tenant), page, Owner::MayKeep);
         if stored.is_err() {
-            self.invalidate_page(lane, key);
+            self.invalidate_page(cpu, key);
         }
         stored
     }
@@ -175,7 +175,7 @@ impl Zswap {
     /// stores if none is named.
     pub(crate) fn put(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         key: Key,
         tenant: Option<&Tenant>,
         page: &Page,
@@ -184,26 +184,26 @@ impl Zswap {
         sync::prefetch_bytes(page.as_ptr(), BEGINNING);
         // A page that the device holds is replaced under its claim: see `area`.
         let behind = {
-            let pin = self.pins.pin(lane);
-            let area = self.area_of(&pin, key).filter(|area| area.is_on_device(key.offset));
+            let reader = self.readers.enter(cpu);
+            let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));
             area.cloned()
         };
         let mut claims = None;
         if let Some(area) = &behind {
             claims.insert(Claims::of(area)).add(key.offset);
         }
-        let mut stored = self.try_put(lane, key, tenant, page, owner);
+        let mut stored = self.try_put(cpu, key, tenant, page, owner);
         if let Err(reject) = stored
             && reject.is_for_space()
         {
-            stored = self.put_after_making_space(lane, key, tenant, page, (owner, reject));
+            stored = self.put_after_making_space(cpu, key, tenant, page, (owner, reject));
         }
         if let (Ok(()), Some(area)) = (stored, &behind) {
             area.clear_on_device(key.offset);
         }
         drop(claims);
         if let Err(reject) = stored {
-            self.counts.add(lane, count_of(reject), 1);
+            self.counts.add(cpu, count_of(reject), 1);
         }
         self.ask_for_memory();
         stored
@@ -212,21 +212,21 @@ impl Zswap {
     #[cold]
     fn put_after_making_space(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         key: Key,
         tenant: Option<&Tenant>,
         page: &Page,
         (owner, mut reject): (Owner, Reject),
     ) -> Result<(), Reject> {
-        self.counts.add(lane, Count::WritebackAttempted, 1);
+        self.counts.add(cpu, Count::WritebackAttempted, 1);
         // Objects that wait for readers may be all it takes.
-        let mut again = self.quiesce(lane);
+        let mut again = self.quiesce(cpu);
         let (was_full, mut evicted) = (self.reached_full.load(Ordering::Relaxed), false);
         loop {
             if again {
-                match self.try_put(lane, key, tenant, page, owner) {
+                match self.try_put(cpu, key, tenant, page, owner) {
                     Ok(()) => {
-                        self.counts.add(lane, Count::SavedByWriteback, 1);
+                        self.counts.add(cpu, Count::SavedByWriteback, 1);
                         return Ok(());
                     }
                     Err(other) if !other.is_for_space() => return Err(other),
@@ -245,7 +245,7 @@ impl Zswap {
             };
             // Each round takes pages out of the cache, so there is an end to it. A pool that has to
             // shrink to the accept threshold is helped by one round, no more.
-            if evicted && was_full || self.evict(lane, whose.as_ref(), BATCH).written == 0 {
+            if evicted && was_full || self.evict(cpu, whose.as_ref(), BATCH).written == 0 {
                 if reject == Reject::PoolLimit {
                     self.reached_full.store(true, Ordering::Relaxed);
                 }
@@ -257,7 +257,7 @@ impl Zswap {
 
     fn try_put(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         key: Key,
         tenant: Option<&Tenant>,
         page: &Page,
@@ -266,35 +266,35 @@ impl Zswap {
         if !self.policy.enabled() {
             return Err(Reject::Disabled);
         }
-        let pin = self.pins.pin(lane);
-        let area = self.area_of(&pin, key).ok_or(Reject::NoArea)?;
+        let reader = self.readers.enter(cpu);
+        let area = self.area_of(&reader, key).ok_or(Reject::NoArea)?;
         let tenant = tenant.unwrap_or(&area.tenant);
         if tenant.is_full() {
             return Err(Reject::TenantLimit);
         }
-        self.admit(lane)?;
-        let content = self.make(&pin, lane, (area, tenant, owner), page)?;
-        let Some(word) = self.entries.take(lane) else {
-            self.free(lane, content);
+        self.admit(cpu)?;
+        let content = self.make(&reader, cpu, (area, tenant, owner), page)?;
+        let Some(word) = self.entries.take(cpu) else {
+            self.free(cpu, content);
             return Err(Reject::NoEntry);
         };
         self.entries.write(word, key, tenant.0.number, content);
         // It must be in its list before anybody can find it: who finds it may take it out again.
         if area.device.is_some() {
-            tenant.0.lru.join(&self.entries, &self.ages, lane, word.number());
+            tenant.0.lru.join(&self.entries, &self.ages, cpu, word.number());
         }
-        self.account(lane, tenant, content, 1);
-        match area.index.insert(lane, key.offset, word) {
+        self.account(cpu, tenant, content, 1);
+        match area.index.insert(cpu, key.offset, word) {
             Ok(old) => {
-                self.counts.add(lane, Count::Stores, 1);
+                self.counts.add(cpu, Count::Stores, 1);
                 if let Some(old) = old {
-                    self.counts.add(lane, Count::Duplicate, 1);
-                    self.dispose(&pin, lane, old);
+                    self.counts.add(cpu, Count::Duplicate, 1);
+                    self.dispose(&reader, cpu, old);
                 }
                 Ok(())
             }
             Err(NoMemory { .. }) => {
-                self.dispose(&pin, lane, word);
+                self.dispose(&reader, cpu, word);
                 Err(Reject::NoEntry)
             }
         }
@@ -302,21 +302,21 @@ impl Zswap {
 
     /// Whether the pool may grow at all. Wakes the background before it may not.
     #[inline]
-    fn admit(&self, lane: Lane) -> Result<(), Reject> {
+    fn admit(&self, cpu: Cpu) -> Result<(), Reject> {
         let frames = self.pool.frames();
         if frames < self.policy.wake_frames() && !self.reached_full.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.admit_to_full(lane, frames)
+        self.admit_to_full(cpu, frames)
     }
 
     #[cold]
-    fn admit_to_full(&self, lane: Lane, frames: u64) -> Result<(), Reject> {
+    fn admit_to_full(&self, cpu: Cpu, frames: u64) -> Result<(), Reject> {
         if !self.evicting.load(Ordering::Relaxed) && !self.evicting.swap(true, Ordering::Relaxed) {
             self.bell.ring_all();
         }
         if frames >= self.policy.max_frames() {
-            self.counts.add(lane, Count::PoolLimitHit, 1);
+            self.counts.add(cpu, Count::PoolLimitHit, 1);
             return Err(Reject::PoolLimit);
         }
         if self.reached_full.load(Ordering::Relaxed) {
@@ -332,8 +332,8 @@ impl Zswap {
     #[inline]
     fn make(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         (area, tenant, owner): (&Area, &Tenant, Owner),
         page: &Page,
     ) -> Result<Content, Reject> {
@@ -349,10 +349,10 @@ impl Zswap {
         if self.pool.headroom() == 0 {
             return Err(Reject::NoMemory);
         }
-        let (number, codec) = self.bank.current(pin, 0).ok_or(Reject::Disabled)?;
+        let (number, codec) = self.bank.current(reader, 0).ok_or(Reject::Disabled)?;
         let ratio = self.policy.max_compression_ratio() as usize;
         sync::prefetch_bytes(page.as_ptr(), SEQUEL);
-        let mut stream = codec.streams.get(lane);
+        let mut stream = codec.streams.get(cpu);
         let stream = &mut *stream;
         let length = stream.context.compress(page, &mut stream.output[..]);
         let small = length.filter(|length| *length <= self.pool.raw_threshold());
@@ -363,7 +363,7 @@ impl Zswap {
             let stays = !(tenant.writeback() && area.device.is_some());
             return match ratio {
                 100 if owner == Owner::HasNoOther || !stays => {
-                    let handle = self.pool.store(pin, lane, page, None).map_err(refused)?;
+                    let handle = self.pool.store(reader, cpu, page, None).map_err(refused)?;
                     Ok(Content::Raw(handle))
                 }
                 100 => Err(Reject::Incompressible),
@@ -373,7 +373,8 @@ impl Zswap {
         if length * 100 / PAGE_SIZE > ratio {
             return Err(Reject::Poor);
         }
-        let handle = self.pool.store(pin, lane, &stream.output[..length], None).map_err(refused)?;
+        let handle =
+            self.pool.store(reader, cpu, &stream.output[..length], None).map_err(refused)?;
         Ok(Content::Compressed { handle, length, codec: number })
     }
 
@@ -381,11 +382,11 @@ impl Zswap {
     ///
     /// # Errors
     /// [`LoadError`]; `page` is undefined then.
-    pub fn load(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
+    pub fn load(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
         if self.policy.exclusive_loads() {
-            self.load_and_take(lane, key, page)
+            self.load_and_take(cpu, key, page)
         } else {
-            self.load_and_keep(lane, key, page)
+            self.load_and_keep(cpu, key, page)
         }
     }
 
@@ -393,15 +394,15 @@ impl Zswap {
     ///
     /// # Errors
     /// As [`Zswap::load`].
-    pub fn load_and_keep(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
-        let pin = self.pins.pin(lane);
-        let area = self.area_of(&pin, key).ok_or(LoadError::NotFound)?;
-        let reading = self.retired.read(lane);
-        let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
-        self.expand(&pin, lane, word, page)?;
+    pub fn load_and_keep(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
+        let reader = self.readers.enter(cpu);
+        let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
+        let reading = self.retired.read(cpu);
+        let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
+        self.expand(&reader, cpu, word, page)?;
         self.entries.refer(word.number());
         drop(reading);
-        self.counts.add(lane, Count::Loads, 1);
+        self.counts.add(cpu, Count::Loads, 1);
         Ok(())
     }
 
@@ -409,60 +410,60 @@ impl Zswap {
     ///
     /// # Errors
     /// As [`Zswap::load`].
-    pub fn load_and_take(&self, lane: Lane, key: Key, page: &mut Page) -> Result<(), LoadError> {
-        let pin = self.pins.pin(lane);
-        let area = self.area_of(&pin, key).ok_or(LoadError::NotFound)?;
-        let reading = self.retired.read(lane);
-        let word = area.index.get(lane, key.offset).ok_or(LoadError::NotFound)?;
-        self.expand(&pin, lane, word, page)?;
+    pub fn load_and_take(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
+        let reader = self.readers.enter(cpu);
+        let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
+        let reading = self.retired.read(cpu);
+        let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
+        self.expand(&reader, cpu, word, page)?;
         drop(reading);
         // If the device holds the page as well, it is taken from there under its claim: the mark
         // could be of a later page otherwise.
         let behind = area.is_on_device(key.offset).then(|| area.clone());
         match behind {
-            None => self.take_out(&pin, lane, area, (key.offset, word)),
+            None => self.take_out(&reader, cpu, area, (key.offset, word)),
             Some(area) => {
-                // Claims are waited for without pins.
-                drop(pin);
+                // Claims are waited for without readers.
+                drop(reader);
                 let mut claims = Claims::of(&area);
                 claims.add(key.offset);
-                if area.index.get(lane, key.offset) == Some(word) {
+                if area.index.get(cpu, key.offset) == Some(word) {
                     area.clear_on_device(key.offset);
-                    self.take_out(&self.pins.pin(lane), lane, &area, (key.offset, word));
+                    self.take_out(&self.readers.enter(cpu), cpu, &area, (key.offset, word));
                 }
             }
         }
-        self.counts.add(lane, Count::Loads, 1);
+        self.counts.add(cpu, Count::Loads, 1);
         Ok(())
     }
 
     /// Takes a page out that was loaded. Whoever was quicker has taken it, or replaced it: the load
     /// came before that.
-    fn take_out(&self, pin: &Pin<'_>, lane: Lane, area: &Area, (offset, word): (u64, Word)) {
-        if area.index.remove_if(lane, offset, word) {
-            self.dispose(pin, lane, word);
+    fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, (offset, word): (u64, Word)) {
+        if area.index.remove_if(cpu, offset, word) {
+            self.dispose(reader, cpu, word);
         }
     }
 
     /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
     pub(crate) fn expand(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         word: Word,
         page: &mut Page,
     ) -> Result<(), LoadError> {
         match self.entries.content(word.number()) {
             Content::Filled(pattern) => fill(page, pattern),
-            Content::Raw(handle) => self.pool.read(pin, handle, PAGE_SIZE, |object| {
+            Content::Raw(handle) => self.pool.read(reader, handle, PAGE_SIZE, |object| {
                 object.copy_to(page);
             }),
             Content::Compressed { handle, length, codec } => {
-                let done = self.pool.read(pin, handle, length, |object| {
-                    object.joined(|bytes| self.bank.decompress(pin, lane, codec, bytes, page))
+                let done = self.pool.read(reader, handle, length, |object| {
+                    object.joined(|bytes| self.bank.decompress(reader, cpu, codec, bytes, page))
                 });
                 done.map_err(|Corrupt| {
-                    self.counts.add(lane, Count::DecompressFail, 1);
+                    self.counts.add(cpu, Count::DecompressFail, 1);
                     LoadError::Corrupt
                 })?;
             }

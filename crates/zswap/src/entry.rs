@@ -6,8 +6,8 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sync::{Mutex, PerLane};
-use units::Lane;
+use sync::{Mutex, PerCpu};
+use units::Cpu;
 use zsmalloc::Handle;
 
 use crate::{Key, Word};
@@ -97,7 +97,7 @@ pub(crate) struct Entries {
     table: LazyTable<[AtomicU64; 5]>,
     /// Numbers below this one have been used.
     fresh: AtomicU32,
-    unused: PerLane<Mutex<Unused>>,
+    unused: PerCpu<Mutex<Unused>>,
     capacity: u32,
 }
 
@@ -113,11 +113,11 @@ pub(crate) const ENTRY_BYTES: u64 = 40;
 
 impl Entries {
     /// Room for `capacity` entries.
-    pub(crate) fn new(world: &dyn World, capacity: u32, lanes: usize) -> Result<Entries, NoMemory> {
+    pub(crate) fn new(world: &dyn World, capacity: u32, cpus: usize) -> Result<Entries, NoMemory> {
         Ok(Entries {
             table: LazyTable::new(world, capacity as usize + 1)?,
             fresh: AtomicU32::new(1),
-            unused: PerLane::new(lanes, |_| Mutex::new(Unused::default())),
+            unused: PerCpu::new(cpus, |_| Mutex::new(Unused::default())),
             capacity,
         })
     }
@@ -157,9 +157,9 @@ impl Entries {
     }
 
     /// An entry for the caller alone; none if all are used.
-    pub(crate) fn take(&self, lane: Lane) -> Option<Word> {
+    pub(crate) fn take(&self, cpu: Cpu) -> Option<Word> {
         // Each lock is given up before the next one is taken.
-        let own = self.take_from(&mut self.unused.get(lane).lock());
+        let own = self.take_from(&mut self.unused.get(cpu).lock());
         let number = own
             .or_else(|| self.take_fresh())
             .or_else(|| self.unused.iter().find_map(|list| self.take_from(&mut list.lock())))?;
@@ -186,8 +186,8 @@ impl Entries {
     }
 
     /// Takes an entry back that nobody can find any more.
-    pub(crate) fn give_back(&self, lane: Lane, number: u32) {
-        let mut list = self.unused.get(lane).lock();
+    pub(crate) fn give_back(&self, cpu: Cpu, number: u32) {
+        let mut list = self.unused.get(cpu).lock();
         self.table.get(number as usize)[LINKS].store(u64::from(list.first), Ordering::Relaxed);
         list.first = number;
         list.count += 1;

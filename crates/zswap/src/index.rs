@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use core::ops::Range;
 
 use pagealloc::{NoMemory, World};
-use units::Lane;
+use units::Cpu;
 
 use crate::Word;
 
@@ -42,24 +42,24 @@ pub const PAGES_PER_PART: u64 = 1 << 14;
 /// Offsets are below the number of pages it was made for.
 pub trait Index: Send + Sync {
     /// The entry at `offset`. The caller holds what keeps entries from being used again.
-    fn get(&self, lane: Lane, offset: u64) -> Option<Word>;
+    fn get(&self, cpu: Cpu, offset: u64) -> Option<Word>;
 
     /// Puts `word` at `offset`, and gives what was there. Entries are numbered from 1 to the most
     /// the index was made for; a number is at one offset at a time.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed then, and what is there stays.
-    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory>;
+    fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory>;
 
     /// Takes out what is at `offset`.
-    fn remove(&self, lane: Lane, offset: u64) -> Option<Word>;
+    fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word>;
 
     /// Takes `word` out if it is at `offset`; tells whether it was.
-    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool;
+    fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool;
 
     /// Takes out everything within `offsets`, in ascending order, and shows each to `visit`, which
     /// must not call the index. What others put there meanwhile may stay.
-    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word));
+    fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word));
 
     /// Where memory is provided ahead: for entries numbered up to `entries`, and for at least
     /// `more` nodes beyond those that were ever used. Tells whether it is there. It may wait for
@@ -80,7 +80,7 @@ pub trait Index: Send + Sync {
 }
 
 /// Makes the index of an area of so many pages, for entries numbered 1 to the second number, and
-/// for so many lanes.
+/// for so many CPUs.
 ///
 /// # Errors
 /// [`NoMemory`] when there are no addresses for it.

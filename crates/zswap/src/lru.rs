@@ -1,12 +1,12 @@
-//! Lists of entries in the order they came, one for each lane of a tenant, and who is to go first.
+//! Lists of entries in the order they came, one for each CPU of a tenant, and who is to go first.
 //!
-//! An entry joins the end of its lane's list. Whoever wants the oldest looks at the heads of all
+//! An entry joins the end of its CPU's list. Whoever wants the oldest looks at the heads of all
 //! lists, of which each has an age; an entry that was read since it came is given a second chance
 //! (F. J. Corbató, "A Paging Experiment with the Multics System", 1968): it goes to the end.
 
 use sync::atomic::{AtomicU32, Ordering};
-use sync::{Mutex, PerLane};
-use units::Lane;
+use sync::{Mutex, PerCpu};
+use units::Cpu;
 
 use crate::Word;
 use crate::entry::{Entries, older_by};
@@ -32,7 +32,7 @@ impl Ages {
 
 /// The lists of a tenant. Every method may be called by any number of threads at once.
 pub(crate) struct Lru {
-    lists: PerLane<Mutex<List>>,
+    lists: PerCpu<Mutex<List>>,
 }
 
 #[derive(Default)]
@@ -44,8 +44,8 @@ struct List {
 }
 
 impl Lru {
-    pub(crate) fn new(lanes: usize) -> Lru {
-        Lru { lists: PerLane::new(lanes.clamp(1, MOST_LISTS), |_| Mutex::new(List::default())) }
+    pub(crate) fn new(cpus: usize) -> Lru {
+        Lru { lists: PerCpu::new(cpus.clamp(1, MOST_LISTS), |_| Mutex::new(List::default())) }
     }
 
     /// Entries in all lists.
@@ -53,10 +53,10 @@ impl Lru {
         self.lists.iter().map(|list| list.lock().count).sum()
     }
 
-    /// An entry that is in no list joins the end of the lane's.
-    pub(crate) fn join(&self, entries: &Entries, ages: &Ages, lane: Lane, number: u32) {
-        let which = lane.index(self.lists.count());
-        let mut list = self.lists.get(Lane(which as u32)).lock();
+    /// An entry that is in no list joins the end of the CPU's.
+    pub(crate) fn join(&self, entries: &Entries, ages: &Ages, cpu: Cpu, number: u32) {
+        let which = cpu.index(self.lists.count());
+        let mut list = self.lists.get(Cpu(which as u32)).lock();
         entries.set_linked(number, which as u8);
         list.joined = list.joined.wrapping_add(1);
         if list.joined.is_multiple_of(PER_AGE) {
@@ -72,7 +72,7 @@ impl Lru {
         if !entries.is_linked(number) {
             return;
         }
-        let mut list = self.lists.get(Lane(u32::from(entries.list(number)))).lock();
+        let mut list = self.lists.get(Cpu(u32::from(entries.list(number)))).lock();
         entries.set_unlinked(number);
         list.take_out(entries, number);
     }
@@ -94,7 +94,7 @@ impl Lru {
         }
         while want > 0 {
             let Some(which) = self.oldest_list(entries, &left) else { break };
-            let mut list = self.lists.get(Lane(which as u32)).lock();
+            let mut list = self.lists.get(Cpu(which as u32)).lock();
             let (age, left) = (entries.age(list.first), &mut left[which]);
             // As long as the head is as old as when the list was chosen, no other is older.
             while want > 0 && *left > 0 && list.first != 0 && entries.age(list.first) == age {

@@ -3,9 +3,9 @@
 
 use alloc::{string::String, sync::Arc};
 
-use sync::LaneCounters;
+use sync::PerCpuCounters;
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use crate::lru::Lru;
 
@@ -24,7 +24,7 @@ pub(crate) struct TenantState {
     writeback: AtomicBool,
     /// It has been removed, or is just being.
     gone: AtomicBool,
-    counts: LaneCounters<3>,
+    counts: PerCpuCounters<3>,
     pub(crate) lru: Lru,
     /// Pages read from the device since the shrinker last looked.
     read_back: AtomicU64,
@@ -35,15 +35,15 @@ const BYTES: usize = 1;
 const WRITTEN: usize = 2;
 
 impl Tenant {
-    pub(crate) fn new(number: u8, name: &str, lanes: usize) -> Tenant {
+    pub(crate) fn new(number: u8, name: &str, cpus: usize) -> Tenant {
         Tenant(Arc::new(TenantState {
             number,
             name: name.into(),
             max: AtomicU64::new(u64::MAX),
             writeback: AtomicBool::new(true),
             gone: AtomicBool::new(false),
-            counts: LaneCounters::new(lanes),
-            lru: Lru::new(lanes),
+            counts: PerCpuCounters::new(cpus),
+            lru: Lru::new(cpus),
             read_back: AtomicU64::new(0),
         }))
     }
@@ -95,15 +95,15 @@ impl Tenant {
         self.0.counts.sum(WRITTEN)
     }
 
-    pub(crate) fn add(&self, lane: Lane, pages: i64, bytes: i64) {
-        self.0.counts.add(lane, PAGES, pages);
+    pub(crate) fn add(&self, cpu: Cpu, pages: i64, bytes: i64) {
+        self.0.counts.add(cpu, PAGES, pages);
         if bytes != 0 {
-            self.0.counts.add(lane, BYTES, bytes);
+            self.0.counts.add(cpu, BYTES, bytes);
         }
     }
 
-    pub(crate) fn count_written(&self, lane: Lane, pages: i64) {
-        self.0.counts.add(lane, WRITTEN, pages);
+    pub(crate) fn count_written(&self, cpu: Cpu, pages: i64) {
+        self.0.counts.add(cpu, WRITTEN, pages);
     }
 
     /// A page of it was read from the device.

@@ -8,8 +8,8 @@ use alloc::{sync::Arc, vec::Vec};
 
 use block::{Job, Operation};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, Pin};
-use units::{Lane, PAGE_SIZE, Page};
+use sync::{Mutex, Reader};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH};
 use crate::counts::Count;
@@ -32,9 +32,9 @@ pub(crate) struct Evictors {
 type Pages = Vec<Page>;
 
 impl Evictors {
-    /// One set for each lane, and one for the background.
-    pub(crate) fn new(lanes: usize) -> Evictors {
-        let sets = lanes + 1;
+    /// One set for each CPU, and one for the background.
+    pub(crate) fn new(cpus: usize) -> Evictors {
+        let sets = cpus + 1;
         let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
         let free = Mutex::new((0..sets).map(set).collect());
         Evictors { free, sets, under_way: AtomicU64::new(0) }
@@ -90,11 +90,11 @@ struct Batch {
 impl Zswap {
     /// Writes back the oldest pages, at most `pages` of them, and waits until that is done. What
     /// was read since it was stored or last looked at is passed over once.
-    pub fn reclaim(&self, lane: Lane, pages: u64) -> Reclaimed {
+    pub fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed {
         let mut all = Reclaimed::default();
         while all.written < pages {
             let want = (pages - all.written).min(BATCH as u64) as usize;
-            let now = self.evict(lane, None, want);
+            let now = self.evict(cpu, None, want);
             all.add(now);
             if now.written == 0 {
                 break;
@@ -104,21 +104,21 @@ impl Zswap {
     }
 
     /// Writes back one batch of the oldest pages, of `whose` or of all tenants. The calling thread
-    /// holds no pin and no stream; claims of pages it may hold.
-    pub(crate) fn evict(&self, lane: Lane, whose: Option<&Tenant>, want: usize) -> Reclaimed {
+    /// is no reader and has no stream; claims of pages it may hold.
+    pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Tenant>, want: usize) -> Reclaimed {
         let mut done = Reclaimed::default();
         let most = self.policy.writebacks_max();
         let Some((mut set, granted)) = self.evictors.take(want.min(BATCH), most) else {
-            self.counts.add(lane, Count::NoBuffer, 1);
+            self.counts.add(cpu, Count::NoBuffer, 1);
             return done;
         };
         let mut batch = Batch { pages: [const { None }; BATCH], count: 0 };
-        self.fill(lane, whose, &mut set[..granted], (&mut batch, &mut done));
-        self.write(lane, &set, &mut batch, &mut done);
+        self.fill(cpu, whose, &mut set[..granted], (&mut batch, &mut done));
+        self.write(cpu, &set, &mut batch, &mut done);
         self.evictors.give_back(set, granted);
         // What was written is to be free now, not when a reader comes to see it.
         if done.written > 0 {
-            self.quiesce(lane);
+            self.quiesce(cpu);
         }
         done
     }
@@ -126,20 +126,20 @@ impl Zswap {
     /// Chooses pages, claims them and copies them.
     fn fill(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         whose: Option<&Tenant>,
         set: &mut [Page],
         (batch, done): (&mut Batch, &mut Reclaimed),
     ) {
-        let pin = self.pins.pin(lane);
+        let reader = self.readers.enter(cpu);
         // From now on no entry is used anew.
-        let reading = self.retired.read(lane);
+        let reading = self.retired.read(cpu);
         let mut chosen = [None; BATCH];
-        let count = self.choose(&pin, whose, &mut chosen[..set.len()]);
+        let count = self.choose(&reader, whose, &mut chosen[..set.len()]);
         let chosen = &mut chosen[..count];
         chosen.sort_unstable_by_key(|found| found.map(|(key, _): (Key, Word)| key));
         for (key, word) in chosen.iter().flatten().copied() {
-            let leaving = self.claim(&pin, lane, (key, word), &mut set[batch.count]);
+            let leaving = self.claim(&reader, cpu, (key, word), &mut set[batch.count]);
             done.left += u64::from(leaving.is_none());
             if leaving.is_some() {
                 batch.pages[batch.count] = leaving;
@@ -153,7 +153,7 @@ impl Zswap {
     /// share in all; Linux goes round its control groups.
     fn choose(
         &self,
-        pin: &Pin<'_>,
+        reader: &Reader<'_>,
         whose: Option<&Tenant>,
         chosen: &mut [Option<(Key, Word)>],
     ) -> usize {
@@ -174,7 +174,7 @@ impl Zswap {
             }
             return count;
         }
-        let all = || self.all_tenants(pin).filter(|tenant| tenant.writeback());
+        let all = || self.all_tenants(reader).filter(|tenant| tenant.writeback());
         let total: u64 = all().map(|tenant| tenant.0.lru.count()).sum();
         for _ in 0..2 {
             for tenant in all() {
@@ -192,19 +192,19 @@ impl Zswap {
     /// Claims a page that is to leave and copies it to `copy`; `None` if it cannot leave now.
     fn claim(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         (key, word): (Key, Word),
         copy: &mut Page,
     ) -> Option<Leaving> {
-        let area = self.area_of(pin, key).filter(|area| area.device.is_some())?;
+        let area = self.area_of(reader, key).filter(|area| area.device.is_some())?;
         if !area.try_claim(key.offset) {
             return None;
         }
         // Whoever took it out of the index before the claim may be writing the page by himself
         // after the claim; whoever does so later waits for the claim.
-        let is_there = area.index.get(lane, key.offset) == Some(word);
-        if is_there && self.expand(pin, lane, word, copy).is_ok() {
+        let is_there = area.index.get(cpu, key.offset) == Some(word);
+        if is_there && self.expand(reader, cpu, word, copy).is_ok() {
             return Some(Leaving { area: area.clone(), key, word });
         }
         area.unclaim(key.offset);
@@ -212,7 +212,7 @@ impl Zswap {
     }
 
     /// Writes a batch, and takes out of the cache what was written.
-    fn write(&self, lane: Lane, set: &[Page], batch: &mut Batch, done: &mut Reclaimed) {
+    fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch, done: &mut Reclaimed) {
         let mut first = 0;
         while first < batch.count {
             let area = batch.pages[first].as_ref().map(|leaving| leaving.area.clone());
@@ -222,7 +222,7 @@ impl Zswap {
             let count = batch.pages[first..batch.count].iter().take_while(|l| same(l)).count();
             if let Some(area) = area {
                 let pages = &mut batch.pages[first..first + count];
-                self.write_to(lane, &area, &set[first..first + count], pages, done);
+                self.write_to(cpu, &area, &set[first..first + count], pages, done);
             }
             first += count;
         }
@@ -230,7 +230,7 @@ impl Zswap {
 
     fn write_to(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         area: &Area,
         set: &[Page],
         pages: &mut [Option<Leaving>],
@@ -255,17 +255,17 @@ impl Zswap {
         });
         let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
         if let Some(device) = &area.device {
-            device.submit_all(lane, &mut jobs[..count]);
+            device.submit_all(cpu, &mut jobs[..count]);
         }
         let mut start = 0;
         for (job, end) in jobs.iter().zip(ends).take(count) {
             for leaving in &mut pages[start..end] {
                 let Some(leaving) = leaving.take() else { continue };
                 match job.result {
-                    Ok(()) => self.gone(lane, &leaving, done),
+                    Ok(()) => self.gone(cpu, &leaving, done),
                     Err(_) => {
                         done.failed += 1;
-                        self.counts.add(lane, Count::WritebackFailed, 1);
+                        self.counts.add(cpu, Count::WritebackFailed, 1);
                     }
                 }
                 leaving.area.unclaim(leaving.key.offset);
@@ -275,31 +275,31 @@ impl Zswap {
     }
 
     /// The device has the page now.
-    fn gone(&self, lane: Lane, leaving: &Leaving, done: &mut Reclaimed) {
+    fn gone(&self, cpu: Cpu, leaving: &Leaving, done: &mut Reclaimed) {
         let Leaving { area, key, word } = leaving;
         area.set_on_device(key.offset);
-        if !area.index.remove_if(lane, key.offset, *word) {
+        if !area.index.remove_if(cpu, key.offset, *word) {
             // Stored anew or given up meanwhile: what was written is out of date.
             area.clear_on_device(key.offset);
             done.left += 1;
             return;
         }
         done.written += 1;
-        self.counts.add(lane, Count::WrittenBack, 1);
-        let pin = self.pins.pin(lane);
-        if let Some(tenant) = self.tenant_of(&pin, word.number()) {
-            tenant.count_written(lane, 1);
+        self.counts.add(cpu, Count::WrittenBack, 1);
+        let reader = self.readers.enter(cpu);
+        if let Some(tenant) = self.tenant_of(&reader, word.number()) {
+            tenant.count_written(cpu, 1);
         }
-        self.dispose(&pin, lane, *word);
+        self.dispose(&reader, cpu, *word);
     }
 
     /// One step of the background: writes back a batch if the pool has come near its limit and has
     /// not shrunk to the accept threshold since.
-    pub fn work(&self, lane: Lane) -> Work {
+    pub fn work(&self, cpu: Cpu) -> Work {
         if !self.is_crowded() {
             return Work::Idle;
         }
-        let done = self.evict(lane, None, BATCH);
+        let done = self.evict(cpu, None, BATCH);
         match (self.is_crowded(), done.written) {
             (false, _) => Work::Idle,
             (true, 0) => Work::Later,
@@ -327,11 +327,12 @@ impl Zswap {
         if !self.policy.shrinker_enabled() {
             return 0;
         }
-        let pin = self.pins.pin(Lane(0));
-        let shrinkable = self.all_tenants(&pin).filter(|tenant| tenant.writeback()).map(|tenant| {
-            let count = tenant.0.lru.count();
-            count - tenant.take_read_back(count).min(count)
-        });
+        let reader = self.readers.enter(Cpu(0));
+        let shrinkable =
+            self.all_tenants(&reader).filter(|tenant| tenant.writeback()).map(|tenant| {
+                let count = tenant.0.lru.count();
+                count - tenant.take_read_back(count).min(count)
+            });
         let (shrinkable, pages) = (shrinkable.sum::<u64>(), self.counts.sum(Count::Pages));
         match pages {
             0 => 0,
@@ -344,9 +345,9 @@ impl Zswap {
 
     /// Writes back at most `pages` because the system's memory is short; less where a page turns
     /// out to be in use. Nothing unless `shrinker_enabled`.
-    pub fn shrink(&self, lane: Lane, pages: u64) -> Reclaimed {
+    pub fn shrink(&self, cpu: Cpu, pages: u64) -> Reclaimed {
         match self.policy.shrinker_enabled() {
-            true => self.reclaim(lane, pages),
+            true => self.reclaim(cpu, pages),
             false => Reclaimed::default(),
         }
     }

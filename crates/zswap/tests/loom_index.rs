@@ -34,7 +34,7 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 use radix::{BITS, Cells, Radix, SLOTS};
 use sync::Mutex;
-use units::Lane;
+use units::Cpu;
 
 /// Two levels of two slots.
 const PAGES: u64 = 4;
@@ -95,11 +95,11 @@ impl Tree for Real {
     fn insert(&self, offset: u64, word: u64) -> u64 {
         let _lock = self.lock.lock();
         let word = Word::from_raw(word).expect("a word");
-        raw(self.radix.insert(Lane(0), &self.root, offset, word).expect("there are nodes"))
+        raw(self.radix.insert(Cpu(0), &self.root, offset, word).expect("there are nodes"))
     }
     fn remove(&self, offset: u64, only: u64) -> u64 {
         let _lock = self.lock.lock();
-        raw(self.radix.remove(Lane(0), &self.root, offset, Word::from_raw(only)))
+        raw(self.radix.remove(Cpu(0), &self.root, offset, Word::from_raw(only)))
     }
 }
 

@@ -219,7 +219,7 @@ fn matrix() -> Vec<Case> {
         let words = format!(
             "--memory {memory} --time 900 -- pressure --swappiness {swappiness} --mglru {mglru} \
              rampack {device}--size 2G --compressor {compressor} --max-pool {pool} \
-             -- {mib} 1 3 500 {order}"
+             -- {mib} 1 1 500 {order}"
         );
         Case { name: name.into(), words: words.into(), ..long("", "") }
     };

@@ -20,7 +20,7 @@ const VARIANTS: &[(&str, &str)] = &[
     ("zcomp", "Zstd"),
     ("zcomp", "Deflate"),
     ("zcomp", "Eight42"),
-    ("zcomp", "LaneStreams"),
+    ("zcomp", "PerCpuStreams"),
     ("zcomp", "SingleStream"),
     ("zcomp", "MultiStreams"),
     ("zcomp", "MutexStream"),

@@ -1,7 +1,7 @@
 //! Failures on purpose, from a seed.
 
 use sync::Mutex;
-use units::Lane;
+use units::Cpu;
 
 use crate::checked::submit_allowed;
 use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
@@ -69,13 +69,13 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
         self.next.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         self.judge(&operation)?;
-        self.next.submit(lane, operation)
+        self.next.submit(cpu, operation)
     }
 
-    fn submit_all(&self, lane: Lane, jobs: &mut [Job<'_>]) {
-        submit_allowed(&self.next, lane, jobs, |operation| self.judge(operation));
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {

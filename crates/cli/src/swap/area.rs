@@ -68,7 +68,7 @@ impl Area {
         cache.provide(headroom.at_least(FOR_HEADER));
         let device = Arc::new(Checked::new(cache.device()));
         let write = Operation::Write { offset: 0, from: &first };
-        let ready = device.submit(host::lane(), write).map_err(|error| {
+        let ready = device.submit(host::cpu(), write).map_err(|error| {
             let message = format!("the swap header cannot be written: {error}");
             Fault::new(Errno(error.errno()), message)
         });

@@ -106,7 +106,7 @@ impl Backing {
             while at < end {
                 let length = FILLED_AT_ONCE.min(end - at);
                 let write = Operation::Write { offset: at, from: &zeroes[..length as usize] };
-                match self.device.submit(host::lane(), write) {
+                match self.device.submit(host::cpu(), write) {
                     Ok(()) => (at, filled) = (at + length, filled + length),
                     Err(IoError::NoSpace) => return Ok(()),
                     Err(error) => return Err(self.failed("write to", error)),
@@ -122,7 +122,7 @@ impl Backing {
                 }
             }
         }
-        let flushed = self.device.submit(host::lane(), Operation::Flush);
+        let flushed = self.device.submit(host::cpu(), Operation::Flush);
         flushed.map_err(|error| self.failed("flush", error))
     }
 
@@ -137,7 +137,7 @@ impl Backing {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
-        let written = self.device.submit(host::lane(), write);
+        let written = self.device.submit(host::cpu(), write);
         written.map_err(|error| self.failed("write to", error))
     }
 
@@ -205,7 +205,7 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
             break;
         }
         let mut page = [0; PAGE_SIZE];
-        let read = device.submit(host::lane(), Operation::Read { offset, into: &mut page });
+        let read = device.submit(host::cpu(), Operation::Read { offset, into: &mut page });
         read.map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
             Fault::new(Errno(error.errno()), message)

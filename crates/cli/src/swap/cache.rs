@@ -49,7 +49,7 @@ impl Cache {
 
     /// Sees to it that memory for the next pages is there, as far as it can be had.
     pub fn provide(&self, want: Headroom) {
-        if !self.zswap.provide(host::lane(), want) {
+        if !self.zswap.provide(host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
         }
     }
@@ -74,7 +74,7 @@ impl Cache {
         if !self.zswap.is_on(self.swap) {
             return Ok(());
         }
-        self.zswap.invalidate_area(host::lane(), self.swap);
+        self.zswap.invalidate_area(host::cpu(), self.swap);
         self.zswap.swapoff(self.swap)?;
         // Its limits are of no more use; if somebody else has pages by that name, they stay.
         let _ = self.zswap.remove_tenant(&name(self.swap.number()));
@@ -174,7 +174,7 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
         if is_ended(Duration::ZERO) {
             return;
         }
-        match zswap.work(host::lane()) {
+        match zswap.work(host::cpu()) {
             Work::Again => {}
             Work::Later if is_ended(LATER) => return,
             Work::Later => {}
@@ -207,7 +207,7 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
             watermarks.look().is_none_or(|above| above.bytes(watermark) > piece)
         });
         let next = Headroom { frames: step.frames, ..want };
-        if !spare || !zswap.provide(host::lane(), next) {
+        if !spare || !zswap.provide(host::cpu(), next) {
             if is_ended(SOON) {
                 return;
             }
@@ -270,7 +270,7 @@ pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, Fault> {
 pub fn shrink(zswap: &Zswap) {
     let pages = zswap.shrinkable().min(BATCH);
     if pages > 0 {
-        zswap.shrink(host::lane(), pages);
+        zswap.shrink(host::cpu(), pages);
     }
 }
 

@@ -170,7 +170,7 @@ fn by_ublk(device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Faul
         depth: DEPTH,
         largest: LARGEST.max(host::page_bytes() as u32),
         waiters,
-        lane: host::lane,
+        cpu: host::cpu,
         begin: protections::begin_to_serve,
     };
     let ublk = Ublk::serve(device, options).map_err(|error| ublk_fault(&error))?;
@@ -181,7 +181,7 @@ fn by_ublk(device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Faul
 fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
     let threads = host::online_cpus() + 1 + waiters;
     let begin = protections::begin_to_serve;
-    let options = SwapFileOptions { threads, lane: host::lane, begin };
+    let options = SwapFileOptions { threads, cpu: host::cpu, begin };
     let file = SwapFile::serve(at, device, options).map_err(|error| door_fault(&error))?;
     let options =
         LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };

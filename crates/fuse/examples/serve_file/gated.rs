@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 /// Of any size up to that it was made with.
 pub struct Gated {
@@ -73,7 +73,7 @@ impl BlockDevice for Gated {
         Abilities { flush: true, ..self.inner.abilities() }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let mut state = self.state();
         state.waiting += 1;
@@ -87,7 +87,7 @@ impl BlockDevice for Gated {
         if timed_out.timed_out() {
             return Err(IoError::Failed);
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 /// Pages that a fresh disk can touch for the first time.
 const FRESH: usize = 100_000;
@@ -42,8 +42,8 @@ impl Disk {
         let length = bytes as u64;
         let whole = vec![1; bytes];
         inner
-            .submit(Lane(0), Operation::Write { offset: 0, from: &whole })
-            .and_then(|()| inner.submit(Lane(0), Operation::Discard { offset: 0, length }))
+            .submit(Cpu(0), Operation::Write { offset: 0, from: &whole })
+            .and_then(|()| inner.submit(Cpu(0), Operation::Discard { offset: 0, length }))
             .map_err(|_| "it cannot be filled")?;
         Ok(Disk { inner, kind })
     }
@@ -58,7 +58,7 @@ impl BlockDevice for Disk {
         Abilities { flush: true, ..self.inner.abilities() }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         match &self.kind {
             Kind::Plain => {}
             Kind::Failing => return Err(IoError::Failed),
@@ -75,7 +75,7 @@ impl BlockDevice for Disk {
             }
             Kind::Greedy => drop(black_box(Box::new(operation.range()))),
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
 
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

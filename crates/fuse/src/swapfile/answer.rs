@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use block::{BlockDevice, IoError, Operation};
 use sync::atomic::{AtomicU64, Ordering};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use super::buffer::Buffer;
 use super::reply::{Attributes, Reply};
@@ -22,7 +22,7 @@ pub(crate) struct File {
     attributes: Attributes,
     read_only: bool,
     flush: bool,
-    lane: fn() -> Lane,
+    cpu: fn() -> Cpu,
     opens: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl From<Reply> for Answer {
 
 impl File {
     /// A file that belongs to `owner`, a user and a group. The device keeps its size.
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, lane: fn() -> Lane, owner: (u32, u32)) -> File {
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, cpu: fn() -> Cpu, owner: (u32, u32)) -> File {
         let abilities = device.abilities();
         let rights = if abilities.read_only { 0o400 } else { 0o600 };
         let attributes = Attributes {
@@ -51,7 +51,7 @@ impl File {
             block: PAGE_SIZE as u32,
         };
         let (read_only, flush) = (abilities.read_only, abilities.flush);
-        File { device, attributes, read_only, flush, lane, opens: AtomicU64::new(0) }
+        File { device, attributes, read_only, flush, cpu, opens: AtomicU64::new(0) }
     }
 
     /// How often it is open at this moment.
@@ -74,7 +74,7 @@ impl File {
             }
             Call::Allocate { offset, length, mode } => {
                 let range = (*offset, *length);
-                let changed = ranges::change(&*self.device, (self.lane)(), range, *mode);
+                let changed = ranges::change(&*self.device, (self.cpu)(), range, *mode);
                 changed.map(|()| Reply::done(unique))
             }
             Call::Sync => self.flush().map(|()| Reply::done(unique)),
@@ -152,6 +152,6 @@ impl File {
     }
 
     fn submit(&self, operation: Operation<'_>) -> Result<(), i32> {
-        self.device.submit((self.lane)(), operation).map_err(IoError::errno)
+        self.device.submit((self.cpu)(), operation).map_err(IoError::errno)
     }
 }

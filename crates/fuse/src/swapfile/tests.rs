@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use units::Lane;
+use units::Cpu;
 
 use super::answer::File;
 use super::buffer::Buffer;
@@ -186,9 +186,9 @@ impl BlockDevice for Touchy {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         assert!(!operation.changes(), "it is touchy");
-        self.0.submit(lane, operation)
+        self.0.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.0.extents(offset, length, visit)
@@ -202,7 +202,7 @@ fn a_thread_goes_on_whatever_it_is_sent() {
     // It waits for the next request until the process of the test ends.
     thread::spawn(move || {
         let channel = std::fs::File::from(OwnedFd::from(channel));
-        let file = File::new(Arc::new(Touchy(Plain::new(1 << 20))), || Lane(0), (0, 0));
+        let file = File::new(Arc::new(Touchy(Plain::new(1 << 20))), || Cpu(0), (0, 0));
         let mut buffer = Buffer::new(128 << 10, 4096);
         serve::serve(&channel, &file, &mut buffer);
     });

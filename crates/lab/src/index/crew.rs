@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use serde::Serialize;
-use units::Lane;
+use units::Cpu;
 use zswap::Word;
 
 use super::Variant;
@@ -102,7 +102,7 @@ impl Own {
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
         let mut own = Own { present: Vec::new(), absent, spare, life: 0, random, last: 0 };
         while own.present.len() < own.absent.len() {
-            own.store(index, Lane(n as u32))?;
+            own.store(index, Cpu(n as u32))?;
         }
         Ok(own)
     }
@@ -111,41 +111,41 @@ impl Own {
         self.random.below(from as u64) as usize
     }
 
-    fn load(&mut self, index: &Subject, lane: Lane) -> Result<()> {
+    fn load(&mut self, index: &Subject, cpu: Cpu) -> Result<()> {
         self.last = self.pick(self.present.len());
         let (offset, word) = self.present[self.last];
-        index.load(lane, offset, word)
+        index.load(cpu, offset, word)
     }
 
-    fn store(&mut self, index: &Subject, lane: Lane) -> Result<()> {
+    fn store(&mut self, index: &Subject, cpu: Cpu) -> Result<()> {
         let which = self.pick(self.absent.len());
         let offset = self.absent.swap_remove(which);
         self.life = self.life.wrapping_add(1);
         let word = self.spare.pop().and_then(|number| Word::new(number, self.life));
         let word = word.ok_or_else(|| anyhow!("there are no more entries"))?;
-        index.store(lane, offset, word)?;
+        index.store(cpu, offset, word)?;
         self.present.push((offset, word));
         Ok(())
     }
 
-    fn invalidate(&mut self, index: &Subject, lane: Lane, which: usize) -> Result<()> {
+    fn invalidate(&mut self, index: &Subject, cpu: Cpu, which: usize) -> Result<()> {
         let (offset, word) = self.present.swap_remove(which);
-        index.invalidate(lane, offset, word)?;
+        index.invalidate(cpu, offset, word)?;
         self.absent.push(offset);
         self.spare.push(word.number());
         Ok(())
     }
 
     /// One round of calls.
-    fn round(&mut self, index: &Subject, lane: Lane, calls: &[Call]) -> Result<()> {
+    fn round(&mut self, index: &Subject, cpu: Cpu, calls: &[Call]) -> Result<()> {
         for (n, call) in calls.iter().enumerate() {
             match call {
-                Call::Load => self.load(index, lane)?,
-                Call::Store => self.store(index, lane)?,
+                Call::Load => self.load(index, cpu)?,
+                Call::Store => self.store(index, cpu)?,
                 Call::Invalidate => {
                     let loaded = n == 1 && calls[0] == Call::Load && calls.len() == 3;
                     let which = if loaded { self.last } else { self.pick(self.present.len()) };
-                    self.invalidate(index, lane, which)?;
+                    self.invalidate(index, cpu, which)?;
                 }
             }
         }
@@ -167,7 +167,7 @@ impl Crew {
         let start = &Barrier::new(self.threads);
         let time = Duration::from_secs_f64(seconds);
         let work = move |n: usize| -> Result<f64> {
-            let lane = Lane(n as u32);
+            let cpu = Cpu(n as u32);
             let pinned = host::pin_to_cpu(cpus[n]).map_err(|error| anyhow!("{error}"));
             let own = pinned.and_then(|()| Own::new(self, n, index));
             // Nobody may be missing here, also if something went wrong.
@@ -177,7 +177,7 @@ impl Crew {
             let (begun, mut rounds) = (Instant::now(), 0usize);
             while begun.elapsed() < time {
                 for _ in 0..AT_ONCE {
-                    own.round(index, lane, calls)?;
+                    own.round(index, cpu, calls)?;
                 }
                 rounds += AT_ONCE;
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use control::Fault;
 use rampack::{Rampack, Variants};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, Index, Key, MakeIndex, SwapType, Tenant, Word, Zswap};
 
 use crate::page;
@@ -35,8 +35,8 @@ impl Subject {
     ///
     /// # Errors
     /// No memory.
-    pub fn alone(make: MakeIndex, pages: u32, lanes: usize) -> Result<Subject> {
-        Ok(Subject::Alone(make(&host::Mmap, u64::from(pages), pages, lanes)?))
+    pub fn alone(make: MakeIndex, pages: u32, cpus: usize) -> Result<Subject> {
+        Ok(Subject::Alone(make(&host::Mmap, u64::from(pages), pages, cpus)?))
     }
 
     /// The engine with the index of that name, and an area of so many pages.
@@ -57,11 +57,11 @@ impl Subject {
         let made = make().map_err(|fault| anyhow!("{fault}"));
         let mut whole = made.context("the cache of swap pages")?;
         // Without a device behind it the engine refuses what does not compress.
-        let (lane, key) = (host::lane(), whole.key(0));
-        let taken = |page: &&Page| whole.zswap.store(lane, key, &whole.tenant, page).is_ok();
+        let (cpu, key) = (host::cpu(), whole.key(0));
+        let taken = |page: &&Page| whole.zswap.store(cpu, key, &whole.tenant, page).is_ok();
         let contents = page::pages(&own).filter(taken).take(CONTENTS).flatten().copied();
         whole.contents = contents.collect();
-        whole.zswap.invalidate_page(lane, key);
+        whole.zswap.invalidate_page(cpu, key);
         if whole.contents.len() < CONTENTS * PAGE_SIZE {
             bail!("/proc/self/exe has fewer than {CONTENTS} pages that compress");
         }
@@ -72,15 +72,15 @@ impl Subject {
     ///
     /// # Errors
     /// Something else is there.
-    pub fn load(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+    pub fn load(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
-            Subject::Alone(index) => match index.get(lane, offset) {
+            Subject::Alone(index) => match index.get(cpu, offset) {
                 Some(found) if found == word => Ok(()),
                 other => bail!("page {offset} gives {other:?} instead of {word:?}"),
             },
             Subject::Whole(whole) => {
                 let mut into: Page = [0; PAGE_SIZE];
-                let loaded = whole.zswap.load_and_keep(lane, whole.key(offset), &mut into);
+                let loaded = whole.zswap.load_and_keep(cpu, whole.key(offset), &mut into);
                 loaded.map_err(|error| anyhow!("loading page {offset}: {error:?}"))?;
                 if into != *whole.content(word) {
                     bail!("page {offset} is not what was stored");
@@ -94,15 +94,15 @@ impl Subject {
     ///
     /// # Errors
     /// Something is there, or memory is out.
-    pub fn store(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+    pub fn store(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
-            Subject::Alone(index) => match index.insert(lane, offset, word) {
+            Subject::Alone(index) => match index.insert(cpu, offset, word) {
                 Ok(None) => Ok(()),
                 other => bail!("storing at {offset} gives {other:?}"),
             },
             Subject::Whole(whole) => {
                 let (key, page) = (whole.key(offset), whole.content(word));
-                let stored = whole.zswap.store(lane, key, &whole.tenant, page);
+                let stored = whole.zswap.store(cpu, key, &whole.tenant, page);
                 stored.map_err(|reject| anyhow!("storing page {offset}: {reject:?}"))
             }
         }
@@ -112,14 +112,14 @@ impl Subject {
     ///
     /// # Errors
     /// Something else is there.
-    pub fn invalidate(&self, lane: Lane, offset: u64, word: Word) -> Result<()> {
+    pub fn invalidate(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
-            Subject::Alone(index) => match index.remove(lane, offset) {
+            Subject::Alone(index) => match index.remove(cpu, offset) {
                 Some(found) if found == word => Ok(()),
                 other => bail!("invalidating {offset} gives {other:?} instead of {word:?}"),
             },
             Subject::Whole(whole) => {
-                whole.zswap.invalidate_page(lane, whole.key(offset));
+                whole.zswap.invalidate_page(cpu, whole.key(offset));
                 Ok(())
             }
         }

@@ -3,13 +3,13 @@
 use super::lines::{Costs, LineId};
 use super::locking::{Lock, LockId, Manner, Mode};
 use super::machine::{Machine, Model, Outcome, Step};
-use super::pins::Readers;
+use super::reader_epochs::Readers;
 use super::schemes::{Content, Guard, LINE, Op, ROOMS, Scheme, StreamPolicy, Workload, give, take};
 
 /// Times of the parts of an operation, in nanoseconds, on one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Before and after everything else: the CPU's number, the device's pin, the CPU's counters.
+    /// Before and after everything else: the CPU's number, the device's reader, the CPU's counters.
     pub outside: f64,
     /// Of an update, while the slot is held.
     pub update_held: f64,

@@ -151,7 +151,7 @@ fn measured(text: &mut String, study: &Study, args: &LocksSimArgs) -> std::fmt::
         ("one of many in a row, written", cost.write_row_ns),
         ("a turn of a spinning loop", cost.pause_ns),
         ("a system call", cost.system_call_ns),
-        ("lane, pin and counter of an operation", study.sections.outside_ns),
+        ("cpu, reader and counter of an operation", study.sections.outside_ns),
         ("a slot of the pool taken", study.sections.pool_store_ns),
         ("and left", study.sections.pool_free_ns),
     ] {

@@ -13,7 +13,7 @@ pub enum Guard {
     Global(Manner),
     /// A lock in each slot, or beside it in the same line.
     Each(Manner),
-    /// None: readers pin, writers swap, what was displaced waits in a bag of its CPU.
+    /// None: readers enter, writers swap, what was displaced waits in a bag of its CPU.
     Published,
 }
 
@@ -41,7 +41,7 @@ pub const SCHEMES: [Scheme; 6] = [
     Scheme { name: "rwlock", bytes: 16, guard: Guard::Each(Manner::Shared) },
     // crates/zram/src/slots/bit_lock.rs: the lock is a bit of the word; crates/sync/src/bitlock.rs.
     Scheme { name: "bit-spinlock", bytes: 8, guard: Guard::Each(Manner::Rooms) },
-    // crates/zram/src/slots/epoch.rs; crates/sync/src/{pins,retired}.rs: see `pins.rs` here.
+    // crates/zram/src/slots/epoch.rs; crates/sync/src/{reader_epochs,retired}.rs: see `reader_epochs.rs` here.
     Scheme { name: "epoch", bytes: 8, guard: Guard::Published },
 ];
 
@@ -53,7 +53,7 @@ pub const LINE: usize = 64;
 /// How threads come by a stream to compress with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamPolicy {
-    /// One for each CPU, with a lock nobody else wants: crates/zcomp/src/stream.rs, `LaneStreams`.
+    /// One for each CPU, with a lock nobody else wants: crates/zcomp/src/stream.rs, `PerCpuStreams`.
     PerCpu,
     /// One, behind a mutex that spins on its owner (Linux 3.15, max_comp_streams 1).
     Single,

@@ -1,4 +1,4 @@
-//! How long the sections are that are held or private: the slot tables, pins, counters and the pool
+//! How long the sections are that are held or private: the slot tables, readers, counters and the pool
 //! by themselves, on one thread.
 
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use pagealloc::{Zone, ZoneOptions};
 use serde::Serialize;
-use sync::{LaneCounters, Pins};
-use units::{Lane, PAGE_SIZE};
+use sync::{PerCpuCounters, ReaderEpochs};
+use units::{Cpu, PAGE_SIZE};
 use zcomp::{Compressor, Lz4, Params};
 use zram::Slot;
 use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
@@ -42,7 +42,7 @@ pub struct Table {
 pub struct Sections {
     /// The slot tables.
     pub tables: Vec<Table>,
-    /// Before and after each operation: the lane, a pin, a counter.
+    /// Before and after each operation: the CPU, a reader, a counter.
     pub outside_ns: f64,
     /// Storing a small object in the pool.
     pub pool_store_ns: f64,
@@ -56,11 +56,11 @@ impl Sections {
     /// # Errors
     /// No memory.
     pub fn measure() -> Result<Sections> {
-        let (pins, counters) = (Pins::new(2), LaneCounters::<2>::new(2));
+        let (readers, counters) = (ReaderEpochs::new(2), PerCpuCounters::<2>::new(2));
         let outside = each(GOES, |_| {
-            let lane = host::lane();
-            let _pin = pins.pin(lane);
-            counters.add(lane, 0, 1);
+            let cpu = host::cpu();
+            let _reader = readers.enter(cpu);
+            counters.add(cpu, 0, 1);
         });
         let pool = Bench::new()?;
         let (store, free) = pool.times()?;
@@ -89,14 +89,14 @@ fn no_memory(error: impl std::fmt::Display) -> anyhow::Error {
 
 fn table<T: SlotTable>() -> Result<Table> {
     let table = T::new(&host::Mmap, FEW, 2).map_err(no_memory)?;
-    let lane = Lane(0);
+    let cpu = Cpu(0);
     let slot = Slot::filled(0).unwrap_or_default();
     let update = |go: u32| {
         let _ = table.update(go as usize % FEW, |_| Some(slot));
     };
     let update_ns = each(GOES, update);
     let load_ns = each(GOES, |go| {
-        std::hint::black_box(table.load(lane, go as usize % FEW, Slot::word));
+        std::hint::black_box(table.load(cpu, go as usize % FEW, Slot::word));
     });
     Ok(Table { scheme: T::NAME, bytes: T::BYTES, load_ns, update_ns })
 }
@@ -104,7 +104,7 @@ fn table<T: SlotTable>() -> Result<Table> {
 /// A pool by itself.
 pub struct Bench {
     pool: Pool,
-    pins: Arc<Pins>,
+    readers: Arc<ReaderEpochs>,
 }
 
 impl Bench {
@@ -113,30 +113,31 @@ impl Bench {
     /// # Errors
     /// No addresses.
     pub fn new() -> Result<Bench> {
-        let pins = Arc::new(Pins::new(2));
+        let readers = Arc::new(ReaderEpochs::new(2));
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, 1 << 14)).map_err(no_memory)?;
-        let options = PoolOptions { frames: Arc::new(zone), pins: pins.clone(), limit_frames: 0 };
-        Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)?, pins })
+        let options =
+            PoolOptions { frames: Arc::new(zone), readers: readers.clone(), limit_frames: 0 };
+        Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)?, readers })
     }
 
     fn times(&self) -> Result<(f64, f64)> {
-        let (pin, lane, object) = (self.pins.pin(Lane(0)), Lane(0), [7; OBJECT]);
-        let kept = self.pool.store(&pin, lane, &object, None).map_err(no_memory)?;
+        let (reader, cpu, object) = (self.readers.enter(Cpu(0)), Cpu(0), [7; OBJECT]);
+        let kept = self.pool.store(&reader, cpu, &object, None).map_err(no_memory)?;
         let mut handles = Vec::with_capacity(OBJECTS);
         let (mut stores, mut frees) = (Vec::new(), Vec::new());
         for _ in 0..50 {
             let begun = std::time::Instant::now();
             for _ in 0..OBJECTS {
-                handles.push(self.pool.store(&pin, lane, &object, None).map_err(no_memory)?);
+                handles.push(self.pool.store(&reader, cpu, &object, None).map_err(no_memory)?);
             }
             stores.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
             let begun = std::time::Instant::now();
             for handle in handles.drain(..) {
-                self.pool.free(lane, handle);
+                self.pool.free(cpu, handle);
             }
             frees.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
         }
-        self.pool.free(lane, kept);
+        self.pool.free(cpu, kept);
         Ok((crate::statistics::median(stores), crate::statistics::median(frees)))
     }
 

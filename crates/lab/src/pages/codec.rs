@@ -35,10 +35,10 @@ pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compress
 
 /// A codec with what each thread needs to run it.
 pub struct Codec {
-    lanes: Vec<Mutex<Lane>>,
+    cpus: Vec<Mutex<Cpu>>,
 }
 
-struct Lane {
+struct Cpu {
     context: Box<dyn Context>,
     log: Memory,
     /// How long each object in the log is.
@@ -52,15 +52,15 @@ impl Codec {
     /// No memory.
     pub fn new(compressor: &dyn Compressor, work: &Work<'_>) -> Result<Codec> {
         let pages = work.largest_share();
-        let lane = |_| {
-            Ok(Mutex::new(Lane {
+        let cpu = |_| {
+            Ok(Mutex::new(Cpu {
                 context: compressor.context()?,
                 // The codec may use two pages for the last one.
                 log: Memory::new((pages + 1) * PAGE_SIZE).context("no memory for the codec")?,
                 lengths: vec![1; pages],
             }))
         };
-        Ok(Codec { lanes: (0..work.threads()).map(lane).collect::<Result<_>>()? })
+        Ok(Codec { cpus: (0..work.threads()).map(cpu).collect::<Result<_>>()? })
     }
 
     /// Compresses every page.
@@ -69,13 +69,13 @@ impl Codec {
     /// None but those of threads.
     pub fn compress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
-            let lane = &mut *self.lane(&share);
+            let cpu = &mut *self.cpu(&share);
             let mut end = 0;
             clock(|| {
-                for (&index, length) in share.indexes.iter().zip(&mut lane.lengths) {
+                for (&index, length) in share.indexes.iter().zip(&mut cpu.lengths) {
                     let source = page(work.corpus(), index as usize);
-                    let room = &mut lane.log[end..end + 2 * PAGE_SIZE];
-                    let taken = match lane.context.compress(source, room) {
+                    let room = &mut cpu.log[end..end + 2 * PAGE_SIZE];
+                    let taken = match cpu.context.compress(source, room) {
                         Some(taken) if taken < PAGE_SIZE => taken,
                         _ => {
                             room[..PAGE_SIZE].copy_from_slice(source);
@@ -97,14 +97,12 @@ impl Codec {
     pub fn decompress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
-            let lane = &mut *self.lane(&share);
+            let cpu = &mut *self.cpu(&share);
             let mut end = 0;
             clock(|| {
-                for (chunk, lengths) in share.indexes.chunks(CHUNK).zip(lane.lengths.chunks(CHUNK))
-                {
+                for (chunk, lengths) in share.indexes.chunks(CHUNK).zip(cpu.lengths.chunks(CHUNK)) {
                     let lengths = &lengths[..chunk.len()];
-                    end =
-                        decompress_chunk(&mut *lane.context, &lane.log, end, lengths, &mut buffer)?;
+                    end = decompress_chunk(&mut *cpu.context, &cpu.log, end, lengths, &mut buffer)?;
                 }
                 Ok(())
             })
@@ -119,11 +117,11 @@ impl Codec {
     pub fn verify(&self, work: &Work<'_>) -> Result<u64> {
         let bytes = work.on_each_thread(|share| {
             let mut buffer = Memory::new(PAGE_SIZE)?;
-            let lane = &mut *self.lane(&share);
+            let cpu = &mut *self.cpu(&share);
             let mut end = 0;
-            for (&index, length) in share.indexes.iter().zip(&lane.lengths) {
+            for (&index, length) in share.indexes.iter().zip(&cpu.lengths) {
                 let lengths = std::slice::from_ref(length);
-                end = decompress_chunk(&mut *lane.context, &lane.log, end, lengths, &mut buffer)?;
+                end = decompress_chunk(&mut *cpu.context, &cpu.log, end, lengths, &mut buffer)?;
                 if page(&buffer, 0) != page(work.corpus(), index as usize) {
                     bail!("the codec brings back page {index} as it was not");
                 }
@@ -133,9 +131,9 @@ impl Codec {
         Ok(bytes.iter().sum())
     }
 
-    /// The lane of a thread, which it has to itself.
-    fn lane(&self, share: &Share<'_>) -> std::sync::MutexGuard<'_, Lane> {
-        self.lanes[share.thread].lock().unwrap_or_else(PoisonError::into_inner)
+    /// The CPU of a thread, which it has to itself.
+    fn cpu(&self, share: &Share<'_>) -> std::sync::MutexGuard<'_, Cpu> {
+        self.cpus[share.thread].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

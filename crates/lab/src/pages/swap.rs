@@ -44,14 +44,14 @@ impl Target for Swap {
     #[inline]
     fn store(&self, index: u64, page: &Page) -> Result<()> {
         let write = Operation::Write { offset: index * PAGE_SIZE as u64, from: page };
-        let stored = self.device.submit(host::lane(), write);
+        let stored = self.device.submit(host::cpu(), write);
         stored.map_err(|error| anyhow!("storing page {index}: {error}"))
     }
 
     #[inline]
     fn load(&self, index: u64, page: &mut Page) -> Result<()> {
         let read = Operation::Read { offset: index * PAGE_SIZE as u64, into: page };
-        let loaded = self.device.submit(host::lane(), read);
+        let loaded = self.device.submit(host::cpu(), read);
         loaded.map_err(|error| anyhow!("loading page {index}: {error}"))
     }
 

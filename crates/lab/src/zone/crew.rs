@@ -1,4 +1,4 @@
-//! A turn: threads, each on a CPU and a lane of its own, do a workload on a fresh zone.
+//! A turn: threads, each on a CPU of its own, do a workload on a fresh zone.
 //!
 //! Times are taken of whole phases, never of single calls, unless a [`Meter`] does so.
 
@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use pagealloc::Frames;
 use sync::Mutex;
-use units::{FRAMES_PER_BLOCK, Frame, Lane, Order};
+use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order};
 
 use super::histogram::Histogram;
 use super::meeting::Meeting;
@@ -148,7 +148,7 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
             meeting,
             shelves,
             me,
-            lane: Lane(me as u32),
+            cpu: Cpu(me as u32),
             meter,
             random,
             held,
@@ -190,17 +190,17 @@ pub fn ask_for_all(zone: &dyn Frames) -> Blocks {
     let mut blocks = Blocks::default();
     let mut held = Vec::new();
     for _ in 0..zone.capacity() / FRAMES_PER_BLOCK {
-        held.extend(ask(zone, Lane(0), &mut blocks));
+        held.extend(ask(zone, Cpu(0), &mut blocks));
     }
     for frame in held {
-        zone.free(Lane(0), frame, BLOCK);
+        zone.free(Cpu(0), frame, BLOCK);
     }
     blocks
 }
 
-fn ask(zone: &dyn Frames, lane: Lane, blocks: &mut Blocks) -> Option<Frame> {
+fn ask(zone: &dyn Frames, cpu: Cpu, blocks: &mut Blocks) -> Option<Frame> {
     let begun = ticks::now();
-    let frame = zone.alloc(lane, BLOCK);
+    let frame = zone.alloc(cpu, BLOCK);
     blocks.alloc.add(ticks::now().saturating_sub(begun));
     blocks.asked += 1;
     blocks.obtained += u64::from(frame.is_some());
@@ -216,7 +216,7 @@ struct Hand<'a, M> {
     /// What each thread is to free, where it frees what another has allocated.
     shelves: &'a [Mutex<Vec<Frame>>],
     me: usize,
-    lane: Lane,
+    cpu: Cpu,
     meter: M,
     random: Random,
     held: Vec<Frame>,
@@ -297,10 +297,10 @@ impl<M: Meter> Hand<'_, M> {
 
     /// Allocates so many single frames.
     fn fill(&mut self, want: usize) {
-        let (zone, lane, before) = (self.zone, self.lane, self.held.len());
+        let (zone, cpu, before) = (self.zone, self.cpu, self.held.len());
         let begun = Instant::now();
         for _ in 0..want {
-            let Some(frame) = self.meter.alloc(zone, lane) else { break };
+            let Some(frame) = self.meter.alloc(zone, cpu) else { break };
             self.handling.handle(frame);
             self.held.push(frame);
         }
@@ -317,11 +317,11 @@ impl<M: Meter> Hand<'_, M> {
 
     /// Frees the first of what it holds.
     fn empty(&mut self, count: usize) {
-        let (zone, lane) = (self.zone, self.lane);
+        let (zone, cpu) = (self.zone, self.cpu);
         let count = count.min(self.held.len());
         let begun = Instant::now();
         for frame in self.held.drain(..count) {
-            self.meter.free(zone, lane, frame);
+            self.meter.free(zone, cpu, frame);
         }
         let ns = begun.elapsed().as_nanos() as f64;
         if self.counts {
@@ -331,12 +331,12 @@ impl<M: Meter> Hand<'_, M> {
     }
 
     fn again_and_again(&mut self, times: usize) {
-        let (zone, lane) = (self.zone, self.lane);
+        let (zone, cpu) = (self.zone, self.cpu);
         let (begun, mut done) = (Instant::now(), 0);
         while done < times {
-            let Some(frame) = self.meter.alloc(zone, lane) else { break };
+            let Some(frame) = self.meter.alloc(zone, cpu) else { break };
             self.handling.handle(frame);
-            self.meter.free(zone, lane, frame);
+            self.meter.free(zone, cpu, frame);
             done += 1;
         }
         let ns = begun.elapsed().as_nanos() as f64;
@@ -359,7 +359,7 @@ impl<M: Meter> Hand<'_, M> {
             self.fill(STEP);
             let blocks = if self.counts { &mut self.tally.blocks } else { &mut uncounted };
             let begun = Instant::now();
-            let frame = ask(self.zone, self.lane, blocks);
+            let frame = ask(self.zone, self.cpu, blocks);
             blocks.ns += begun.elapsed().as_nanos() as f64;
             taken += STEP + frame.map_or(0, |_| FRAMES_PER_BLOCK as usize);
             self.blocks.extend(frame);
@@ -372,7 +372,7 @@ impl<M: Meter> Hand<'_, M> {
         self.empty(self.held.len());
         let begun = Instant::now();
         for frame in self.blocks.drain(..) {
-            self.zone.free(self.lane, frame, BLOCK);
+            self.zone.free(self.cpu, frame, BLOCK);
         }
         if self.counts {
             self.tally.blocks.ns += begun.elapsed().as_nanos() as f64;

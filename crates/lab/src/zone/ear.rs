@@ -1,11 +1,11 @@
-//! What listens at a zone's locks: a book for each lane, written by its thread alone.
+//! What listens at a zone's locks: a book for each CPU, written by its thread alone.
 
 use std::sync::Arc;
 
 use pagealloc::{Gate, Probe};
 use sync::CachePadded;
 use sync::atomic::{AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use super::histogram::{self, Histogram};
 use super::ticks::{self, Clock};
@@ -28,14 +28,14 @@ const DEAF: u64 = PHASES as u64;
 #[derive(Clone)]
 pub struct Ear(Arc<[CachePadded<Book>]>);
 
-/// Of a lane.
+/// Of a CPU.
 struct Book {
     phase: AtomicU64,
     entries: [[Entry; GATES]; PHASES],
 }
 
-/// Of a lane, a phase and a gate. Everything is relaxed, and written without an atomic
-/// read-modify-write: one thread uses the lane, and it is read after that thread's end.
+/// Of a CPU, a phase and a gate. Everything is relaxed, and written without an atomic
+/// read-modify-write: one thread uses the CPU, and it is read after that thread's end.
 struct Entry {
     taken: AtomicU64,
     shut: AtomicU64,
@@ -59,35 +59,35 @@ fn add(to: &AtomicU64, more: u64) {
 }
 
 impl Ear {
-    /// For so many lanes; deaf at first.
+    /// For so many CPUs; deaf at first.
     #[must_use]
-    pub fn new(lanes: usize) -> Ear {
+    pub fn new(cpus: usize) -> Ear {
         let book = |_| {
             let entries = std::array::from_fn(|_| std::array::from_fn(|_| Entry::new()));
             CachePadded::new(Book { phase: AtomicU64::new(DEAF), entries })
         };
-        Ear((0..lanes.max(1)).map(book).collect())
+        Ear((0..cpus.max(1)).map(book).collect())
     }
 
-    /// Listens to a lane from now on, or not. By the lane's own thread.
+    /// Listens to a CPU from now on, or not. By the CPU's own thread.
     #[inline]
-    pub fn listen(&self, lane: Lane, phase: Option<Phase>) {
+    pub fn listen(&self, cpu: Cpu, phase: Option<Phase>) {
         let phase = match phase {
             Some(Phase::Alloc) => 0,
             Some(Phase::Free) => 1,
             None => DEAF,
         };
-        self.0[lane.index(self.0.len())].phase.store(phase, Ordering::Relaxed);
+        self.0[cpu.index(self.0.len())].phase.store(phase, Ordering::Relaxed);
     }
 
     #[inline]
-    fn entry(&self, lane: Lane, gate: Gate) -> Option<&Entry> {
-        let book = &self.0[lane.index(self.0.len())];
+    fn entry(&self, cpu: Cpu, gate: Gate) -> Option<&Entry> {
+        let book = &self.0[cpu.index(self.0.len())];
         let phase = book.phase.load(Ordering::Relaxed);
         book.entries.get(phase as usize).map(|gates| &gates[gate as usize])
     }
 
-    /// What was heard on all lanes, once nobody is at work any more.
+    /// What was heard on all CPUs, once nobody is at work any more.
     #[must_use]
     pub fn heard(&self, clock: &Clock) -> Heard {
         let mut heard = Heard::default();
@@ -111,8 +111,8 @@ impl Probe for Ear {
     }
 
     #[inline]
-    fn took(&self, lane: Lane, gate: Gate, waited: u64) {
-        let Some(entry) = self.entry(lane, gate) else { return };
+    fn took(&self, cpu: Cpu, gate: Gate, waited: u64) {
+        let Some(entry) = self.entry(cpu, gate) else { return };
         add(&entry.taken, 1);
         if waited > 0 {
             add(&entry.shut, 1);
@@ -121,8 +121,8 @@ impl Probe for Ear {
     }
 
     #[inline]
-    fn left(&self, lane: Lane, gate: Gate, held: u64, pages: u64) {
-        let Some(entry) = self.entry(lane, gate) else { return };
+    fn left(&self, cpu: Cpu, gate: Gate, held: u64, pages: u64) {
+        let Some(entry) = self.entry(cpu, gate) else { return };
         add(&entry.held, held);
         add(&entry.pages, pages);
         add(&entry.holds[histogram::place(held)], 1);
@@ -204,19 +204,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hears_by_lane_phase_and_gate_and_only_when_it_listens() {
+    fn hears_by_cpu_phase_and_gate_and_only_when_it_listens() {
         let clock = Clock { ticks_per_ns: 2.0, reading: 4.0 };
         let ear = Ear::new(2);
-        ear.took(Lane(0), Gate::Write, 7);
-        ear.listen(Lane(0), Some(Phase::Alloc));
-        ear.listen(Lane(1), Some(Phase::Free));
-        for lane in [Lane(0), Lane(1)] {
-            ear.took(lane, Gate::Write, 24);
-            ear.left(lane, Gate::Write, 104, 16);
+        ear.took(Cpu(0), Gate::Write, 7);
+        ear.listen(Cpu(0), Some(Phase::Alloc));
+        ear.listen(Cpu(1), Some(Phase::Free));
+        for cpu in [Cpu(0), Cpu(1)] {
+            ear.took(cpu, Gate::Write, 24);
+            ear.left(cpu, Gate::Write, 104, 16);
         }
-        ear.took(Lane(1), Gate::Head, 0);
-        ear.listen(Lane(0), None);
-        ear.took(Lane(0), Gate::Write, 1000);
+        ear.took(Cpu(1), Gate::Head, 0);
+        ear.listen(Cpu(0), None);
+        ear.took(Cpu(0), Gate::Write, 1000);
         let heard = ear.clone().heard(&clock);
         let alloc = heard.of(Phase::Alloc, Gate::Write);
         assert_eq!((alloc.taken, alloc.shut, alloc.pages), (1.0, 1.0, 16.0));

@@ -1,7 +1,7 @@
 //! What is noted of single calls, besides how long all of them took together.
 
 use pagealloc::Frames;
-use units::{Frame, Lane, Order};
+use units::{Cpu, Frame, Order};
 
 use super::ear::{Ear, Phase};
 use super::histogram::Histogram;
@@ -13,22 +13,22 @@ pub trait Meter: Send {
     fn count(&mut self, _counts: bool) {}
 
     /// Allocates a frame.
-    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame>;
+    fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame>;
 
     /// Frees one.
-    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame);
+    fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame);
 }
 
 /// Nothing: for times of all calls together.
 impl Meter for () {
     #[inline]
-    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
-        zone.alloc(lane, Order::ZERO)
+    fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
+        zone.alloc(cpu, Order::ZERO)
     }
 
     #[inline]
-    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
-        zone.free(lane, frame, Order::ZERO);
+    fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
+        zone.free(cpu, frame, Order::ZERO);
     }
 }
 
@@ -48,9 +48,9 @@ impl Meter for Sampler {
     }
 
     #[inline]
-    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
+    fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
         let begun = ticks::now();
-        let frame = zone.alloc(lane, Order::ZERO);
+        let frame = zone.alloc(cpu, Order::ZERO);
         let taken = ticks::now().saturating_sub(begun);
         if self.counts {
             self.alloc.add(taken);
@@ -59,9 +59,9 @@ impl Meter for Sampler {
     }
 
     #[inline]
-    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
+    fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
         let begun = ticks::now();
-        zone.free(lane, frame, Order::ZERO);
+        zone.free(cpu, frame, Order::ZERO);
         let taken = ticks::now().saturating_sub(begun);
         if self.counts {
             self.free.add(taken);
@@ -83,8 +83,8 @@ impl Listener {
     }
 
     #[inline]
-    fn listen(&self, lane: Lane, phase: Phase) {
-        self.ear.listen(lane, self.counts.then_some(phase));
+    fn listen(&self, cpu: Cpu, phase: Phase) {
+        self.ear.listen(cpu, self.counts.then_some(phase));
     }
 }
 
@@ -94,14 +94,14 @@ impl Meter for Listener {
     }
 
     #[inline]
-    fn alloc(&mut self, zone: &dyn Frames, lane: Lane) -> Option<Frame> {
-        self.listen(lane, Phase::Alloc);
-        zone.alloc(lane, Order::ZERO)
+    fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
+        self.listen(cpu, Phase::Alloc);
+        zone.alloc(cpu, Order::ZERO)
     }
 
     #[inline]
-    fn free(&mut self, zone: &dyn Frames, lane: Lane, frame: Frame) {
-        self.listen(lane, Phase::Free);
-        zone.free(lane, frame, Order::ZERO);
+    fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
+        self.listen(cpu, Phase::Free);
+        zone.free(cpu, frame, Order::ZERO);
     }
 }

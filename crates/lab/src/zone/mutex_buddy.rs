@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use pagealloc::{Frames, Gate, NoMemory, Probe, Region, World, ZoneOptions, ZoneStats};
 use sync::{CachePadded, Mutex};
-use units::{BLOCK_SIZE, Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+use units::{BLOCK_SIZE, Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 /// The end of a list.
@@ -142,7 +142,7 @@ impl<P: Probe> MutexBuddy<P> {
 
     /// Does `job` under the lock, for so many frames.
     #[inline]
-    fn locked<R>(&self, lane: Lane, pages: u32, job: impl FnOnce(&mut Lists) -> R) -> R {
+    fn locked<R>(&self, cpu: Cpu, pages: u32, job: impl FnOnce(&mut Lists) -> R) -> R {
         if !P::WATCHES {
             return job(&mut self.lists.lock());
         }
@@ -158,8 +158,8 @@ impl<P: Probe> MutexBuddy<P> {
         let result = job(&mut lists);
         let held = self.probe.now().saturating_sub(begun);
         drop(lists);
-        self.probe.took(lane, Gate::Write, waited);
-        self.probe.left(lane, Gate::Write, held, u64::from(pages));
+        self.probe.took(cpu, Gate::Write, waited);
+        self.probe.left(cpu, Gate::Write, held, u64::from(pages));
         result
     }
 }
@@ -177,13 +177,13 @@ unsafe impl<P: Probe> Frames for MutexBuddy<P> {
     }
 
     #[inline]
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
-        self.locked(lane, order.frames(), |lists| lists.take(order.get())).map(Frame)
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
+        self.locked(cpu, order.frames(), |lists| lists.take(order.get())).map(Frame)
     }
 
     #[inline]
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
-        self.locked(lane, order.frames(), |lists| lists.give(frame.0, order.get()));
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+        self.locked(cpu, order.frames(), |lists| lists.give(frame.0, order.get()));
     }
 
     fn drain(&self) {}
@@ -247,26 +247,26 @@ mod tests {
         for _ in 0..4000 {
             let order = Order::new(random.below(11) as u8).expect("an order");
             if random.below(2) == 0
-                && let Some(frame) = zone.alloc(Lane(0), order)
+                && let Some(frame) = zone.alloc(Cpu(0), order)
             {
                 mark(frame, order, true);
                 lent.push((frame, order));
             } else if !lent.is_empty() {
                 let (frame, order) = lent.swap_remove(random.below(lent.len() as u64) as usize);
                 mark(frame, order, false);
-                zone.free(Lane(0), frame, order);
+                zone.free(Cpu(0), frame, order);
             }
         }
         zone.validate();
         for (frame, order) in lent {
-            zone.free(Lane(0), frame, order);
+            zone.free(Cpu(0), frame, order);
         }
         zone.validate();
         let stats = zone.stats();
         assert_eq!((stats.lent, stats.bad_frees), (0, 0));
         assert_eq!(stats.free_blocks, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
-        zone.free(Lane(0), Frame(0), Order::ZERO);
-        zone.free(Lane(0), Frame(1 << 20), Order::ZERO);
+        zone.free(Cpu(0), Frame(0), Order::ZERO);
+        zone.free(Cpu(0), Frame(1 << 20), Order::ZERO);
         assert_eq!(zone.stats().bad_frees, 2);
     }
 }

@@ -1,4 +1,4 @@
-//! A control: a stock of single frames for each lane that never runs out.
+//! A control: a stock of single frames for each CPU that never runs out.
 //!
 //! No zone is behind it. It shows what the way to a zone costs and what the loop of a workload
 //! costs: no design with stocks in front can be faster in this laboratory.
@@ -9,14 +9,14 @@
 use std::ptr::NonNull;
 
 use pagealloc::{Frames, NoMemory, Region, World, ZoneOptions, ZoneStats};
-use sync::{Mutex, PerLane};
-use units::{BLOCK_SIZE, Frame, Lane, Order, PAGE_SIZE};
+use sync::{Mutex, PerCpu};
+use units::{BLOCK_SIZE, Cpu, Frame, Order, PAGE_SIZE};
 
-/// The stocks. Frames move between them only when they are freed on another lane.
+/// The stocks. Frames move between them only when they are freed on another CPU.
 pub struct PcpOnly {
     region: Region,
     frames: u32,
-    stocks: PerLane<Mutex<Vec<u32>>>,
+    stocks: PerCpu<Mutex<Vec<u32>>>,
 }
 
 impl PcpOnly {
@@ -32,12 +32,12 @@ impl PcpOnly {
         let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
         let region = world.reserve(bytes)?;
         region.commit(0, bytes)?;
-        let lanes = options.lanes.max(1) as u32;
-        let share = frames / lanes;
-        let stocks = PerLane::new(lanes as usize, |lane| {
-            let lane = lane as u32;
-            let end = if lane + 1 == lanes { frames } else { (lane + 1) * share };
-            Mutex::new((lane * share..end).rev().collect())
+        let cpus = options.cpus.max(1) as u32;
+        let share = frames / cpus;
+        let stocks = PerCpu::new(cpus as usize, |cpu| {
+            let cpu = cpu as u32;
+            let end = if cpu + 1 == cpus { frames } else { (cpu + 1) * share };
+            Mutex::new((cpu * share..end).rev().collect())
         });
         Ok(PcpOnly { region, frames, stocks })
     }
@@ -55,16 +55,16 @@ unsafe impl Frames for PcpOnly {
     }
 
     #[inline]
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         if order != Order::ZERO {
             return None;
         }
-        self.stocks.get(lane).lock().pop().map(Frame)
+        self.stocks.get(cpu).lock().pop().map(Frame)
     }
 
     #[inline]
-    fn free(&self, lane: Lane, frame: Frame, _: Order) {
-        self.stocks.get(lane).lock().push(frame.0);
+    fn free(&self, cpu: Cpu, frame: Frame, _: Order) {
+        self.stocks.get(cpu).lock().push(frame.0);
     }
 
     fn drain(&self) {}

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Checked, Geometry, IoError, Operation, Plain, Visit};
 use nbd::{Exports, One, Options, Server, Stream};
-use units::Lane;
+use units::Cpu;
 
 pub const READ: u16 = 0;
 pub const WRITE: u16 = 1;
@@ -391,7 +391,7 @@ impl BlockDevice for Odd {
         self.abilities
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let name = match &operation {
             Operation::Read { .. } => "read",
@@ -403,7 +403,7 @@ impl BlockDevice for Odd {
         self.log.lock().unwrap().push(format!("{name} {offset}+{length}"));
         match (self.fail)(&operation) {
             Some(error) => Err(error),
-            None => self.inner.submit(lane, operation),
+            None => self.inner.submit(cpu, operation),
         }
     }
 
@@ -504,7 +504,7 @@ impl BlockDevice for Gated {
         self.inner.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let mut state = self.state.lock().unwrap();
         let is_slow =
@@ -526,7 +526,7 @@ impl BlockDevice for Gated {
         } else {
             drop(state);
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
 
     fn may_wait(&self, offset: u64, length: u64) -> bool {

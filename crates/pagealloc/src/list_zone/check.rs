@@ -46,10 +46,10 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         }
         assert_eq!(self.in_progress.load(Ordering::Relaxed), 0, "clusters in progress");
         drop(free);
-        for (lane, stock) in self.lanes.iter().enumerate() {
+        for (cpu, stock) in self.cpus.iter().enumerate() {
             let stock = stock.lock();
-            assert!(stock.len() <= self.options.cache_high, "lane {lane} has {}", stock.len());
-            stock.frames().for_each(|frame| map.put(frame, 0, Place::Stock(lane)));
+            assert!(stock.len() <= self.options.cache_high, "cpu {cpu} has {}", stock.len());
+            stock.frames().for_each(|frame| map.put(frame, 0, Place::Stock(cpu)));
         }
         for frame in 0..map.places.len() as u32 {
             let state = self.pages.state(frame).load(Ordering::Relaxed);

@@ -1,13 +1,13 @@
 //! Going through a gate, and telling a probe of it.
 
-use units::Lane;
+use units::Cpu;
 
 use crate::{Gate, Probe};
 
-/// A probe, and the lane on which somebody goes through gates.
+/// A probe, and the CPU on which somebody goes through gates.
 pub(super) struct Watch<'a, P> {
     pub probe: &'a P,
-    pub lane: Lane,
+    pub cpu: Cpu,
 }
 
 /// What somebody holds who came through a gate.
@@ -38,7 +38,7 @@ impl<P: Probe> Watch<'_, P> {
             }
         };
         let since = self.probe.now();
-        self.probe.took(self.lane, gate, began.map_or(0, |began| since - began));
+        self.probe.took(self.cpu, gate, began.map_or(0, |began| since - began));
         Hold { guard, gate, since }
     }
 
@@ -51,6 +51,6 @@ impl<P: Probe> Watch<'_, P> {
         }
         let held = self.probe.now() - since;
         release(guard);
-        self.probe.left(self.lane, gate, held, pages);
+        self.probe.left(self.cpu, gate, held, pages);
     }
 }

@@ -1,4 +1,4 @@
-//! A lane's own stock of single frames, as Linux's per-CPU lists are: the newest comes out first,
+//! A CPU's own stock of single frames, as Linux's per-CPU lists are: the newest comes out first,
 //! the oldest goes back to the zone first.
 
 use alloc::boxed::Box;

@@ -28,7 +28,7 @@ fn order(n: u8) -> Order {
 }
 
 fn singles<D: Design, P: Probe>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
-    (0..count).map(|_| zone.alloc(Lane(0), Order::ZERO).unwrap()).collect()
+    (0..count).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect()
 }
 
 #[test]
@@ -50,21 +50,21 @@ fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
     fn case<D: Design>(n: usize) {
         let zone = zone::<D>(ZoneOptions::new(2, 2048));
         let bad = core::panic::AssertUnwindSafe(|| {
-            let single = zone.alloc(Lane(0), Order::ZERO).unwrap();
-            let block = zone.alloc(Lane(0), order(3)).unwrap();
+            let single = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+            let block = zone.alloc(Cpu(0), order(3)).unwrap();
             match n {
                 0 => {
-                    zone.free(Lane(0), single, Order::ZERO);
-                    zone.free(Lane(1), single, Order::ZERO);
+                    zone.free(Cpu(0), single, Order::ZERO);
+                    zone.free(Cpu(1), single, Order::ZERO);
                 }
-                1 => zone.free(Lane(0), Frame(100), Order::ZERO),
-                2 => zone.free(Lane(0), Frame(block.0 + 1), Order::ZERO),
-                3 => zone.free(Lane(0), block, order(4)),
-                4 => zone.free(Lane(0), Frame(2048), Order::ZERO),
-                5 => zone.free(Lane(0), Frame(u32::MAX), Order::MAX),
+                1 => zone.free(Cpu(0), Frame(100), Order::ZERO),
+                2 => zone.free(Cpu(0), Frame(block.0 + 1), Order::ZERO),
+                3 => zone.free(Cpu(0), block, order(4)),
+                4 => zone.free(Cpu(0), Frame(2048), Order::ZERO),
+                5 => zone.free(Cpu(0), Frame(u32::MAX), Order::MAX),
                 _ => {
-                    zone.free(Lane(0), block, order(3));
-                    zone.free(Lane(0), block, order(3));
+                    zone.free(Cpu(0), block, order(3));
+                    zone.free(Cpu(0), block, order(3));
                 }
             }
         });
@@ -90,17 +90,17 @@ fn stocks_give_the_newest_first_and_the_oldest_back() {
         let frames = singles(&zone, 1000);
         assert_eq!(zone.stats().cached, 1000usize.next_multiple_of(63) as u64 - 1000);
         for frame in &frames {
-            zone.free(Lane(1), *frame, Order::ZERO);
-            assert!(zone.lanes.get(Lane(1)).lock().len() < 378);
+            zone.free(Cpu(1), *frame, Order::ZERO);
+            assert!(zone.cpus.get(Cpu(1)).lock().len() < 378);
         }
         zone.validate();
         let mut left = Vec::new();
-        let stock = zone.lanes.get(Lane(1)).lock();
+        let stock = zone.cpus.get(Cpu(1)).lock();
         left.extend(stock.frames().map(Frame));
         drop(stock);
         assert_eq!(left, frames[1000 - left.len()..], "{}: the oldest went", D::NAME);
-        assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[999]));
-        assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[998]));
+        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[999]));
+        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[998]));
         zone.validate();
     }
     every_design!(case);
@@ -113,8 +113,8 @@ fn odd_options_are_moved_to_the_nearest_limit() {
             let options = ZoneOptions { batch, cache_high: high, ..ZoneOptions::new(0, 1000) };
             let zone = zone::<D>(options);
             assert_eq!((zone.options.batch, zone.options.cache_high), expected);
-            let frame = zone.alloc(Lane(7), Order::ZERO).unwrap();
-            zone.free(Lane(8), frame, Order::ZERO);
+            let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
+            zone.free(Cpu(8), frame, Order::ZERO);
             zone.validate();
         }
         let largest = ListZone::<D>::new(&HeapWorld::default(), ZoneOptions::new(1, u32::MAX));
@@ -145,7 +145,7 @@ fn designs_leave_unmerged_what_they_are_known_to() {
         frames.sort_unstable();
         // The last stays in the stock's place: sixteen go to the zone together.
         for frame in &frames[64..80] {
-            zone.free(Lane(0), *frame, Order::ZERO);
+            zone.free(Cpu(0), *frame, Order::ZERO);
         }
         assert_eq!(zone.stats().cached, 0);
         assert_eq!(unmerged(&zone), expected, "{}", D::NAME);
@@ -171,10 +171,10 @@ fn what_was_not_merged_is_merged_when_a_larger_block_is_asked_for() {
         let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(1, 2048) };
         let zone = zone::<D>(options);
         for frame in singles(&zone, 2048) {
-            zone.free(Lane(0), frame, Order::ZERO);
+            zone.free(Cpu(0), frame, Order::ZERO);
         }
-        assert_eq!(zone.alloc(Lane(0), Order::MAX).map(|frame| frame.0 % 1024), Some(0));
-        assert_eq!(zone.alloc(Lane(0), order(9)).map(|frame| frame.0 % 512), Some(0));
+        assert_eq!(zone.alloc(Cpu(0), Order::MAX).map(|frame| frame.0 % 1024), Some(0));
+        assert_eq!(zone.alloc(Cpu(0), order(9)).map(|frame| frame.0 % 512), Some(0));
         zone.validate();
     }
     every_design!(case);
@@ -186,23 +186,23 @@ fn clusters_go_out_as_they_came_in() {
     let zone = zone::<Cluster>(options);
     let frames = singles(&zone, 1024);
     for frame in &frames[96..128] {
-        zone.free(Lane(0), *frame, Order::ZERO);
+        zone.free(Cpu(0), *frame, Order::ZERO);
     }
     zone.validate();
     assert_eq!(zone.free.exclusive().clusters.in_use(), 2);
     // The last cluster that came comes out as a whole, in the order of the list.
-    let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Lane(1), Order::ZERO).unwrap()).collect();
+    let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1), Order::ZERO).unwrap()).collect();
     assert_eq!(again, frames[112..128].iter().rev().copied().collect::<Vec<_>>());
     assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
     zone.validate();
     // While clusters are disabled frames are merged, and what there is of clusters goes on.
-    zone.disable(&zone.watch(Lane(0)));
+    zone.disable(&zone.watch(Cpu(0)));
     for frame in &again {
-        zone.free(Lane(1), *frame, Order::ZERO);
+        zone.free(Cpu(1), *frame, Order::ZERO);
     }
     assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
     assert_eq!(unmerged(&zone), 8, "those of the other cluster");
-    zone.enable(&zone.watch(Lane(0)));
+    zone.enable(&zone.watch(Cpu(0)));
     zone.validate();
     zone.drain();
     assert_eq!((unmerged(&zone), zone.stats().free_blocks[5]), (0, 1));
@@ -239,10 +239,10 @@ impl Probe for Diary {
     fn now(&self) -> u64 {
         self.time.fetch_add(1, Ordering::Relaxed)
     }
-    fn took(&self, _: Lane, gate: Gate, waited: u64) {
+    fn took(&self, _: Cpu, gate: Gate, waited: u64) {
         self.passed.lock().unwrap().push((gate, waited));
     }
-    fn left(&self, _: Lane, gate: Gate, held: u64, pages: u64) {
+    fn left(&self, _: Cpu, gate: Gate, held: u64, pages: u64) {
         assert!(held > 0);
         self.left.lock().unwrap().push((gate, pages));
     }
@@ -270,12 +270,12 @@ fn probes_are_told_of_each_gate() {
         assert_eq!(diary(), [(Gate::Write, 4)], "{}: filling a stock", D::NAME);
         frames.sort_unstable();
         for frame in frames {
-            zone.free(Lane(0), frame, Order::ZERO);
+            zone.free(Cpu(0), frame, Order::ZERO);
         }
         assert_eq!(diary(), of_batch, "{}: a batch", D::NAME);
-        let block = zone.alloc(Lane(0), order(5)).unwrap();
+        let block = zone.alloc(Cpu(0), order(5)).unwrap();
         assert_eq!(diary(), [(Gate::Write, 32)], "{}: a block", D::NAME);
-        zone.free(Lane(0), block, order(5));
+        zone.free(Cpu(0), block, order(5));
         assert_eq!(diary(), of_block, "{}: giving it back", D::NAME);
     }
     use Gate::{Head, Range, Read, Write};
@@ -298,7 +298,7 @@ fn finds(expected: &str, corrupt: impl FnOnce(&ListZone<Cluster>) + std::panic::
         let zone = zone::<Cluster>(options);
         let frames = singles(&zone, 40);
         for frame in &frames[..16] {
-            zone.free(Lane(1), *frame, Order::ZERO);
+            zone.free(Cpu(1), *frame, Order::ZERO);
         }
         zone.validate();
         corrupt(&zone);
@@ -315,17 +315,17 @@ fn validation_finds_contradictions() {
         zone.pages.state(frame).store(state, Ordering::Relaxed);
     };
     let stocked = |zone: &ListZone<Cluster>| {
-        let stock = zone.lanes.get(Lane(0)).lock();
+        let stock = zone.cpus.get(Cpu(0)).lock();
         stock.frames().next().unwrap()
     };
     finds("is lost", |zone| {
-        zone.lanes.get(Lane(0)).lock().pop();
+        zone.cpus.get(Cpu(0)).lock().pop();
     });
     finds("is Stock(1) as well", move |zone| {
         let frame = stocked(zone);
-        zone.lanes.get(Lane(1)).lock().push(frame);
+        zone.cpus.get(Cpu(1)).lock().push(frame);
     });
-    finds("only 2048 are managed", |zone| zone.lanes.get(Lane(1)).lock().push(5000));
+    finds("only 2048 are managed", |zone| zone.cpus.get(Cpu(1)).lock().push(5000));
     finds("says it is free", move |zone| set(zone, stocked(zone), pages::FREE));
     finds("of the list of order 10: its state", move |zone| set(zone, 0, NOTHING));
     finds("is Lent with order 2", move |zone| set(zone, 1042, LENT | 2));
@@ -360,7 +360,7 @@ fn worlds_that_refuse_are_reported() {
         assert!(ListZone::<D>::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
         let empty = zone::<D>(ZoneOptions::new(1, 0));
         for order in [Order::ZERO, Order::MAX] {
-            assert_eq!(empty.alloc(Lane(0), order), None);
+            assert_eq!(empty.alloc(Cpu(0), order), None);
         }
         empty.drain();
         empty.validate();

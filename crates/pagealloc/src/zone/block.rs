@@ -2,7 +2,7 @@
 //! who has the block.
 //!
 //! Anybody may give frames to any block at any time, without a lock. Taking is for one thread at a
-//! time: the holder of the lane that has the block *reserved*, or, if nobody has, the holder of the
+//! time: the holder of the CPU that has the block *reserved*, or, if nobody has, the holder of the
 //! zone's lock. So a bit that a taker has seen stays until he takes it away.
 //!
 //! A giver first adds to the count and then sets the bits; a taker first takes the bits and then

@@ -27,15 +27,15 @@ impl<P: Probe> Zone<P> {
             let before = core::mem::replace(&mut places[frame], place);
             assert_eq!(before, Place::Nowhere, "frame {frame} is {place:?} as well");
         };
-        for (lane, own) in self.lanes.iter().enumerate() {
+        for (cpu, own) in self.cpus.iter().enumerate() {
             // Not locked in order, but nobody allocates or frees.
             let own = own.lock();
-            assert!(own.stock.len() <= self.options.cache_high, "lane {lane}: {}", own.stock.len());
+            assert!(own.stock.len() <= self.options.cache_high, "cpu {cpu}: {}", own.stock.len());
             for frame in own.stock.frames() {
-                put(*frame as usize, Place::Stock(lane));
+                put(*frame as usize, Place::Stock(cpu));
             }
             if let Some(block) = own.reserved.map(|reserved| reserved.block as usize) {
-                assert!(!reserved[block], "lane {lane} has reserved 2 MiB block {block} as well");
+                assert!(!reserved[block], "cpu {cpu} has reserved 2 MiB block {block} as well");
                 reserved[block] = true;
             }
         }
@@ -72,7 +72,7 @@ impl<P: Probe> Zone<P> {
         let state = block.state();
         let free = runs::count(&block.words());
         assert_eq!(state.count(), free, "free frames of 2 MiB block {number}: count, bits");
-        assert_eq!(state.is_reserved(), reserved, "2 MiB block {number} ({state:?}) and its lane");
+        assert_eq!(state.is_reserved(), reserved, "2 MiB block {number} ({state:?}) and its cpu");
         let shelf = index.shelf_of(number);
         assert_eq!(shelf, state.shelf(), "2 MiB block {number} ({state:?}): its shelf, its word");
         let frames = (index.managed - number * FRAMES_PER_BLOCK).min(FRAMES_PER_BLOCK);

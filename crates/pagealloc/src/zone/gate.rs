@@ -3,7 +3,7 @@
 use core::ops::{Deref, DerefMut};
 
 use sync::MutexGuard;
-use units::Lane;
+use units::Cpu;
 
 use super::Zone;
 use super::index::Index;
@@ -14,7 +14,7 @@ pub(super) struct Held<'a, P: Probe> {
     /// There until it is dropped.
     guard: Option<MutexGuard<'a, Index>>,
     probe: &'a P,
-    lane: Lane,
+    cpu: Cpu,
     since: u64,
     /// Frames that went in or out.
     pub pages: u64,
@@ -22,10 +22,10 @@ pub(super) struct Held<'a, P: Probe> {
 
 impl<P: Probe> Zone<P> {
     /// Takes the zone's lock.
-    pub(super) fn lock_index(&self, lane: Lane) -> Held<'_, P> {
+    pub(super) fn lock_index(&self, cpu: Cpu) -> Held<'_, P> {
         let probe = &self.probe;
         if !P::WATCHES {
-            return Held { guard: Some(self.index.lock()), probe, lane, since: 0, pages: 0 };
+            return Held { guard: Some(self.index.lock()), probe, cpu, since: 0, pages: 0 };
         }
         let (guard, waited) = match self.index.try_lock() {
             Some(guard) => (guard, 0),
@@ -35,8 +35,8 @@ impl<P: Probe> Zone<P> {
                 (guard, probe.now().saturating_sub(start))
             }
         };
-        probe.took(lane, Gate::Write, waited);
-        Held { guard: Some(guard), probe, lane, since: probe.now(), pages: 0 }
+        probe.took(cpu, Gate::Write, waited);
+        Held { guard: Some(guard), probe, cpu, since: probe.now(), pages: 0 }
     }
 }
 
@@ -45,7 +45,7 @@ impl<P: Probe> Drop for Held<'_, P> {
         if P::WATCHES {
             let held = self.probe.now().saturating_sub(self.since);
             drop(self.guard.take());
-            self.probe.left(self.lane, Gate::Write, held, self.pages);
+            self.probe.left(self.cpu, Gate::Write, held, self.pages);
         }
     }
 }

@@ -1,35 +1,35 @@
-//! Taking frames back: into the lane's stock, and from there into the bits.
+//! Taking frames back: into the CPU's stock, and from there into the bits.
 
 use sync::prefetch;
-use units::{FRAMES_PER_BLOCK, Frame, Lane, Order};
+use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order};
 
 use super::Zone;
 use super::block::State;
-use super::lane::{self, Own, Reserved};
+use super::percpu::{self, Own, Reserved};
 use super::runs::{self, BLOCK_ORDER, WORD_FRAMES};
 use crate::Probe;
 
 impl<P: Probe> Zone<P> {
     #[inline]
-    pub(super) fn give_single(&self, lane: Lane, frame: u32) {
+    pub(super) fn give_single(&self, cpu: Cpu, frame: u32) {
         // When it leaves the stock its block will be written to: the bits, and the word behind.
         let block = self.blocks.address_of((frame / FRAMES_PER_BLOCK) as usize);
         prefetch(block);
         prefetch(block.cast::<u64>().wrapping_add(runs::WORDS));
-        let mut own = self.lanes.get(lane).lock();
+        let mut own = self.cpus.get(cpu).lock();
         let full = own.stock.len() >= self.options.cache_high;
-        let chores = full && self.give_oldest(lane, &mut own, self.options.batch);
+        let chores = full && self.give_oldest(cpu, &mut own, self.options.batch);
         own.stock.push(frame);
         drop(own);
         if chores {
-            self.tidy(lane, self.options.keep_free_blocks);
+            self.tidy(cpu, self.options.keep_free_blocks);
         }
     }
 
     /// Gives a block of more than one frame back.
-    pub(super) fn give_larger(&self, lane: Lane, frame: u32, order: u8) {
-        // Its lane is held so that nobody is giving when all lanes are.
-        let mut own = self.lanes.get(lane).lock();
+    pub(super) fn give_larger(&self, cpu: Cpu, frame: u32, order: u8) {
+        // Its CPU is held so that nobody is giving when all CPUs are.
+        let mut own = self.cpus.get(cpu).lock();
         let mut chores = false;
         let (number, frames) = (frame / FRAMES_PER_BLOCK, 1 << order.min(BLOCK_ORDER));
         for number in number..number + (1 << order.saturating_sub(BLOCK_ORDER)) {
@@ -39,25 +39,25 @@ impl<P: Probe> Zone<P> {
                 let twice = block.set(word, mask);
                 self.complain(number, word, twice);
             }
-            chores |= self.file_if_moved(lane, &mut own.reserved, number, state, frames);
+            chores |= self.file_if_moved(cpu, &mut own.reserved, number, state, frames);
         }
         drop(own);
         if chores {
-            self.tidy(lane, self.options.keep_free_blocks);
+            self.tidy(cpu, self.options.keep_free_blocks);
         }
     }
 
     /// Gives the whole stock back, and the reservation.
-    pub(super) fn empty(&self, lane: Lane, own: &mut Own) {
-        self.give_oldest(lane, own, lane::MOST);
+    pub(super) fn empty(&self, cpu: Cpu, own: &mut Own) {
+        self.give_oldest(cpu, own, percpu::MOST);
         if own.reserved.is_some() {
-            self.let_go(&mut self.lock_index(lane), &mut own.reserved);
+            self.let_go(&mut self.lock_index(cpu), &mut own.reserved);
         }
     }
 
     /// Gives the `n` oldest frames of a stock back, and tells whether there are chores.
     #[inline(never)]
-    fn give_oldest(&self, lane: Lane, own: &mut Own, n: usize) -> bool {
+    fn give_oldest(&self, cpu: Cpu, own: &mut Own, n: usize) -> bool {
         let Own { stock, reserved, .. } = own;
         let mut chores = false;
         // What was freed in turn mostly lies side by side, so runs are as good as sorting.
@@ -68,7 +68,7 @@ impl<P: Probe> Zone<P> {
             for frames in frames.chunk_by(|a, b| a / WORD_FRAMES == b / WORD_FRAMES) {
                 self.set_bits(number, frames);
             }
-            chores |= self.file_if_moved(lane, reserved, number, state, count);
+            chores |= self.file_if_moved(cpu, reserved, number, state, count);
         }
         stock.forget_oldest(n);
         chores
@@ -106,7 +106,7 @@ impl<P: Probe> Zone<P> {
     #[inline]
     fn file_if_moved(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         reserved: &mut Option<Reserved>,
         number: u32,
         state: State,
@@ -114,14 +114,14 @@ impl<P: Probe> Zone<P> {
     ) -> bool {
         let whole = state.count() == FRAMES_PER_BLOCK;
         let ours = whole && reserved.is_some_and(|reserved| reserved.block == number);
-        (ours || state.is_to_be_filed(frames)) && self.file(lane, reserved, number, ours)
+        (ours || state.is_to_be_filed(frames)) && self.file(cpu, reserved, number, ours)
     }
 
     #[cold]
-    fn file(&self, lane: Lane, reserved: &mut Option<Reserved>, number: u32, ours: bool) -> bool {
-        let mut index = self.lock_index(lane);
+    fn file(&self, cpu: Cpu, reserved: &mut Option<Reserved>, number: u32, ours: bool) -> bool {
+        let mut index = self.lock_index(cpu);
         if ours {
-            // It may be that another lane does better with a lower one.
+            // It may be that another CPU does better with a lower one.
             self.let_go(&mut index, reserved);
         } else {
             // What it was when we added may be past.

@@ -1,5 +1,5 @@
 //! The shelves of a zone: which blocks are free in part, and which as a whole. They are the only
-//! thing that lanes share a lock for, and it's taken when a block changes hands or shelves.
+//! thing that CPUs share a lock for, and it's taken when a block changes hands or shelves.
 
 use units::FRAMES_PER_BLOCK;
 

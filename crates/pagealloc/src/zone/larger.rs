@@ -1,6 +1,6 @@
 //! Blocks of more than one frame; more memory; and the last resort.
 
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::gate::Held;
 use super::runs::BLOCK_ORDER;
@@ -13,17 +13,17 @@ const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
 const LOOKS: u32 = 32;
 
 impl<P: Probe> Zone<P> {
-    pub(super) fn alloc_larger(&self, lane: Lane, order: u8) -> Option<u32> {
+    pub(super) fn alloc_larger(&self, cpu: Cpu, order: u8) -> Option<u32> {
         if order < BLOCK_ORDER {
-            let own = self.lanes.get(lane).lock();
+            let own = self.cpus.get(cpu).lock();
             if let Some(reserved) = own.reserved
                 && let Some(at) = self.block(reserved.block).take_run(order)
             {
                 return Some(reserved.block * FRAMES_PER_BLOCK + at);
             }
         }
-        let frame = self.take_or_grow(&mut self.lock_index(lane), order);
-        frame.or_else(|| self.scrape(lane, order))
+        let frame = self.take_or_grow(&mut self.lock_index(cpu), order);
+        frame.or_else(|| self.scrape(cpu, order))
     }
 
     fn take_or_grow(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
@@ -158,31 +158,31 @@ impl<P: Probe> Zone<P> {
         }
     }
 
-    /// The last resort: with every lane held, its stock and its reservation put back, and no block
+    /// The last resort: with every CPU held, its stock and its reservation put back, and no block
     /// on its way to the system, what the shelves don't have does not exist.
     #[cold]
-    pub(super) fn scrape(&self, lane: Lane, order: u8) -> Option<u32> {
+    pub(super) fn scrape(&self, cpu: Cpu, order: u8) -> Option<u32> {
         // Where memory is provided ahead, nobody waits here for who asks the system for it: what is
         // on its way is not there yet.
         let housekeeping = (!self.ahead).then(|| self.housekeeping.lock());
-        let frame = self.scrape_from(lane, 0, order);
+        let frame = self.scrape_from(cpu, 0, order);
         drop(housekeeping);
         let keep = self.options.keep_free_blocks;
-        let chores = self.lock_index(lane).has_chores(keep);
+        let chores = self.lock_index(cpu).has_chores(keep);
         if chores {
-            self.tidy(lane, keep);
+            self.tidy(cpu, keep);
         }
         frame
     }
 
-    /// Holds one lane and goes on to the next: a guard per lane needs a place, and here the stack
+    /// Holds one CPU and goes on to the next: a guard per CPU needs a place, and here the stack
     /// is the place that's not the heap.
-    fn scrape_from(&self, lane: Lane, next: usize, order: u8) -> Option<u32> {
-        if next == self.lanes.count() {
-            return self.take_or_grow(&mut self.lock_index(lane), order);
+    fn scrape_from(&self, cpu: Cpu, next: usize, order: u8) -> Option<u32> {
+        if next == self.cpus.count() {
+            return self.take_or_grow(&mut self.lock_index(cpu), order);
         }
-        let mut own = self.lanes.get(Lane(next as u32)).lock();
-        self.empty(lane, &mut own);
-        self.scrape_from(lane, next + 1, order)
+        let mut own = self.cpus.get(Cpu(next as u32)).lock();
+        self.empty(cpu, &mut own);
+        self.scrape_from(cpu, next + 1, order)
     }
 }

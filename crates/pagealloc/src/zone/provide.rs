@@ -6,7 +6,7 @@
 //! stays off the shelf until the next call goes on with it.
 
 use sync::atomic::Ordering;
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::Zone;
 use super::runs::{WORD_FRAMES, WORDS};
@@ -25,16 +25,16 @@ const SPARE: u64 = 4;
 
 impl<P: Probe> Zone<P> {
     /// See [`crate::Frames::provide`].
-    pub(super) fn provide_ahead(&self, lane: Lane, free: u64) -> u64 {
+    pub(super) fn provide_ahead(&self, cpu: Cpu, free: u64) -> u64 {
         let mut filling = self.housekeeping.lock();
         loop {
             let now = self.free_with_memory();
             if now >= free {
-                self.give_back_beyond(lane, now, free);
+                self.give_back_beyond(cpu, now, free);
                 return self.free_with_memory();
             }
-            let Some(at) = filling.take().or_else(|| self.begin_to_fill(lane)) else { return now };
-            if !self.fill_piece(lane, at) {
+            let Some(at) = filling.take().or_else(|| self.begin_to_fill(cpu)) else { return now };
+            if !self.fill_piece(cpu, at) {
                 *filling = Some(at);
                 return now;
             }
@@ -43,18 +43,18 @@ impl<P: Probe> Zone<P> {
         }
     }
 
-    /// Frames with memory that are not lent, stocks of lanes included.
+    /// Frames with memory that are not lent, stocks of CPUs included.
     fn free_with_memory(&self) -> u64 {
-        let blocks = self.lock_index(Lane(0)).managed_blocks();
+        let blocks = self.lock_index(Cpu(0)).managed_blocks();
         let resident = (0..blocks).map(|number| self.block(number).state());
         let resident = resident.filter(|state| state.is_resident());
         let free: u64 = resident.map(|state| u64::from(state.count())).sum();
-        free + self.lanes.iter().map(|own| own.lock().stock.len() as u64).sum::<u64>()
+        free + self.cpus.iter().map(|own| own.lock().stock.len() as u64).sum::<u64>()
     }
 
     /// Takes a block without memory for itself; asks the world for addresses if there is none.
-    fn begin_to_fill(&self, lane: Lane) -> Option<Filling> {
-        let mut index = self.lock_index(lane);
+    fn begin_to_fill(&self, cpu: Cpu) -> Option<Filling> {
+        let mut index = self.lock_index(cpu);
         let mut dry = index.dry();
         if dry.is_none() {
             let managed = index.managed;
@@ -64,7 +64,7 @@ impl<P: Probe> Zone<P> {
             let end = managed + FRAMES_PER_BLOCK;
             let more = end <= self.options.max_frames
                 && self.region.commit(managed as usize * PAGE_SIZE, BLOCK_SIZE).is_ok();
-            index = self.lock_index(lane);
+            index = self.lock_index(cpu);
             if more {
                 self.extend(&mut index, FRAMES_PER_BLOCK);
                 dry = index.dry();
@@ -77,7 +77,7 @@ impl<P: Probe> Zone<P> {
     }
 
     /// Gets the memory of one piece, and lets it be lent. False if the system refuses.
-    fn fill_piece(&self, lane: Lane, at: Filling) -> bool {
+    fn fill_piece(&self, cpu: Cpu, at: Filling) -> bool {
         let first = at.block * FRAMES_PER_BLOCK + at.next as u32 * WORD_FRAMES;
         let bytes = WORD_FRAMES as usize * PAGE_SIZE;
         if !self.region.populate(first as usize * PAGE_SIZE, bytes) {
@@ -90,19 +90,19 @@ impl<P: Probe> Zone<P> {
         block.set(at.next, !0);
         if state.is_to_be_filed(WORD_FRAMES) {
             // What it was when we added may be past.
-            self.lock_index(lane).put(at.block, block.state().shelf());
+            self.lock_index(cpu).put(at.block, block.state().shelf());
         }
         true
     }
 
     /// Under the housekeeping lock.
-    fn give_back_beyond(&self, lane: Lane, now: u64, free: u64) {
+    fn give_back_beyond(&self, cpu: Cpu, now: u64, free: u64) {
         let beyond = (now - free) / u64::from(FRAMES_PER_BLOCK);
         if beyond <= SPARE {
             return;
         }
-        let idle = self.lock_index(lane).idle;
-        self.release_idle(lane, idle.saturating_sub((beyond - SPARE) as u32));
+        let idle = self.lock_index(cpu).idle;
+        self.release_idle(cpu, idle.saturating_sub((beyond - SPARE) as u32));
     }
 }
 

@@ -1,12 +1,12 @@
-//! Single frames: out of the lane's stock, which is filled from the block that the lane reserves.
+//! Single frames: out of the CPU's stock, which is filled from the block that the CPU reserves.
 
 use sync::prefetch;
-use units::{FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::Zone;
 use super::block::{Shelf, State};
 use super::gate::Held;
-use super::lane::{Own, Reserved};
+use super::percpu::{Own, Reserved};
 use super::runs::WORD_FRAMES;
 use crate::Probe;
 
@@ -15,23 +15,23 @@ const POPULATED: usize = 8;
 
 impl<P: Probe> Zone<P> {
     #[inline]
-    pub(super) fn alloc_single(&self, lane: Lane) -> Option<u32> {
-        let mut own = self.lanes.get(lane).lock();
+    pub(super) fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
+        let mut own = self.cpus.get(cpu).lock();
         if let Some(frame) = own.stock.pop() {
             return Some(frame);
         }
-        self.refill(lane, &mut own);
+        self.refill(cpu, &mut own);
         let frame = own.stock.pop();
         drop(own);
-        frame.or_else(|| self.scrape(lane, 0))
+        frame.or_else(|| self.scrape(cpu, 0))
     }
 
     /// Fills an empty stock with the lowest frames there are for it, the lowest of all on top.
     #[inline(never)]
-    fn refill(&self, lane: Lane, own: &mut Own) {
+    fn refill(&self, cpu: Cpu, own: &mut Own) {
         self.gather(own);
         if own.stock.len() < self.few() {
-            self.refill_from_shelves(lane, own);
+            self.refill_from_shelves(cpu, own);
         }
         own.stock.reverse();
     }
@@ -41,7 +41,7 @@ impl<P: Probe> Zone<P> {
         (self.options.batch / 4).max(1)
     }
 
-    /// Takes from the lane's own block what's missing to a batch.
+    /// Takes from the CPU's own block what's missing to a batch.
     fn gather(&self, own: &mut Own) {
         let Some(mut reserved) = own.reserved else { return };
         let first = reserved.block * FRAMES_PER_BLOCK;
@@ -69,8 +69,8 @@ impl<P: Probe> Zone<P> {
     /// a whole, else there must be more. Blocks with next to nothing free are emptied under one
     /// hold of the lock.
     #[cold]
-    fn refill_from_shelves(&self, lane: Lane, own: &mut Own) {
-        let mut index = self.lock_index(lane);
+    fn refill_from_shelves(&self, cpu: Cpu, own: &mut Own) {
+        let mut index = self.lock_index(cpu);
         let mut from = 0;
         while own.stock.len() < self.few() {
             self.let_go(&mut index, &mut own.reserved);
@@ -128,9 +128,9 @@ impl<P: Probe> Zone<P> {
     /// All blocks are reserved. What others have reserved is taken from if nobody is at it.
     #[cold]
     fn borrow_from_others(&self, own: &mut Own) {
-        for other in (0..self.lanes.count() as u32).map(Lane) {
+        for other in (0..self.cpus.count() as u32).map(Cpu) {
             // Our own lock is not to be had either.
-            let Some(other) = self.lanes.get(other).try_lock() else { continue };
+            let Some(other) = self.cpus.get(other).try_lock() else { continue };
             let Some(Reserved { block, .. }) = other.reserved else { continue };
             let room = own.stock.room(self.options.batch);
             let count = self.block(block).pick(block * FRAMES_PER_BLOCK, room);

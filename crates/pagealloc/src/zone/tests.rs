@@ -21,12 +21,12 @@ impl Probe for Count {
         0
     }
 
-    fn took(&self, _: Lane, gate: Gate, _: u64) {
+    fn took(&self, _: Cpu, gate: Gate, _: u64) {
         assert_eq!(gate, Gate::Write);
         self.took.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn left(&self, _: Lane, gate: Gate, _: u64, pages: u64) {
+    fn left(&self, _: Cpu, gate: Gate, _: u64, pages: u64) {
         assert_eq!(gate, Gate::Write);
         self.left.fetch_add(1, Ordering::Relaxed);
         self.pages.fetch_add(pages, Ordering::Relaxed);
@@ -37,8 +37,8 @@ fn zone() -> Zone {
     Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 2048)).unwrap()
 }
 
-fn watched(lanes: usize, frames: u32) -> Zone<Count> {
-    let options = ZoneOptions::new(lanes, frames);
+fn watched(cpus: usize, frames: u32) -> Zone<Count> {
+    let options = ZoneOptions::new(cpus, frames);
     Zone::with_probe(&HeapWorld::default(), options, Count::default()).unwrap()
 }
 
@@ -56,21 +56,21 @@ fn panic_of(work: impl FnOnce()) -> Option<String> {
 fn bad_frees() -> [fn(&Zone); 6] {
     [
         |zone| {
-            let frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
-            zone.free(Lane(0), frame, Order::ZERO);
-            zone.free(Lane(1), frame, Order::ZERO);
+            let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+            zone.free(Cpu(0), frame, Order::ZERO);
+            zone.free(Cpu(1), frame, Order::ZERO);
         },
-        |zone| zone.free(Lane(0), Frame(100), Order::ZERO),
+        |zone| zone.free(Cpu(0), Frame(100), Order::ZERO),
         |zone| {
-            let frame = zone.alloc(Lane(0), order(3)).unwrap();
-            zone.free(Lane(0), Frame(frame.0 + 1), Order::ZERO);
+            let frame = zone.alloc(Cpu(0), order(3)).unwrap();
+            zone.free(Cpu(0), Frame(frame.0 + 1), Order::ZERO);
         },
         |zone| {
-            let frame = zone.alloc(Lane(0), order(3)).unwrap();
-            zone.free(Lane(0), frame, order(4));
+            let frame = zone.alloc(Cpu(0), order(3)).unwrap();
+            zone.free(Cpu(0), frame, order(4));
         },
-        |zone| zone.free(Lane(0), Frame(2048), Order::ZERO),
-        |zone| zone.free(Lane(0), Frame(u32::MAX), Order::MAX),
+        |zone| zone.free(Cpu(0), Frame(2048), Order::ZERO),
+        |zone| zone.free(Cpu(0), Frame(u32::MAX), Order::MAX),
     ]
 }
 
@@ -90,14 +90,13 @@ fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
 fn what_two_threads_free_at_one_instant_is_found_when_its_bit_is_set() {
     for (n, frames) in [2, 200].into_iter().enumerate() {
         let zone = zone();
-        let frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
-        for lane in [Lane(0), Lane(1)] {
+        let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+        for cpu in [Cpu(0), Cpu(1)] {
             // As if both had looked before either wrote.
             zone.lent.get(frame.0 as usize).store(1, Ordering::Relaxed);
-            zone.free(lane, frame, Order::ZERO);
+            zone.free(cpu, frame, Order::ZERO);
         }
-        let others: Vec<Frame> =
-            (0..frames).filter_map(|_| zone.alloc(Lane(0), order(1))).collect();
+        let others: Vec<Frame> = (0..frames).filter_map(|_| zone.alloc(Cpu(0), order(1))).collect();
         let text = panic_of(|| zone.drain());
         assert_eq!(text.is_some(), cfg!(debug_assertions), "case {n}");
         assert!(text.is_none_or(|text| text.contains("was freed")), "case {n}");
@@ -113,15 +112,15 @@ fn stocks_give_the_last_frame_first_and_stay_small() {
     let zone = zone();
     let mut frames = [Frame(0); 200];
     for (n, frame) in frames.iter_mut().enumerate() {
-        *frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
+        *frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
         assert_eq!(frame.0, n as u32, "the lowest frame comes first");
     }
     for frame in frames {
-        zone.free(Lane(1), frame, Order::ZERO);
-        assert!(zone.lanes.get(Lane(1)).lock().stock.len() <= zone.options.cache_high);
+        zone.free(Cpu(1), frame, Order::ZERO);
+        assert!(zone.cpus.get(Cpu(1)).lock().stock.len() <= zone.options.cache_high);
     }
-    assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[199]));
-    assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(frames[198]));
+    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[199]));
+    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[198]));
     zone.validate();
 }
 
@@ -131,32 +130,32 @@ fn odd_options_are_moved_to_the_nearest_limit() {
         let options = ZoneOptions { batch, cache_high, ..ZoneOptions::new(0, 1000) };
         let zone = Zone::new(&HeapWorld::default(), options).unwrap();
         assert_eq!((zone.options.batch, zone.options.cache_high), expected);
-        let frame = zone.alloc(Lane(7), Order::ZERO).unwrap();
-        zone.free(Lane(8), frame, Order::ZERO);
+        let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
+        zone.free(Cpu(8), frame, Order::ZERO);
         zone.validate();
     }
 }
 
 #[test]
-fn lanes_keep_to_blocks_of_their_own() {
+fn cpus_keep_to_blocks_of_their_own() {
     let zone = zone();
     for _ in 0..300 {
-        let lanes = [0, 1].map(|n| zone.alloc(Lane(n), Order::ZERO).unwrap().0);
-        assert_eq!(lanes.map(|frame| frame / FRAMES_PER_BLOCK), [0, 1]);
+        let cpus = [0, 1].map(|n| zone.alloc(Cpu(n), Order::ZERO).unwrap().0);
+        assert_eq!(cpus.map(|frame| frame / FRAMES_PER_BLOCK), [0, 1]);
     }
-    let small = zone.alloc(Lane(1), order(2)).unwrap().0;
+    let small = zone.alloc(Cpu(1), order(2)).unwrap().0;
     assert_eq!(small / FRAMES_PER_BLOCK, 1, "a part of its block will do");
     zone.validate();
 }
 
 #[test]
-fn a_lane_without_a_block_takes_from_that_of_another() {
+fn a_cpu_without_a_block_takes_from_that_of_another() {
     let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 512)).unwrap();
-    zone.alloc(Lane(0), Order::ZERO).unwrap();
-    let stock = zone.lanes.get(Lane(0)).lock().stock.len();
-    assert_eq!(zone.alloc(Lane(1), Order::ZERO), Some(Frame(32)));
-    assert_eq!(zone.lanes.get(Lane(0)).lock().stock.len(), stock, "its stock is left alone");
-    let lent = 2 + (0..).map_while(|_| zone.alloc(Lane(1), Order::ZERO)).count();
+    zone.alloc(Cpu(0), Order::ZERO).unwrap();
+    let stock = zone.cpus.get(Cpu(0)).lock().stock.len();
+    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(Frame(32)));
+    assert_eq!(zone.cpus.get(Cpu(0)).lock().stock.len(), stock, "its stock is left alone");
+    let lent = 2 + (0..).map_while(|_| zone.alloc(Cpu(1), Order::ZERO)).count();
     assert_eq!(lent, 512);
     zone.validate();
 }
@@ -167,9 +166,9 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
     let zone = watched(1, FRAMES as u32);
     let mut frames: Vec<Frame> = Vec::new();
     for round in 1..4 {
-        frames.extend((0..FRAMES).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)));
+        frames.extend((0..FRAMES).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)));
         assert_eq!(frames.len() as u64, FRAMES);
-        frames.drain(..).for_each(|frame| zone.free(Lane(0), frame, Order::ZERO));
+        frames.drain(..).for_each(|frame| zone.free(Cpu(0), frame, Order::ZERO));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let blocks = round * FRAMES / u64::from(FRAMES_PER_BLOCK);
         // Reserve, first frame free, last one free, and two for giving it back to the system.
@@ -183,19 +182,19 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
 #[test]
 fn blocks_with_next_to_nothing_free_are_emptied_together() {
     let zone = watched(1, 32 * FRAMES_PER_BLOCK);
-    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Lane(0), Order::ZERO)).collect();
+    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Cpu(0), Order::ZERO)).collect();
     for frame in frames.iter().filter(|frame| frame.0 % FRAMES_PER_BLOCK == 77) {
-        zone.free(Lane(0), *frame, Order::ZERO);
+        zone.free(Cpu(0), *frame, Order::ZERO);
     }
     zone.drain();
     let before = zone.probe().took.load(Ordering::Relaxed);
     for n in 0..32 {
-        let frame = zone.alloc(Lane(0), Order::ZERO);
+        let frame = zone.alloc(Cpu(0), Order::ZERO);
         assert_eq!(frame, Some(Frame(n * FRAMES_PER_BLOCK + 77)), "the lowest first");
     }
     let took = zone.probe().took.load(Ordering::Relaxed) - before;
     assert!(took <= 32 / 8, "{took} times for 32 frames");
-    assert_eq!(zone.alloc(Lane(0), Order::ZERO), None);
+    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
     zone.validate();
 }
 
@@ -211,15 +210,15 @@ fn runs_of_single_frames_leave_no_single_frames() {
     const EACH: usize = 4 * 1024;
     let zone = watched(2, 4 * EACH as u32);
     let mut held: [Vec<Frame>; 2] = Default::default();
-    // Both lanes allocate and free in the order of allocation, at different phases.
+    // Both CPUs allocate and free in the order of allocation, at different phases.
     for step in 0..6 * EACH {
         for (n, held) in held.iter_mut().enumerate() {
             let at = (step + n * EACH / 3) % (2 * EACH);
-            let lane = Lane(n as u32);
+            let cpu = Cpu(n as u32);
             if at < EACH {
-                held.push(zone.alloc(lane, Order::ZERO).unwrap());
+                held.push(zone.alloc(cpu, Order::ZERO).unwrap());
             } else if !held.is_empty() {
-                zone.free(lane, held.remove(0), Order::ZERO);
+                zone.free(cpu, held.remove(0), Order::ZERO);
             }
         }
         if step % 5000 == 0 {
@@ -229,7 +228,7 @@ fn runs_of_single_frames_leave_no_single_frames() {
     zone.validate();
     zone.drain();
     assert!(order_0_share(&zone) <= 5);
-    held.into_iter().flatten().for_each(|frame| zone.free(Lane(0), frame, Order::ZERO));
+    held.into_iter().flatten().for_each(|frame| zone.free(Cpu(0), frame, Order::ZERO));
     zone.drain();
     assert_eq!(zone.stats().free_blocks[..10], [0; 10], "0 unmerged at rest");
 }
@@ -238,12 +237,12 @@ fn runs_of_single_frames_leave_no_single_frames() {
 fn parts_of_blocks_are_found_where_the_last_one_was() {
     // More blocks with one free frame than are looked through, and behind them one that is whole.
     let zone = zone_with_holes(40);
-    let first = zone.alloc(Lane(0), order(4)).unwrap().0;
+    let first = zone.alloc(Cpu(0), order(4)).unwrap().0;
     assert_eq!(first, 40 * FRAMES_PER_BLOCK);
     for n in 1..32 {
-        assert_eq!(zone.alloc(Lane(0), order(4)), Some(Frame(first + 16 * n)));
+        assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + 16 * n)));
     }
-    assert_eq!(zone.alloc(Lane(0), order(4)), Some(Frame(first + FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + FRAMES_PER_BLOCK)));
     zone.validate();
 }
 
@@ -252,9 +251,9 @@ fn zone_with_holes(blocks: u32) -> Zone {
     let frames = (blocks + 4) * FRAMES_PER_BLOCK;
     let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(1, frames)).unwrap();
     let lent: Vec<Frame> =
-        (0..blocks * FRAMES_PER_BLOCK).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)).collect();
+        (0..blocks * FRAMES_PER_BLOCK).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)).collect();
     let hole = |frame: &&Frame| matches!(frame.0 % FRAMES_PER_BLOCK, 3 | 4);
-    lent.iter().filter(hole).for_each(|frame| zone.free(Lane(0), *frame, Order::ZERO));
+    lent.iter().filter(hole).for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
     zone.drain();
     zone
 }
@@ -262,10 +261,10 @@ fn zone_with_holes(blocks: u32) -> Zone {
 #[test]
 fn pairs_are_found_where_single_blocks_lie_before_them() {
     let zone = zone_with_holes(3);
-    assert_eq!(zone.alloc(Lane(0), Order::MAX), Some(Frame(4 * FRAMES_PER_BLOCK)));
-    assert_eq!(zone.alloc(Lane(0), order(9)), Some(Frame(3 * FRAMES_PER_BLOCK)));
-    assert_eq!(zone.alloc(Lane(0), Order::MAX), None);
-    assert_eq!(zone.alloc(Lane(0), order(9)), Some(Frame(6 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), Order::MAX), Some(Frame(4 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(3 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
+    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(6 * FRAMES_PER_BLOCK)));
     zone.validate();
 }
 
@@ -277,7 +276,7 @@ fn memory_is_fetched_once_and_in_pieces() {
     let record = world.record_of(zone.base());
     let mut frames: Vec<Frame> = Vec::new();
     let mut take = |n: u32| {
-        frames.extend((0..n).filter_map(|_| zone.alloc(Lane(0), Order::ZERO)));
+        frames.extend((0..n).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)));
         record.log().populated
     };
     assert_eq!(take(1), [(0, 32)]);
@@ -286,20 +285,20 @@ fn memory_is_fetched_once_and_in_pieces() {
     assert_eq!((first.len(), first.last()), (16, Some(&(480, 32))));
     assert_eq!(take(FRAMES_PER_BLOCK).len(), 32, "the next block likewise");
     for frame in frames.drain(..) {
-        zone.free(Lane(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame, Order::ZERO);
     }
-    let again = zone.alloc(Lane(0), Order::ZERO).unwrap();
-    zone.free(Lane(0), again, Order::ZERO);
+    let again = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+    zone.free(Cpu(0), again, Order::ZERO);
     assert_eq!(record.log().populated.len(), 32, "what was in use has its memory");
     zone.drain();
-    zone.alloc(Lane(0), Order::ZERO).unwrap();
+    zone.alloc(Cpu(0), Order::ZERO).unwrap();
     assert_eq!(record.log().populated[32..], [(0, 32)], "what was given back has none");
 }
 
 fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
     let text = panic_of(|| {
         let zone = zone();
-        let frame = zone.alloc(Lane(0), Order::ZERO).unwrap();
+        let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
         assert_eq!(frame, Frame(0));
         corrupt(&zone);
         zone.validate();
@@ -313,8 +312,8 @@ fn validation_finds_contradictions() {
     let lend = |zone: &Zone, frame: usize, order: u8| {
         zone.lent.get(frame).store(order + 1, Ordering::Relaxed);
     };
-    let own = |zone: &Zone, lane: u32, change: fn(&mut Own)| {
-        change(&mut zone.lanes.get(Lane(lane)).lock());
+    let own = |zone: &Zone, cpu: u32, change: fn(&mut Own)| {
+        change(&mut zone.cpus.get(Cpu(cpu)).lock());
     };
     finds("frame 31 is lost", |zone| own(zone, 0, |own| own.stock.forget_oldest(1)));
     finds("frame 2 is Stock(1) as well", |zone| own(zone, 1, |own| own.stock.push(2)));
@@ -326,10 +325,10 @@ fn validation_finds_contradictions() {
     finds("only 2048 are managed", |zone| own(zone, 1, |own| own.stock.push(5000)));
     finds("block 0: count, bits", |zone| _ = zone.block(0).add(1));
     finds("block 3 (State(511)): its shelf", |zone| _ = zone.block(3).take_run(0));
-    finds("and its lane", |zone| own(zone, 0, |own| own.reserved = None));
+    finds("and its cpu", |zone| own(zone, 0, |own| own.reserved = None));
     finds("has reserved 2 MiB block 0 as well", |zone| {
-        let reserved = zone.lanes.get(Lane(0)).lock().reserved;
-        zone.lanes.get(Lane(1)).lock().reserved = reserved;
+        let reserved = zone.cpus.get(Cpu(0)).lock().reserved;
+        zone.cpus.get(Cpu(1)).lock().reserved = reserved;
     });
     finds("its shelf, its word", |zone| zone.index.lock().put(1, Shelf::Off));
     finds("2 MiB block 0 has no memory", |zone| {

@@ -1,7 +1,7 @@
 //! What takes system calls: giving memory back, and asking for huge pages.
 
 use sync::atomic::Ordering;
-use units::{BLOCK_SIZE, FRAMES_PER_BLOCK, Lane, PAGE_SIZE};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::block::{Shelf, State};
 use super::gate::Held;
@@ -12,13 +12,13 @@ impl<P: Probe> Zone<P> {
     /// Gives idle blocks back to the system; `keep` of them may stay. If somebody is at it already,
     /// it's left to him.
     #[cold]
-    pub(super) fn tidy(&self, lane: Lane, keep: u32) {
+    pub(super) fn tidy(&self, cpu: Cpu, keep: u32) {
         loop {
             let Some(housekeeping) = self.housekeeping.try_lock() else { return };
-            let done = self.release_idle(lane, keep);
+            let done = self.release_idle(cpu, keep);
             drop(housekeeping);
             // Somebody may have found us at it just before we let go.
-            if !done || !self.lock_index(lane).has_chores(keep) {
+            if !done || !self.lock_index(cpu).has_chores(keep) {
                 return;
             }
         }
@@ -27,15 +27,15 @@ impl<P: Probe> Zone<P> {
     /// Gives all idle blocks back.
     pub(super) fn tidy_all(&self) {
         let _housekeeping = self.housekeeping.lock();
-        self.release_idle(Lane(0), 0);
+        self.release_idle(Cpu(0), 0);
     }
 
     /// Under the housekeeping lock. Tells whether no more than `keep` idle blocks are left; of a
     /// block some bits may not yet be set, and then it's for the next time.
-    pub(super) fn release_idle(&self, lane: Lane, keep: u32) -> bool {
+    pub(super) fn release_idle(&self, cpu: Cpu, keep: u32) -> bool {
         let mut released = None;
         loop {
-            let mut index = self.lock_index(lane);
+            let mut index = self.lock_index(cpu);
             if let Some(number) = released {
                 index.returned += 1;
                 let state = self.block(number).change(State::released);
@@ -66,7 +66,7 @@ impl<P: Probe> Zone<P> {
 
     /// Gives what is free of 2 MiB blocks in use back to the system, piece by piece.
     pub(super) fn trim(&self) {
-        let blocks = self.lock_index(Lane(0)).managed_blocks();
+        let blocks = self.lock_index(Cpu(0)).managed_blocks();
         for number in 0..blocks {
             if self.block(number).state().can_be_trimmed() {
                 // Anew for each: who is out of memory waits for it.
@@ -78,7 +78,7 @@ impl<P: Probe> Zone<P> {
 
     fn trim_block(&self, number: u32) {
         let block = self.block(number);
-        let mut index = self.lock_index(Lane(0));
+        let mut index = self.lock_index(Cpu(0));
         if !block.state().can_be_trimmed() {
             return;
         }
@@ -92,7 +92,7 @@ impl<P: Probe> Zone<P> {
         for (word, mask) in words.into_iter().enumerate() {
             block.set(word, mask);
         }
-        let mut index = self.lock_index(Lane(0));
+        let mut index = self.lock_index(Cpu(0));
         let state = block.change(|state| state.trimmed(runs::count(&words)));
         index.put(number, state.shelf());
     }
@@ -104,7 +104,7 @@ impl<P: Probe> Zone<P> {
             return 0;
         }
         let mut done = 0;
-        let managed = self.lock_index(Lane(0)).managed;
+        let managed = self.lock_index(Cpu(0)).managed;
         for number in 0..managed / FRAMES_PER_BLOCK {
             if done == most {
                 break;

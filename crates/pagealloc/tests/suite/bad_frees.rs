@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pagealloc::{Frames, ZoneOptions, ZoneStats};
-use units::{Frame, Lane, Order};
+use units::{Cpu, Frame, Order};
 
 use crate::free::{Free, order};
 use crate::model::{Borrower, Make};
@@ -14,14 +14,14 @@ const FRAMES: u32 = 2_000;
 /// A call that is wrong.
 #[derive(Clone, Copy, Debug)]
 struct Wrong {
-    lane: u32,
+    cpu: u32,
     frame: u32,
     order: Order,
 }
 
 /// Every kind of wrong call, in a zone that has lent something and cached something.
 pub fn bad_frees(make: Make) {
-    // So few lanes and so small caches that frames go through the zone, too.
+    // So few CPUs and so small caches that frames go through the zone, too.
     let options = ZoneOptions { batch: 4, cache_high: 8, ..ZoneOptions::new(2, FRAMES) };
     let mut borrower = Borrower::new(make, options);
     for n in 0..40 {
@@ -34,7 +34,7 @@ pub fn bad_frees(make: Make) {
     for (number, wrong) in (1..).zip(wrong) {
         let before = told(&borrower);
         let zone: &dyn Frames = &*borrower.zone;
-        let call = || zone.free(Lane(wrong.lane), Frame(wrong.frame), wrong.order);
+        let call = || zone.free(Cpu(wrong.cpu), Frame(wrong.frame), wrong.order);
         match catch_unwind(AssertUnwindSafe(call)) {
             Ok(()) if cfg!(debug_assertions) => panic!("{wrong:?} was not found: no panic"),
             Ok(()) => {}
@@ -61,7 +61,7 @@ fn wrong_calls(borrower: &mut Borrower) -> Vec<Wrong> {
         let found = borrower.held.iter().rposition(|held| held.order.get() == order);
         found.expect("one of each was borrowed")
     };
-    let wrong = |lane: u32, frame: u32, n: u8| Wrong { lane, frame, order: order(n) };
+    let wrong = |cpu: u32, frame: u32, n: u8| Wrong { cpu, frame, order: order(n) };
     let mut calls = Vec::new();
     // The one freed first is in the zone when all are, the last in a cache.
     for n in 0..20 {

@@ -44,7 +44,7 @@ pub fn against_bitmap(design: &Design) {
         let options = options(&mut rng);
         println!("{options:?}");
         let mut borrower = Borrower::new(design.make, options);
-        walk(&mut borrower, design, &mut rng, options.lanes as u64, asked.unwrap_or(CALLS));
+        walk(&mut borrower, design, &mut rng, options.cpus as u64, asked.unwrap_or(CALLS));
         borrower.world.refuse(false);
         borrower.rest(|_| rng.below(4) as u32);
     }
@@ -68,10 +68,10 @@ fn options(rng: &mut Rng) -> ZoneOptions {
     }
 }
 
-fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, lanes: u64, calls: usize) {
+fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, calls: usize) {
     let mut mood = Mood::new(rng);
     for _ in 0..calls {
-        let lane = rng.below(lanes + 2) as u32;
+        let cpu = rng.below(cpus + 2) as u32;
         match rng.below(800) {
             0 => borrower.zone.drain(),
             1 => borrower.check(),
@@ -82,13 +82,13 @@ fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, lanes: u64, cal
             _ if rng.below(16) < mood.eagerness => {
                 let single = rng.below(16) < mood.singles;
                 let order = if single { 0 } else { rng.below(mood.most + 1) };
-                borrower.borrow(lane, order as u8);
+                borrower.borrow(cpu, order as u8);
             }
             _ if borrower.held.is_empty() => {}
             _ => {
                 let held = borrower.held.len();
                 let index = if mood.in_order { held - 1 } else { rng.below(held as u64) as usize };
-                borrower.give_back(lane, index);
+                borrower.give_back(cpu, index);
             }
         }
         if design.merges && rng.one_in(300) {

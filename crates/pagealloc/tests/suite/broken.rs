@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagealloc::{Frames, Region, World, Zone, ZoneOptions, ZoneStats};
-use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::checks;
 use crate::model::Make;
@@ -53,23 +53,23 @@ unsafe impl Frames for LendsTwice {
         free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         let last = self.last.load(Ordering::Relaxed);
         let due = self.calls.fetch_add(1, Ordering::Relaxed) % 100 == 99;
         if due && order == Order::ZERO && last != NONE {
             return Some(Frame(last));
         }
-        let frame = self.zone.alloc(lane, order)?;
+        let frame = self.zone.alloc(cpu, order)?;
         if order == Order::ZERO {
             self.last.store(frame.0, Ordering::Relaxed);
         }
         Some(frame)
     }
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if frame.0 == self.last.load(Ordering::Relaxed) {
             self.last.store(NONE, Ordering::Relaxed);
         }
-        self.zone.free(lane, frame, order);
+        self.zone.free(cpu, frame, order);
     }
 }
 
@@ -95,15 +95,15 @@ unsafe impl Frames for Leaks {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(lane: Lane, order: Order) -> Option<Frame>;
+        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
         drain();
         stats() -> ZoneStats;
         free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if self.calls.fetch_add(1, Ordering::Relaxed) % 100 != 99 {
-            self.zone.free(lane, frame, order);
+            self.zone.free(cpu, frame, order);
         }
     }
 }
@@ -134,16 +134,16 @@ unsafe impl Frames for Misaligns {
         free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
     }
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         match order {
-            ONE => self.zone.alloc(lane, TWO).map(|frame| Frame(frame.0 + 1)),
-            order => self.zone.alloc(lane, order),
+            ONE => self.zone.alloc(cpu, TWO).map(|frame| Frame(frame.0 + 1)),
+            order => self.zone.alloc(cpu, order),
         }
     }
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         match order {
-            ONE => self.zone.free(lane, Frame(frame.0 - 1), TWO),
-            order => self.zone.free(lane, frame, order),
+            ONE => self.zone.free(cpu, Frame(frame.0 - 1), TWO),
+            order => self.zone.free(cpu, frame, order),
         }
     }
 }
@@ -167,8 +167,8 @@ unsafe impl Frames for ReleasesWhatIsLent {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(lane: Lane, order: Order) -> Option<Frame>;
-        free(lane: Lane, frame: Frame, order: Order);
+        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
+        free(cpu: Cpu, frame: Frame, order: Order);
         stats() -> ZoneStats;
         free_blocks(see: &mut dyn FnMut(Frame, Order));
         validate();
@@ -200,8 +200,8 @@ unsafe impl Frames for Hoards {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(lane: Lane, order: Order) -> Option<Frame>;
-        free(lane: Lane, frame: Frame, order: Order);
+        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
+        free(cpu: Cpu, frame: Frame, order: Order);
         drain();
         stats() -> ZoneStats;
         free_blocks(see: &mut dyn FnMut(Frame, Order));
@@ -220,47 +220,47 @@ fn a_zone_that_hoards() {
     );
 }
 
-/// Has a cache per lane and looks only into its own.
-struct ForgetsOtherLanes {
+/// Has a cache per CPU and looks only into its own.
+struct ForgetsOtherCpus {
     zone: Zone,
     caches: [Mutex<Vec<Frame>>; 4],
 }
 
-impl ForgetsOtherLanes {
+impl ForgetsOtherCpus {
     fn cached(&self) -> u64 {
         self.caches.iter().map(|cache| cache.lock().unwrap().len() as u64).sum()
     }
 }
 
 // SAFETY: kept.
-unsafe impl Frames for ForgetsOtherLanes {
+unsafe impl Frames for ForgetsOtherCpus {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
         validate();
     }
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         if order == Order::ZERO
-            && let Some(frame) = self.caches[lane.index(4)].lock().unwrap().pop()
+            && let Some(frame) = self.caches[cpu.index(4)].lock().unwrap().pop()
         {
             return Some(frame);
         }
-        self.zone.alloc(lane, order)
+        self.zone.alloc(cpu, order)
     }
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if order == Order::ZERO {
-            let mut cache = self.caches[lane.index(4)].lock().unwrap();
+            let mut cache = self.caches[cpu.index(4)].lock().unwrap();
             if cache.len() < 8 {
                 cache.push(frame);
                 return;
             }
         }
-        self.zone.free(lane, frame, order);
+        self.zone.free(cpu, frame, order);
     }
     fn drain(&self) {
         for cache in &self.caches {
             for frame in cache.lock().unwrap().drain(..) {
-                self.zone.free(Lane(0), frame, Order::ZERO);
+                self.zone.free(Cpu(0), frame, Order::ZERO);
             }
         }
         self.zone.drain();
@@ -275,11 +275,11 @@ unsafe impl Frames for ForgetsOtherLanes {
 }
 
 #[test]
-fn a_zone_that_forgets_the_caches_of_other_lanes() {
+fn a_zone_that_forgets_the_caches_of_other_cpus() {
     is_rejected(
         |world, options| {
             let caches = Default::default();
-            Box::new(ForgetsOtherLanes { zone: sound(world, options), caches })
+            Box::new(ForgetsOtherCpus { zone: sound(world, options), caches })
         },
         "None for order",
     );
@@ -319,7 +319,7 @@ unsafe impl Frames for NeverMerges {
     fn capacity(&self) -> u32 {
         self.frames
     }
-    fn alloc(&self, _: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, _: Cpu, order: Order) -> Option<Frame> {
         let mut free = self.free.lock().unwrap();
         let wanted = order.get() as usize;
         let found = (wanted..free.len()).find(|order| !free[*order].is_empty())?;
@@ -330,7 +330,7 @@ unsafe impl Frames for NeverMerges {
         self.lent.fetch_add(order.frames(), Ordering::Relaxed);
         Some(Frame(frame))
     }
-    fn free(&self, _: Lane, frame: Frame, order: Order) {
+    fn free(&self, _: Cpu, frame: Frame, order: Order) {
         self.lent.fetch_sub(order.frames(), Ordering::Relaxed);
         self.free.lock().unwrap()[order.get() as usize].push(frame.0);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 
 use pagealloc::ZoneOptions;
-use units::{FRAMES_PER_BLOCK, Lane, Order};
+use units::{Cpu, FRAMES_PER_BLOCK, Order};
 
 use crate::model::{Borrower, Held, Make, Random, check_stamp, stamp};
 use crate::world::HeapWorld;
@@ -27,8 +27,8 @@ pub fn conforms_when_drained(make: Make) {
     dropping(make);
 }
 
-fn small(lanes: usize, max_frames: u32) -> ZoneOptions {
-    ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(lanes, max_frames) }
+fn small(cpus: usize, max_frames: u32) -> ZoneOptions {
+    ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(cpus, max_frames) }
 }
 
 /// Every sequence of a few calls on a few frames, from the empty and from the full zone. The module
@@ -52,20 +52,20 @@ pub fn block_worlds(make: Make) {
 
 fn every_sequence(make: Make, options: ZoneOptions, orders: &[u8], depth: u32) {
     let mut borrower = Borrower::new(make, options);
-    // A call: borrow an order on a lane, or give back the oldest or newest on a lane.
+    // A call: borrow an order on a CPU, or give back the oldest or newest on a CPU.
     let calls = orders.len() * 2 + 4;
     for full in [false, true] {
         for number in 0..calls.pow(depth) {
             while full && borrower.borrow(0, 0) {}
             let mut rest = number;
             for _ in 0..depth {
-                let (call, lane) = (rest % calls / 2, (rest % calls % 2) as u32);
+                let (call, cpu) = (rest % calls / 2, (rest % calls % 2) as u32);
                 rest /= calls;
                 match orders.get(call) {
-                    Some(order) => _ = borrower.borrow(lane, *order),
+                    Some(order) => _ = borrower.borrow(cpu, *order),
                     None if borrower.held.is_empty() => (),
-                    None if call == orders.len() => borrower.give_back(lane, 0),
-                    None => borrower.give_back(lane, borrower.held.len() - 1),
+                    None if call == orders.len() => borrower.give_back(cpu, 0),
+                    None => borrower.give_back(cpu, borrower.held.len() - 1),
                 }
             }
             borrower.check();
@@ -77,13 +77,13 @@ fn every_sequence(make: Make, options: ZoneOptions, orders: &[u8], depth: u32) {
 /// Long random walks between empty and full, checked at random moments.
 pub fn random_steps(make: Make) {
     let mut random = Random::seeded("random_steps", 0x5eed);
-    for (lanes, capacity) in [(1, 700), (3, 3000), (2, 4096)] {
-        for options in [small(lanes, capacity), ZoneOptions::new(lanes, capacity)] {
+    for (cpus, capacity) in [(1, 700), (3, 3000), (2, 4096)] {
+        for options in [small(cpus, capacity), ZoneOptions::new(cpus, capacity)] {
             let mut borrower = Borrower::new(make, options);
             // How eager to borrow, in sixteenths: changes from time to time.
             let mut eagerness = 12;
             for _ in 0..12_000 {
-                let lane = random.below(lanes + 2) as u32;
+                let cpu = random.below(cpus + 2) as u32;
                 match random.below(2000) {
                     0 => borrower.zone.drain(),
                     1..4 => borrower.check(),
@@ -94,22 +94,22 @@ pub fn random_steps(make: Make) {
                             1..16 => random.below(4),
                             _ => 0,
                         };
-                        borrower.borrow(lane, order as u8);
+                        borrower.borrow(cpu, order as u8);
                     }
                     _ if borrower.held.is_empty() => (),
                     _ => {
                         let index = random.below(borrower.held.len());
-                        borrower.give_back(lane, index);
+                        borrower.give_back(cpu, index);
                     }
                 }
             }
             borrower.check();
-            borrower.rest(|_| random.below(lanes) as u32);
+            borrower.rest(|_| random.below(cpus) as u32);
         }
     }
 }
 
-/// All frames can be lent, from any lane, however the free ones are spread over the lanes' caches.
+/// All frames can be lent, from any CPU, however the free ones are spread over the CPUs' caches.
 pub fn exhaustion(make: Make) {
     let capacity = 2 * 1024 + 17;
     for orders in [[0, 0], [0, 10], [0, 3], [4, 0]] {
@@ -138,12 +138,12 @@ pub fn growth(make: Make) {
 
     borrower.world.refuse(true);
     let mut lent = borrower.frames_held();
-    while let Some(frame) = borrower.zone.alloc(Lane(1), Order::ZERO) {
+    while let Some(frame) = borrower.zone.alloc(Cpu(1), Order::ZERO) {
         lent += 1;
-        borrower.zone.free(Lane(1), frame, Order::ZERO);
+        borrower.zone.free(Cpu(1), frame, Order::ZERO);
         // Taken again for good by the order of two, which is not in any cache.
         let order = Order::new(1).unwrap();
-        let Some(frame) = borrower.zone.alloc(Lane(1), order) else { break };
+        let Some(frame) = borrower.zone.alloc(Cpu(1), order) else { break };
         borrower.held.push(stamp(&*borrower.zone, frame, order, u64::from(frame.0)));
         assert!(lent <= 2 * first, "more is lent than was given");
     }
@@ -152,7 +152,7 @@ pub fn growth(make: Make) {
     borrower.zone.validate();
     for held in borrower.held.split_off(1) {
         check_stamp(&*borrower.zone, held);
-        borrower.zone.free(Lane(0), held.frame, held.order);
+        borrower.zone.free(Cpu(0), held.frame, held.order);
     }
 
     borrower.world.refuse(false);
@@ -238,7 +238,7 @@ fn released_in_use(make: Make) {
     borrower.rest(|_| 0);
 }
 
-/// Threads that share lanes and free what others were lent.
+/// Threads that share CPUs and free what others were lent.
 pub fn threads(make: Make) {
     const THREADS: usize = 4;
     let steps = if cfg!(miri) { 200 } else { 8_000 };
@@ -254,16 +254,16 @@ pub fn threads(make: Make) {
             scope.spawn(move || {
                 let mut random = Random::seeded("thread", seed.wrapping_add(n as u64) | 1);
                 let mut held: Vec<Held> = Vec::new();
-                let give = |lane: u32, block: Held| {
+                let give = |cpu: u32, block: Held| {
                     check_stamp(zone, block);
-                    zone.free(Lane(lane), block.frame, block.order);
+                    zone.free(Cpu(cpu), block.frame, block.order);
                 };
                 for step in 0..steps {
-                    let lane = n as u32 + u32::from(random.below(10) == 0);
+                    let cpu = n as u32 + u32::from(random.below(10) == 0);
                     if random.below(16) < if step / 1000 % 2 == 0 { 10 } else { 6 } {
                         let order = if random.below(8) == 0 { random.below(11) } else { 0 };
                         let order = Order::new(order as u8).unwrap();
-                        if let Some(frame) = zone.alloc(Lane(lane), order) {
+                        if let Some(frame) = zone.alloc(Cpu(cpu), order) {
                             held.push(stamp(zone, frame, order, random.next()));
                         }
                     } else if !held.is_empty() {
@@ -272,11 +272,11 @@ pub fn threads(make: Make) {
                             // The receiver lives as long as any sender, so this can't fail.
                             _ = senders[random.below(THREADS)].send(block);
                         } else {
-                            give(lane, block);
+                            give(cpu, block);
                         }
                     }
                     if let Ok(block) = receiver.try_recv() {
-                        give(lane, block);
+                        give(cpu, block);
                     }
                 }
                 drop(senders);
@@ -298,7 +298,7 @@ pub fn threads(make: Make) {
 pub fn dropping(make: Make) {
     let world = HeapWorld::default();
     let zone = make(&world, ZoneOptions::new(2, 600));
-    assert!(zone.alloc(Lane(0), Order::ZERO).is_some());
+    assert!(zone.alloc(Cpu(0), Order::ZERO).is_some());
     drop(zone);
     assert!(world.all_dropped(), "a region outlives its zone");
 }

@@ -49,8 +49,8 @@ macro_rules! controls {
 }
 
 controls! {
-    forgetting_other_lanes_is_found_in_small_worlds:
-        Flaw::ForgetsOtherLanes, exhaustive::small_worlds, ["None for order"];
+    forgetting_other_cpus_is_found_in_small_worlds:
+        Flaw::ForgetsOtherCpus, exhaustive::small_worlds, ["None for order"];
     losing_on_drain_is_found_in_small_worlds:
         Flaw::LosesOnDrain, exhaustive::small_worlds, ["and frames managed"];
     keeping_on_drain_is_found_in_small_worlds:
@@ -69,8 +69,8 @@ controls! {
     showing_what_is_lent_is_found_by_the_bitmap: Flaw::ShowsLent, bitmap, ["is free and lent"];
     unmerged_buddies_are_found_by_the_bitmap:
         Flaw::NeverMerges, bitmap, ["are not merged", "None for order"];
-    forgetting_other_lanes_is_found_by_crowds:
-        Flaw::ForgetsOtherLanes, crowd::crowds, ["None for a thread"];
+    forgetting_other_cpus_is_found_by_crowds:
+        Flaw::ForgetsOtherCpus, crowd::crowds, ["None for a thread"];
     lending_twice_is_found_by_crowds:
         Flaw::LendsTwice, crowd::crowds, ["lent to two", "somebody else wrote", "nobody's", "freed"];
     losing_on_drain_is_found_by_crowds:

@@ -7,7 +7,7 @@ use std::thread::ScopedJoinHandle;
 
 use pagealloc::{Frames, ZoneOptions};
 use testkit::{Rng, seed};
-use units::{Frame, Lane, Order};
+use units::{Cpu, Frame, Order};
 
 use crate::free::{Free, order};
 use crate::model::{Held, Make, check_stamp, stamp};
@@ -55,17 +55,17 @@ struct Member<'a> {
 impl Member<'_> {
     fn act(mut self) -> Vec<Held> {
         for _ in 0..STEPS {
-            // Lanes are shared, and change.
-            let lane = Lane(self.number as u32 / 2 + u32::from(self.rng.one_in(10)));
+            // CPUs are shared, and change.
+            let cpu = Cpu(self.number as u32 / 2 + u32::from(self.rng.one_in(10)));
             let wants = match self.quota {
                 Some(quota) => (self.held.len() as u32) < quota && self.rng.below(8) < 5,
                 None => self.rng.below(16) < 9,
             };
             if wants {
-                self.borrow(lane);
+                self.borrow(cpu);
             } else if !self.held.is_empty() {
                 let index = self.rng.below(self.held.len() as u64) as usize;
-                self.give_back(lane, index);
+                self.give_back(cpu, index);
             }
             match self.rng.below(400) {
                 0 => self.zone.drain(),
@@ -76,17 +76,17 @@ impl Member<'_> {
         }
         // At the end it has all that it may: so the last frames are looked for by all at once.
         while self.quota.is_some_and(|quota| (self.held.len() as u32) < quota) {
-            self.borrow(Lane(self.number as u32));
+            self.borrow(Cpu(self.number as u32));
         }
         self.held
     }
 
-    fn borrow(&mut self, lane: Lane) {
+    fn borrow(&mut self, cpu: Cpu) {
         let wanted = match self.quota {
             None if self.rng.one_in(6) => order(self.rng.below(10) as u8),
             _ => Order::ZERO,
         };
-        match self.zone.alloc(lane, wanted) {
+        match self.zone.alloc(cpu, wanted) {
             Some(frame) => {
                 self.owners.claim(frame, wanted, self.number);
                 self.held.push(stamp(self.zone, frame, wanted, self.rng.next_u64()));
@@ -103,17 +103,17 @@ impl Member<'_> {
         }
     }
 
-    fn give_back(&mut self, lane: Lane, index: usize) {
+    fn give_back(&mut self, cpu: Cpu, index: usize) {
         let held = self.held.swap_remove(index);
         check_stamp(self.zone, held);
         self.owners.give_up(held);
-        self.zone.free(lane, held.frame, held.order);
+        self.zone.free(cpu, held.frame, held.order);
     }
 }
 
 /// Rounds of threads that take any blocks, and rounds of threads that take single frames, in which
 /// each may have so many that together they are all there are: then `None` is never right, in
-/// whatever lane's cache the last frames lie. What a thread holds in the end another one gives back.
+/// whatever CPU's cache the last frames lie. What a thread holds in the end another one gives back.
 pub fn crowds(make: Make) {
     let mut rng = Rng::new(seed("crowds"));
     let world = HeapWorld::default();
@@ -142,7 +142,7 @@ pub fn crowds(make: Make) {
     for block in held.into_iter().flatten() {
         check_stamp(zone, block);
         owners.give_up(block);
-        zone.free(Lane(0), block.frame, block.order);
+        zone.free(Cpu(0), block.frame, block.order);
     }
     zone.drain();
     zone.validate();
@@ -165,7 +165,7 @@ fn quotas(
             if !single {
                 check_stamp(zone, *block);
                 owners.give_up(*block);
-                zone.free(Lane(1), block.frame, block.order);
+                zone.free(Cpu(1), block.frame, block.order);
             }
             single
         });

@@ -1,8 +1,8 @@
 //! Every sequence of calls on a few frames, as deep as there is time for.
 //!
 //! The search goes breadth first. A state is what can be told of each frame: lent, and with what
-//! order; free, and in what block; or in the cache of a lane, which is that of the call that put it
-//! there. States that differ only in which lane is which are one. Of all sequences that come to a
+//! order; free, and in what block; or in the cache of a CPU, which is that of the call that put it
+//! there. States that differ only in which CPU is which are one. Of all sequences that come to a
 //! state the first is followed on, so that the search goes much deeper than the number of its calls
 //! would let it; where it ends by itself, there is no state that was not seen. What order frames
 //! have within a cache or a list is not part of the state: the random checks are for that.
@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 
 use pagealloc::ZoneOptions;
-use units::Lane;
+use units::Cpu;
 
 use crate::free::Free;
 use crate::model::{Borrower, Make};
@@ -47,12 +47,12 @@ const WORLDS: [World; 6] = [
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Borrow {
-        lane: u32,
+        cpu: u32,
         order: u8,
     },
     /// The block held that has so many below it.
     GiveBack {
-        lane: u32,
+        cpu: u32,
         nth: usize,
     },
     Drain,
@@ -108,7 +108,7 @@ fn search(make: Make, world: &World, most: usize) {
     borrower.rest(|_| 0);
     let mut seen = HashSet::from([canonical(&state)]);
     let mut nodes = vec![Node { before: 0, call: Call::Drain, depth: 0, state }];
-    let (mut next, mut tried, mut lane) = (0, 0, 0);
+    let (mut next, mut tried, mut cpu) = (0, 0, 0);
     while next < nodes.len() && tried < most {
         let mut path = Vec::new();
         let mut at = next;
@@ -123,7 +123,7 @@ fn search(make: Make, world: &World, most: usize) {
             begin(&mut borrower, world);
             path.iter().for_each(|call| make_call(&mut borrower, *call));
             let used = match call {
-                Call::Borrow { lane, .. } | Call::GiveBack { lane, .. } => lane,
+                Call::Borrow { cpu, .. } | Call::GiveBack { cpu, .. } => cpu,
                 Call::Drain => 0,
             };
             let state = observed(&borrower, &nodes[next].state, used);
@@ -132,9 +132,9 @@ fn search(make: Make, world: &World, most: usize) {
                 let depth = nodes[next].depth + 1;
                 nodes.push(Node { before: next, call, depth, state });
             }
-            // Not always by the same lane.
-            lane ^= 1;
-            borrower.rest(|n| (n as u32 ^ lane) % 2);
+            // Not always by the same CPU.
+            cpu ^= 1;
+            borrower.rest(|n| (n as u32 ^ cpu) % 2);
             drop(told);
             path.pop();
             tried += 1;
@@ -159,13 +159,13 @@ fn begin(borrower: &mut Borrower, world: &World) {
 
 fn make_call(borrower: &mut Borrower, call: Call) {
     match call {
-        Call::Borrow { lane, order } => _ = borrower.borrow(lane, order),
-        Call::GiveBack { lane, nth } => {
+        Call::Borrow { cpu, order } => _ = borrower.borrow(cpu, order),
+        Call::GiveBack { cpu, nth } => {
             let mut held: Vec<usize> = (0..borrower.held.len()).collect();
             held.sort_unstable_by_key(|index| borrower.held[*index].frame);
             // A zone may not do the same again, and lend fewer.
             if let Some(index) = held.get(nth) {
-                borrower.give_back(lane, *index);
+                borrower.give_back(cpu, *index);
             }
         }
         Call::Drain => borrower.zone.drain(),
@@ -177,15 +177,15 @@ fn calls(world: &World, state: &State) -> Vec<Call> {
     let is_first = |known: &&u8| **known & 0xf0 == known::LENT && **known & 0xf != known::WITHIN;
     let held = state.iter().filter(is_first).count();
     let mut calls = vec![Call::Drain];
-    for lane in 0..2 {
-        calls.extend(world.orders.iter().map(|order| Call::Borrow { lane, order: *order }));
-        calls.extend((0..held).map(|nth| Call::GiveBack { lane, nth }));
+    for cpu in 0..2 {
+        calls.extend(world.orders.iter().map(|order| Call::Borrow { cpu, order: *order }));
+        calls.extend((0..held).map(|nth| Call::GiveBack { cpu, nth }));
     }
     calls
 }
 
-/// The state after a call on `lane` in the state `before`.
-fn observed(borrower: &Borrower, before: &[u8], lane: u32) -> State {
+/// The state after a call on `cpu` in the state `before`.
+fn observed(borrower: &Borrower, before: &[u8], cpu: u32) -> State {
     let free = Free::of(&*borrower.zone, borrower.lent());
     let mut state = vec![0; free.frames.len()];
     let mut put = |first: u32, order: u8, kind: u8| {
@@ -197,12 +197,12 @@ fn observed(borrower: &Borrower, before: &[u8], lane: u32) -> State {
     borrower.held.iter().for_each(|held| put(held.frame.0, held.order.get(), known::LENT));
     for (n, known) in state.iter_mut().enumerate().filter(|(_, known)| **known == 0) {
         let was = before.get(n).filter(|was| known::CACHED.contains(was));
-        *known = was.copied().unwrap_or(known::CACHED[Lane(lane).index(2)]);
+        *known = was.copied().unwrap_or(known::CACHED[Cpu(cpu).index(2)]);
     }
     state
 }
 
-/// The same for two states that differ only in which lane is which.
+/// The same for two states that differ only in which CPU is which.
 fn canonical(state: &State) -> State {
     let other = |known: &u8| match *known {
         known if known == known::CACHED[0] => known::CACHED[1],

@@ -1,4 +1,4 @@
-//! What a zone says is free, against what it has lent: every frame is free, lent or in a lane's
+//! What a zone says is free, against what it has lent: every frame is free, lent or in a CPU's
 //! cache, and one of these only.
 
 use std::collections::BTreeSet;

@@ -6,7 +6,7 @@
 use pagealloc::{
     Cluster, Design, Frames, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice, World, ZoneOptions,
 };
-use units::{Lane, MAX_ORDER, Order};
+use units::{Cpu, MAX_ORDER, Order};
 
 use crate::model::{Borrower, Random};
 
@@ -16,7 +16,7 @@ fn zone<D: Design>(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
 
 /// With Linux's batches, and one stock for all.
 fn large_batches<D: Design>(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
-    zone::<D>(world, ZoneOptions { lanes: 0, batch: 63, cache_high: 378, ..options })
+    zone::<D>(world, ZoneOptions { cpus: 0, batch: 63, cache_high: 378, ..options })
 }
 
 /// With no stock to speak of.
@@ -86,14 +86,14 @@ fn rests<D: Design>() {
                         if random.below(16) < 9 {
                             let order = if random.below(10) == 0 { random.below(5) } else { 0 };
                             let order = Order::new(order as u8).unwrap();
-                            held.extend(zone.alloc(Lane(n), order).map(|frame| (frame, order)));
+                            held.extend(zone.alloc(Cpu(n), order).map(|frame| (frame, order)));
                         } else if !held.is_empty() {
                             let (frame, order) = held.swap_remove(random.below(held.len()));
-                            zone.free(Lane(n), frame, order);
+                            zone.free(Cpu(n), frame, order);
                         }
                     }
                     for (frame, order) in held {
-                        zone.free(Lane((n + 1) % 4), frame, order);
+                        zone.free(Cpu((n + 1) % 4), frame, order);
                     }
                 });
             }

@@ -25,7 +25,7 @@ mod rest;
 mod world;
 
 use pagealloc::{Zone, ZoneOptions};
-use units::{FRAMES_PER_BLOCK, Lane, Order};
+use units::{Cpu, FRAMES_PER_BLOCK, Order};
 
 use crate::designs::{DESIGNS, Design, Make, zone};
 use crate::model::Borrower;
@@ -49,11 +49,11 @@ macro_rules! designs {
                 crate::conforms(design(), design().make);
             }
 
-            /// No stock to speak of, one lane for all, every block settled: other ways through it.
+            /// No stock to speak of, one CPU for all, every block settled: other ways through it.
             #[test]
-            fn conforms_without_lanes_of_its_own() {
+            fn conforms_without_cpus_of_its_own() {
                 crate::conforms(design(), |world, options| {
-                    let options = ZoneOptions { lanes: 0, batch: 0, cache_high: 0, ..options };
+                    let options = ZoneOptions { cpus: 0, batch: 0, cache_high: 0, ..options };
                     (design().make)(world, ZoneOptions { settle: true, ..options })
                 });
             }
@@ -157,7 +157,7 @@ fn zone_lends_low_addresses_first() {
     }
     borrower.zone.drain();
     for n in 0..50 {
-        assert_eq!(borrower.zone.alloc(Lane(0), Order::ZERO).unwrap().0, 5 * n);
+        assert_eq!(borrower.zone.alloc(Cpu(0), Order::ZERO).unwrap().0, 5 * n);
     }
 }
 
@@ -210,7 +210,7 @@ fn zone_reports_worlds_without_memory() {
     assert!(Zone::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
     let empty = zone(&HeapWorld::default(), ZoneOptions::new(1, 0));
     for order in [Order::ZERO, Order::MAX] {
-        assert_eq!(empty.alloc(Lane(0), order), None);
+        assert_eq!(empty.alloc(Cpu(0), order), None);
     }
     empty.drain();
     empty.validate();

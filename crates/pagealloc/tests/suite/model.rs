@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pagealloc::{Frames, ZoneOptions};
-use units::{Frame, Lane, Order, PAGE_SIZE};
+use units::{Cpu, Frame, Order, PAGE_SIZE};
 
 pub use crate::designs::Make;
 use crate::free::Free;
@@ -92,10 +92,10 @@ impl Borrower {
     }
 
     /// Asks for a block. `None` is believed only if there is no such block.
-    pub fn borrow(&mut self, lane: u32, order: u8) -> bool {
+    pub fn borrow(&mut self, cpu: u32, order: u8) -> bool {
         let order = Order::new(order).unwrap();
         let size = order.frames() as usize;
-        let Some(frame) = self.zone.alloc(Lane(lane), order) else {
+        let Some(frame) = self.zone.alloc(Cpu(cpu), order) else {
             // What the system refuses cannot be lent.
             let there = match self.world.is_refusing() {
                 true => self.zone.stats().managed as usize,
@@ -121,12 +121,12 @@ impl Borrower {
     }
 
     /// Gives back what's at `index` of the held blocks.
-    pub fn give_back(&mut self, lane: u32, index: usize) {
+    pub fn give_back(&mut self, cpu: u32, index: usize) {
         let held = self.held.swap_remove(index);
         check_stamp(&*self.zone, held);
         let start = held.frame.0 as usize;
         self.lent[start..start + held.order.frames() as usize].fill(false);
-        self.zone.free(Lane(lane), held.frame, held.order);
+        self.zone.free(Cpu(cpu), held.frame, held.order);
     }
 
     /// Which frames are lent.
@@ -148,14 +148,14 @@ impl Borrower {
     }
 
     /// Gives everything back, and checks that the zone comes to rest: all merged, all returned.
-    pub fn rest(&mut self, mut lane_of: impl FnMut(usize) -> u32) {
+    pub fn rest(&mut self, mut cpu_of: impl FnMut(usize) -> u32) {
         while let Some(last) = self.held.len().checked_sub(1) {
-            self.give_back(lane_of(last), last);
+            self.give_back(cpu_of(last), last);
         }
         self.zone.drain();
         self.check();
         let stats = self.zone.stats();
-        assert_eq!(stats.cached, 0, "frames are left in the lanes' caches");
+        assert_eq!(stats.cached, 0, "frames are left in the cpus' caches");
         assert_eq!(stats.free_blocks, blocks_of(stats.managed), "everything free is merged");
     }
 }

@@ -1,4 +1,4 @@
-//! A zone as plain as can be: one lock, sets, and a cache of three frames for each lane. It is
+//! A zone as plain as can be: one lock, sets, and a cache of three frames for each CPU. It is
 //! right, unless it is made with a flaw.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagealloc::{Frames, Region, World, ZoneOptions, ZoneStats};
-use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::free::{blocks_of, order};
 
-/// The most frames in the cache of a lane.
+/// The most frames in the cache of a CPU.
 const CACHED: usize = 3;
 
 /// What is wrong.
@@ -18,13 +18,13 @@ const CACHED: usize = 3;
 pub enum Flaw {
     /// Nothing.
     None,
-    /// Looks only into the lane's own cache before it says that memory is out.
-    ForgetsOtherLanes,
+    /// Looks only into the CPU's own cache before it says that memory is out.
+    ForgetsOtherCpus,
     /// Says that memory is out once in 64 calls.
     GivesUp,
     /// Lends a frame that somebody has, once in 64 calls.
     LendsTwice,
-    /// Loses a frame when two lanes with frames in their caches are drained.
+    /// Loses a frame when two CPUs with frames in their caches are drained.
     LosesOnDrain,
     /// Keeps a frame in a cache that it also drains, under the same conditions.
     KeepsOnDrain,
@@ -72,7 +72,7 @@ impl Naive {
         region.commit(0, region.bytes()).unwrap();
         let inner = Inner {
             free: blocks_of(&vec![true; options.max_frames as usize]),
-            caches: vec![Vec::new(); options.lanes.max(1)],
+            caches: vec![Vec::new(); options.cpus.max(1)],
             lent: BTreeMap::new(),
             bad_frees: 0,
             calls: 0,
@@ -137,9 +137,9 @@ unsafe impl Frames for Naive {
         self.frames
     }
 
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         let mut inner = self.lock();
-        let (cache, order) = (lane.index(inner.caches.len()), order.get());
+        let (cache, order) = (cpu.index(inner.caches.len()), order.get());
         inner.calls += 1;
         let turn = inner.calls.is_multiple_of(64);
         if turn && self.flaw == Flaw::GivesUp {
@@ -155,7 +155,7 @@ unsafe impl Frames for Naive {
         let frame = cached.or_else(|| inner.take(order)).or_else(|| {
             match self.flaw {
                 Flaw::HidesHuge if order > 3 => {}
-                Flaw::ForgetsOtherLanes => inner.empty(cache, self.flaw),
+                Flaw::ForgetsOtherCpus => inner.empty(cache, self.flaw),
                 _ => inner.empty_all(self.flaw),
             }
             inner.take(order)
@@ -164,9 +164,9 @@ unsafe impl Frames for Naive {
         Some(Frame(frame))
     }
 
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         let mut inner = self.lock();
-        let (cache, frame, mut order) = (lane.index(inner.caches.len()), frame.0, order.get());
+        let (cache, frame, mut order) = (cpu.index(inner.caches.len()), frame.0, order.get());
         let lent = inner.lent.get(&frame).copied();
         if let (Flaw::TakesAnyOrder, Some(lent)) = (self.flaw, lent) {
             order = lent;

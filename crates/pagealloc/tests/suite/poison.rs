@@ -1,7 +1,7 @@
 //! AddressSanitizer sees frames that are not lent, whichever design they belong to.
 
 use pagealloc::{Frames, ZoneOptions};
-use units::{Frame, Lane, Order, PAGE_SIZE};
+use units::{Cpu, Frame, Order, PAGE_SIZE};
 
 use crate::free::order;
 use crate::model::Make;
@@ -19,18 +19,18 @@ fn read(zone: &dyn Frames, frame: u32) {
 
 /// Lends single frames and a block of eight, and reads those.
 fn lend(zone: &dyn Frames) -> (Vec<Frame>, Frame) {
-    let singles: Vec<Frame> = (0..20).map(|n| zone.alloc(Lane(n), Order::ZERO).unwrap()).collect();
-    let block = zone.alloc(Lane(0), order(3)).unwrap();
+    let singles: Vec<Frame> = (0..20).map(|n| zone.alloc(Cpu(n), Order::ZERO).unwrap()).collect();
+    let block = zone.alloc(Cpu(0), order(3)).unwrap();
     singles.iter().for_each(|frame| read(zone, frame.0));
     (0..8).for_each(|n| read(zone, block.0 + n));
     (singles, block)
 }
 
-/// A frame that lies in a lane's cache is read.
+/// A frame that lies in a CPU's cache is read.
 pub fn cached_frame(make: Make) {
     let zone = make(&HeapWorld::default(), ZoneOptions::new(2, 600));
     let (singles, _) = lend(&*zone);
-    zone.free(Lane(0), singles[7], Order::ZERO);
+    zone.free(Cpu(0), singles[7], Order::ZERO);
     read(&*zone, singles[7].0);
 }
 
@@ -38,7 +38,7 @@ pub fn cached_frame(make: Make) {
 pub fn block_inside(make: Make) {
     let zone = make(&HeapWorld::default(), ZoneOptions::new(2, 600));
     let (_, block) = lend(&*zone);
-    zone.free(Lane(1), block, order(3));
+    zone.free(Cpu(1), block, order(3));
     read(&*zone, block.0 + 5);
 }
 
@@ -46,7 +46,7 @@ pub fn block_inside(make: Make) {
 pub fn drained_frame(make: Make) {
     let zone = make(&HeapWorld::default(), ZoneOptions::new(2, 600));
     let (singles, _) = lend(&*zone);
-    singles.iter().for_each(|frame| zone.free(Lane(0), *frame, Order::ZERO));
+    singles.iter().for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
     zone.drain();
     read(&*zone, singles[11].0);
 }

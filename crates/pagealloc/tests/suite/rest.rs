@@ -33,7 +33,7 @@ pub fn at_rest(make: Make) {
 }
 
 /// Whole blocks are found when they are there, wherever their frames lie: in the zone or in the
-/// caches of lanes, merged or not.
+/// caches of CPUs, merged or not.
 pub fn huge_when_there(make: Make) {
     const BLOCKS: u32 = 12;
     let mut rng = Rng::new(seed("huge_when_there"));

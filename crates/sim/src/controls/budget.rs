@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit, ZeroMode};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::events::Span;
 
@@ -43,7 +43,7 @@ impl Budget {
     }
 
     /// Writes page by page, as far as the budget goes.
-    fn write(&self, held: &mut Held, lane: Lane, offset: u64, from: &[u8]) -> Result<(), IoError> {
+    fn write(&self, held: &mut Held, cpu: Cpu, offset: u64, from: &[u8]) -> Result<(), IoError> {
         let span = Span::new(offset, from.len() as u64);
         let bytes = span.indices();
         for page in span.pages() {
@@ -52,7 +52,7 @@ impl Budget {
             let piece = &from[part.start - bytes.start..part.end - bytes.start];
             let put = |piece| {
                 let offset = part.start as u64;
-                self.plain.submit(lane, Operation::Write { offset, from: piece })
+                self.plain.submit(cpu, Operation::Write { offset, from: piece })
             };
             let used = held.pages.iter().filter(|held| **held).count();
             // Replacing a page takes space for both, as in a store that never writes in place.
@@ -63,7 +63,7 @@ impl Budget {
                 let (offset, length) = (start as u64, PAGE_SIZE as u64);
                 match self.when_full {
                     WhenFull::LosesOld => {
-                        self.plain.submit(lane, Operation::Discard { offset, length })?;
+                        self.plain.submit(cpu, Operation::Discard { offset, length })?;
                     }
                     WhenFull::WritesHalf => put(&piece[..piece.len() / 2])?,
                     WhenFull::KeepsOld | WhenFull::StaysFull => {}
@@ -86,21 +86,21 @@ impl BlockDevice for Budget {
         self.plain.abilities()
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let mut held = self.held.lock().expect("nobody panics under this lock");
         let (offset, length) = operation.range();
         let span = Span::new(offset, length);
         match operation {
-            Operation::Write { offset, from } => self.write(&mut held, lane, offset, from),
+            Operation::Write { offset, from } => self.write(&mut held, cpu, offset, from),
             Operation::Discard { .. } | Operation::WriteZeroes { mode: ZeroMode::MayPunch, .. } => {
                 held.pages[span.whole_pages()].fill(false);
-                self.plain.submit(lane, operation)
+                self.plain.submit(cpu, operation)
             }
             Operation::WriteZeroes { .. } => {
                 held.pages[span.pages()].fill(true);
-                self.plain.submit(lane, operation)
+                self.plain.submit(cpu, operation)
             }
-            _ => self.plain.submit(lane, operation),
+            _ => self.plain.submit(cpu, operation),
         }
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zswap::{Index, Word};
 
 use super::{Make, Numbers, edges, word};
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 /// Bytes for an entry that an index may take, where entries lie close together.
 const BYTES_OF_DENSE: u64 = 64;
 
@@ -39,26 +39,26 @@ impl Pair<'_> {
     }
 
     fn insert(&mut self, offset: u64, word: Word) -> Option<Word> {
-        let old = self.index.insert(LANE, offset, word).expect("there is memory for all entries");
+        let old = self.index.insert(CPU, offset, word).expect("there is memory for all entries");
         let should = self.model.insert(offset, word);
         self.same(format!("insert({offset}, {word:?})"), old, should);
         old
     }
 
     fn get(&mut self, offset: u64) {
-        let (is, should) = (self.index.get(LANE, offset), self.model.get(&offset).copied());
+        let (is, should) = (self.index.get(CPU, offset), self.model.get(&offset).copied());
         self.same(format!("get({offset})"), is, should);
     }
 
     fn remove(&mut self, offset: u64) -> Option<Word> {
-        let old = self.index.remove(LANE, offset);
+        let old = self.index.remove(CPU, offset);
         let should = self.model.remove(&offset);
         self.same(format!("remove({offset})"), old, should);
         old
     }
 
     fn remove_if(&mut self, offset: u64, word: Word) -> bool {
-        let removed = self.index.remove_if(LANE, offset, word);
+        let removed = self.index.remove_if(CPU, offset, word);
         let should = self.model.get(&offset) == Some(&word);
         if should {
             self.model.remove(&offset);
@@ -69,7 +69,7 @@ impl Pair<'_> {
 
     fn drain(&mut self, offsets: Range<u64>) -> Vec<Word> {
         let mut drained = Vec::new();
-        self.index.drain(LANE, offsets.clone(), &mut |offset, word| drained.push((offset, word)));
+        self.index.drain(CPU, offsets.clone(), &mut |offset, word| drained.push((offset, word)));
         let should: Vec<_> = self.model.range(offsets.clone()).map(|(o, w)| (*o, *w)).collect();
         self.model.retain(|offset, _| !offsets.contains(offset));
         let words = should.iter().map(|(_, word)| *word).collect();
@@ -272,13 +272,13 @@ pub fn vast(make: Make<'_>) {
     pair.drain(0..pages);
     pair.check();
     for (n, offset) in (1..=50_000).zip(pages / 3..) {
-        index.insert(LANE, offset, word(n, 2)).expect("there is memory for all entries");
+        index.insert(CPU, offset, word(n, 2)).expect("there is memory for all entries");
     }
     index.validate();
     let bytes = index.bytes();
     assert!(bytes <= 50_000 * BYTES_OF_DENSE, "{bytes} bytes for 50000 neighbours");
     let mut next = 1;
-    index.drain(LANE, 0..pages, &mut |_, word| {
+    index.drain(CPU, 0..pages, &mut |_, word| {
         assert_eq!(word.number(), next, "drained in another order");
         next += 1;
     });

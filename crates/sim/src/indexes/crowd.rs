@@ -5,7 +5,7 @@ use std::thread;
 
 use sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zswap::{Index, Word};
 
 use super::{Make, Numbers, word};
@@ -52,7 +52,7 @@ pub fn owners(seed: u64, make: Make<'_>) {
             index.validate();
             assert_eq!(index.count(), numbers.with_index(), "entries are lost, or there are more");
         }
-        index.drain(Lane(0), 0..PAGES, &mut |_, word| numbers.give(word));
+        index.drain(Cpu(0), 0..PAGES, &mut |_, word| numbers.give(word));
         assert_eq!(numbers.with_index(), 0, "entries are lost");
         index.validate();
         assert_eq!(index.bytes(), 0, "nodes are lost");
@@ -61,20 +61,20 @@ pub fn owners(seed: u64, make: Make<'_>) {
 
 /// One call of one of many.
 fn own(index: &dyn Index, numbers: &Numbers, thread: usize, rng: &mut Rng) {
-    let lane = Lane(thread as u32);
+    let cpu = Cpu(thread as u32);
     let offset = *rng.pick(&MEETING);
     match rng.below(8) {
         0..4 => {
             let Some(word) = numbers.take() else { return };
-            match index.insert(lane, offset, word) {
+            match index.insert(cpu, offset, word) {
                 Ok(displaced) => displaced.into_iter().for_each(|old| numbers.give(old)),
                 Err(_) => numbers.give(word),
             }
         }
-        4 => index.remove(lane, offset).into_iter().for_each(|word| numbers.give(word)),
+        4 => index.remove(cpu, offset).into_iter().for_each(|word| numbers.give(word)),
         5 | 6 => {
-            if let Some(word) = index.get(lane, offset)
-                && index.remove_if(lane, offset, word)
+            if let Some(word) = index.get(cpu, offset)
+                && index.remove_if(cpu, offset, word)
             {
                 numbers.give(word);
             }
@@ -82,7 +82,7 @@ fn own(index: &dyn Index, numbers: &Numbers, thread: usize, rng: &mut Rng) {
         _ => {
             let end = offset + 1 + rng.below(PAGES - offset);
             let mut before = None;
-            index.drain(lane, offset..end, &mut |at, word| {
+            index.drain(cpu, offset..end, &mut |at, word| {
                 assert!((offset..end).contains(&at), "{at} was drained with {offset}..{end}");
                 assert!(before < Some(at), "{at} was drained after {before:?}");
                 before = Some(at);
@@ -104,22 +104,22 @@ pub fn neighbours(seed: u64, make: Make<'_>) {
     seeded(seed, || {
         let index = make(PAGES, 1000);
         for (n, offset) in (1..).zip(&still) {
-            index.insert(Lane(0), *offset, word(n, 1)).expect("there is memory");
+            index.insert(Cpu(0), *offset, word(n, 1)).expect("there is memory");
         }
         let changers = AtomicUsize::new(THREADS / 2);
         let mut tasks: Vec<Task<'_>> = Vec::new();
         for n in 0..THREADS / 2 {
             let (index, still, changers, mut rng) = (&*index, &still, &changers, rng.fork());
             tasks.push(Box::new(move || {
-                let lane = Lane(n as u32);
+                let cpu = Cpu(n as u32);
                 let number = 100 + n as u32;
                 for life in 0..(ROUNDS * CALLS) as u32 {
                     // Odd numbers of one, even of the other, and the last but one of nobody.
                     let beside = rng.pick(still) + 2 + n as u64 + 2 * rng.below(20);
                     let offset = if rng.one_in(2) { beside } else { beside + 4096 };
-                    let displaced = index.insert(lane, offset, word(number, life));
+                    let displaced = index.insert(cpu, offset, word(number, life));
                     assert_eq!(displaced.expect("there is memory"), None, "at {offset}");
-                    assert!(index.remove_if(lane, offset, word(number, life)), "at {offset}");
+                    assert!(index.remove_if(cpu, offset, word(number, life)), "at {offset}");
                 }
                 changers.fetch_sub(1, Ordering::Relaxed);
             }));
@@ -129,10 +129,10 @@ pub fn neighbours(seed: u64, make: Make<'_>) {
             tasks.push(Box::new(move || {
                 while changers.load(Ordering::Relaxed) > 0 {
                     for (number, offset) in (1..).zip(still) {
-                        let lane = Lane(n as u32);
-                        let found = index.get(lane, *offset);
+                        let cpu = Cpu(n as u32);
+                        let found = index.get(cpu, *offset);
                         assert_eq!(found, Some(word(number, 1)), "page {offset}, never touched");
-                        let empty = index.get(lane, offset + 1);
+                        let empty = index.get(cpu, offset + 1);
                         assert_eq!(empty, None, "page {}, never used", offset + 1);
                     }
                 }
@@ -199,15 +199,15 @@ fn state(which: usize, change: u32) -> Option<Word> {
 }
 
 fn change(index: &dyn Index, thread: usize, which: usize, watched: &Watched, rng: &mut Rng) {
-    let (lane, offset) = (Lane(thread as u32), MEETING[which]);
+    let (cpu, offset) = (Cpu(thread as u32), MEETING[which]);
     let last = watched.made.load(Ordering::Relaxed);
     let (there, next) = (state(which, last), last + 1);
     // Release pairs with the Acquire in `look`.
     watched.begun.store(next, Ordering::Release);
     let got = match (state(which, next), there) {
-        (Some(word), _) => index.insert(lane, offset, word).expect("there is memory"),
-        (None, Some(word)) if rng.one_in(2) => index.remove_if(lane, offset, word).then_some(word),
-        (None, _) => index.remove(lane, offset),
+        (Some(word), _) => index.insert(cpu, offset, word).expect("there is memory"),
+        (None, Some(word)) if rng.one_in(2) => index.remove_if(cpu, offset, word).then_some(word),
+        (None, _) => index.remove(cpu, offset),
     };
     assert_eq!(got, there, "page {offset} was changed by nobody else");
     // Release pairs with the Acquire in `look`.
@@ -217,7 +217,7 @@ fn change(index: &dyn Index, thread: usize, which: usize, watched: &Watched, rng
 fn look(index: &dyn Index, thread: usize, which: usize, watched: &Watched, seen: &mut u32) {
     // Acquire pairs with the Release in `change`: what was made is there.
     let oldest = watched.made.load(Ordering::Acquire).max(*seen);
-    let found = index.get(Lane(thread as u32), MEETING[which]);
+    let found = index.get(Cpu(thread as u32), MEETING[which]);
     // Acquire pairs with the Release in `change`. What was found was begun before.
     let newest = watched.begun.load(Ordering::Acquire);
     let change = (oldest..=newest).find(|change| state(which, *change) == found);

@@ -10,7 +10,7 @@ use std::thread;
 use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zswap::{Index, Word};
 
 use super::{Make, word};
@@ -65,14 +65,14 @@ impl History {
     ///
     /// # Panics
     /// If there is no memory.
-    pub fn call(&self, index: &dyn Index, lane: Lane, offset: u64, call: Call) {
+    pub fn call(&self, index: &dyn Index, cpu: Cpu, offset: u64, call: Call) {
         // Read-modify-writes of one word have an order, and it is that of the calls round them.
         let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
         let got = match call {
-            Call::Get => index.get(lane, offset),
-            Call::Insert(word) => index.insert(lane, offset, word).expect("there is memory"),
-            Call::Remove => index.remove(lane, offset),
-            Call::RemoveIf(word) => index.remove_if(lane, offset, word).then_some(word),
+            Call::Get => index.get(cpu, offset),
+            Call::Insert(word) => index.insert(cpu, offset, word).expect("there is memory"),
+            Call::Remove => index.remove(cpu, offset),
+            Call::RemoveIf(word) => index.remove_if(cpu, offset, word).then_some(word),
         };
         let ended = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
         let outcome = Outcome { time: (began, ended), offset, call, got };
@@ -81,10 +81,10 @@ impl History {
 
     /// Drains the index, and notes what became of each of `offsets`: its word came out, or there
     /// was a moment when it had none.
-    pub fn drain(&self, index: &dyn Index, lane: Lane, range: Range<u64>, offsets: &[u64]) {
+    pub fn drain(&self, index: &dyn Index, cpu: Cpu, range: Range<u64>, offsets: &[u64]) {
         let mut drained = Vec::new();
         let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
-        index.drain(lane, range.clone(), &mut |offset, word| drained.push((offset, word)));
+        index.drain(cpu, range.clone(), &mut |offset, word| drained.push((offset, word)));
         let ended = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
         let mut outcomes = self.outcomes.lock();
         for &offset in offsets.iter().filter(|offset| range.contains(offset)) {
@@ -153,7 +153,7 @@ pub fn histories(seed: u64, make: Make<'_>) {
         });
         together(tasks.collect(), &thread::yield_now);
         for offset in OFFSETS {
-            history.call(&*index, Lane(0), offset, Call::Remove);
+            history.call(&*index, Cpu(0), offset, Call::Remove);
         }
         history.explain();
         index.validate();
@@ -163,7 +163,7 @@ pub fn histories(seed: u64, make: Make<'_>) {
 /// The calls of thread `n`.
 fn act(index: &dyn Index, history: &History, n: u32, life: u32, rng: &mut Rng) {
     for call in 1..=CALLS {
-        let lane = Lane(n);
+        let cpu = Cpu(n);
         let number = n * CALLS + call;
         let other = 1 + rng.below(u64::from(THREADS * CALLS)) as u32;
         let offset = OFFSETS[rng.below(if life.is_multiple_of(2) { 2 } else { 4 }) as usize];
@@ -173,9 +173,9 @@ fn act(index: &dyn Index, history: &History, n: u32, life: u32, rng: &mut Rng) {
             5 => Call::Remove,
             _ => Call::RemoveIf(word(other, life)),
         };
-        history.call(index, lane, offset, call);
+        history.call(index, cpu, offset, call);
         if rng.one_in(6) {
-            history.drain(index, lane, 0..offset + 1, &OFFSETS);
+            history.drain(index, cpu, 0..offset + 1, &OFFSETS);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use block::{BlockDevice, IoError, Operation, ZeroMode};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use super::{Make, P};
 use crate::content::Fill;
@@ -94,7 +94,7 @@ pub(super) fn fill_with_noise(device: &dyn BlockDevice, seed: u64) -> u64 {
     let mut refused = Vec::new();
     for page in 0..pages {
         Fill::Noise(seed ^ page).render(&mut noise);
-        let written = device.submit(Lane(0), Operation::Write { offset: page * P, from: &noise });
+        let written = device.submit(Cpu(0), Operation::Write { offset: page * P, from: &noise });
         match written {
             Ok(()) => {}
             Err(IoError::NoSpace | IoError::NoMemory) => refused.push(page),
@@ -113,7 +113,7 @@ pub(super) fn fill_with_noise(device: &dyn BlockDevice, seed: u64) -> u64 {
 
 fn read_page(device: &dyn BlockDevice, page: u64) -> [u8; PAGE_SIZE] {
     let mut into = [0xa5; PAGE_SIZE];
-    let read = device.submit(Lane(0), Operation::Read { offset: page * P, into: &mut into });
+    let read = device.submit(Cpu(0), Operation::Read { offset: page * P, into: &mut into });
     read.unwrap_or_else(|error| panic!("reading page {page} failed: {error}"));
     into
 }
@@ -121,7 +121,7 @@ fn read_page(device: &dyn BlockDevice, page: u64) -> [u8; PAGE_SIZE] {
 /// Discards everything; it must read as zeroes then.
 pub(super) fn discard_all(device: &dyn BlockDevice) {
     let length = device.geometry().bytes;
-    let discarded = device.submit(Lane(0), Operation::Discard { offset: 0, length });
+    let discarded = device.submit(Cpu(0), Operation::Discard { offset: 0, length });
     assert_eq!(discarded, Ok(()), "a discard of everything failed");
     for page in 0..length / P {
         assert!(read_page(device, page) == [0; PAGE_SIZE], "page {page} survived its discard");

@@ -3,7 +3,7 @@
 use block::{BlockDevice, Operation, ZeroMode};
 use sync::atomic::{AtomicU32, Ordering};
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use super::{Crowd, P, together};
 use crate::content::Stamp;
@@ -68,8 +68,8 @@ impl Stage<'_> {
             let stamp = Stamp { page: page as u8 + n as u8, writer: writer as u8, number };
             stamp.render(contents);
         }
-        let lane = Lane(rng.below(4) as u32);
-        let written = self.device.submit(lane, Operation::Write { offset: page * P, from: &from });
+        let cpu = Cpu(rng.below(4) as u32);
+        let written = self.device.submit(cpu, Operation::Write { offset: page * P, from: &from });
         self.crowd.made("a write", written);
     }
 
@@ -81,7 +81,7 @@ impl Stage<'_> {
             1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
             _ => Operation::Discard { offset, length },
         };
-        let emptied = self.device.submit(Lane(9), operation);
+        let emptied = self.device.submit(Cpu(9), operation);
         self.crowd.made("a discard", emptied);
     }
 
@@ -91,9 +91,9 @@ impl Stage<'_> {
             let count = 1 + rng.below(2);
             let page = rng.below(PAGES - count + 1);
             let mut into = vec![0xa5; (count * P) as usize];
-            let lane = Lane(reader as u32);
+            let cpu = Cpu(reader as u32);
             let read =
-                self.device.submit(lane, Operation::Read { offset: page * P, into: &mut into });
+                self.device.submit(cpu, Operation::Read { offset: page * P, into: &mut into });
             assert_eq!(read, Ok(()), "a read of {count} pages failed");
             let (contents, _) = into.as_chunks::<PAGE_SIZE>();
             for (n, contents) in contents.iter().enumerate() {
@@ -135,9 +135,9 @@ impl Stage<'_> {
 
     fn discarded_pages_are_zeroes(&self) {
         let whole = Operation::Discard { offset: 0, length: PAGES * P };
-        assert_eq!(self.device.submit(Lane(0), whole), Ok(()), "a discard failed");
+        assert_eq!(self.device.submit(Cpu(0), whole), Ok(()), "a discard failed");
         let mut into = vec![0xa5; (PAGES * P) as usize];
-        let read = self.device.submit(Lane(0), Operation::Read { offset: 0, into: &mut into });
+        let read = self.device.submit(Cpu(0), Operation::Read { offset: 0, into: &mut into });
         assert_eq!(read, Ok(()), "a read failed");
         assert!(into.iter().all(|byte| *byte == 0), "a page survived its discard");
     }

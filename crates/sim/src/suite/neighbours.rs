@@ -2,7 +2,7 @@
 
 use block::{BlockDevice, Operation, ZeroMode};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 
 use super::{Crowd, P, together};
 use crate::content::Fill;
@@ -25,7 +25,7 @@ pub fn neighbours(device: &dyn BlockDevice, crowd: Crowd<'_>) {
     let mut rng = Rng::new(crowd.seed);
     let mut owners: Vec<Owner<'_>> = (0..THREADS)
         .map(|number| Owner {
-            lane: Lane(number as u32),
+            cpu: Cpu(number as u32),
             crowd,
             unit,
             stripe,
@@ -46,7 +46,7 @@ pub fn neighbours(device: &dyn BlockDevice, crowd: Crowd<'_>) {
 }
 
 struct Owner<'a> {
-    lane: Lane,
+    cpu: Cpu,
     crowd: Crowd<'a>,
     unit: u64,
     stripe: u64,
@@ -79,7 +79,7 @@ impl Owner<'_> {
                 Operation::Write { offset, from: &new }
             }
         };
-        let result = device.submit(self.lane, operation);
+        let result = device.submit(self.cpu, operation);
         if !self.crowd.made("a change", result) {
             self.adopt(device, start, mine.start, &mut new);
         }
@@ -90,7 +90,7 @@ impl Owner<'_> {
     /// After a refused change, every byte must be the old or the new one; `new` becomes what is.
     fn adopt(&self, device: &dyn BlockDevice, start: u64, at: usize, new: &mut [u8]) {
         let mut into = vec![0xa5; self.stripe as usize];
-        let read = device.submit(self.lane, Operation::Read { offset: start, into: &mut into });
+        let read = device.submit(self.cpu, Operation::Read { offset: start, into: &mut into });
         assert_eq!(read, Ok(()), "a read of {} bytes at {start} failed", into.len());
         for (n, byte) in new.iter_mut().enumerate() {
             let is = into[at - start as usize + n];
@@ -103,7 +103,7 @@ impl Owner<'_> {
     fn check(&self, device: &dyn BlockDevice, start: u64) {
         let mine = &self.bytes[start as usize..(start + self.stripe) as usize];
         let mut into = vec![0xa5; mine.len()];
-        let read = device.submit(self.lane, Operation::Read { offset: start, into: &mut into });
+        let read = device.submit(self.cpu, Operation::Read { offset: start, into: &mut into });
         assert_eq!(read, Ok(()), "a read of {} bytes at {start} failed", mine.len());
         if let Some(at) = into.iter().zip(mine).position(|(is, was)| is != was) {
             panic!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use units::{Lane, Page};
+use units::{Cpu, Page};
 
 use super::Shelf;
 
@@ -137,25 +137,25 @@ pub trait Cache: Send + Sync {
     /// # Errors
     /// Why not; the page that was there before is gone then too, and nothing of it is being
     /// written to the device.
-    fn store(&self, lane: Lane, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal>;
+    fn store(&self, cpu: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal>;
 
     /// Looks for a page.
-    fn load(&self, lane: Lane, spot: Spot, page: &mut Page) -> Found;
+    fn load(&self, cpu: Cpu, spot: Spot, page: &mut Page) -> Found;
 
     /// The page is needed no more.
-    fn invalidate_page(&self, lane: Lane, spot: Spot);
+    fn invalidate_page(&self, cpu: Cpu, spot: Spot);
 
     /// No page of the area is needed any more.
-    fn invalidate_area(&self, lane: Lane, area: usize);
+    fn invalidate_area(&self, cpu: Cpu, area: usize);
 
     /// Writes up to so many of the oldest pages to their devices.
-    fn reclaim(&self, lane: Lane, pages: u64) -> Reclaimed;
+    fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed;
 
     /// A step of the background worker. Tells whether there is more to do.
     fn work(&self) -> bool;
 
     /// Memory is short: gives up to so many pages back, if there is a shrinker.
-    fn shrink(&self, lane: Lane, pages: u64);
+    fn shrink(&self, cpu: Cpu, pages: u64);
 
     /// Changes a setting.
     fn set(&self, policy: Policy);

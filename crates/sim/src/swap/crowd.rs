@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sync::Mutex;
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use super::{Cache, Found, Model, PAGES, Policy, Shelf, Spot};
 use crate::content::{Fill, Stamp};
@@ -88,7 +88,7 @@ impl Stage<'_> {
         let cache = self.cache;
         cache.validate();
         for area in 0..2 {
-            cache.invalidate_area(Lane(0), area);
+            cache.invalidate_area(Cpu(0), area);
             assert_eq!(cache.swapoff(area), Ok(()), "area {area} is empty");
         }
         cache.validate();
@@ -117,20 +117,20 @@ impl Owner<'_> {
     fn act(&mut self) {
         let pages = if self.rng.one_in(2) { 3 } else { OWN };
         let which = self.rng.below(pages) as usize;
-        let (stage, spot, lane) = (self.stage, self.spot(which), Lane(self.number as u32));
+        let (stage, spot, cpu) = (self.stage, self.spot(which), Cpu(self.number as u32));
         match self.rng.below(17) {
             0..=7 => {
                 let (fill, mut page) = (Fill::draw(&mut self.rng), [0; PAGE_SIZE]);
                 fill.render(&mut page);
-                if stage.cache.store(lane, spot, self.number, &page).is_err() {
+                if stage.cache.store(cpu, spot, self.number, &page).is_err() {
                     stage.shelves[0].put(spot.offset, &page);
                 }
                 self.newest[which] = Some(fill);
             }
             8..=13 => self.load(which),
-            14 => drop(stage.cache.reclaim(lane, 3)),
+            14 => drop(stage.cache.reclaim(cpu, 3)),
             _ => {
-                stage.cache.invalidate_page(lane, spot);
+                stage.cache.invalidate_page(cpu, spot);
                 self.newest[which] = None;
             }
         }
@@ -139,7 +139,7 @@ impl Owner<'_> {
     fn load(&mut self, which: usize) {
         let (stage, spot) = (self.stage, self.spot(which));
         let mut page = [0xa5; PAGE_SIZE];
-        let found = stage.cache.load(Lane(self.number as u32), spot, &mut page);
+        let found = stage.cache.load(Cpu(self.number as u32), spot, &mut page);
         let Some(fill) = self.newest[which] else {
             assert_eq!(found, Found::Nothing, "{spot:?} was given up ({})", stage.again());
             return;
@@ -176,14 +176,14 @@ impl User<'_> {
     fn act(&mut self) {
         let hot = self.rng.below(HOT as u64) as usize;
         let (stage, spot) = (self.stage, Spot { area: 1, offset: hot as u64 });
-        let lane = Lane((OWNERS + self.number) as u32);
+        let cpu = Cpu((OWNERS + self.number) as u32);
         let mut page = [0xa5; PAGE_SIZE];
         if self.rng.one_in(2) {
             self.stored += 1;
             let (writer, number) = (self.number as u8, self.stored);
             Stamp { page: hot as u8, writer, number }.render(&mut page);
             let _turn = stage.turns[hot].lock();
-            if stage.cache.store(lane, spot, 0, &page).is_err() {
+            if stage.cache.store(cpu, spot, 0, &page).is_err() {
                 stage.shelves[1].put(spot.offset, &page);
             }
             return;
@@ -191,21 +191,21 @@ impl User<'_> {
         if stage.crowd.exclusive {
             // What is taken out is put in again.
             let _turn = stage.turns[hot].lock();
-            if stage.cache.load(lane, spot, &mut page) == Found::Page {
+            if stage.cache.load(cpu, spot, &mut page) == Found::Page {
                 self.judge(hot, &page);
-                if stage.cache.store(lane, spot, 0, &page).is_err() {
+                if stage.cache.store(cpu, spot, 0, &page).is_err() {
                     stage.shelves[1].put(spot.offset, &page);
                 }
                 return;
             }
             return self.look_at_device(hot);
         }
-        match stage.cache.load(lane, spot, &mut page) {
+        match stage.cache.load(cpu, spot, &mut page) {
             Found::Page => self.judge(hot, &page),
             Found::Nothing => {
                 let _turn = stage.turns[hot].lock();
                 // It may have come back meanwhile.
-                match stage.cache.load(lane, spot, &mut page) {
+                match stage.cache.load(cpu, spot, &mut page) {
                     Found::Page => self.judge(hot, &page),
                     found => {
                         assert_eq!(found, Found::Nothing, "{spot:?} ({})", stage.again());

@@ -12,8 +12,8 @@ pub struct Drive {
     pub events: usize,
     /// Of which kinds.
     pub mix: Mix,
-    /// Lanes that they come from; with one, the order in which pages leave is judged.
-    pub lanes: u32,
+    /// CPUs that they come from; with one, the order in which pages leave is judged.
+    pub cpus: u32,
 }
 
 /// Makes a cache that was never used.
@@ -40,7 +40,7 @@ impl Drive {
         cache: &dyn Cache,
         events: impl Iterator<Item = Event>,
     ) -> Result<Outcome, (usize, String)> {
-        let mut model = Model::new(self.seed, self.lanes);
+        let mut model = Model::new(self.seed, self.cpus);
         model.begin(cache).map_err(|wrong| (0, wrong))?;
         let mut count = 0;
         for (number, event) in events.enumerate() {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use super::{
     AREAS, Cache, Event, Found, Mood, PAGES, Policy, Queue, Refusal, Shelf, Spot, TENANTS, Totals,
@@ -42,9 +42,9 @@ pub struct Model {
     held: BTreeMap<Spot, Held>,
     /// Written back, and neither replaced nor given up since.
     backed: BTreeSet<Spot>,
-    /// The order in which they leave, where there is but one lane, one tenant and one area.
+    /// The order in which they leave, where there is but one CPU, one tenant and one area.
     queue: Option<Queue>,
-    lanes: u32,
+    cpus: u32,
     enabled: bool,
     exclusive: bool,
     same_filled: bool,
@@ -83,10 +83,10 @@ pub struct Outcome {
 
 impl Model {
     /// The model of a cache that was just made, and whose settings are those of
-    /// [`Model::settings`]. With one lane, the order in which pages leave is judged; events must be
+    /// [`Model::settings`]. With one CPU, the order in which pages leave is judged; events must be
     /// those of [`Mix::ORDER`] then.
     #[must_use]
-    pub fn new(seed: u64, lanes: u32) -> Model {
+    pub fn new(seed: u64, cpus: u32) -> Model {
         let mut rng = Rng::new(seed);
         let area = |_| Area {
             on: false,
@@ -97,8 +97,8 @@ impl Model {
             areas: (0..AREAS).map(area).collect(),
             held: BTreeMap::new(),
             backed: BTreeSet::new(),
-            queue: (lanes == 1).then(Queue::default),
-            lanes,
+            queue: (cpus == 1).then(Queue::default),
+            cpus,
             enabled: true,
             exclusive: false,
             same_filled: true,
@@ -168,22 +168,22 @@ impl Model {
     /// What is wrong, in words.
     pub fn step(&mut self, cache: &dyn Cache, event: &Event) -> Result<(), String> {
         self.steps = self.steps.wrapping_add(1);
-        let lane = Lane(self.steps % self.lanes);
+        let cpu = Cpu(self.steps % self.cpus);
         match *event {
             Event::Swapon(area) => self.swapon(cache, area)?,
             Event::Swapoff(area) => self.swapoff(cache, area)?,
-            Event::Store(spot, tenant, fill) => self.store(cache, lane, spot, tenant, fill)?,
-            Event::Load(spot) => self.load(cache, lane, spot)?,
+            Event::Store(spot, tenant, fill) => self.store(cache, cpu, spot, tenant, fill)?,
+            Event::Load(spot) => self.load(cache, cpu, spot)?,
             Event::InvalidatePage(spot) => {
-                cache.invalidate_page(lane, spot);
+                cache.invalidate_page(cpu, spot);
                 self.forget(spot);
             }
             Event::InvalidateArea(area) => {
-                cache.invalidate_area(lane, area);
+                cache.invalidate_area(cpu, area);
                 self.forget_area(area);
             }
             Event::Reclaim(pages) => {
-                let done = cache.reclaim(lane, pages);
+                let done = cache.reclaim(cpu, pages);
                 let (made, failed) = self.written(pages)?;
                 if (done.written, done.failed) != (made, failed) || made > pages {
                     return Err(format!(
@@ -197,7 +197,7 @@ impl Model {
                 self.written(0)?;
             }
             Event::Shrink(pages) => {
-                cache.shrink(lane, pages);
+                cache.shrink(cpu, pages);
                 let (made, failed) = self.written(pages)?;
                 if !self.shrinker && made + failed > 0 {
                     return Err("pages are written back for a shrinker there is none of".into());
@@ -288,7 +288,7 @@ impl Model {
     fn store(
         &mut self,
         cache: &dyn Cache,
-        lane: Lane,
+        cpu: Cpu,
         spot: Spot,
         tenant: usize,
         fill: Fill,
@@ -296,7 +296,7 @@ impl Model {
         let mut page = [0; PAGE_SIZE];
         fill.render(&mut page);
         let before = cache.totals();
-        let stored = cache.store(lane, spot, tenant, &page);
+        let stored = cache.store(cpu, spot, tenant, &page);
         // To make room, others may have been written back; also the one that is replaced.
         let old = self.held.get(&spot).copied();
         let evicted = self.written(0)? != (0, 0);
@@ -356,9 +356,9 @@ impl Model {
         Ok(())
     }
 
-    fn load(&mut self, cache: &dyn Cache, lane: Lane, spot: Spot) -> Result<(), String> {
+    fn load(&mut self, cache: &dyn Cache, cpu: Cpu, spot: Spot) -> Result<(), String> {
         let mut page = [0xa5; PAGE_SIZE];
-        let found = cache.load(lane, spot, &mut page);
+        let found = cache.load(cpu, spot, &mut page);
         match (found, self.held.get(&spot).copied()) {
             (Found::Page, Some(held)) => {
                 same(held.fill, &page).map_err(|wrong| format!("{spot:?} {wrong}"))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Job, Operation};
 use sync::{Bell, Mutex, MutexGuard};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use super::model::{limit, mark};
 use super::{
@@ -178,7 +178,7 @@ impl Naive {
                 these.push(made);
             }
             if let Some(shelf) = shelf {
-                shelf.submit_all(Lane(0), &mut jobs);
+                shelf.submit_all(Cpu(0), &mut jobs);
             }
             for (job, made) in jobs.iter().zip(these) {
                 *made = job.result.is_ok();
@@ -354,7 +354,7 @@ impl Cache for Naive {
         Ok(())
     }
 
-    fn store(&self, _: Lane, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
+    fn store(&self, _: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
         let mut state = self.state.lock();
         if let Some(why) = state.judge(self.flaw, spot, tenant, page) {
             return Err(self.refuse(state, spot, why));
@@ -377,7 +377,7 @@ impl Cache for Naive {
         Ok(())
     }
 
-    fn load(&self, _: Lane, spot: Spot, page: &mut Page) -> Found {
+    fn load(&self, _: Cpu, spot: Spot, page: &mut Page) -> Found {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get(&spot) else { return Found::Nothing };
         page.copy_from_slice(&entry.contents[..]);
@@ -389,7 +389,7 @@ impl Cache for Naive {
         Found::Page
     }
 
-    fn invalidate_page(&self, _: Lane, spot: Spot) {
+    fn invalidate_page(&self, _: Cpu, spot: Spot) {
         let mut state = self.state.lock();
         if self.flaw == Flaw::ForgetsInvalidation && state.claims.contains(&spot) {
             return;
@@ -398,7 +398,7 @@ impl Cache for Naive {
         state.backed.remove(&spot);
     }
 
-    fn invalidate_area(&self, _: Lane, area: usize) {
+    fn invalidate_area(&self, _: Cpu, area: usize) {
         let mut state = self.state.lock();
         let spots: Vec<Spot> =
             state.entries.keys().filter(|spot| spot.area == area).copied().collect();
@@ -410,7 +410,7 @@ impl Cache for Naive {
         }
     }
 
-    fn reclaim(&self, _: Lane, pages: u64) -> Reclaimed {
+    fn reclaim(&self, _: Cpu, pages: u64) -> Reclaimed {
         self.evict(pages)
     }
 
@@ -422,7 +422,7 @@ impl Cache for Naive {
         over && self.evict(1).written > 0
     }
 
-    fn shrink(&self, _: Lane, pages: u64) {
+    fn shrink(&self, _: Cpu, pages: u64) {
         let shrinker = self.state.lock().shrinker;
         if shrinker {
             self.evict(pages);

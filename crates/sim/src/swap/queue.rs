@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::Spot;
 
-/// Entries of one lane and one tenant, the oldest first.
+/// Entries of one CPU and one tenant, the oldest first.
 #[derive(Clone, Default, Debug)]
 pub struct Queue {
     entries: VecDeque<(Spot, bool)>,

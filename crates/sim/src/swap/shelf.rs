@@ -8,7 +8,7 @@ use block::{
 };
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -247,7 +247,7 @@ impl BlockDevice for Shelf {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: true }
     }
 
-    fn submit(&self, _: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, _: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let writes = writes(&operation);
         self.begin(writes);
         self.with(|state| state.batch += 1);
@@ -256,7 +256,7 @@ impl BlockDevice for Shelf {
         result
     }
 
-    fn submit_all(&self, _: Lane, jobs: &mut [Job<'_>]) {
+    fn submit_all(&self, _: Cpu, jobs: &mut [Job<'_>]) {
         let writes = jobs.iter().map(|job| writes(&job.operation)).sum();
         self.begin(writes);
         let mut order: Vec<usize> = (0..jobs.len()).collect();

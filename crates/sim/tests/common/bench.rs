@@ -8,14 +8,14 @@ use block::BlockDevice;
 use control::Fault;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use stack::Outside;
-use sync::Pins;
-use zcomp::{Compressor, LaneStreams, Params};
+use sync::ReaderEpochs;
+use zcomp::{Compressor, Params, PerCpuStreams};
 use zram::slots::SlotTable;
 use zram::{Backing, Disk, DiskOptions, EngineParts, PageStore, Plan, Workshop};
 use zsmalloc::{Pool, PoolOptions};
 
-/// Lanes there are: fewer than threads, so that some share one.
-pub const LANES: usize = 2;
+/// CPUs there are: fewer than threads, so that some share one.
+pub const CPUS: usize = 2;
 /// The memory of the machine: little, so that its structures are looked through at once.
 pub const FRAMES: u32 = 128;
 
@@ -43,7 +43,7 @@ impl Bench {
 
     /// A disk without a size, and the memory it takes.
     pub fn disk<T: SlotTable + 'static>(self) -> (Arc<Disk>, Arc<dyn Frames>) {
-        let zone = ZoneOptions::new(LANES, FRAMES);
+        let zone = ZoneOptions::new(CPUS, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let build = build::<T>;
         let shelf = Shelf(self.shelf.clone());
@@ -84,13 +84,13 @@ impl Workshop for Shop {
         stack::switchboard::codec(name, params).map(&self.bench.over_codec)
     }
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
-        Ok(Arc::new(Backing::new(&host::Mmap, device, path, LANES).expect("addresses")))
+        Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).expect("addresses")))
     }
     fn outside(&self) -> &dyn Outside {
         &self.shelf
     }
-    fn lanes(&self) -> usize {
-        LANES
+    fn cpus(&self) -> usize {
+        CPUS
     }
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
         (self.build)(self, plan)
@@ -101,13 +101,14 @@ fn build<T: SlotTable + 'static>(
     shop: &Shop,
     plan: &Plan<'_>,
 ) -> Result<Arc<dyn PageStore>, Fault> {
-    let nobodys = || Arc::new(Pins::new(LANES));
-    let pins = if shop.bench.pool_waits { plan.pins.clone() } else { nobodys() };
-    let pool = PoolOptions { frames: shop.frames.clone(), pins, limit_frames: plan.limit_frames };
+    let nobodys = || Arc::new(ReaderEpochs::new(CPUS));
+    let readers = if shop.bench.pool_waits { plan.readers.clone() } else { nobodys() };
+    let pool =
+        PoolOptions { frames: shop.frames.clone(), readers, limit_frames: plan.limit_frames };
     let parts = EngineParts {
-        slots: T::new(&host::Mmap, plan.room, LANES).expect("addresses"),
+        slots: T::new(&host::Mmap, plan.room, CPUS).expect("addresses"),
         pool: Pool::new(&host::Mmap, pool).expect("addresses"),
-        make_streams: Box::new(|codec, _| LaneStreams::new(&**codec, LANES)),
+        make_streams: Box::new(|codec, _| PerCpuStreams::new(&**codec, CPUS)),
     };
     Ok((shop.bench.over_engine)(plan.assemble(&host::Mmap, parts)?))
 }

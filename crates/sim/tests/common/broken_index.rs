@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use pagealloc::{NoMemory, World};
-use units::Lane;
+use units::Cpu;
 use zswap::index::XArraySplit;
 use zswap::{Index, MakeIndex, Word};
 
@@ -72,9 +72,9 @@ impl Broken {
         world: &dyn World,
         pages: u64,
         entries: u32,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<Box<dyn Index>, NoMemory> {
-        Ok(Box::new(Broken(XArraySplit::make(world, pages, entries, lanes)?, flaw)))
+        Ok(Box::new(Broken(XArraySplit::make(world, pages, entries, cpus)?, flaw)))
     }
 
     fn place(&self, offset: u64) -> u64 {
@@ -83,36 +83,36 @@ impl Broken {
 }
 
 impl Index for Broken {
-    fn get(&self, lane: Lane, offset: u64) -> Option<Word> {
+    fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         if self.1 == Flaw::IsBlind && offset % 16 == 3 {
             return None;
         }
-        self.0.get(lane, self.place(offset))
+        self.0.get(cpu, self.place(offset))
     }
-    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
-        let old = self.0.insert(lane, self.place(offset), word)?;
+    fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+        let old = self.0.insert(cpu, self.place(offset), word)?;
         Ok(old.filter(|_| self.1 != Flaw::LosesReplaced))
     }
-    fn remove(&self, lane: Lane, offset: u64) -> Option<Word> {
+    fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         match self.1 {
-            Flaw::KeepsRemoved => self.0.get(lane, offset),
-            _ => self.0.remove(lane, self.place(offset)),
+            Flaw::KeepsRemoved => self.0.get(cpu, offset),
+            _ => self.0.remove(cpu, self.place(offset)),
         }
     }
-    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool {
+    fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
         match self.1 {
-            Flaw::IgnoresWord => self.0.remove(lane, offset).is_some(),
-            Flaw::TakesNothing => self.0.get(lane, offset) == Some(word),
-            _ => self.0.remove_if(lane, self.place(offset), word),
+            Flaw::IgnoresWord => self.0.remove(cpu, offset).is_some(),
+            Flaw::TakesNothing => self.0.get(cpu, offset) == Some(word),
+            _ => self.0.remove_if(cpu, self.place(offset), word),
         }
     }
-    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+    fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
         let mut hidden = self.1 == Flaw::HidesFirst;
         let offsets = match self.1 {
             Flaw::LeavesLast => offsets.start..offsets.end.saturating_sub(1).max(offsets.start),
             _ => offsets,
         };
-        self.0.drain(lane, offsets, &mut |offset, word| {
+        self.0.drain(cpu, offsets, &mut |offset, word| {
             if !std::mem::take(&mut hidden) {
                 visit(offset, word);
             }

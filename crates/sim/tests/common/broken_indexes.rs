@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use pagealloc::NoMemory;
-use units::Lane;
+use units::Cpu;
 use zswap::{Index, Word};
 
 use crate::copy::{Copy, Flaw};
@@ -27,21 +27,21 @@ impl Copied {
 }
 
 impl Index for Copied {
-    fn get(&self, _: Lane, offset: u64) -> Option<Word> {
+    fn get(&self, _: Cpu, offset: u64) -> Option<Word> {
         Word::from_raw(self.tree.get(offset))
     }
-    fn insert(&self, _: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+    fn insert(&self, _: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
         Ok(Word::from_raw(self.tree.insert(offset, word.get())))
     }
-    fn remove(&self, _: Lane, offset: u64) -> Option<Word> {
+    fn remove(&self, _: Cpu, offset: u64) -> Option<Word> {
         Word::from_raw(self.tree.remove(offset, 0))
     }
-    fn remove_if(&self, _: Lane, offset: u64, word: Word) -> bool {
+    fn remove_if(&self, _: Cpu, offset: u64, word: Word) -> bool {
         self.tree.remove(offset, word.get()) != 0
     }
-    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+    fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
         for offset in offsets.start..offsets.end.min(self.pages) {
-            if let Some(word) = self.remove(lane, offset) {
+            if let Some(word) = self.remove(cpu, offset) {
                 visit(offset, word);
             }
         }
@@ -84,43 +84,43 @@ pub struct Over {
 }
 
 impl Index for Over {
-    fn get(&self, lane: Lane, offset: u64) -> Option<Word> {
-        self.index.get(lane, offset)
+    fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {
+        self.index.get(cpu, offset)
     }
-    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+    fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
         match self.wrong {
-            Wrong::LosesDisplaced => self.index.insert(lane, offset, word).map(|_| None),
+            Wrong::LosesDisplaced => self.index.insert(cpu, offset, word).map(|_| None),
             Wrong::ReplacesInSteps => {
-                let displaced = self.index.remove(lane, offset);
-                self.index.insert(lane, offset, word).map(|meanwhile| displaced.or(meanwhile))
+                let displaced = self.index.remove(cpu, offset);
+                self.index.insert(cpu, offset, word).map(|meanwhile| displaced.or(meanwhile))
             }
-            _ => self.index.insert(lane, offset, word),
+            _ => self.index.insert(cpu, offset, word),
         }
     }
-    fn remove(&self, lane: Lane, offset: u64) -> Option<Word> {
+    fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         if self.wrong != Wrong::RemovesInSteps {
-            return self.index.remove(lane, offset);
+            return self.index.remove(cpu, offset);
         }
-        let seen = self.index.get(lane, offset);
-        self.index.remove(lane, offset);
+        let seen = self.index.get(cpu, offset);
+        self.index.remove(cpu, offset);
         seen
     }
-    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool {
-        let there = self.index.get(lane, offset);
+    fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
+        let there = self.index.get(cpu, offset);
         match there.filter(|there| there.number() == word.number()) {
             Some(there) if self.wrong == Wrong::IgnoresLives => {
-                self.index.remove_if(lane, offset, there)
+                self.index.remove_if(cpu, offset, there)
             }
-            _ => self.index.remove_if(lane, offset, word),
+            _ => self.index.remove_if(cpu, offset, word),
         }
     }
-    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+    fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
         let mut all = Vec::new();
         let end = match self.wrong {
             Wrong::DrainsTooLittle => offsets.end.saturating_sub(1),
             _ => offsets.end,
         };
-        self.index.drain(lane, offsets.start..end, &mut |offset, word| all.push((offset, word)));
+        self.index.drain(cpu, offsets.start..end, &mut |offset, word| all.push((offset, word)));
         if self.wrong == Wrong::DrainsBackwards {
             all.reverse();
         }

@@ -10,7 +10,7 @@ use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use stack::{Machine, MachineOptions, Outside, Variants};
 use sync::Mutex;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
 use zram::{Disk, Recompress, Select, Writeback};
 
@@ -24,7 +24,7 @@ pub struct Plan {
     pub mem_limit: u64,
     /// What the whole machine has.
     pub memory: u64,
-    pub lanes: usize,
+    pub cpus: usize,
     /// Compact after so many operations; 0 for never.
     pub compact_every: u32,
     /// Pages of a device to write back to; 0 for none.
@@ -68,7 +68,7 @@ impl Plan {
             level: None,
             mem_limit: 0,
             memory: 1 << 30,
-            lanes: 3,
+            cpus: 3,
             compact_every: 0,
             backing_pages: 0,
             backing_faults: 0,
@@ -87,7 +87,7 @@ impl Plan {
     }
 
     pub fn build(self) -> Watched {
-        let Plan { memory, lanes, backing_pages, .. } = self;
+        let Plan { memory, cpus, backing_pages, .. } = self;
         let plan = FaultPlan {
             seed: 7,
             reads_per_million: 0,
@@ -97,7 +97,7 @@ impl Plan {
         let shelf = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
         let shelf = Arc::new(Fault::new(shelf, plan));
         let options = MachineOptions {
-            lanes,
+            cpus,
             memory,
             variants: Variants {
                 zone: self.zone.into(),
@@ -143,11 +143,11 @@ impl BlockDevice for Tardy {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Read { .. } = operation {
             (0..3).for_each(|_| thread::yield_now());
         }
-        self.0.submit(lane, operation)
+        self.0.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.0.extents(offset, length, visit)
@@ -237,7 +237,7 @@ impl Watched {
         let length = self.disk.bytes();
         let lent = self.machine.frames().stats().lent;
         assert!(lent * 4096 <= self.disk.stats().pool_bytes, "{lent} frames are lent to nobody");
-        self.submit(Lane(0), Operation::Discard { offset: 0, length }).expect("discards succeed");
+        self.submit(Cpu(0), Operation::Discard { offset: 0, length }).expect("discards succeed");
         let stats = self.disk.stats();
         assert_eq!(
             [stats.pages_stored, stats.compressed_bytes, stats.orig_bytes, stats.pool_bytes],
@@ -271,7 +271,7 @@ impl BlockDevice for Watched {
     fn abilities(&self) -> Abilities {
         self.disk.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
         let Plan { compact_every, meddle_every, .. } = self.plan;
         if compact_every > 0 && submits.is_multiple_of(compact_every) {
@@ -280,7 +280,7 @@ impl BlockDevice for Watched {
         if meddle_every > 0 && submits.is_multiple_of(meddle_every) {
             self.meddle(submits / meddle_every);
         }
-        self.disk.submit(lane, operation)
+        self.disk.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.disk.extents(offset, length, visit)

@@ -12,8 +12,8 @@ use sim::swap::{
 };
 use stack::{Machine, MachineOptions, Variants};
 use sync::Mutex;
-use units::{Frame, Lane, Order, PAGE_SIZE, Page};
-use zcomp::{AnyStreams, Chosen, LaneStreams, Params};
+use units::{Cpu, Frame, Order, PAGE_SIZE, Page};
+use zcomp::{AnyStreams, Chosen, Params, PerCpuStreams};
 use zswap::{AreaOptions, Key, LoadError, MakeIndex, Parts, Reject, SwapType, Tenant, Work, Zswap};
 
 /// Puts something over the device of an area.
@@ -32,19 +32,19 @@ pub struct Engine {
 
 impl Engine {
     /// The stack's own, with the index of this name.
-    pub fn of_stack(index: &str, lanes: usize) -> Engine {
-        Engine::of_variants(Variants { index: index.into(), ..Variants::default() }, lanes)
+    pub fn of_stack(index: &str, cpus: usize) -> Engine {
+        Engine::of_variants(Variants { index: index.into(), ..Variants::default() }, cpus)
     }
 
     /// The stack's own, with these variants.
-    pub fn of_variants(variants: Variants, lanes: usize) -> Engine {
-        Engine::of_world(variants, lanes, Arc::new(host::Mmap))
+    pub fn of_variants(variants: Variants, cpus: usize) -> Engine {
+        Engine::of_world(variants, cpus, Arc::new(host::Mmap))
     }
 
     /// The stack's own, with memory from `world`.
-    pub fn of_world(variants: Variants, lanes: usize, world: Arc<dyn World>) -> Engine {
+    pub fn of_world(variants: Variants, cpus: usize, world: Arc<dyn World>) -> Engine {
         let options = MachineOptions {
-            lanes,
+            cpus,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants,
             outside: Arc::new(stack::Nowhere),
@@ -58,8 +58,8 @@ impl Engine {
     }
 
     /// With any index.
-    pub fn with_index(make_index: MakeIndex, lanes: usize) -> Engine {
-        let zone = ZoneOptions::new(lanes, FRAMES);
+    pub fn with_index(make_index: MakeIndex, cpus: usize) -> Engine {
+        let zone = ZoneOptions::new(cpus, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let chosen = |name: &str| {
             let params = Params::default();
@@ -68,11 +68,11 @@ impl Engine {
         };
         let parts = Parts {
             frames: frames.clone(),
-            lanes,
-            counting_lanes: lanes,
+            cpus,
+            counting_cpus: cpus,
             make_index,
-            make_streams: Box::new(|codec, lanes| {
-                LaneStreams::new(&**codec, lanes).map(AnyStreams::Lanes)
+            make_streams: Box::new(|codec, cpus| {
+                PerCpuStreams::new(&**codec, cpus).map(AnyStreams::Cpus)
             }),
             codec: chosen(zcomp::LZO).expect("it is known"),
             find_codec: Box::new(chosen),
@@ -131,37 +131,37 @@ impl Cache for Engine {
         self.zswap.swapoff(swap_type(area)).map_err(|fault| fault.errno.0)
     }
 
-    fn store(&self, lane: Lane, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
-        self.zswap.store(lane, Engine::key(spot), &self.tenants[tenant], page).map_err(refusal)
+    fn store(&self, cpu: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
+        self.zswap.store(cpu, Engine::key(spot), &self.tenants[tenant], page).map_err(refusal)
     }
 
-    fn load(&self, lane: Lane, spot: Spot, page: &mut Page) -> Found {
-        match self.zswap.load(lane, Engine::key(spot), page) {
+    fn load(&self, cpu: Cpu, spot: Spot, page: &mut Page) -> Found {
+        match self.zswap.load(cpu, Engine::key(spot), page) {
             Ok(()) => Found::Page,
             Err(LoadError::NotFound) => Found::Nothing,
             Err(LoadError::Corrupt) => Found::Corrupt,
         }
     }
 
-    fn invalidate_page(&self, lane: Lane, spot: Spot) {
-        self.zswap.invalidate_page(lane, Engine::key(spot));
+    fn invalidate_page(&self, cpu: Cpu, spot: Spot) {
+        self.zswap.invalidate_page(cpu, Engine::key(spot));
     }
 
-    fn invalidate_area(&self, lane: Lane, area: usize) {
-        self.zswap.invalidate_area(lane, swap_type(area));
+    fn invalidate_area(&self, cpu: Cpu, area: usize) {
+        self.zswap.invalidate_area(cpu, swap_type(area));
     }
 
-    fn reclaim(&self, lane: Lane, pages: u64) -> Reclaimed {
-        let done = self.zswap.reclaim(lane, pages);
+    fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed {
+        let done = self.zswap.reclaim(cpu, pages);
         Reclaimed { written: done.written, failed: done.failed, skipped: done.left }
     }
 
     fn work(&self) -> bool {
-        self.zswap.work(Lane(0)) == Work::Again
+        self.zswap.work(Cpu(0)) == Work::Again
     }
 
-    fn shrink(&self, lane: Lane, pages: u64) {
-        self.zswap.shrink(lane, pages);
+    fn shrink(&self, cpu: Cpu, pages: u64) {
+        self.zswap.shrink(cpu, pages);
     }
 
     fn set(&self, policy: Policy) {
@@ -196,18 +196,18 @@ impl Cache for Engine {
 
     fn leave_frames(&self, frames: u32) {
         let mut taken = self.taken.lock();
-        taken.drain(..).for_each(|frame| self.frames.free(Lane(0), frame, Order::ZERO));
+        taken.drain(..).for_each(|frame| self.frames.free(Cpu(0), frame, Order::ZERO));
         if frames == u32::MAX {
             return;
         }
-        // What lanes have in stock is for all again.
+        // What CPUs have in stock is for all again.
         self.frames.drain();
-        while let Some(frame) = self.frames.alloc(Lane(0), Order::ZERO) {
+        while let Some(frame) = self.frames.alloc(Cpu(0), Order::ZERO) {
             taken.push(frame);
         }
         for _ in 0..frames {
             let Some(frame) = taken.pop() else { break };
-            self.frames.free(Lane(0), frame, Order::ZERO);
+            self.frames.free(Cpu(0), frame, Order::ZERO);
         }
     }
 

@@ -1,4 +1,4 @@
-//! A design of the plain kind, with a stock for each lane and one lock for the free blocks, which
+//! A design of the plain kind, with a stock for each CPU and one lock for the free blocks, which
 //! is right unless it is made with a flaw.
 
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use pagealloc::{Frames, Region, World, ZoneOptions, ZoneStats};
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{Mutex, MutexGuard};
-use units::{Frame, Lane, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::free::{blocks_of, order};
 
@@ -55,7 +55,7 @@ impl Toy {
             flaw,
             looks_free: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             list: Mutex::new(Vec::new()),
-            stocks: (0..options.lanes).map(|_| Mutex::new(Vec::new())).collect(),
+            stocks: (0..options.cpus).map(|_| Mutex::new(Vec::new())).collect(),
             lent: AtomicU64::new(0),
         };
         for (first, order) in blocks_of(&vec![true; frames]) {
@@ -136,8 +136,8 @@ impl Toy {
         stock.drain(..).for_each(|frame| self.give(frame, 0));
     }
 
-    fn single(&self, lane: Lane) -> Option<u32> {
-        let mut stock = self.stocks[lane.index(self.stocks.len())].lock();
+    fn single(&self, cpu: Cpu) -> Option<u32> {
+        let mut stock = self.stocks[cpu.index(self.stocks.len())].lock();
         if let Some(frame) = stock.pop() {
             return Some(frame);
         }
@@ -180,9 +180,9 @@ unsafe impl Frames for Toy {
         self.options.max_frames
     }
 
-    fn alloc(&self, lane: Lane, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
         let frame = match order {
-            Order::ZERO => self.single(lane),
+            Order::ZERO => self.single(cpu),
             order => self.take_alone(order.get()),
         };
         let frame = frame.or_else(|| self.scrape(order.get()))?;
@@ -190,10 +190,10 @@ unsafe impl Frames for Toy {
         Some(Frame(frame))
     }
 
-    fn free(&self, lane: Lane, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         self.lent.fetch_sub(u64::from(order.frames()), Ordering::Relaxed);
         if order == Order::ZERO {
-            let mut stock = self.stocks[lane.index(self.stocks.len())].lock();
+            let mut stock = self.stocks[cpu.index(self.stocks.len())].lock();
             if stock.len() < self.options.cache_high {
                 return stock.push(frame.0);
             }

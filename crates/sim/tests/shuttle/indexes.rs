@@ -9,7 +9,7 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::indexes::{Call, History, word};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zswap::Index;
 use zswap::index::{Forest, Trees};
 
@@ -23,7 +23,7 @@ const THREADS: u32 = 3;
 const CALLS: u32 = 3;
 /// As many as are ever put in.
 pub const ENTRIES: u32 = THREADS * CALLS + OFFSETS.len() as u32;
-const LANES: usize = 2;
+const CPUS: usize = 2;
 
 /// Plays a schedule with the index that `make` makes.
 pub fn on(make: impl Fn() -> Box<dyn Index> + Send + Sync + 'static) -> Play {
@@ -34,7 +34,7 @@ pub fn on(make: impl Fn() -> Box<dyn Index> + Send + Sync + 'static) -> Play {
 pub fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
     let make: fn(&dyn World, u64, u32, usize) -> Result<Box<dyn Index>, NoMemory> =
         Trees::<F, EACH>::make;
-    make(&host::Mmap, PAGES, ENTRIES, LANES).expect("there are addresses")
+    make(&host::Mmap, PAGES, ENTRIES, CPUS).expect("there are addresses")
 }
 
 fn play(index: Arc<dyn Index>) {
@@ -43,7 +43,7 @@ fn play(index: Arc<dyn Index>) {
     for (n, offset) in (1..).zip(OFFSETS) {
         if rng.one_in(2) {
             let call = Call::Insert(word(THREADS * CALLS + n, 1));
-            history.call(&*index, Lane(0), offset, call);
+            history.call(&*index, Cpu(0), offset, call);
         }
     }
     let threads: Vec<_> = (0..THREADS)
@@ -55,8 +55,8 @@ fn play(index: Arc<dyn Index>) {
     threads.into_iter().for_each(|thread| thread.join().expect("shuttle ends with a panic"));
     index.validate();
     for offset in OFFSETS {
-        history.call(&*index, Lane(0), offset, Call::Get);
-        history.call(&*index, Lane(0), offset, Call::Remove);
+        history.call(&*index, Cpu(0), offset, Call::Get);
+        history.call(&*index, Cpu(0), offset, Call::Remove);
     }
     history.explain();
     index.validate();
@@ -73,7 +73,7 @@ fn act(index: &dyn Index, history: &History, n: u32, rng: &mut Rng) {
             2..6 => Call::Insert(word(number, 1)),
             6..9 => Call::Remove,
             9 => {
-                history.drain(index, Lane(n), 0..offset + 1, &OFFSETS);
+                history.drain(index, Cpu(n), 0..offset + 1, &OFFSETS);
                 continue;
             }
             // An entry that may be there, and sometimes of another life.
@@ -82,6 +82,6 @@ fn act(index: &dyn Index, history: &History, n: u32, rng: &mut Rng) {
                 Call::RemoveIf(word(number, 1 + u32::from(rng.one_in(4))))
             }
         };
-        history.call(index, Lane(n), offset, call);
+        history.call(index, Cpu(n), offset, call);
     }
 }

@@ -9,7 +9,7 @@ use control::Fault;
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::{Disk, Recompress, Select, Stats, Writeback};
 
@@ -234,7 +234,7 @@ impl Stage {
         let mut page = [0; PAGE_SIZE];
         for index in 0..world.ballast {
             Version::new(true, BALLAST + index, 9, 1).render(&mut page);
-            let stored = disk.store_page(Lane(0), BALLAST + index, &page);
+            let stored = disk.store_page(Cpu(0), BALLAST + index, &page);
             self.made_it(stored);
         }
         for page in 0..world.hot {
@@ -248,7 +248,7 @@ impl Stage {
         }
         for index in 0..world.ballast {
             if index % 6 != 0 {
-                disk.discard_pages(Lane(0), BALLAST + index, 1).expect("discards succeed");
+                disk.discard_pages(Cpu(0), BALLAST + index, 1).expect("discards succeed");
             }
         }
         if world.blocks > 0 && !rng.one_in(4) {
@@ -334,7 +334,7 @@ impl Stage {
             disk.validate();
             self.made.frames.validate();
         }
-        disk.discard_pages(Lane(0), 0, PAGES).expect("discards succeed");
+        disk.discard_pages(Cpu(0), 0, PAGES).expect("discards succeed");
         let stats = disk.stats();
         let left = [stats.pages_stored, stats.compressed_bytes, stats.pool_bytes];
         assert_eq!(left, [0; 3], "everything was discarded: {stats:?}");
@@ -356,11 +356,11 @@ impl Stage {
         let mut page = [0; PAGE_SIZE];
         for index in 0..blocks {
             Version::new(true, index, 9, 2).render(&mut page);
-            disk.store_page(Lane(0), index, &page).expect("there is space");
+            disk.store_page(Cpu(0), index, &page).expect("there is space");
         }
         disk.writeback(&of_kind(Select::Any)).expect("there are as many blocks");
         assert_eq!(disk.stats().backed_pages, blocks, "a block was lost");
-        disk.discard_pages(Lane(0), 0, PAGES).expect("discards succeed");
+        disk.discard_pages(Cpu(0), 0, PAGES).expect("discards succeed");
     }
 }
 
@@ -422,8 +422,8 @@ impl User {
         User { number, rng, stored: 0, own: Box::new([0; PAGE_SIZE]), part: vec![0; PART] }
     }
 
-    fn lane(&self) -> Lane {
-        Lane(self.number as u32)
+    fn cpu(&self) -> Cpu {
+        Cpu(self.number as u32)
     }
 
     fn act(&mut self, stage: &Stage) {
@@ -449,18 +449,18 @@ impl User {
         let (version, mut contents) = (self.next_version(page), [0; PAGE_SIZE]);
         version.render(&mut contents);
         let begun = stage.history.now();
-        if stage.made_it(stage.disk().store_page(self.lane(), page, &contents)) {
+        if stage.made_it(stage.disk().store_page(self.cpu(), page, &contents)) {
             stage.history.stored(page, version, begun);
         }
     }
 
     fn load_hot(&mut self, stage: &Stage, page: u64) {
-        let (disk, lane, mut contents) = (stage.disk(), self.lane(), [0xa5; PAGE_SIZE]);
+        let (disk, cpu, mut contents) = (stage.disk(), self.cpu(), [0xa5; PAGE_SIZE]);
         let begun = stage.history.now();
         let read = if self.rng.one_in(2) {
-            disk.load_page(lane, page, &mut contents)
+            disk.load_page(cpu, page, &mut contents)
         } else {
-            disk.submit(lane, Operation::Read { offset: page * P, into: &mut contents })
+            disk.submit(cpu, Operation::Read { offset: page * P, into: &mut contents })
         };
         if stage.made_it(read) {
             stage.history.saw(page, Version::of(&contents), begun);
@@ -481,7 +481,7 @@ impl User {
             1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
             _ => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
         };
-        stage.disk().submit(self.lane(), operation)
+        stage.disk().submit(self.cpu(), operation)
     }
 
     fn own_page(&self, stage: &Stage) -> u64 {
@@ -491,7 +491,7 @@ impl User {
     fn store_own(&mut self, stage: &Stage) {
         let (page, mut contents) = (self.own_page(stage), [0; PAGE_SIZE]);
         self.next_version(page).render(&mut contents);
-        if stage.made_it(stage.disk().store_page(self.lane(), page, &contents)) {
+        if stage.made_it(stage.disk().store_page(self.cpu(), page, &contents)) {
             *self.own = contents;
         }
     }
@@ -510,7 +510,7 @@ impl User {
         self.rng.fill(&mut bytes);
         let offset = self.own_page(stage) * P + from as u64;
         let write = Operation::Write { offset, from: &bytes };
-        if stage.made_it(stage.disk().submit(self.lane(), write)) {
+        if stage.made_it(stage.disk().submit(self.cpu(), write)) {
             self.own[from..from + length].copy_from_slice(&bytes);
         }
     }
@@ -524,7 +524,7 @@ impl User {
         let mut bytes = vec![0; PART];
         self.rng.fill(&mut bytes[..PART / 2]);
         let write = Operation::Write { offset: self.place(stage), from: &bytes };
-        if stage.made_it(stage.disk().submit(self.lane(), write)) {
+        if stage.made_it(stage.disk().submit(self.cpu(), write)) {
             self.part = bytes;
         }
     }
@@ -533,14 +533,14 @@ impl User {
         if !stage.world.own {
             return;
         }
-        let (disk, lane) = (stage.disk(), self.lane());
+        let (disk, cpu) = (stage.disk(), self.cpu());
         let (page, mut contents) = (self.own_page(stage), [0xa5; PAGE_SIZE]);
-        assert_eq!(disk.load_page(lane, page, &mut contents), Ok(()));
+        assert_eq!(disk.load_page(cpu, page, &mut contents), Ok(()));
         let wrong = contents.iter().zip(&*self.own).position(|(is, was)| is != was);
         assert_eq!(wrong, None, "the own page of user {} is another", self.number);
         let mut part = vec![0xa5; PART];
         let read = Operation::Read { offset: self.place(stage), into: &mut part };
-        assert_eq!(disk.submit(lane, read), Ok(()));
+        assert_eq!(disk.submit(cpu, read), Ok(()));
         assert!(part == self.part, "the part of user {} is not what it wrote", self.number);
     }
 }

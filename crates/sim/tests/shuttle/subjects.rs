@@ -8,9 +8,9 @@ use control::Fault;
 use pagealloc::Frames;
 use shuttle::current;
 use stack::{Machine, MachineOptions, Variants};
-use sync::Pin;
+use sync::Reader;
 use sync::atomic::{AtomicU64, Ordering};
-use units::{Lane, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::OneStream;
 use zram::slots::{BitLock, SlotTable};
 use zram::{
@@ -18,7 +18,7 @@ use zram::{
 };
 use zsmalloc::Pool;
 
-use crate::bench::{Bench, FRAMES, LANES, Shelf};
+use crate::bench::{Bench, CPUS, FRAMES, Shelf};
 use crate::delegate;
 
 /// Makes disks of one kind, on a shelf of so many blocks.
@@ -71,7 +71,7 @@ pub fn scheme(slots: &'static str) -> Subject {
 pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
     let make = |subject: &Subject, blocks| {
         let options = MachineOptions {
-            lanes: LANES,
+            cpus: CPUS,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants: Variants {
                 slots: subject.name.into(),
@@ -122,11 +122,11 @@ impl BlockDevice for Slow {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         for _ in 0..12 {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
-        self.0.submit(lane, operation)
+        self.0.submit(cpu, operation)
     }
     fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.0.extents(offset, length, visit)
@@ -149,7 +149,7 @@ impl Flawed {
         shelf: Arc<dyn BlockDevice>,
     ) -> impl Fn(Arc<dyn PageStore>) -> Arc<dyn PageStore> {
         move |engine| {
-            let unwatched = Backing::new(&host::Mmap, shelf.clone(), "unwatched", LANES);
+            let unwatched = Backing::new(&host::Mmap, shelf.clone(), "unwatched", CPUS);
             let unwatched = Arc::new(unwatched.expect("there are addresses"));
             Arc::new(Flawed { engine, flaw, unwatched, found: Mutex::default() })
         }
@@ -170,8 +170,8 @@ impl Flawed {
 impl PageStore for Flawed {
     fn load(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
@@ -181,26 +181,26 @@ impl PageStore for Flawed {
                 return Ok(Loaded::Backed(place));
             }
         }
-        self.note(index, self.engine.load(pin, lane, index, page))
+        self.note(index, self.engine.load(reader, cpu, index, page))
     }
     fn modify(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
         if self.flaw == Flaw::ChangesInSteps {
             let mut page = [0; PAGE_SIZE];
-            let loaded = self.engine.load(pin, lane, index, &mut page)?;
+            let loaded = self.engine.load(reader, cpu, index, &mut page)?;
             if loaded == Loaded::Page {
                 edit(&mut page);
-                self.engine.store(pin, lane, index, &page)?;
+                self.engine.store(reader, cpu, index, &page)?;
                 return Ok(loaded);
             }
         }
-        self.note(index, self.engine.modify(pin, lane, index, known, edit))
+        self.note(index, self.engine.modify(reader, cpu, index, known, edit))
     }
     fn backing(&self) -> Option<&Arc<Backing>> {
         let backing = self.engine.backing()?;
@@ -211,33 +211,39 @@ impl PageStore for Flawed {
         Some(backing)
     }
 
-    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
-        self.engine.store(pin, lane, index, page)
+    fn store(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        self.engine.store(reader, cpu, index, page)
     }
     fn export(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
-        self.engine.export(pin, lane, index, to)
+        self.engine.export(reader, cpu, index, to)
     }
     fn recompress(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
         if self.flaw != Flaw::CompressesOldPages {
-            return self.engine.recompress(pin, lane, index, how);
+            return self.engine.recompress(reader, cpu, index, how);
         }
         let mut page = [0; PAGE_SIZE];
-        let loaded = self.engine.load(pin, lane, index, &mut page)?;
-        let done = self.engine.recompress(pin, lane, index, how)?;
+        let loaded = self.engine.load(reader, cpu, index, &mut page)?;
+        let done = self.engine.recompress(reader, cpu, index, how)?;
         if (loaded, done) == (Loaded::Page, Recompressed::Smaller) {
-            self.engine.store(pin, lane, index, &page)?;
+            self.engine.store(reader, cpu, index, &page)?;
         }
         Ok(done)
     }

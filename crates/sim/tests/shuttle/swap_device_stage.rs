@@ -8,7 +8,7 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::swap::{Cache, Model, PAGES, Policy, Shelf};
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 use zswap::SwapDevice;
 
 use crate::common::{Engine, swap_type};
@@ -106,10 +106,10 @@ impl World {
         let others: Vec<_> = (1..self.others)
             .map(|n| {
                 let (stage, mut rng) = (stage.clone(), rng.fork());
-                thread::spawn(move || stage.meddle(&mut rng, Lane(n as u32)))
+                thread::spawn(move || stage.meddle(&mut rng, Cpu(n as u32)))
             })
             .collect();
-        stage.meddle(&mut rng, Lane(0));
+        stage.meddle(&mut rng, Cpu(0));
         users.into_iter().chain(others).for_each(|thread| thread.join().expect("shuttle panics"));
         stage.end(&mut rng);
     }
@@ -130,11 +130,11 @@ impl Stage {
         self.engine.swapon(0, self.shelf.clone()).expect("it is off");
     }
 
-    fn meddle(&self, rng: &mut Rng, lane: Lane) {
+    fn meddle(&self, rng: &mut Rng, cpu: Cpu) {
         for _ in 0..self.world.count {
             let engine = &self.engine;
             match *rng.pick(self.world.deeds) {
-                Deed::Reclaim => drop(engine.reclaim(lane, 1 + rng.below(3))),
+                Deed::Reclaim => drop(engine.reclaim(cpu, 1 + rng.below(3))),
                 Deed::Work => drop(engine.work()),
                 Deed::Compressor => engine.set(Policy::Compressor(rng.below(8) as usize)),
                 Deed::Enabled => engine.set(Policy::Enabled(rng.one_in(2))),
@@ -142,7 +142,7 @@ impl Stage {
                 Deed::Swapoff => {
                     let begun = self.history.now();
                     if rng.one_in(2) {
-                        engine.invalidate_area(lane, 0);
+                        engine.invalidate_area(cpu, 0);
                         (0..HOT).for_each(|page| {
                             self.history.stored(page, Version::ZEROES, begun);
                         });
@@ -176,11 +176,11 @@ impl Stage {
         }
         Tally::add(&self.engine);
         let all = Operation::Discard { offset: 0, length: PAGES * P };
-        assert_eq!(self.device.submit(Lane(0), all), Ok(()));
+        assert_eq!(self.device.submit(Cpu(0), all), Ok(()));
         (0..HOT).for_each(|page| {
             let mut into = [0xa5; PAGE_SIZE];
             let read = Operation::Read { offset: page * P, into: &mut into };
-            assert_eq!(self.device.submit(Lane(0), read), Ok(()));
+            assert_eq!(self.device.submit(Cpu(0), read), Ok(()));
             assert!(into == [0; PAGE_SIZE], "page {page} survived its discard");
         });
         self.engine.validate();
@@ -197,8 +197,8 @@ struct User {
 }
 
 impl User {
-    fn lane(&self) -> Lane {
-        Lane(self.number as u32)
+    fn cpu(&self) -> Cpu {
+        Cpu(self.number as u32)
     }
 
     fn act(&mut self, stage: &Stage) {
@@ -224,7 +224,7 @@ impl User {
         }
         let begun = stage.history.now();
         let write = Operation::Write { offset: page * P, from: &from };
-        if stage.made_it(stage.device.submit(self.lane(), write)) {
+        if stage.made_it(stage.device.submit(self.cpu(), write)) {
             versions.into_iter().for_each(|(n, version)| stage.history.stored(n, version, begun));
         } else {
             // Some of it may have been written before the area was turned off, and is gone.
@@ -235,7 +235,7 @@ impl User {
         let mut into = vec![0xa5; (count * P) as usize];
         let begun = stage.history.now();
         let read = Operation::Read { offset: page * P, into: &mut into };
-        if stage.made_it(stage.device.submit(self.lane(), read)) {
+        if stage.made_it(stage.device.submit(self.cpu(), read)) {
             let (pages, _) = into.as_chunks::<PAGE_SIZE>();
             for (n, contents) in (page..).zip(pages) {
                 stage.history.saw(n, Version::of(contents), begun);
@@ -246,7 +246,7 @@ impl User {
     fn discard(&mut self, stage: &Stage, page: u64, count: u64) {
         let begun = stage.history.now();
         let discard = Operation::Discard { offset: page * P, length: count * P };
-        if stage.made_it(stage.device.submit(self.lane(), discard)) {
+        if stage.made_it(stage.device.submit(self.cpu(), discard)) {
             (page..page + count).for_each(|n| stage.history.stored(n, Version::ZEROES, begun));
         }
     }

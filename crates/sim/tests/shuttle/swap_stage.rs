@@ -9,7 +9,7 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::swap::{Cache, Found, Model, PAGES, Policy, Refusal, Shelf, Spot};
 use testkit::Rng;
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::history::{History, Version};
 
@@ -187,16 +187,16 @@ impl Stage {
 
     fn meddle(&self, rng: &mut Rng, number: usize) {
         for _ in 0..self.world.count {
-            self.meddle_once(rng, Lane(number as u32));
+            self.meddle_once(rng, Cpu(number as u32));
         }
     }
 
-    fn meddle_once(&self, rng: &mut Rng, lane: Lane) {
+    fn meddle_once(&self, rng: &mut Rng, cpu: Cpu) {
         let cache = &self.cache;
         match *rng.pick(self.world.deeds) {
-            Deed::Reclaim => drop(cache.reclaim(lane, 1 + rng.below(3))),
+            Deed::Reclaim => drop(cache.reclaim(cpu, 1 + rng.below(3))),
             Deed::Work => drop(cache.work()),
-            Deed::Shrink => cache.shrink(lane, 1 + rng.below(3)),
+            Deed::Shrink => cache.shrink(cpu, 1 + rng.below(3)),
             Deed::Compressor => cache.set(Policy::Compressor(rng.below(8) as usize)),
             Deed::Enabled => cache.set(Policy::Enabled(rng.one_in(2))),
             Deed::Limit => {
@@ -204,19 +204,19 @@ impl Stage {
             }
             Deed::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
             Deed::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
-            Deed::OtherArea => self.other_area(rng, lane),
+            Deed::OtherArea => self.other_area(rng, cpu),
             Deed::Validate => cache.validate(),
         }
     }
 
     /// Somebody uses another area by himself, and turns it off and on again.
-    fn other_area(&self, rng: &mut Rng, lane: Lane) {
+    fn other_area(&self, rng: &mut Rng, cpu: Cpu) {
         let (cache, mut page) = (&self.cache, [0; PAGE_SIZE]);
         for offset in 0..2 {
             Version::new(false, offset, 9, 1 + rng.below(9) as u32).render(&mut page);
-            let _ = cache.store(lane, Spot { area: 1, offset }, 0, &page);
+            let _ = cache.store(cpu, Spot { area: 1, offset }, 0, &page);
         }
-        cache.invalidate_area(lane, 1);
+        cache.invalidate_area(cpu, 1);
         // Somebody else may be doing the same.
         if cache.swapoff(1).is_ok() {
             let _ = cache.swapon(1, self.shelves[1].clone());
@@ -237,8 +237,8 @@ impl Stage {
             cache.validate();
         }
         Tally::add(&**cache);
-        cache.invalidate_area(Lane(0), 0);
-        cache.invalidate_area(Lane(0), 1);
+        cache.invalidate_area(Cpu(0), 0);
+        cache.invalidate_area(Cpu(0), 1);
         let left = cache.totals();
         assert_eq!((left.stored, left.tenant_pages[0]), (0, 0), "pages are left: {left:?}");
         assert_eq!((left.pool_bytes, left.tenant_bytes[0]), (0, 0), "bytes are left: {left:?}");
@@ -300,8 +300,8 @@ impl Owner {
         Owner { number, rng, stored: 0, newest: [None; OWN] }
     }
 
-    fn lane(&self) -> Lane {
-        Lane(self.number as u32)
+    fn cpu(&self) -> Cpu {
+        Cpu(self.number as u32)
     }
 
     fn spot(&self, which: usize) -> Spot {
@@ -314,7 +314,7 @@ impl Owner {
             0..=2 => self.store(stage, which),
             3..=5 => self.load(stage, which),
             _ => {
-                stage.cache.invalidate_page(self.lane(), self.spot(which));
+                stage.cache.invalidate_page(self.cpu(), self.spot(which));
                 self.newest[which] = None;
             }
         }
@@ -326,7 +326,7 @@ impl Owner {
         let version = Version::new(self.rng.one_in(2), spot.offset, self.number, self.stored);
         let mut page = [0; PAGE_SIZE];
         version.render(&mut page);
-        match stage.cache.store(self.lane(), spot, 0, &page) {
+        match stage.cache.store(self.cpu(), spot, 0, &page) {
             Ok(()) => {}
             // Its owner goes to the device himself.
             Err(_) => stage.shelves[0].put(spot.offset, &page),
@@ -336,7 +336,7 @@ impl Owner {
 
     fn load(&mut self, stage: &Stage, which: usize) {
         let (spot, mut page) = (self.spot(which), [0xa5; PAGE_SIZE]);
-        match (stage.cache.load(self.lane(), spot, &mut page), self.newest[which]) {
+        match (stage.cache.load(self.cpu(), spot, &mut page), self.newest[which]) {
             (Found::Page, Some(version)) => {
                 assert_eq!(Version::of(&page), version, "{spot:?} is another");
                 if stage.world.exclusive {
@@ -382,8 +382,7 @@ impl User {
         let mut page = [0; PAGE_SIZE];
         version.render(&mut page);
         let begun = stage.history.now();
-        let stored: Result<(), Refusal> =
-            stage.cache.store(Lane(self.number as u32), HOT, 0, &page);
+        let stored: Result<(), Refusal> = stage.cache.store(Cpu(self.number as u32), HOT, 0, &page);
         assert_eq!(stored, Ok(()), "there is space");
         stage.history.stored(HOT.offset, version, begun);
     }
@@ -391,7 +390,7 @@ impl User {
     fn load(&mut self, stage: &Stage) {
         let mut page = [0xa5; PAGE_SIZE];
         let begun = stage.history.now();
-        match stage.cache.load(Lane(self.number as u32), HOT, &mut page) {
+        match stage.cache.load(Cpu(self.number as u32), HOT, &mut page) {
             Found::Page => {}
             Found::Nothing => {
                 let found = stage.shelves[0].peek(HOT.offset).expect("it was stored");

@@ -8,12 +8,12 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zram::slots::SlotTable;
 use zram::{Kind, Slot};
 use zsmalloc::Handle;
 
-use crate::bench::LANES;
+use crate::bench::CPUS;
 
 const SLOTS: usize = 2;
 /// The first of the threads reads, the others store.
@@ -68,31 +68,31 @@ struct Stage<T> {
 impl<T: SlotTable> Stage<T> {
     /// What thread `n` does.
     fn act(&self, n: u32, rng: &mut Rng) {
-        let lane = Lane(n);
+        let cpu = Cpu(n);
         for _ in 0..if n == 0 { READS } else { STORES } {
             let index = if rng.one_in(4) { 1 } else { 0 };
             if n == 0 {
-                self.table.load(lane, index, |slot| self.objects.read(slot));
+                self.table.load(cpu, index, |slot| self.objects.read(slot));
             } else if rng.one_in(8) {
-                self.swap(lane, index, Slot::EMPTY);
+                self.swap(cpu, index, Slot::EMPTY);
             } else {
-                self.swap(lane, index, self.objects.make());
+                self.swap(cpu, index, self.objects.make());
             }
         }
     }
 
-    fn swap(&self, lane: Lane, index: usize, new: Slot) {
+    fn swap(&self, cpu: Cpu, index: usize, new: Slot) {
         let old = self.table.update(index, |_| Some(new)).expect("nobody declines");
-        self.table.retire(lane, old, |slot| self.objects.free(slot));
+        self.table.retire(cpu, old, |slot| self.objects.free(slot));
     }
 }
 
 /// Plays a schedule with a table of this scheme.
 pub fn play<T: SlotTable + 'static>() {
     let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
-    let table = T::new(&host::Mmap, SLOTS, LANES).expect("there are addresses");
+    let table = T::new(&host::Mmap, SLOTS, CPUS).expect("there are addresses");
     let stage = Arc::new(Stage { table, objects: Objects::default() });
-    (0..SLOTS).for_each(|index| stage.swap(Lane(0), index, stage.objects.make()));
+    (0..SLOTS).for_each(|index| stage.swap(Cpu(0), index, stage.objects.make()));
     let threads: Vec<_> = (0..THREADS)
         .map(|n| {
             let (stage, mut rng) = (stage.clone(), rng.fork());
@@ -100,7 +100,7 @@ pub fn play<T: SlotTable + 'static>() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("shuttle ends with a panic"));
-    (0..SLOTS).for_each(|index| stage.swap(Lane(0), index, Slot::EMPTY));
+    (0..SLOTS).for_each(|index| stage.swap(Cpu(0), index, Slot::EMPTY));
     stage.table.quiesce(|slot| stage.objects.free(slot));
     let lost = stage.objects.live.lock().unwrap().iter().filter(|live| **live).count();
     assert_eq!(lost, 0, "objects were lost");

@@ -10,13 +10,13 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::{FRAMES_PER_BLOCK, Frame, Lane, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
 use crate::designs::Design;
 use crate::free::{Free, order};
 
-/// Lanes there are: fewer than threads, so that some share one.
-const LANES: usize = 2;
+/// CPUs there are: fewer than threads, so that some share one.
+const CPUS: usize = 2;
 const THREADS: usize = 3;
 
 /// What there is, and what the threads do with it.
@@ -112,7 +112,7 @@ impl World {
             cache_high: 2 + rng.below(2) as usize,
             keep_free_blocks: rng.below(2) as u32,
             settle: rng.one_in(2),
-            ..ZoneOptions::new(LANES, self.frames)
+            ..ZoneOptions::new(CPUS, self.frames)
         };
         let stage = Stage {
             world: self,
@@ -124,7 +124,7 @@ impl World {
         let stage = Arc::new(stage);
         for wanted in self.lent_before {
             for _ in 0..self.frames / FRAMES_PER_BLOCK {
-                let held = stage.borrow(Lane(0), order(*wanted), &mut rng);
+                let held = stage.borrow(Cpu(0), order(*wanted), &mut rng);
                 stage.mail.lock().unwrap().extend(held);
             }
         }
@@ -145,10 +145,10 @@ impl World {
             free.is_merged();
         }
         for (n, held) in held.into_iter().enumerate() {
-            stage.give_back(Lane(n as u32), held);
+            stage.give_back(Cpu(n as u32), held);
         }
         while let Some(held) = stage.post() {
-            stage.give_back(Lane(0), held);
+            stage.give_back(Cpu(0), held);
         }
         stage.zone.drain();
         judge().is_at_rest(&vec![false; self.frames as usize]);
@@ -160,7 +160,7 @@ impl Stage {
     fn act(&self, n: usize, rng: &mut Rng) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
         for _ in 0..self.world.steps {
-            let lane = Lane(n as u32 + u32::from(rng.one_in(8)));
+            let cpu = Cpu(n as u32 + u32::from(rng.one_in(8)));
             if rng.one_in(self.world.drains) {
                 happened("drained");
                 self.zone.drain();
@@ -169,7 +169,7 @@ impl Stage {
             match rng.below(8) {
                 0..4 if self.world.quota.is_none_or(|quota| held.len() < quota) => {
                     let wanted = order(*rng.pick(self.world.orders));
-                    held.extend(self.borrow(lane, wanted, rng));
+                    held.extend(self.borrow(cpu, wanted, rng));
                 }
                 4 if self.world.quota.is_none() && !held.is_empty() => {
                     let index = rng.below(held.len() as u64) as usize;
@@ -178,12 +178,12 @@ impl Stage {
                 5 if self.world.quota.is_none() => {
                     if let Some(held) = self.post() {
                         happened("freed another's");
-                        self.give_back(lane, held);
+                        self.give_back(cpu, held);
                     }
                 }
                 _ if !held.is_empty() => {
                     let index = rng.below(held.len() as u64) as usize;
-                    self.give_back(lane, held.swap_remove(index));
+                    self.give_back(cpu, held.swap_remove(index));
                 }
                 _ => {}
             }
@@ -199,8 +199,8 @@ impl Stage {
         turn.checked_rem(mail.len()).map(|index| mail.swap_remove(index))
     }
 
-    fn borrow(&self, lane: Lane, wanted: Order, rng: &mut Rng) -> Option<Held> {
-        let Some(frame) = self.zone.alloc(lane, wanted) else {
+    fn borrow(&self, cpu: Cpu, wanted: Order, rng: &mut Rng) -> Option<Held> {
+        let Some(frame) = self.zone.alloc(cpu, wanted) else {
             happened("was told that memory is out");
             assert_eq!(self.world.quota, None, "None for a thread that may have so many frames");
             return None;
@@ -228,12 +228,12 @@ impl Stage {
         }
     }
 
-    fn give_back(&self, lane: Lane, held: Held) {
+    fn give_back(&self, cpu: Cpu, held: Held) {
         self.check(held);
         let first = held.frame.0 as usize;
         let end = first + held.order.frames() as usize;
         self.lent.lock().unwrap()[first..end].fill(false);
-        self.zone.free(lane, held.frame, held.order);
+        self.zone.free(cpu, held.frame, held.order);
     }
 
     /// The first word of the first page, and the last of the last.

@@ -8,34 +8,34 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::thread;
 use sync::OwnerMutex;
-use units::Lane;
+use units::Cpu;
 
 use crate::{DEADLOCK, RACE, bounded, every, refused};
 
-/// Threads on these lanes, this one the first, each add one `rounds` times under the lock.
-fn all_add(lanes: &'static [u32], rounds: usize) {
+/// Threads on these CPUs, this one the first, each add one `rounds` times under the lock.
+fn all_add(cpus: &'static [u32], rounds: usize) {
     let sum = Arc::new(OwnerMutex::new(UnsafeCell::new(0)));
-    let add = move |sum: &OwnerMutex<UnsafeCell<usize>>, lane| {
+    let add = move |sum: &OwnerMutex<UnsafeCell<usize>>, cpu| {
         for _ in 0..rounds {
-            let held = sum.lock(Lane(lane));
+            let held = sum.lock(Cpu(cpu));
             thread::yield_now();
             // SAFETY: loom checks that this is the only access.
             held.with_mut(|sum| unsafe { *sum += 1 });
         }
     };
-    let others: Vec<_> = lanes[1..]
+    let others: Vec<_> = cpus[1..]
         .iter()
-        .map(|lane| {
+        .map(|cpu| {
             let sum = sum.clone();
-            thread::spawn(move || add(&sum, *lane))
+            thread::spawn(move || add(&sum, *cpu))
         })
         .collect();
-    add(&sum, lanes[0]);
+    add(&sum, cpus[0]);
     for other in others {
         other.join().expect("no thread of the model panics");
     }
     // SAFETY: as above.
-    sum.lock(Lane(0)).with(|sum| assert_eq!(unsafe { *sum }, lanes.len() * rounds));
+    sum.lock(Cpu(0)).with(|sum| assert_eq!(unsafe { *sum }, cpus.len() * rounds));
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn two_threads_exclude_each_other_and_both_finish() {
 
 /// One of them was preempted by the other, who sleeps at once.
 #[test]
-fn two_threads_on_a_lane_both_finish() {
+fn two_threads_on_a_cpu_both_finish() {
     every(|| all_add(&[0, 0], 1));
     bounded(3, || all_add(&[0, 0], 2));
 }
@@ -64,7 +64,7 @@ fn spinners_and_sleepers_all_finish() {
 }
 
 #[test]
-fn the_highest_lanes_have_names_too() {
+fn the_highest_cpus_have_names_too() {
     every(|| all_add(&[u32::MAX, u32::MAX >> 3], 1));
 }
 
@@ -113,7 +113,7 @@ mod copy {
             self.state.compare_exchange(seen, next, Ordering::Acquire, Ordering::Relaxed).is_ok()
         }
 
-        /// Every holder is on a lane of its own, if `spins`, and on the waiter's otherwise.
+        /// Every holder is on a CPU of its own, if `spins`, and on the waiter's otherwise.
         pub(super) fn lock(&self, spins: bool) {
             let (mut spun, mut is_spinner, mut slept) = (false, false, 0);
             loop {

@@ -1,11 +1,11 @@
-//! What is published under pins.
+//! What is published under readers.
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
-use sync::{Pins, Published};
-use units::Lane;
+use sync::{Published, ReaderEpochs};
+use units::Cpu;
 
 use crate::{bounded, every};
 
@@ -35,18 +35,18 @@ impl Drop for Value {
 }
 
 struct World {
-    pins: Pins,
+    readers: ReaderEpochs,
     current: Published<Value>,
 }
 
 impl World {
     fn new() -> Arc<World> {
-        Arc::new(World { pins: Pins::new(1), current: Published::default() })
+        Arc::new(World { readers: ReaderEpochs::new(1), current: Published::default() })
     }
 
     fn read(&self) -> Option<usize> {
-        let pin = self.pins.pin(Lane(0));
-        self.current.get(&pin).map(Value::number)
+        let reader = self.readers.enter(Cpu(0));
+        self.current.get(&reader).map(Value::number)
     }
 }
 
@@ -63,10 +63,10 @@ fn what_is_withdrawn_is_read_by_nobody() {
             let world = world.clone();
             thread::spawn(move || world.read())
         };
-        let value = world.current.withdraw(&world.pins);
+        let value = world.current.withdraw(&world.readers);
         assert_eq!(value.as_ref().map(|value| value.number()), Some(5));
         drop(value);
-        assert_eq!(world.read(), None, "who pins after the withdrawal sees it");
+        assert_eq!(world.read(), None, "who enters after the withdrawal sees it");
         let seen = reader.join().expect("no thread of the model panics");
         assert!(matches!(seen, None | Some(5)));
     });
@@ -96,9 +96,9 @@ fn one_may_follow_another() {
             let world = world.clone();
             thread::spawn(move || world.read())
         };
-        drop(world.current.withdraw(&world.pins));
+        drop(world.current.withdraw(&world.readers));
         assert!(publish(&world, 2));
-        drop(world.current.withdraw(&world.pins));
+        drop(world.current.withdraw(&world.readers));
         let seen = reader.join().expect("no thread of the model panics");
         assert!(matches!(seen, None | Some(1 | 2)));
     });
@@ -126,9 +126,9 @@ fn of_two_withdrawers_one_gets_it() {
         assert!(publish(&world, 1));
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.current.withdraw(&world.pins).is_some())
+            thread::spawn(move || world.current.withdraw(&world.readers).is_some())
         };
-        let mine = world.current.withdraw(&world.pins).is_some();
+        let mine = world.current.withdraw(&world.readers).is_some();
         let theirs = other.join().expect("no thread of the model panics");
         assert!(mine != theirs, "exactly one of two may withdraw");
     });

@@ -1,4 +1,4 @@
-//! Retired words: the `epoch` scheme of slots. Readers pin and look once; writers publish by one
+//! Retired words: the `epoch` scheme of slots. Readers enter and look once; writers publish by one
 //! compare-and-swap, and what was displaced is freed when nobody can hold it.
 
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use loom::thread;
 use sync::Retired;
-use units::Lane;
+use units::Cpu;
 
 use crate::{RACE, bounded, every, refused};
 
 /// A manner of retiring: the crate's, or a copy with a flaw.
 trait Manner: Send + Sync + 'static {
-    fn read<R>(&self, lane: usize, read: impl FnOnce() -> R) -> R;
-    fn retire(&self, lane: usize, word: u64, free: impl FnMut(u64));
+    fn read<R>(&self, cpu: usize, read: impl FnOnce() -> R) -> R;
+    fn retire(&self, cpu: usize, word: u64, free: impl FnMut(u64));
     fn quiesce(&self, free: impl FnMut(u64));
 }
 
 impl Manner for Retired {
-    fn read<R>(&self, lane: usize, read: impl FnOnce() -> R) -> R {
-        let pin = Retired::read(self, Lane(lane as u32));
+    fn read<R>(&self, cpu: usize, read: impl FnOnce() -> R) -> R {
+        let reader = Retired::read(self, Cpu(cpu as u32));
         let result = read();
-        drop(pin);
+        drop(reader);
         result
     }
-    fn retire(&self, lane: usize, word: u64, free: impl FnMut(u64)) {
-        Retired::retire(self, Lane(lane as u32), word, free);
+    fn retire(&self, cpu: usize, word: u64, free: impl FnMut(u64)) {
+        Retired::retire(self, Cpu(cpu as u32), word, free);
     }
     fn quiesce(&self, free: impl FnMut(u64)) {
         Retired::quiesce(self, free);
@@ -57,8 +57,8 @@ impl<M: Manner> World<M> {
         Arc::new(World { manner, slot, next, objects, freed })
     }
 
-    fn load(&self, lane: usize) {
-        self.manner.read(lane, || {
+    fn load(&self, cpu: usize) {
+        self.manner.read(cpu, || {
             let index = self.slot.load(Ordering::Acquire);
             // SAFETY: loom checks that nobody changes it meanwhile.
             let object = self.objects[index as usize].with(|object| unsafe { *object });
@@ -66,7 +66,7 @@ impl<M: Manner> World<M> {
         });
     }
 
-    fn store(&self, lane: usize) {
+    fn store(&self, cpu: usize) {
         let new = self.next.fetch_add(1, Ordering::Relaxed);
         // SAFETY: nobody knows it yet; loom checks.
         self.objects[new].with_mut(|object| unsafe { *object = LIVE });
@@ -76,7 +76,7 @@ impl<M: Manner> World<M> {
         {
             old = now;
         }
-        self.manner.retire(lane, old, |word| self.free(word));
+        self.manner.retire(cpu, old, |word| self.free(word));
     }
 
     fn free(&self, word: u64) {
@@ -89,21 +89,21 @@ impl<M: Manner> World<M> {
     }
 }
 
-/// Readers on lanes, each reading once, beside threads that store a number of times on a lane.
+/// Readers on CPUs, each reading once, beside threads that store a number of times on a CPU.
 /// In the end all that was displaced has been freed.
 fn run<M: Manner>(manner: M, readers: &[usize], writers: &[(usize, usize)]) {
     let world = World::new(manner);
     let mut others = Vec::new();
-    for lane in readers.iter().copied() {
+    for cpu in readers.iter().copied() {
         let world = world.clone();
-        others.push(thread::spawn(move || world.load(lane)));
+        others.push(thread::spawn(move || world.load(cpu)));
     }
-    for (lane, stores) in writers[1..].iter().copied() {
+    for (cpu, stores) in writers[1..].iter().copied() {
         let world = world.clone();
-        others.push(thread::spawn(move || (0..stores).for_each(|_| world.store(lane))));
+        others.push(thread::spawn(move || (0..stores).for_each(|_| world.store(cpu))));
     }
-    let (lane, stores) = writers[0];
-    (0..stores).for_each(|_| world.store(lane));
+    let (cpu, stores) = writers[0];
+    (0..stores).for_each(|_| world.store(cpu));
     others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
     world.load(0);
     world.manner.quiesce(|word| world.free(word));
@@ -118,7 +118,7 @@ fn a_full_bag_waits_for_readers() {
 }
 
 #[test]
-fn readers_may_share_the_lane_of_a_writer() {
+fn readers_may_share_the_cpu_of_a_writer() {
     bounded(3, || run(Retired::new(1, 1), &[0], &[(0, 1)]));
 }
 
@@ -179,7 +179,7 @@ enum Flaw {
     NoAcquire,
 }
 
-/// One lane, one writer, and no lock: the writer alone turns.
+/// One CPU, one writer, and no lock: the writer alone turns.
 struct Copy {
     flaw: Flaw,
     epoch: AtomicU32,
@@ -194,7 +194,7 @@ impl Copy {
     }
 
     /// Turns, if the readers of the phase before have left.
-    fn try_turn(&self) {
+    fn try_flip(&self) {
         if self.flaw != Flaw::WriterFence {
             fence(Ordering::SeqCst);
         }
@@ -245,13 +245,13 @@ impl Manner for Copy {
         }
         let epoch = self.epoch.load(Ordering::Relaxed);
         self.bag.lock().expect("as above").push((word, epoch));
-        self.try_turn();
-        self.try_turn();
+        self.try_flip();
+        self.try_flip();
         self.free_ripe(free);
     }
     fn quiesce(&self, mut free: impl FnMut(u64)) {
         for _ in 0..3 {
-            self.try_turn();
+            self.try_flip();
         }
         self.free_ripe(&mut free);
     }

@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use units::{Lane, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE};
 
 enum Kind {
     Plain,
@@ -42,8 +42,8 @@ impl Disk {
         let whole = vec![1; bytes];
         let length = bytes as u64;
         inner
-            .submit(Lane(0), Operation::Write { offset: 0, from: &whole })
-            .and_then(|()| inner.submit(Lane(0), Operation::Discard { offset: 0, length }))
+            .submit(Cpu(0), Operation::Write { offset: 0, from: &whole })
+            .and_then(|()| inner.submit(Cpu(0), Operation::Discard { offset: 0, length }))
             .map_err(|_| "it cannot be filled")?;
         Ok(Disk { inner, kind, bytes: length })
     }
@@ -63,7 +63,7 @@ impl BlockDevice for Disk {
         Abilities { flush: true, read_only, ..self.inner.abilities() }
     }
 
-    fn submit(&self, lane: Lane, operation: Operation<'_>) -> Result<(), IoError> {
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         let offset = operation.range().0;
         let page = offset / PAGE_SIZE as u64;
         match &self.kind {
@@ -76,7 +76,7 @@ impl BlockDevice for Disk {
             Kind::Panicking => assert!(page != 77, "page 77 was asked for"),
             Kind::Greedy => drop(black_box(Box::new(offset))),
         }
-        self.inner.submit(lane, operation)
+        self.inner.submit(cpu, operation)
     }
 
     fn may_wait(&self, offset: u64, _length: u64) -> bool {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use sync::Pins;
-use units::Lane;
+use sync::ReaderEpochs;
+use units::Cpu;
 
 use super::{Bank, Chosen};
 use crate::{Lz4, Params};
@@ -20,8 +20,8 @@ fn lz4(acceleration: i32) -> Chosen {
 /// although the page may have been stored anew by then.
 #[test]
 fn who_found_a_page_finds_its_codec() {
-    let pins = Arc::new(Pins::new(2));
-    let codecs = Bank::<()>::new(Box::new(|_, _| Ok(())), 1, pins.clone());
+    let readers = Arc::new(ReaderEpochs::new(2));
+    let codecs = Bank::<()>::new(Box::new(|_, _| Ok(())), 1, readers.clone());
     codecs.install(0, lz4(1), || 0).unwrap();
     codecs.install(0, lz4(2), || 0).unwrap();
     thread::scope(|scope| {
@@ -30,12 +30,12 @@ fn who_found_a_page_finds_its_codec() {
         codecs
             .install(0, lz4(3), || {
                 asked = true;
-                let (codecs, pins) = (&codecs, &pins);
+                let (codecs, readers) = (&codecs, &readers);
                 scope.spawn(move || {
-                    let pin = pins.pin(Lane(1));
-                    found.send(codecs.get(&pin, 0).is_some()).unwrap();
+                    let reader = readers.enter(Cpu(1));
+                    found.send(codecs.get(&reader, 0).is_some()).unwrap();
                     for _ in 0..20_000 {
-                        assert!(codecs.get(&pin, 0).is_some(), "it was taken away meanwhile");
+                        assert!(codecs.get(&reader, 0).is_some(), "it was taken away meanwhile");
                         thread::yield_now();
                     }
                 });
@@ -46,23 +46,23 @@ fn who_found_a_page_finds_its_codec() {
             .unwrap();
         assert!(asked);
     });
-    let pin = pins.pin(Lane(0));
-    assert!(codecs.get(&pin, 0).is_none_or(|codec| codec.chosen.is(&lz4(3))));
+    let reader = readers.enter(Cpu(0));
+    assert!(codecs.get(&reader, 0).is_none_or(|codec| codec.chosen.is(&lz4(3))));
 }
 
 /// A writer who makes an object by a codec may commit it after another one was chosen.
 #[test]
 fn codecs_in_use_are_looked_for_when_writers_have_left() {
-    let pins = Arc::new(Pins::new(2));
-    let codecs = Bank::<()>::new(Box::new(|_, _| Ok(())), 1, pins.clone());
+    let readers = Arc::new(ReaderEpochs::new(2));
+    let codecs = Bank::<()>::new(Box::new(|_, _| Ok(())), 1, readers.clone());
     codecs.install(0, lz4(1), || 0).unwrap();
     let committed = AtomicBool::new(false);
     thread::scope(|scope| {
         let (began, begins) = mpsc::channel();
-        let (codecs, pins, committed) = (&codecs, &pins, &committed);
+        let (codecs, readers, committed) = (&codecs, &readers, &committed);
         scope.spawn(move || {
-            let pin = pins.pin(Lane(1));
-            began.send(codecs.current(&pin, 0).map(|(number, _)| number)).unwrap();
+            let reader = readers.enter(Cpu(1));
+            began.send(codecs.current(&reader, 0).map(|(number, _)| number)).unwrap();
             for _ in 0..20_000 {
                 thread::yield_now();
             }
@@ -76,7 +76,7 @@ fn codecs_in_use_are_looked_for_when_writers_have_left() {
         };
         codecs.install(0, lz4(3), in_use).unwrap();
     });
-    let pin = pins.pin(Lane(0));
-    assert!(codecs.get(&pin, 0).is_some_and(|codec| codec.chosen.is(&lz4(1))), "it is in use");
-    assert_eq!(codecs.current(&pin, 0).map(|(number, _)| number), Some(2));
+    let reader = readers.enter(Cpu(0));
+    assert!(codecs.get(&reader, 0).is_some_and(|codec| codec.chosen.is(&lz4(1))), "it is in use");
+    assert_eq!(codecs.current(&reader, 0).map(|(number, _)| number), Some(2));
 }

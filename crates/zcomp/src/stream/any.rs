@@ -4,16 +4,16 @@ use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 
 use sync::{MutexGuard, OwnerGuard, SystemGuard};
-use units::Lane;
+use units::Cpu;
 
 use super::{
-    LaneStreams, LentStream, MultiStreams, MutexStream, OneStream, SingleStream, Stream, Streams,
+    LentStream, MultiStreams, MutexStream, OneStream, PerCpuStreams, SingleStream, Stream, Streams,
 };
 
 /// Streams under one policy or another.
 pub enum AnyStreams {
     /// `percpu`.
-    Lanes(LaneStreams),
+    Cpus(PerCpuStreams),
     /// `single`.
     Single(SingleStream),
     /// `multi`. It is larger than the others.
@@ -24,8 +24,8 @@ pub enum AnyStreams {
 
 /// A stream of [`AnyStreams`].
 pub enum AnyStream<'a> {
-    /// Of a lane.
-    Lane(MutexGuard<'a, Stream>),
+    /// Of a CPU.
+    Cpu(MutexGuard<'a, Stream>),
     /// The only one.
     Single(OwnerGuard<'a, Stream>),
     /// Lent.
@@ -39,16 +39,16 @@ impl Streams for AnyStreams {
 
     // The default is to cost no call more than if it were the only one.
     #[inline(always)]
-    fn get(&self, lane: Lane) -> AnyStream<'_> {
+    fn get(&self, cpu: Cpu) -> AnyStream<'_> {
         match self {
-            AnyStreams::Lanes(streams) => AnyStream::Lane(streams.get(lane)),
-            others => others.get_other(lane),
+            AnyStreams::Cpus(streams) => AnyStream::Cpu(streams.get(cpu)),
+            others => others.get_other(cpu),
         }
     }
 
     fn count(&self) -> usize {
         match self {
-            AnyStreams::Lanes(streams) => streams.count(),
+            AnyStreams::Cpus(streams) => streams.count(),
             AnyStreams::Single(stream) => stream.count(),
             AnyStreams::Multi(streams) => streams.count(),
             AnyStreams::Mutex(stream) => stream.count(),
@@ -57,7 +57,7 @@ impl Streams for AnyStreams {
 
     fn limit(&self, count: usize) -> Result<(), OneStream> {
         match self {
-            AnyStreams::Lanes(streams) => streams.limit(count),
+            AnyStreams::Cpus(streams) => streams.limit(count),
             AnyStreams::Single(stream) => stream.limit(count),
             AnyStreams::Multi(streams) => streams.limit(count),
             AnyStreams::Mutex(stream) => stream.limit(count),
@@ -67,12 +67,12 @@ impl Streams for AnyStreams {
 
 impl AnyStreams {
     #[inline(never)]
-    fn get_other(&self, lane: Lane) -> AnyStream<'_> {
+    fn get_other(&self, cpu: Cpu) -> AnyStream<'_> {
         match self {
-            AnyStreams::Lanes(streams) => AnyStream::Lane(streams.get(lane)),
-            AnyStreams::Single(stream) => AnyStream::Single(stream.get(lane)),
-            AnyStreams::Multi(streams) => AnyStream::Multi(streams.get(lane)),
-            AnyStreams::Mutex(stream) => AnyStream::Mutex(stream.get(lane)),
+            AnyStreams::Cpus(streams) => AnyStream::Cpu(streams.get(cpu)),
+            AnyStreams::Single(stream) => AnyStream::Single(stream.get(cpu)),
+            AnyStreams::Multi(streams) => AnyStream::Multi(streams.get(cpu)),
+            AnyStreams::Mutex(stream) => AnyStream::Mutex(stream.get(cpu)),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Deref for AnyStream<'_> {
     #[inline]
     fn deref(&self) -> &Stream {
         match self {
-            AnyStream::Lane(stream) => stream,
+            AnyStream::Cpu(stream) => stream,
             AnyStream::Single(stream) => stream,
             AnyStream::Multi(stream) => stream,
             AnyStream::Mutex(stream) => stream,
@@ -94,7 +94,7 @@ impl DerefMut for AnyStream<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Stream {
         match self {
-            AnyStream::Lane(stream) => stream,
+            AnyStream::Cpu(stream) => stream,
             AnyStream::Single(stream) => stream,
             AnyStream::Multi(stream) => stream,
             AnyStream::Mutex(stream) => stream,

@@ -14,7 +14,7 @@ use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ops::{Deref, DerefMut};
 
 use sync::{Bell, CachePadded, Mutex};
-use units::Lane;
+use units::Cpu;
 
 use super::{OneStream, Stream, Streams};
 use crate::{CodecError, Compressor};
@@ -130,7 +130,7 @@ impl Streams for MultiStreams {
     type Guard<'a> = LentStream<'a>;
 
     #[inline]
-    fn get(&self, _: Lane) -> LentStream<'_> {
+    fn get(&self, _: Cpu) -> LentStream<'_> {
         let idle = self.list.lock().idle.pop();
         LentStream { owner: self, loan: Some(idle.unwrap_or_else(|| self.grow_or_wait())) }
     }

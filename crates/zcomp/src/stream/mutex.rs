@@ -1,7 +1,7 @@
 //! `mutex`: one stream behind an ordinary mutex.
 
 use sync::{CachePadded, SystemGuard, SystemMutex};
-use units::Lane;
+use units::Cpu;
 
 use super::{OneStream, Stream, Streams};
 use crate::{CodecError, Compressor};
@@ -32,7 +32,7 @@ impl Streams for MutexStream {
     type Guard<'a> = SystemGuard<'a, Stream>;
 
     #[inline]
-    fn get(&self, _: Lane) -> SystemGuard<'_, Stream> {
+    fn get(&self, _: Cpu) -> SystemGuard<'_, Stream> {
         self.stream.lock()
     }
 

@@ -1,7 +1,7 @@
 //! `single`: one stream that everybody takes turns with.
 
 use sync::{CachePadded, OwnerGuard, OwnerMutex};
-use units::Lane;
+use units::Cpu;
 
 use super::{OneStream, Stream, Streams};
 use crate::{CodecError, Compressor};
@@ -30,8 +30,8 @@ impl Streams for SingleStream {
     type Guard<'a> = OwnerGuard<'a, Stream>;
 
     #[inline]
-    fn get(&self, lane: Lane) -> OwnerGuard<'_, Stream> {
-        self.stream.lock(lane)
+    fn get(&self, cpu: Cpu) -> OwnerGuard<'_, Stream> {
+        self.stream.lock(cpu)
     }
 
     fn count(&self) -> usize {

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex};
 
-use units::Lane;
+use units::Cpu;
 use zcomp::{OneStream, Stream, Streams};
 
 use crate::watched::Watched;
@@ -99,7 +99,7 @@ impl Broken {
 impl Streams for Broken {
     type Guard<'a> = Lent<'a>;
 
-    fn get(&self, _: Lane) -> Lent<'_> {
+    fn get(&self, _: Cpu) -> Lent<'_> {
         Lent { owner: self, stream: Some(self.find()) }
     }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use testkit::Rng;
-use units::Lane;
+use units::Cpu;
 use zcomp::{Compressor, Lz4, Params, Streams, Zstd};
 
 use crate::watched::{Page, Watched, number};
@@ -76,10 +76,10 @@ impl Ledger {
     fn with<S: Streams>(
         &self,
         streams: &S,
-        lane: u32,
+        cpu: u32,
         work: impl FnOnce(&mut zcomp::Stream) -> Verdict,
     ) -> Verdict {
-        let mut stream = streams.get(Lane(lane));
+        let mut stream = streams.get(Cpu(cpu));
         let number = number(&mut stream);
         {
             let mut lent = self.lent.lock().unwrap();
@@ -127,8 +127,8 @@ fn crowd<S: Streams>(streams: &S, most: usize, rounds: u32, seed: u64) -> Verdic
         let work = move |thread: u64| {
             let mut rng = Rng::new(seed ^ thread);
             for _ in 0..rounds {
-                let lane = rng.below(5) as u32;
-                let done = ledger.with(streams, lane, |stream| use_it(stream, &mut rng));
+                let cpu = rng.below(5) as u32;
+                let done = ledger.with(streams, cpu, |stream| use_it(stream, &mut rng));
                 if done.is_err() || failed.load(Ordering::Relaxed) {
                     failed.store(true, Ordering::Relaxed);
                     return done;
@@ -152,8 +152,8 @@ fn alone<S: Streams>(subject: &Subject<S>, seed: u64) -> Verdict {
     for limit in [0, 1, 2, 5] {
         let streams = (subject.make)(&Arc::new(Watched::zstd()), limit);
         let (most, ledger) = ((subject.most)(limit.max(1)), Ledger::new(1));
-        for lane in (0..20).chain([u32::MAX]) {
-            ledger.with(&streams, lane, |stream| use_it(stream, &mut rng))?;
+        for cpu in (0..20).chain([u32::MAX]) {
+            ledger.with(&streams, cpu, |stream| use_it(stream, &mut rng))?;
         }
         let (count, first) = (streams.count(), if subject.grows { 1 } else { most });
         expect(count == first, || format!("{count} streams were made at first, not {first}"))?;
@@ -182,10 +182,10 @@ fn hold<S: Streams>(streams: &S, count: usize, then: impl FnOnce()) -> Verdict {
         (Ledger::new(count), Barrier::new(count + 1), Barrier::new(count + 1));
     thread::scope(|scope| {
         let holders: Vec<_> = (0..count as u32)
-            .map(|lane| {
+            .map(|cpu| {
                 let (ledger, all, done) = (&ledger, &all, &done);
                 scope.spawn(move || {
-                    ledger.with(streams, lane, |_| {
+                    ledger.with(streams, cpu, |_| {
                         all.wait();
                         done.wait();
                         Ok(())
@@ -260,16 +260,16 @@ fn raised_under_waiters<S: Streams>(subject: &Subject<S>) -> Verdict {
     let (ledger, all, asking) = (Ledger::new(3), Barrier::new(3), AtomicUsize::new(0));
     thread::scope(|scope| {
         let (streams, ledger, all, asking) = (&streams, &ledger, &all, &asking);
-        let ask = move |lane| {
+        let ask = move |cpu| {
             asking.fetch_add(1, Ordering::Relaxed);
-            ledger.with(streams, lane, |_| {
+            ledger.with(streams, cpu, |_| {
                 all.wait();
                 Ok(())
             })
         };
         let mut others = Vec::new();
         ledger.with(streams, 0, |_| {
-            others.extend((1..3).map(|lane| scope.spawn(move || ask(lane))));
+            others.extend((1..3).map(|cpu| scope.spawn(move || ask(cpu))));
             while asking.load(Ordering::Relaxed) < 2 {
                 thread::yield_now();
             }
@@ -334,7 +334,7 @@ fn lowered_without_memory<S: Streams>(subject: &Subject<S>, seed: u64) -> Verdic
         ends.recv().unwrap();
     };
     thread::scope(|scope| {
-        let first = streams.get(Lane(0));
+        let first = streams.get(Cpu(0));
         *codec.meanwhile.lock().unwrap() = Some(Box::new(deed));
         let other = scope.spawn(|| {
             let mut rng = Rng::new(seed);

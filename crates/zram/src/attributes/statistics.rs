@@ -151,9 +151,9 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), Fault> {
         if result.is_err() {
             return;
         }
-        let pin = disk.pins.pin(units::Lane(0));
+        let reader = disk.readers.enter(units::Cpu(0));
         let again = match slot.kind() {
-            Kind::Compressed { codec, .. } => engine.priority_of(&pin, codec) > 0,
+            Kind::Compressed { codec, .. } => engine.priority_of(&reader, codec) > 0,
             _ => false,
         };
         let flags = flags(slot, again);

@@ -2,8 +2,8 @@
 //! device.
 
 use block::IoError;
-use sync::Pin;
-use units::{Lane, PAGE_SIZE};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE};
 use zcomp::Streams;
 
 use super::{Engine, TURNS, refused};
@@ -15,27 +15,27 @@ use crate::{Kind, Slot};
 impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     pub(super) fn export_marked(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
         let Export { bytes, block, compressed } = to;
-        self.slots.load(lane, index, |slot| {
+        self.slots.load(cpu, index, |slot| {
             if !slot.is_marked() {
                 return Ok(None);
             }
             let place = |length, codec, huge| Some(Backed { block, length, codec, huge });
             match slot.kind() {
                 Kind::Compressed { handle, length, codec } if compressed => {
-                    self.pool.read(pin, handle, length, |object| {
+                    self.pool.read(reader, handle, length, |object| {
                         object.copy_to(&mut bytes[..length]);
                     });
                     bytes[length..].fill(0);
                     Ok(place(length as u16, codec, false))
                 }
                 kind @ (Kind::Compressed { .. } | Kind::Raw(_)) => {
-                    self.expand(pin, lane, slot, bytes)?;
+                    self.expand(reader, cpu, slot, bytes)?;
                     Ok(place(PAGE_SIZE as u16, 0, matches!(kind, Kind::Raw(_))))
                 }
                 _ => Ok(None),
@@ -43,37 +43,37 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         })
     }
 
-    pub(super) fn settle_marked(&self, lane: Lane, index: usize, place: Backed) -> bool {
+    pub(super) fn settle_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
         // Who stores clears the mark, and so does who reads; both mean that the page is wanted.
         // Only one at a time marks and settles, so the mark is the one that was exported.
         let new = Slot::backed(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };
-        self.slots.retire(lane, old, |slot| self.release(lane, slot));
-        self.account(lane, old, new);
+        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        self.account(cpu, old, new);
         true
     }
 
     pub(super) fn compress_again(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
         let _turn = self.turns[index % TURNS].lock();
-        if !self.wants(pin, self.slots.peek(index), how) {
+        if !self.wants(reader, self.slots.peek(index), how) {
             return Ok(Recompressed::Skipped);
         }
         let mut page = [0; PAGE_SIZE];
-        let Some((held, read)) = self.claim(pin, lane, index, &mut page) else {
+        let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
             return Ok(Recompressed::Skipped);
         };
-        if !self.wants(pin, held, how) || !matches!(read, Ok(Loaded::Page)) {
+        if !self.wants(reader, held, how) || !matches!(read, Ok(Loaded::Page)) {
             self.unclaim(index, held);
             return read.map(|_| Recompressed::Skipped);
         }
-        let made = self.with_space(lane, || self.make_smaller(pin, lane, held, &page, how));
+        let made = self.with_space(cpu, || self.make_smaller(reader, cpu, held, &page, how));
         let new = match made {
             Ok(Some(new)) => new,
             Ok(None) if how.last => held.unclaimed().with_idle(false).incompressible(),
@@ -84,14 +84,14 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         match (made?, swapped) {
             (None, Ok(_)) => Ok(Recompressed::InVain),
             (Some(new), Ok(old)) => {
-                self.slots.retire(lane, old, |slot| self.release(lane, slot));
-                self.account(lane, old, new);
+                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+                self.account(cpu, old, new);
                 Ok(Recompressed::Smaller)
             }
             // Used meanwhile: what was made is of contents that may be gone.
             (made, Err(_)) => {
                 if let Some(new) = made {
-                    self.release(lane, new);
+                    self.release(cpu, new);
                 }
                 Ok(Recompressed::Skipped)
             }
@@ -99,11 +99,11 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     }
 
     /// Is this a page to compress again?
-    fn wants(&self, pin: &Pin<'_>, slot: Slot, how: Recompression) -> bool {
+    fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
         let (length, priority) = match slot.kind() {
             Kind::Raw(_) => (PAGE_SIZE, 0),
             Kind::Compressed { length, codec, .. } => {
-                (length, self.codecs.get(pin, codec).map_or(0, |codec| codec.priority))
+                (length, self.codecs.get(reader, codec).map_or(0, |codec| codec.priority))
             }
             _ => return false,
         };
@@ -115,19 +115,20 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// make one.
     fn make_smaller(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         held: Slot,
         page: &units::Page,
         how: Recompression,
     ) -> Result<Option<Slot>, IoError> {
         let pool = &self.pool;
-        let (number, codec) = self.codecs.current(pin, how.priority).ok_or(IoError::Unsupported)?;
+        let (number, codec) =
+            self.codecs.current(reader, how.priority).ok_or(IoError::Unsupported)?;
         let length = match held.kind() {
             Kind::Compressed { length, .. } => length,
             _ => PAGE_SIZE,
         };
-        let mut stream = codec.streams.get(lane);
+        let mut stream = codec.streams.get(cpu);
         let stream = &mut *stream;
         let Some(smaller) = stream.context.compress(page, &mut stream.output[..]) else {
             return Ok(None);
@@ -138,7 +139,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         if !keeps {
             return Ok(None);
         }
-        let handle = pool.store(pin, lane, &stream.output[..smaller], None).map_err(refused)?;
+        let handle = pool.store(reader, cpu, &stream.output[..smaller], None).map_err(refused)?;
         Ok(Some(Slot::compressed(handle, smaller, number)))
     }
 

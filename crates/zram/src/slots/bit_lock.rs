@@ -6,7 +6,7 @@
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{LOCKED, Rooms, WAITED};
-use units::Lane;
+use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::Slot;
@@ -25,7 +25,7 @@ impl SlotTable for BitLock {
     const NAME: &'static str = "bit-spinlock";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _lanes: usize) -> Result<BitLock, NoMemory> {
+    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<BitLock, NoMemory> {
         Ok(BitLock {
             words: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
@@ -38,7 +38,7 @@ impl SlotTable for BitLock {
     }
 
     #[inline]
-    fn load<R>(&self, _lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         if !self.touched.is_marked(index) {
             return read(Slot::EMPTY);
         }
@@ -67,7 +67,7 @@ impl SlotTable for BitLock {
     }
 
     #[inline]
-    fn retire(&self, _lane: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         // Readers hold the lock while they read, so nobody has the displaced slot any more.
         free(displaced);
     }

@@ -6,7 +6,7 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::Slot;
@@ -21,7 +21,7 @@ impl SlotTable for Cas {
     const NAME: &'static str = "cas";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _lanes: usize) -> Result<Cas, NoMemory> {
+    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<Cas, NoMemory> {
         Ok(Cas { words: LazyTable::new(world, slots)?, touched: Touched::new(world, slots)? })
     }
 
@@ -30,7 +30,7 @@ impl SlotTable for Cas {
     }
 
     #[inline]
-    fn load<R>(&self, _lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         if !self.touched.is_marked(index) {
             return read(Slot::EMPTY);
         }
@@ -59,7 +59,7 @@ impl SlotTable for Cas {
     }
 
     #[inline]
-    fn retire(&self, _lane: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         // Readers own the slot while they read, so nobody has the displaced one any more.
         free(displaced);
     }

@@ -1,25 +1,25 @@
-//! No lock: readers pin, writers publish by one compare-and-swap, and what was displaced waits
+//! No lock: readers enter, writers publish by one compare-and-swap, and what was displaced waits
 //! until no reader can hold it.
 //!
-//! A reader counts itself on its lane and looks at the word once; it waits for nobody. An object
+//! A reader counts itself on its CPU and looks at the word once; it waits for nobody. An object
 //! that is displaced meanwhile stays as it was, because objects are never modified, until the
-//! reader has left. Displaced objects wait in bags of the lanes ([`sync::Retired`]). Slots that
+//! reader has left. Displaced objects wait in bags of the CPUs ([`sync::Retired`]). Slots that
 //! name no object wait for nobody: patterns are in the slot itself, and blocks of a backing device
 //! have readers of their own.
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::Retired;
 use sync::atomic::{AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::{Kind, Slot};
 
-/// Objects of a lane that may wait: at most 512 KiB of memory. Under shuttle so few that bags come
+/// Objects of a CPU that may wait: at most 512 KiB of memory. Under shuttle so few that bags come
 /// full in small worlds.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
-/// The table: 8 bytes a page, and a bag for each lane.
+/// The table: 8 bytes a page, and a bag for each CPU.
 pub struct Epoch {
     words: LazyTable<AtomicU64>,
     touched: Touched,
@@ -30,11 +30,11 @@ impl SlotTable for Epoch {
     const NAME: &'static str = "epoch";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Epoch, NoMemory> {
+    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Epoch, NoMemory> {
         Ok(Epoch {
             words: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
-            retired: Retired::new(lanes, BAG),
+            retired: Retired::new(cpus, BAG),
         })
     }
 
@@ -43,11 +43,11 @@ impl SlotTable for Epoch {
     }
 
     #[inline]
-    fn load<R>(&self, lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         if !self.touched.is_marked(index) {
             return read(Slot::EMPTY);
         }
-        let _reading = self.retired.read(lane);
+        let _reading = self.retired.read(cpu);
         // Acquire pairs with the Release in `update`: what the slot names has been written.
         let word = self.words.get(index).load(Ordering::Acquire);
         read(Slot::from_word(word))
@@ -76,11 +76,11 @@ impl SlotTable for Epoch {
     }
 
     #[inline]
-    fn retire(&self, lane: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         match displaced.kind() {
             Kind::Empty | Kind::Filled(_) | Kind::Backed(_) => free(displaced),
             Kind::FilledObject(_) | Kind::Raw(_) | Kind::Compressed { .. } => {
-                self.retired.retire(lane, displaced.word(), |word| free(Slot::from_word(word)));
+                self.retired.retire(cpu, displaced.word(), |word| free(Slot::from_word(word)));
             }
         }
     }

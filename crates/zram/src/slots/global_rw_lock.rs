@@ -6,7 +6,7 @@
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{CachePadded, SharedRooms};
-use units::Lane;
+use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::Slot;
@@ -26,7 +26,7 @@ impl SlotTable for GlobalRwLock {
     const NAME: &'static str = "global-rwlock";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _lanes: usize) -> Result<GlobalRwLock, NoMemory> {
+    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<GlobalRwLock, NoMemory> {
         Ok(GlobalRwLock {
             words: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
@@ -40,7 +40,7 @@ impl SlotTable for GlobalRwLock {
     }
 
     #[inline]
-    fn load<R>(&self, _lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         self.rooms.read(&self.lock, KEY);
         let result = read(self.peek(index));
         self.rooms.end_read(&self.lock, KEY);
@@ -69,7 +69,7 @@ impl SlotTable for GlobalRwLock {
     }
 
     #[inline]
-    fn retire(&self, _lane: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         // Readers hold the lock while they read, so nobody has the displaced slot any more.
         free(displaced);
     }

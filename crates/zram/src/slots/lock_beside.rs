@@ -7,7 +7,7 @@
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Rooms, SharedRooms};
-use units::Lane;
+use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::Slot;
@@ -84,7 +84,7 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
     const NAME: &'static str = L::NAME;
     const BYTES: usize = 16;
 
-    fn new(world: &dyn World, slots: usize, _lanes: usize) -> Result<LockBeside<L>, NoMemory> {
+    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<LockBeside<L>, NoMemory> {
         Ok(LockBeside {
             pairs: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
@@ -97,7 +97,7 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
     }
 
     #[inline]
-    fn load<R>(&self, _lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         if !self.touched.is_marked(index) {
             return read(Slot::EMPTY);
         }
@@ -130,7 +130,7 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
     }
 
     #[inline]
-    fn retire(&self, _lane: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         // Readers hold the lock while they read, so nobody has the displaced slot any more.
         free(displaced);
     }

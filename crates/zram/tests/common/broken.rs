@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use pagealloc::{NoMemory, World};
-use sync::Pins;
+use sync::ReaderEpochs;
 use sync::atomic::{AtomicU64, Ordering::SeqCst};
-use units::Lane;
+use units::Cpu;
 use zram::Slot;
 use zram::slots::{BitLock, Epoch, SlotTable};
 
@@ -32,7 +32,7 @@ macro_rules! words {
             fn count(&self) -> usize {
                 self.0.len()
             }
-            fn load<R>(&self, _: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+            fn load<R>(&self, _: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
                 read(self.peek(index))
             }
             fn update(
@@ -46,7 +46,7 @@ macro_rules! words {
                     None => Err(old),
                 }
             }
-            fn retire(&self, _: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+            fn retire(&self, _: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
                 free(displaced);
             }
             fn peek(&self, index: usize) -> Slot {
@@ -79,8 +79,8 @@ macro_rules! nearly {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
-            fn new(world: &dyn World, slots: usize, lanes: usize) -> Result<Self, NoMemory> {
-                Ok(Self(<$base>::new(world, slots, lanes)?, <$state>::default()))
+            fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+                Ok(Self(<$base>::new(world, slots, cpus)?, <$state>::default()))
             }
             fn count(&self) -> usize {
                 self.0.count()
@@ -113,22 +113,22 @@ macro_rules! nearly {
 pub struct HoldsNothing(BitLock, ());
 
 nearly!(HoldsNothing: BitLock, () {
-    fn load<R>(&self, _: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+    fn load<R>(&self, _: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         read(self.0.peek(index))
     }
-    fn retire(&self, lane: Lane, displaced: Slot, free: impl FnMut(Slot)) {
-        self.0.retire(lane, displaced, free);
+    fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
+        self.0.retire(cpu, displaced, free);
     }
 });
 
-/// Epochs: readers pin, and nobody cares.
+/// Epochs: readers enter, and nobody cares.
 pub struct EpochOfNone(Epoch, ());
 
 nearly!(EpochOfNone: Epoch, () {
-    fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R {
-        self.0.load(lane, index, read)
+    fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R {
+        self.0.load(cpu, index, read)
     }
-    fn retire(&self, _: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
+    fn retire(&self, _: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         free(displaced);
     }
 });
@@ -137,10 +137,10 @@ nearly!(EpochOfNone: Epoch, () {
 pub struct EpochTooShort(Epoch, Mutex<VecDeque<Slot>>);
 
 nearly!(EpochTooShort: Epoch, Mutex<VecDeque<Slot>> {
-    fn load<R>(&self, lane: Lane, index: usize, read: impl FnMut(Slot) -> R) -> R {
-        self.0.load(lane, index, read)
+    fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R {
+        self.0.load(cpu, index, read)
     }
-    fn retire(&self, _: Lane, displaced: Slot, free: impl FnMut(Slot)) {
+    fn retire(&self, _: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
         let mut waiting = self.1.lock().unwrap();
         waiting.push_back(displaced);
         let ripe = if waiting.len() > 2 { waiting.pop_front() } else { None };
@@ -158,19 +158,19 @@ nearly!(EpochTooShort: Epoch, Mutex<VecDeque<Slot>> {
 
 /// Epochs by hand: a displaced word is freed `RIPE` epochs after the one it was displaced in.
 pub struct ByHand<const RIPE: u32> {
-    pins: Pins,
+    readers: ReaderEpochs,
     waiting: Mutex<VecDeque<(Slot, u32)>>,
 }
 
 impl<const RIPE: u32> Default for ByHand<RIPE> {
     fn default() -> ByHand<RIPE> {
-        ByHand { pins: Pins::new(2), waiting: Mutex::default() }
+        ByHand { readers: ReaderEpochs::new(2), waiting: Mutex::default() }
     }
 }
 
 impl<const RIPE: u32> ByHand<RIPE> {
     fn ripe(&self) -> Option<Slot> {
-        let epoch = self.pins.epoch();
+        let epoch = self.readers.epoch();
         let mut waiting = self.waiting.lock().unwrap();
         let (slot, then) = *waiting.front()?;
         (epoch.wrapping_sub(then) >= RIPE).then(|| {
@@ -183,14 +183,14 @@ impl<const RIPE: u32> ByHand<RIPE> {
 macro_rules! epoch_by_hand {
     ($name:ident, $ripe:literal) => {
         nearly!($name: BitLock, ByHand<$ripe> {
-            fn load<R>(&self, lane: Lane, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
-                let _reading = self.1.pins.pin(lane);
+            fn load<R>(&self, cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+                let _reading = self.1.readers.enter(cpu);
                 read(self.0.peek(index))
             }
-            fn retire(&self, _: Lane, displaced: Slot, mut free: impl FnMut(Slot)) {
-                let epoch = self.1.pins.epoch();
+            fn retire(&self, _: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
+                let epoch = self.1.readers.epoch();
                 self.1.waiting.lock().unwrap().push_back((displaced, epoch));
-                self.1.pins.try_turn();
+                self.1.readers.try_flip();
                 while let Some(slot) = self.1.ripe() {
                     free(slot);
                 }
@@ -198,7 +198,7 @@ macro_rules! epoch_by_hand {
             fn quiesce(&self, mut free: impl FnMut(Slot)) -> bool {
                 let waiting = std::mem::take(&mut *self.1.waiting.lock().unwrap());
                 let any = !waiting.is_empty();
-                self.1.pins.wait_for_readers();
+                self.1.readers.wait_for_readers();
                 waiting.into_iter().for_each(|(slot, _)| free(slot));
                 any
             }

@@ -5,19 +5,19 @@ macro_rules! to_engine {
     () => {
         fn unpack(
             &self,
-            pin: &Pin<'_>,
-            lane: Lane,
+            reader: &Reader<'_>,
+            cpu: Cpu,
             place: Backed,
             bytes: &Page,
             page: &mut Page,
         ) -> Result<(), IoError> {
-            self.engine.unpack(pin, lane, place, bytes, page)
+            self.engine.unpack(reader, cpu, place, bytes, page)
         }
-        fn discard(&self, pin: &Pin<'_>, lane: Lane, first: usize, count: usize) {
-            self.engine.discard(pin, lane, first, count);
+        fn discard(&self, reader: &Reader<'_>, cpu: Cpu, first: usize, count: usize) {
+            self.engine.discard(reader, cpu, first, count);
         }
-        fn store_zeroes(&self, lane: Lane, index: usize) {
-            self.engine.store_zeroes(lane, index);
+        fn store_zeroes(&self, cpu: Cpu, index: usize) {
+            self.engine.store_zeroes(cpu, index);
         }
         fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
             self.engine.extents(first, count, visit);
@@ -31,17 +31,17 @@ macro_rules! to_engine {
         fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
             self.engine.alter(index, next)
         }
-        fn settle(&self, pin: &Pin<'_>, lane: Lane, index: usize, place: Backed) -> bool {
-            self.engine.settle(pin, lane, index, place)
+        fn settle(&self, reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool {
+            self.engine.settle(reader, cpu, index, place)
         }
         fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
             self.engine.install(priority, chosen, pages)
         }
-        fn priority_of(&self, pin: &Pin<'_>, codec: u8) -> u8 {
-            self.engine.priority_of(pin, codec)
+        fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
+            self.engine.priority_of(reader, codec)
         }
-        fn limit_streams(&self, pin: &Pin<'_>, count: usize) -> Result<(), OneStream> {
-            self.engine.limit_streams(pin, count)
+        fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
+            self.engine.limit_streams(reader, count)
         }
         fn last_access(&self, index: usize) -> Option<u32> {
             self.engine.last_access(index)
@@ -49,8 +49,8 @@ macro_rules! to_engine {
         fn pool(&self) -> &Pool {
             self.engine.pool()
         }
-        fn give_back(&self, lane: Lane) {
-            self.engine.give_back(lane);
+        fn give_back(&self, cpu: Cpu) {
+            self.engine.give_back(cpu);
         }
         fn capacity(&self) -> usize {
             self.engine.capacity()
@@ -61,8 +61,8 @@ macro_rules! to_engine {
         fn scheme(&self) -> &'static str {
             self.engine.scheme()
         }
-        fn streams(&self, pin: &Pin<'_>) -> usize {
-            self.engine.streams(pin)
+        fn streams(&self, reader: &Reader<'_>) -> usize {
+            self.engine.streams(reader)
         }
     };
 }

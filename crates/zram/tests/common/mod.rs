@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use block::{BlockDevice, IoError, Plain, Visit};
 use control::Fault;
 use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::Pin;
-use units::{Lane, PAGE_SIZE, Page};
-use zcomp::{Compressor, LaneStreams, Lz4, OneStream, Params};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{Compressor, Lz4, OneStream, Params, PerCpuStreams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{
     Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Loaded, Outside, PageStore,
@@ -17,7 +17,7 @@ use zram::{
 };
 use zsmalloc::{Pool, PoolOptions};
 
-const LANES: usize = 2;
+const CPUS: usize = 2;
 
 /// What the test does at a moment, once.
 pub type Deed = Box<dyn FnOnce() + Send>;
@@ -44,7 +44,7 @@ fn now(deed: &Mutex<Option<Deed>>) {
 
 /// A disk with a backing device of `blocks` blocks.
 pub fn disk(moments: &Arc<Moments>, blocks: usize) -> Arc<Disk> {
-    let zone = Zone::new(&host::Mmap, ZoneOptions::new(LANES, 1 << 14)).unwrap();
+    let zone = Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap();
     let outside = Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE)));
     let workshop = Bench { frames: Arc::new(zone), outside, moments: moments.clone() };
     let (workshop, clock) = (Arc::new(workshop), Arc::default());
@@ -82,21 +82,21 @@ impl Workshop for Bench {
         Ok(Arc::new(Lz4::new(params).unwrap()))
     }
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
-        Ok(Arc::new(Backing::new(&host::Mmap, device, path, LANES).unwrap()))
+        Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).unwrap()))
     }
     fn outside(&self) -> &dyn Outside {
         &self.outside
     }
-    fn lanes(&self) -> usize {
-        LANES
+    fn cpus(&self) -> usize {
+        CPUS
     }
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
-        let (frames, pins) = (self.frames.clone(), plan.pins.clone());
-        let pool = PoolOptions { frames, pins, limit_frames: plan.limit_frames };
+        let (frames, readers) = (self.frames.clone(), plan.readers.clone());
+        let pool = PoolOptions { frames, readers, limit_frames: plan.limit_frames };
         let parts = EngineParts {
-            slots: BitLock::new(&host::Mmap, plan.room, LANES).unwrap(),
+            slots: BitLock::new(&host::Mmap, plan.room, CPUS).unwrap(),
             pool: Pool::new(&host::Mmap, pool).unwrap(),
-            make_streams: Box::new(|codec, _| LaneStreams::new(&**codec, LANES)),
+            make_streams: Box::new(|codec, _| PerCpuStreams::new(&**codec, CPUS)),
         };
         let engine = plan.assemble(&host::Mmap, parts)?;
         Ok(Arc::new(Hooked { engine, moments: self.moments.clone() }))
@@ -109,18 +109,24 @@ struct Hooked {
 }
 
 impl PageStore for Hooked {
-    fn store(&self, pin: &Pin<'_>, lane: Lane, index: usize, page: &Page) -> Result<(), IoError> {
+    fn store(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        page: &Page,
+    ) -> Result<(), IoError> {
         now(&self.moments.storing);
-        self.engine.store(pin, lane, index, page)
+        self.engine.store(reader, cpu, index, page)
     }
     fn load(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         page: &mut Page,
     ) -> Result<Loaded, IoError> {
-        let loaded = self.engine.load(pin, lane, index, page);
+        let loaded = self.engine.load(reader, cpu, index, page);
         if let Ok(Loaded::Backed(_)) = loaded {
             now(&self.moments.found_elsewhere);
         }
@@ -128,8 +134,8 @@ impl PageStore for Hooked {
     }
     fn modify(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
@@ -138,7 +144,7 @@ impl PageStore for Hooked {
             now(&self.moments.editing);
             edit(page);
         };
-        let loaded = self.engine.modify(pin, lane, index, known, &mut edit_later);
+        let loaded = self.engine.modify(reader, cpu, index, known, &mut edit_later);
         if let Ok(Loaded::Backed(_)) = loaded {
             now(&self.moments.found_elsewhere);
         }
@@ -146,22 +152,22 @@ impl PageStore for Hooked {
     }
     fn export(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
         now(&self.moments.exporting);
-        self.engine.export(pin, lane, index, to)
+        self.engine.export(reader, cpu, index, to)
     }
     fn recompress(
         &self,
-        pin: &Pin<'_>,
-        lane: Lane,
+        reader: &Reader<'_>,
+        cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
-        self.engine.recompress(pin, lane, index, how)
+        self.engine.recompress(reader, cpu, index, how)
     }
     fn backing(&self) -> Option<&Arc<Backing>> {
         self.engine.backing()

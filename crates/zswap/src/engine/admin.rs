@@ -5,7 +5,7 @@ use alloc::format;
 use control::{Errno, Fault};
 use sync::Bell;
 use sync::atomic::Ordering;
-use units::Lane;
+use units::Cpu;
 use zcomp::{CODECS, Chosen, NotInstalled};
 
 use super::Zswap;
@@ -18,12 +18,12 @@ impl Zswap {
     /// The name of the codec that new pages are compressed with.
     #[must_use]
     pub fn compressor(&self) -> &'static str {
-        let pin = self.pins.pin(Lane(0));
-        self.bank.current(&pin, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
+        let reader = self.readers.enter(Cpu(0));
+        self.bank.current(&reader, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
     }
 
     /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
-    /// calling thread must hold no pin.
+    /// calling thread must not be a reader.
     ///
     /// # Errors
     /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
@@ -92,7 +92,7 @@ impl Zswap {
     /// # Panics
     /// Says what contradicts what.
     pub fn validate(&self) {
-        self.quiesce(Lane(0));
+        self.quiesce(Cpu(0));
         self.pool.validate();
         let mut pages = 0;
         for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
 use control::{Errno, Fault};
-use sync::Pin;
-use units::{Lane, PAGE_SIZE};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE};
 
 use super::{AreaOptions, Zswap, no_memory};
 use crate::area::Area;
@@ -36,7 +36,7 @@ impl Zswap {
             return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
         }
         let entries = self.entries.capacity();
-        let index = (self.make_index)(&*self.world, pages, entries, self.lanes);
+        let index = (self.make_index)(&*self.world, pages, entries, self.cpus);
         let index = index.map_err(no_memory)?;
         let AreaOptions { device, tenant } = options;
         let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
@@ -46,7 +46,7 @@ impl Zswap {
             .map_err(|_| Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")))
     }
 
-    /// Turns an area off. The calling thread must hold no pin.
+    /// Turns an area off. The calling thread must not be a reader.
     ///
     /// # Errors
     /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
@@ -65,9 +65,9 @@ impl Zswap {
             );
             return Err(Fault::new(Errno::EBUSY, message));
         }
-        drop(self.areas[swap.number()].withdraw(&self.pins));
+        drop(self.areas[swap.number()].withdraw(&self.readers));
         // Whoever found the area before may have stored a page meanwhile.
-        self.empty(Lane(0), &area);
+        self.empty(Cpu(0), &area);
         Ok(())
     }
 
@@ -78,17 +78,21 @@ impl Zswap {
     }
 
     pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
-        self.areas[swap.number()].get(&self.pins.pin(Lane(0))).cloned()
+        self.areas[swap.number()].get(&self.readers.enter(Cpu(0))).cloned()
     }
 
-    pub(crate) fn area_here<'p>(&self, pin: &'p Pin<'_>, swap: SwapType) -> Option<&'p Arc<Area>> {
-        self.areas[swap.number()].get(pin)
+    pub(crate) fn area_here<'p>(
+        &self,
+        reader: &'p Reader<'_>,
+        swap: SwapType,
+    ) -> Option<&'p Arc<Area>> {
+        self.areas[swap.number()].get(reader)
     }
 
     /// The area of a page, if it has the page.
     #[inline]
-    pub(crate) fn area_of<'p>(&self, pin: &'p Pin<'_>, key: Key) -> Option<&'p Arc<Area>> {
-        let area = self.areas[key.swap.number()].get(pin)?;
+    pub(crate) fn area_of<'p>(&self, reader: &'p Reader<'_>, key: Key) -> Option<&'p Arc<Area>> {
+        let area = self.areas[key.swap.number()].get(reader)?;
         (key.offset < area.pages).then_some(area)
     }
 
@@ -109,7 +113,7 @@ impl Zswap {
             return Ok(tenant);
         }
         for (number, place) in self.tenants.iter().enumerate() {
-            let tenant = Tenant::new(number as u8, name, self.lanes);
+            let tenant = Tenant::new(number as u8, name, self.cpus);
             if place.publish(Box::new(tenant.clone())).is_ok() {
                 return Ok(tenant);
             }
@@ -119,7 +123,7 @@ impl Zswap {
     }
 
     /// Removes a tenant without pages; nobody can store by it any more. The calling thread holds no
-    /// pin.
+    /// reader.
     ///
     /// # Errors
     /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
@@ -136,27 +140,30 @@ impl Zswap {
         }
         tenant.set_gone(true);
         // Whoever did not know may have stored a page.
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         if tenant.pages() > 0 {
             tenant.set_gone(false);
             return Err(busy("has pages"));
         }
-        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.pins));
+        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.readers));
         Ok(())
     }
 
     /// Every tenant.
     #[must_use]
     pub fn tenants(&self) -> Vec<Tenant> {
-        let pin = self.pins.pin(Lane(0));
-        self.all_tenants(&pin).cloned().collect()
+        let reader = self.readers.enter(Cpu(0));
+        self.all_tenants(&reader).cloned().collect()
     }
 
-    pub(crate) fn all_tenants<'p>(&self, pin: &'p Pin<'_>) -> impl Iterator<Item = &'p Tenant> {
-        self.tenants.iter().filter_map(|place| place.get(pin))
+    pub(crate) fn all_tenants<'p>(
+        &self,
+        reader: &'p Reader<'_>,
+    ) -> impl Iterator<Item = &'p Tenant> {
+        self.tenants.iter().filter_map(|place| place.get(reader))
     }
 
-    pub(crate) fn tenant_of<'p>(&self, pin: &'p Pin<'_>, number: u32) -> Option<&'p Tenant> {
-        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(pin)
+    pub(crate) fn tenant_of<'p>(&self, reader: &'p Reader<'_>, number: u32) -> Option<&'p Tenant> {
+        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(reader)
     }
 }

@@ -1,7 +1,7 @@
 //! Giving up pages, and freeing what was theirs when no reader can hold it any more.
 
-use sync::Pin;
-use units::Lane;
+use sync::Reader;
+use units::Cpu;
 
 use super::Zswap;
 use crate::area::Area;
@@ -15,11 +15,11 @@ const DROPS: usize = 64;
 
 impl Zswap {
     /// Gives up a page. Afterwards nobody is writing it to the device, or will.
-    pub fn invalidate_page(&self, lane: Lane, key: Key) {
+    pub fn invalidate_page(&self, cpu: Cpu, key: Key) {
         let area = {
-            let pin = self.pins.pin(lane);
-            let Some(area) = self.area_of(&pin, key) else { return };
-            self.drop_page(&pin, lane, area, key.offset);
+            let reader = self.readers.enter(cpu);
+            let Some(area) = self.area_of(&reader, key) else { return };
+            self.drop_page(&reader, cpu, area, key.offset);
             if !area.is_claimed(key.offset) {
                 return;
             }
@@ -29,95 +29,95 @@ impl Zswap {
     }
 
     /// Takes a page out of the cache, and marks that the device does not hold it either.
-    pub(crate) fn drop_page(&self, pin: &Pin<'_>, lane: Lane, area: &Area, offset: u64) {
+    pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, offset: u64) {
         area.clear_on_device(offset);
-        let word = area.index.remove(lane, offset);
+        let word = area.index.remove(cpu, offset);
         area.clear_on_device(offset);
         if let Some(word) = word {
-            self.dispose(pin, lane, word);
+            self.dispose(reader, cpu, word);
         }
     }
 
     /// Gives up all pages of an area, in the cache and on its device.
-    pub fn invalidate_area(&self, lane: Lane, swap: SwapType) {
+    pub fn invalidate_area(&self, cpu: Cpu, swap: SwapType) {
         if let Some(area) = self.area(swap) {
-            self.empty(lane, &area);
+            self.empty(cpu, &area);
         }
     }
 
-    pub(super) fn empty(&self, lane: Lane, area: &Area) {
-        self.drop_range(lane, area, 0, area.pages);
+    pub(super) fn empty(&self, cpu: Cpu, area: &Area) {
+        self.drop_range(cpu, area, 0, area.pages);
         area.wait_for_all();
-        self.quiesce(lane);
+        self.quiesce(cpu);
     }
 
     /// Takes pages out of the cache, and marks that the device does not hold them either.
-    pub(crate) fn drop_range(&self, lane: Lane, area: &Area, first: u64, end: u64) {
+    pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area, first: u64, end: u64) {
         let mut at = first;
         while at < end {
             // As many as there is room for: an entry is disposed of outside the index.
             let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
             let (mut words, mut count) = ([None; DROPS], 0);
             area.clear_range_on_device(at..next);
-            area.index.drain(lane, at..next, &mut |_, word| {
+            area.index.drain(cpu, at..next, &mut |_, word| {
                 words[count] = Some(word);
                 count += 1;
             });
             area.clear_range_on_device(at..next);
             if count > 0 {
-                let pin = self.pins.pin(lane);
-                words.into_iter().flatten().for_each(|word| self.dispose(&pin, lane, word));
+                let reader = self.readers.enter(cpu);
+                words.into_iter().flatten().for_each(|word| self.dispose(&reader, cpu, word));
             }
             at = next;
         }
     }
 
     /// Frees an entry that was taken out of its index, when no reader can hold it any more. The
-    /// calling thread holds no pin of the readers, no stream and no lock.
-    pub(crate) fn dispose(&self, pin: &Pin<'_>, lane: Lane, word: Word) {
+    /// calling thread is no reader and has no stream and no lock.
+    pub(crate) fn dispose(&self, reader: &Reader<'_>, cpu: Cpu, word: Word) {
         let number = word.number();
         let content = self.entries.content(number);
         // A tenant with pages is there.
-        if let Some(tenant) = self.tenant_of(pin, number) {
+        if let Some(tenant) = self.tenant_of(reader, number) {
             tenant.0.lru.leave(&self.entries, number);
-            self.account(lane, tenant, content, -1);
+            self.account(cpu, tenant, content, -1);
         }
-        self.retired.retire(lane, word.get(), |word| self.release(lane, word));
+        self.retired.retire(cpu, word.get(), |word| self.release(cpu, word));
     }
 
     /// Frees an entry that nobody can find.
-    fn release(&self, lane: Lane, word: u64) {
+    fn release(&self, cpu: Cpu, word: u64) {
         let Some(word) = Word::from_raw(word) else { return };
         let content = self.entries.content(word.number());
-        self.entries.give_back(lane, word.number());
-        self.free(lane, content);
+        self.entries.give_back(cpu, word.number());
+        self.free(cpu, content);
     }
 
-    pub(super) fn free(&self, lane: Lane, content: Content) {
+    pub(super) fn free(&self, cpu: Cpu, content: Content) {
         if let Some(handle) = content.handle() {
-            self.pool.free(lane, handle);
+            self.pool.free(cpu, handle);
         }
     }
 
     /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
     /// nothing.
-    pub(crate) fn quiesce(&self, lane: Lane) -> bool {
-        self.retired.quiesce(|word| self.release(lane, word))
+    pub(crate) fn quiesce(&self, cpu: Cpu) -> bool {
+        self.retired.quiesce(|word| self.release(cpu, word))
     }
 
-    pub(super) fn account(&self, lane: Lane, tenant: &Tenant, content: Content, sign: i64) {
+    pub(super) fn account(&self, cpu: Cpu, tenant: &Tenant, content: Content, sign: i64) {
         let bytes = sign * content.bytes() as i64;
-        tenant.add(lane, sign, bytes);
-        self.counts.add(lane, Count::Pages, sign);
+        tenant.add(cpu, sign, bytes);
+        self.counts.add(cpu, Count::Pages, sign);
         match content {
-            Content::Filled(_) => self.counts.add(lane, Count::Filled, sign),
+            Content::Filled(_) => self.counts.add(cpu, Count::Filled, sign),
             Content::Raw(_) => {
-                self.counts.add(lane, Count::Raw, sign);
-                self.counts.add(lane, Count::Bytes, bytes);
+                self.counts.add(cpu, Count::Raw, sign);
+                self.counts.add(cpu, Count::Bytes, bytes);
             }
             Content::Compressed { codec, .. } => {
-                self.counts.add(lane, Count::Bytes, bytes);
-                self.by_codec.add(lane, usize::from(codec), sign);
+                self.counts.add(cpu, Count::Bytes, bytes);
+                self.by_codec.add(cpu, usize::from(codec), sign);
             }
         }
     }

@@ -11,7 +11,7 @@ use core::fmt;
 use pagealloc::Frames;
 use sync::Bell;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use super::Zswap;
 
@@ -102,7 +102,7 @@ impl Zswap {
     /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
     /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
     /// comes again when [`Zswap::memory_bell`] rings, or after a while if not all was to be had.
-    pub fn provide(&self, lane: Lane, want: Headroom) -> bool {
+    pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
         if !self.provision.ahead {
             return true;
         }
@@ -114,7 +114,7 @@ impl Zswap {
             all &= area.index.provide(entries, want.nodes);
         }
         let frames = want.frames.min(self.room_frames());
-        all &= self.pool.provide(lane, frames) >= frames;
+        all &= self.pool.provide(cpu, frames) >= frames;
         // More is asked for when a quarter of it was used; what could not be had is asked for after
         // a while.
         let low = frames.min(self.pool.headroom());

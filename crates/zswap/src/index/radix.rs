@@ -18,7 +18,7 @@
 
 use pagealloc::NoMemory;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
-use units::Lane;
+use units::Cpu;
 
 use super::stock::Stocks;
 use crate::Word;
@@ -91,9 +91,9 @@ pub fn levels(pages: u64) -> usize {
 }
 
 impl<C: Cells> Radix<C> {
-    /// Trees of `pages` pages each in `cells`, for so many lanes.
-    pub fn new(cells: C, pages: u64, lanes: usize) -> Radix<C> {
-        Radix { cells, stocks: Stocks::new(lanes), levels: levels(pages) }
+    /// Trees of `pages` pages each in `cells`, for so many CPUs.
+    pub fn new(cells: C, pages: u64, cpus: usize) -> Radix<C> {
+        Radix { cells, stocks: Stocks::new(cpus), levels: levels(pages) }
     }
 
     /// What is at `offset`. Needs no lock.
@@ -124,7 +124,7 @@ impl<C: Cells> Radix<C> {
     /// [`NoMemory`] if there are no more nodes; nothing has changed then.
     pub fn insert(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         root: &AtomicU64,
         offset: u64,
         word: Word,
@@ -141,7 +141,7 @@ impl<C: Cells> Radix<C> {
         // store makes all of them seen.
         let mut fresh = [0; MAX_LEVELS];
         let fresh = &mut fresh[..level];
-        self.stocks.take(&self.cells, lane, fresh)?;
+        self.stocks.take(&self.cells, cpu, fresh)?;
         let mut below = word.get();
         for (level, node) in fresh.iter().enumerate() {
             // Release pairs with the Acquire in `get` of a reader who is still at a life before.
@@ -167,7 +167,7 @@ impl<C: Cells> Radix<C> {
     /// Takes out what is at `offset`; if `only` is given, nothing else than that.
     pub fn remove(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         root: &AtomicU64,
         offset: u64,
         only: Option<Word>,
@@ -196,20 +196,20 @@ impl<C: Cells> Radix<C> {
                 Some(above) => self.cells.slot(*above, slot_of(offset, level + 1)),
                 None => root,
             };
-            self.end(lane, above, path[level]);
+            self.end(cpu, above, path[level]);
         }
         Some(word)
     }
 
     /// Takes an empty node out of `place` and lets it be used again.
-    fn end(&self, lane: Lane, place: &AtomicU64, node: u32) {
+    fn end(&self, cpu: Cpu, place: &AtomicU64, node: u32) {
         // Release pairs with the Acquire in `get`.
         place.store(0, Ordering::Release);
         let life = self.cells.life(node);
         // Release pairs with the Acquire in `get`: who sees that the life has ended finds the
         // place above empty, or with another node.
         life.store(life.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-        self.stocks.give(&self.cells, lane, node);
+        self.stocks.give(&self.cells, cpu, node);
     }
 
     /// The first entry from `from` on.

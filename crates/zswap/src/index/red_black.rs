@@ -5,7 +5,7 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use units::Lane;
+use units::Cpu;
 
 use super::trees::Forest;
 use crate::Word;
@@ -319,7 +319,7 @@ impl Forest for RedBlackTrees {
 
     fn insert(
         &self,
-        _: Lane,
+        _: Cpu,
         root: &AtomicU64,
         offset: u64,
         word: Word,
@@ -350,7 +350,7 @@ impl Forest for RedBlackTrees {
         Ok(displaced)
     }
 
-    fn remove(&self, _: Lane, root: &AtomicU64, offset: u64, only: Option<Word>) -> Option<Word> {
+    fn remove(&self, _: Cpu, root: &AtomicU64, offset: u64, only: Option<Word>) -> Option<Word> {
         let node = self.find(root, offset).ok()?;
         let word = Word::from_raw(self.load(node, WORD))?;
         if only.is_some_and(|only| only != word) {

@@ -1,16 +1,16 @@
 //! Nodes that are in no tree.
 //!
-//! Each lane keeps a few, so that it seldom needs what all share: a list, and the first number that
+//! Each CPU keeps a few, so that it seldom needs what all share: a list, and the first number that
 //! was never used. Lists are threaded through the counts of their nodes.
 
 use pagealloc::NoMemory;
 use sync::atomic::Ordering;
-use sync::{Mutex, PerLane};
-use units::Lane;
+use sync::{Mutex, PerCpu};
+use units::Cpu;
 
 use super::radix::{Cells, SLOTS};
 
-/// Nodes a lane keeps at most: 16 KiB.
+/// Nodes a CPU keeps at most: 16 KiB.
 pub const KEPT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 
 /// Nodes, one behind the other.
@@ -38,7 +38,7 @@ impl List {
     }
 }
 
-/// What all lanes share.
+/// What all CPUs share.
 #[derive(Default)]
 struct Common {
     list: List,
@@ -58,25 +58,25 @@ impl Common {
 
 /// All nodes that are in no tree. The methods are always called with the same cells.
 pub struct Stocks {
-    lanes: PerLane<Mutex<List>>,
+    cpus: PerCpu<Mutex<List>>,
     common: Mutex<Common>,
 }
 
 impl Stocks {
-    pub fn new(lanes: usize) -> Stocks {
+    pub fn new(cpus: usize) -> Stocks {
         let list = |_| Mutex::new(List::default());
-        Stocks { lanes: PerLane::new(lanes, list), common: Mutex::new(Common::default()) }
+        Stocks { cpus: PerCpu::new(cpus, list), common: Mutex::new(Common::default()) }
     }
 
     /// Fills `nodes` with nodes whose slots are empty.
     ///
     /// # Errors
     /// [`NoMemory`]; none was taken then.
-    pub fn take(&self, cells: &impl Cells, lane: Lane, nodes: &mut [u32]) -> Result<(), NoMemory> {
+    pub fn take(&self, cells: &impl Cells, cpu: Cpu, nodes: &mut [u32]) -> Result<(), NoMemory> {
         if nodes.is_empty() {
             return Ok(());
         }
-        let mut list = self.lanes.get(lane).lock();
+        let mut list = self.cpus.get(cpu).lock();
         for n in 0..nodes.len() {
             let node = list.pop(cells).or_else(|| self.refill(cells, &mut list));
             let Some(node) = node else {
@@ -88,7 +88,7 @@ impl Stocks {
         Ok(())
     }
 
-    /// Gets a node from what all share, and some more for the lane.
+    /// Gets a node from what all share, and some more for the CPU.
     #[cold]
     fn refill(&self, cells: &impl Cells, list: &mut List) -> Option<u32> {
         let mut common = self.common.lock();
@@ -102,8 +102,8 @@ impl Stocks {
     }
 
     /// Takes back a node that is in no tree any more, with empty slots.
-    pub fn give(&self, cells: &impl Cells, lane: Lane, node: u32) {
-        let mut list = self.lanes.get(lane).lock();
+    pub fn give(&self, cells: &impl Cells, cpu: Cpu, node: u32) {
+        let mut list = self.cpus.get(cpu).lock();
         list.push(cells, node);
         if list.count > KEPT {
             let mut common = self.common.lock();
@@ -122,7 +122,7 @@ impl Stocks {
 
     /// How many nodes are in trees. Of a moment, if others change them.
     pub fn lent(&self, _: &impl Cells) -> u64 {
-        let kept: usize = self.lanes.iter().map(|list| list.lock().count).sum();
+        let kept: usize = self.cpus.iter().map(|list| list.lock().count).sum();
         let common = self.common.lock();
         u64::from(common.used).saturating_sub((kept + common.list.count) as u64)
     }
@@ -140,7 +140,7 @@ impl Stocks {
             assert_eq!(rest.count, 0, "a list of unused nodes is shorter than it says");
             list.count as u64
         };
-        let kept: u64 = self.lanes.iter().map(|list| walk(&list.lock())).sum();
+        let kept: u64 = self.cpus.iter().map(|list| walk(&list.lock())).sum();
         kept + walk(&self.common.lock().list)
     }
 }

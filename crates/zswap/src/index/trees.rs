@@ -9,8 +9,8 @@ use core::ops::Range;
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{LaneCounters, Rooms};
-use units::Lane;
+use sync::{PerCpuCounters, Rooms};
+use units::Cpu;
 
 use super::{Index, PAGES_PER_PART};
 use crate::{MAX_OFFSETS, Word};
@@ -47,7 +47,7 @@ pub trait Forest: Sized + Send + Sync {
         trees: usize,
         pages: u64,
         entries: u32,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<Self, NoMemory>;
 
     /// What is at `offset`.
@@ -59,15 +59,14 @@ pub trait Forest: Sized + Send + Sync {
     /// [`NoMemory`]; nothing has changed then.
     fn insert(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         root: &AtomicU64,
         offset: u64,
         word: Word,
     ) -> Result<Option<Word>, NoMemory>;
 
     /// Takes out what is at `offset`; if `only` is given, nothing else than that.
-    fn remove(&self, lane: Lane, root: &AtomicU64, offset: u64, only: Option<Word>)
-    -> Option<Word>;
+    fn remove(&self, cpu: Cpu, root: &AtomicU64, offset: u64, only: Option<Word>) -> Option<Word>;
 
     /// The first entry from `from` on.
     fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)>;
@@ -98,7 +97,7 @@ pub struct Trees<F, const PAGES: u64> {
     /// A bit for each tree that ever had an entry.
     marks: LazyTable<AtomicU64>,
     rooms: Rooms,
-    entries: LaneCounters<1>,
+    entries: PerCpuCounters<1>,
     pages: u64,
 }
 
@@ -126,7 +125,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     pub const NAME: &'static str = if PAGES == MAX_OFFSETS { F::NAME } else { F::SPLIT_NAME };
 
     /// An index of `pages` pages for entries numbered 1 to `entries`. Costs addresses, and memory
-    /// only for the lanes.
+    /// only for the CPUs.
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
@@ -134,17 +133,17 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
         world: &dyn World,
         pages: u64,
         entries: u32,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<Trees<F, PAGES>, NoMemory> {
         const { assert!(PAGES.is_power_of_two()) };
         let trees = usize::try_from(pages.div_ceil(PAGES).max(1))
             .map_err(|_| NoMemory { bytes: usize::MAX })?;
         Ok(Trees {
-            forest: F::new(world, trees, pages.min(PAGES), entries, lanes)?,
+            forest: F::new(world, trees, pages.min(PAGES), entries, cpus)?,
             heads: LazyTable::provided(world, trees)?,
             marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
             rooms: Rooms::default(),
-            entries: LaneCounters::new(lanes),
+            entries: PerCpuCounters::new(cpus),
             pages,
         })
     }
@@ -157,9 +156,9 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
         world: &dyn World,
         pages: u64,
         entries: u32,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<Box<dyn Index>, NoMemory> {
-        Ok(Box::new(Trees::<F, PAGES>::new(world, pages, entries, lanes)?))
+        Ok(Box::new(Trees::<F, PAGES>::new(world, pages, entries, cpus)?))
     }
 
     /// The number of the tree of an offset, and the offset in it.
@@ -196,7 +195,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     /// where to go on if there may be more.
     fn drain_some(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         number: usize,
         offsets: Range<u64>,
         taken: &mut [Option<(u64, Word)>; BATCH],
@@ -210,7 +209,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
             if count == BATCH {
                 return (count, Some(offset));
             }
-            self.forest.remove(lane, root, offset, None);
+            self.forest.remove(cpu, root, offset, None);
             taken[count] = Some((offset, word));
             (count, from) = (count + 1, offset + 1);
         }
@@ -220,7 +219,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
 
 impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     #[inline]
-    fn get(&self, _: Lane, offset: u64) -> Option<Word> {
+    fn get(&self, _: Cpu, offset: u64) -> Option<Word> {
         let (number, offset) = self.place(offset);
         if F::LOCK_FREE {
             return self.forest.get(&self.heads.get(number)[F::ROOT], offset);
@@ -229,41 +228,41 @@ impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
         self.forest.get(&held.head[F::ROOT], offset)
     }
 
-    fn insert(&self, lane: Lane, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
+    fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
         let (number, offset) = self.place(offset);
         self.mark(number);
         let held = self.lock(number);
-        let displaced = self.forest.insert(lane, &held.head[F::ROOT], offset, word)?;
+        let displaced = self.forest.insert(cpu, &held.head[F::ROOT], offset, word)?;
         drop(held);
         if displaced.is_none() {
-            self.entries.add(lane, 0, 1);
+            self.entries.add(cpu, 0, 1);
         }
         Ok(displaced)
     }
 
-    fn remove(&self, lane: Lane, offset: u64) -> Option<Word> {
+    fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         let (number, offset) = self.place(offset);
         let held = self.lock(number);
-        let word = self.forest.remove(lane, &held.head[F::ROOT], offset, None);
+        let word = self.forest.remove(cpu, &held.head[F::ROOT], offset, None);
         drop(held);
         if word.is_some() {
-            self.entries.add(lane, 0, -1);
+            self.entries.add(cpu, 0, -1);
         }
         word
     }
 
-    fn remove_if(&self, lane: Lane, offset: u64, word: Word) -> bool {
+    fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
         let (number, offset) = self.place(offset);
         let held = self.lock(number);
-        let removed = self.forest.remove(lane, &held.head[F::ROOT], offset, Some(word)).is_some();
+        let removed = self.forest.remove(cpu, &held.head[F::ROOT], offset, Some(word)).is_some();
         drop(held);
         if removed {
-            self.entries.add(lane, 0, -1);
+            self.entries.add(cpu, 0, -1);
         }
         removed
     }
 
-    fn drain(&self, lane: Lane, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
+    fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
         let end = offsets.end.min(self.pages);
         let mut from = offsets.start;
         let mut taken = [None; BATCH];
@@ -275,8 +274,8 @@ impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
                 return;
             }
             let within = from.saturating_sub(base)..(end - base).min(PAGES);
-            let (count, next) = self.drain_some(lane, number, within, &mut taken);
-            self.entries.add(lane, 0, -(count as i64));
+            let (count, next) = self.drain_some(cpu, number, within, &mut taken);
+            self.entries.add(cpu, 0, -(count as i64));
             for (offset, word) in taken[..count].iter().flatten() {
                 visit(base + offset, *word);
             }

@@ -2,7 +2,7 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU32, AtomicU64};
-use units::Lane;
+use units::Cpu;
 
 use super::radix::{BITS, Cells, MAX_LEVELS, Radix, SLOTS, levels};
 use super::stock::KEPT;
@@ -50,14 +50,14 @@ impl Cells for Tables {
 pub struct RadixTrees(Radix<Tables>);
 
 /// The most nodes there can be: on each level one for each entry, or all that there is place for;
-/// and what lanes keep.
-fn most_nodes(trees: usize, pages: u64, entries: u32, lanes: usize) -> u64 {
+/// and what CPUs keep.
+fn most_nodes(trees: usize, pages: u64, entries: u32, cpus: usize) -> u64 {
     let of_level = |level: usize| {
         let of_tree = pages.div_ceil(1 << ((level as u32 + 1) * BITS).min(63)).max(1);
         of_tree.saturating_mul(trees as u64).min(u64::from(entries))
     };
     let in_trees: u64 = (0..levels(pages)).map(of_level).sum();
-    in_trees + (lanes.max(1) * (KEPT + MAX_LEVELS)) as u64
+    in_trees + (cpus.max(1) * (KEPT + MAX_LEVELS)) as u64
 }
 
 impl Forest for RadixTrees {
@@ -72,11 +72,11 @@ impl Forest for RadixTrees {
         trees: usize,
         pages: u64,
         entries: u32,
-        lanes: usize,
+        cpus: usize,
     ) -> Result<RadixTrees, NoMemory> {
-        let most = most_nodes(trees, pages, entries, lanes);
+        let most = most_nodes(trees, pages, entries, cpus);
         let most = u32::try_from(most).map_err(|_| NoMemory { bytes: usize::MAX })?;
-        Ok(RadixTrees(Radix::new(Tables::new(world, most)?, pages, lanes)))
+        Ok(RadixTrees(Radix::new(Tables::new(world, most)?, pages, cpus)))
     }
 
     #[inline]
@@ -86,22 +86,16 @@ impl Forest for RadixTrees {
 
     fn insert(
         &self,
-        lane: Lane,
+        cpu: Cpu,
         root: &AtomicU64,
         offset: u64,
         word: Word,
     ) -> Result<Option<Word>, NoMemory> {
-        self.0.insert(lane, root, offset, word)
+        self.0.insert(cpu, root, offset, word)
     }
 
-    fn remove(
-        &self,
-        lane: Lane,
-        root: &AtomicU64,
-        offset: u64,
-        only: Option<Word>,
-    ) -> Option<Word> {
-        self.0.remove(lane, root, offset, only)
+    fn remove(&self, cpu: Cpu, root: &AtomicU64, offset: u64, only: Option<Word>) -> Option<Word> {
+        self.0.remove(cpu, root, offset, only)
     }
 
     fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)> {

@@ -21,19 +21,19 @@ fn log(zone: &Zone, world: &HeapWorld) -> Log {
     world.record_of(zone.base()).log()
 }
 
-fn take_all(zone: &Zone, lane: Lane) -> Vec<Frame> {
-    std::iter::from_fn(|| zone.alloc(lane, Order::ZERO)).collect()
+fn take_all(zone: &Zone, cpu: Cpu) -> Vec<Frame> {
+    std::iter::from_fn(|| zone.alloc(cpu, Order::ZERO)).collect()
 }
 
 #[test]
 fn only_what_was_provided_is_lent() {
     let (zone, world) = zone(2048, usize::MAX);
-    assert_eq!(zone.alloc(Lane(0), Order::ZERO), None);
-    assert_eq!(zone.alloc(Lane(0), Order::MAX), None);
+    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
+    assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
     assert_eq!(zone.provided(), 0);
-    let free = zone.provide(Lane(0), 100);
+    let free = zone.provide(Cpu(0), 100);
     assert_eq!((free, zone.provided()), (2 * PIECE, 2 * PIECE));
-    let frames = take_all(&zone, Lane(1));
+    let frames = take_all(&zone, Cpu(1));
     assert_eq!(frames.len() as u64, free);
     let populated = log(&zone, &world).populated;
     for Frame(frame) in &frames {
@@ -44,9 +44,9 @@ fn only_what_was_provided_is_lent() {
     zone.validate();
     // What comes back is lent again without anything being asked of the system.
     for frame in frames {
-        zone.free(Lane(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame, Order::ZERO);
     }
-    assert_eq!(take_all(&zone, Lane(0)).len() as u64, free);
+    assert_eq!(take_all(&zone, Cpu(0)).len() as u64, free);
     assert_eq!(log(&zone, &world).populated, populated);
     zone.validate();
 }
@@ -54,26 +54,26 @@ fn only_what_was_provided_is_lent() {
 #[test]
 fn all_of_a_zone_can_be_provided_and_lent_in_any_order() {
     let (zone, _) = zone(1024, usize::MAX);
-    assert_eq!(zone.provide(Lane(0), 5000), 1024);
-    assert_eq!(zone.provide(Lane(0), 5000), 1024, "there is no more");
-    assert!(zone.alloc(Lane(0), Order::MAX).is_some());
-    assert_eq!(zone.alloc(Lane(0), Order::ZERO), None);
+    assert_eq!(zone.provide(Cpu(0), 5000), 1024);
+    assert_eq!(zone.provide(Cpu(0), 5000), 1024, "there is no more");
+    assert!(zone.alloc(Cpu(0), Order::MAX).is_some());
+    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
     zone.validate();
 }
 
 #[test]
 fn a_refusal_ends_the_call_and_the_next_one_goes_on() {
     let (zone, world) = zone(2048, 100);
-    assert_eq!(zone.provide(Lane(0), 512), PIECE);
+    assert_eq!(zone.provide(Cpu(0), 512), PIECE);
     zone.validate();
-    let early = take_all(&zone, Lane(0));
+    let early = take_all(&zone, Cpu(0));
     assert_eq!(early.len() as u64, PIECE);
     zone.validate();
-    assert_eq!(zone.provide(Lane(0), 512), 0, "there is still no memory");
+    assert_eq!(zone.provide(Cpu(0), 512), 0, "there is still no memory");
     world.set_pages(10_000);
-    assert_eq!(zone.provide(Lane(0), 448), 448);
+    assert_eq!(zone.provide(Cpu(0), 448), 448);
     zone.validate();
-    let all = early.len() + take_all(&zone, Lane(1)).len();
+    let all = early.len() + take_all(&zone, Cpu(1)).len();
     assert_eq!(all, 512, "the same block was filled to its end");
     assert_eq!(log(&zone, &world).committed.iter().filter(|it| **it).count(), 1);
     zone.validate();
@@ -82,21 +82,21 @@ fn a_refusal_ends_the_call_and_the_next_one_goes_on() {
 #[test]
 fn what_is_free_beyond_is_given_back_but_for_a_few_blocks() {
     let (zone, world) = zone(20 * 512, usize::MAX);
-    zone.provide(Lane(0), 20 * 512);
-    let frames = take_all(&zone, Lane(0));
+    zone.provide(Cpu(0), 20 * 512);
+    let frames = take_all(&zone, Cpu(0));
     for frame in frames {
-        zone.free(Lane(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame, Order::ZERO);
     }
     assert!(log(&zone, &world).released.is_empty(), "who frees asks nothing of the system");
     zone.drain();
-    let free = zone.provide(Lane(0), 512);
+    let free = zone.provide(Cpu(0), 512);
     let kept = (1 + SPARE) * u64::from(FRAMES_PER_BLOCK);
     assert_eq!((free, zone.provided()), (kept, kept));
     assert_eq!(log(&zone, &world).released.len() as u64, 19 - SPARE);
     zone.validate();
-    assert_eq!(take_all(&zone, Lane(1)).len() as u64, kept, "what went back is not lent");
+    assert_eq!(take_all(&zone, Cpu(1)).len() as u64, kept, "what went back is not lent");
     // It is provided again when it is wanted again.
-    assert_eq!(zone.provide(Lane(0), 1024), 1024);
+    assert_eq!(zone.provide(Cpu(0), 1024), 1024);
     zone.validate();
 }
 
@@ -104,35 +104,35 @@ fn what_is_free_beyond_is_given_back_but_for_a_few_blocks() {
 fn threads_take_and_free_while_memory_is_provided_and_given_back() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
     let (zone, world) = zone(16 * 512, usize::MAX);
-    zone.provide(Lane(0), 512);
+    zone.provide(Cpu(0), 512);
     let asked = || {
         let log = log(&zone, &world);
         (log.populated.len(), log.released.len())
     };
     std::thread::scope(|scope| {
-        for lane in [Lane(0), Lane(1)] {
+        for cpu in [Cpu(0), Cpu(1)] {
             let zone = &zone;
             scope.spawn(move || {
                 let mut held = Vec::new();
                 for round in 0..ROUNDS {
-                    for _ in 0..(round * 7 + u64::from(lane.0) * 13) % 300 {
-                        held.extend(zone.alloc(lane, Order::ZERO));
+                    for _ in 0..(round * 7 + u64::from(cpu.0) * 13) % 300 {
+                        held.extend(zone.alloc(cpu, Order::ZERO));
                     }
                     while held.len() as u64 > (round * 11) % 1500 {
-                        zone.free(lane, held.swap_remove(held.len() / 2), Order::ZERO);
+                        zone.free(cpu, held.swap_remove(held.len() / 2), Order::ZERO);
                     }
                 }
-                held.into_iter().for_each(|frame| zone.free(lane, frame, Order::ZERO));
+                held.into_iter().for_each(|frame| zone.free(cpu, frame, Order::ZERO));
             });
         }
         for round in 0..ROUNDS {
-            zone.provide(Lane(0), round * 37 % 6000);
+            zone.provide(Cpu(0), round * 37 % 6000);
         }
     });
     zone.validate();
     zone.drain();
     let before = asked();
-    let free = take_all(&zone, Lane(0)).len() as u64;
+    let free = take_all(&zone, Cpu(0)).len() as u64;
     assert_eq!(free, zone.provided());
     assert_eq!(asked(), before);
 }

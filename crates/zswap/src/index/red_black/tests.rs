@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LANE: Lane = Lane(0);
+const CPU: Cpu = Cpu(0);
 
 /// A tree with pages 0 to 20, whose entries have the numbers after those.
 fn tree() -> (RedBlackTrees, AtomicU64) {
@@ -10,7 +10,7 @@ fn tree() -> (RedBlackTrees, AtomicU64) {
     let root = AtomicU64::new(0);
     for offset in 0..21 {
         let word = Word::new(offset + 1, 1).expect("a word");
-        let put = trees.insert(LANE, &root, u64::from(offset), word);
+        let put = trees.insert(CPU, &root, u64::from(offset), word);
         assert_eq!(put, Ok(None));
     }
     assert_eq!(trees.validate(&root), (21, 21));

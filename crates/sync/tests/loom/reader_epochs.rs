@@ -1,45 +1,45 @@
-//! Pins: what a reader found stays until it lets go.
+//! What a reader found stays until it lets go.
 
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use sync::Pins;
-use units::Lane;
+use sync::ReaderEpochs;
+use units::Cpu;
 
 use crate::{RACE, bounded, every, refused};
 
 /// A manner of pinning: the crate's, or a copy with a flaw.
 trait Manner: Send + Sync + 'static {
     fn new() -> Self;
-    fn read<R>(&self, lane: usize, read: impl FnOnce() -> R) -> R;
+    fn read<R>(&self, cpu: usize, read: impl FnOnce() -> R) -> R;
     fn wait_for_readers(&self);
 }
 
-impl Manner for Pins {
-    fn new() -> Pins {
-        Pins::new(2)
+impl Manner for ReaderEpochs {
+    fn new() -> ReaderEpochs {
+        ReaderEpochs::new(2)
     }
-    fn read<R>(&self, lane: usize, read: impl FnOnce() -> R) -> R {
-        let pin = self.pin(Lane(lane as u32));
+    fn read<R>(&self, cpu: usize, read: impl FnOnce() -> R) -> R {
+        let reader = self.enter(Cpu(cpu as u32));
         let result = read();
-        drop(pin);
+        drop(reader);
         result
     }
     fn wait_for_readers(&self) {
-        Pins::wait_for_readers(self);
+        ReaderEpochs::wait_for_readers(self);
     }
 }
 
 /// Values, of which one is published. One that was freed is never published again.
 struct World<M> {
-    pins: M,
+    readers: M,
     published: AtomicUsize,
     values: [UnsafeCell<usize>; 3],
 }
 
-// SAFETY: the pins keep readers and the changer apart; loom checks that they do.
+// SAFETY: the readers keep readers and the changer apart; loom checks that they do.
 unsafe impl<M: Sync> Sync for World<M> {}
 // SAFETY: as above.
 unsafe impl<M: Send> Send for World<M> {}
@@ -49,16 +49,16 @@ const FREED: usize = usize::MAX;
 impl<M: Manner> World<M> {
     fn new() -> Arc<World<M>> {
         let values = std::array::from_fn(UnsafeCell::new);
-        Arc::new(World { pins: M::new(), published: AtomicUsize::new(0), values })
+        Arc::new(World { readers: M::new(), published: AtomicUsize::new(0), values })
     }
 
     /// Reads what is published, as a reader of a slot table would.
-    fn read(&self, lane: usize) -> usize {
-        self.pins.read(lane, || self.look())
+    fn read(&self, cpu: usize) -> usize {
+        self.readers.read(cpu, || self.look())
     }
 
     fn look(&self) -> usize {
-        // Acquire for the value itself; that it is still there is the pins' affair.
+        // Acquire for the value itself; that it is still there is the readers' affair.
         let index = self.published.load(Ordering::Acquire);
         // SAFETY: loom checks that nobody changes it meanwhile.
         let value = self.values[index].with(|value| unsafe { *value });
@@ -70,23 +70,23 @@ impl<M: Manner> World<M> {
     fn change(&self) {
         let last = self.published.load(Ordering::Relaxed);
         self.published.store(last + 1, Ordering::Release);
-        self.pins.wait_for_readers();
+        self.readers.wait_for_readers();
         // SAFETY: loom checks that nobody reads it any more.
         self.values[last].with_mut(|value| unsafe { *value = FREED });
     }
 }
 
-/// A thread on each of `lanes` reads `reads` times while this one changes `changes` times.
-fn run<M: Manner>(lanes: &[usize], reads: usize, changes: usize) {
+/// A thread on each of `cpus` reads `reads` times while this one changes `changes` times.
+fn run<M: Manner>(cpus: &[usize], reads: usize, changes: usize) {
     let world = World::<M>::new();
-    let readers: Vec<_> = lanes
+    let readers: Vec<_> = cpus
         .iter()
-        .map(|lane| {
-            let (world, lane) = (world.clone(), *lane);
+        .map(|cpu| {
+            let (world, cpu) = (world.clone(), *cpu);
             thread::spawn(move || {
                 let mut last = 0;
                 for _ in 0..reads {
-                    let value = world.read(lane);
+                    let value = world.read(cpu);
                     assert!(value >= last, "time went backwards");
                     last = value;
                 }
@@ -104,35 +104,35 @@ fn run<M: Manner>(lanes: &[usize], reads: usize, changes: usize) {
 
 #[test]
 fn nothing_is_freed_under_a_reader() {
-    every(|| run::<Pins>(&[1], 1, 1));
+    every(|| run::<ReaderEpochs>(&[1], 1, 1));
 }
 
 #[test]
 fn nothing_is_freed_under_a_reader_who_reads_again() {
-    every(|| run::<Pins>(&[0], 2, 1));
+    every(|| run::<ReaderEpochs>(&[0], 2, 1));
 }
 
 /// A reader that saw the old phase may count itself only after the changer has looked there; that
 /// it is still waited for in the next period is why the phase is turned twice.
 #[test]
 fn a_reader_may_sleep_through_two_grace_periods() {
-    every(|| run::<Pins>(&[1], 1, 2));
+    every(|| run::<ReaderEpochs>(&[1], 1, 2));
 }
 
 #[test]
-fn readers_on_two_lanes_are_waited_for() {
-    bounded(3, || run::<Pins>(&[0, 1], 1, 1));
+fn readers_on_two_cpus_are_waited_for() {
+    bounded(3, || run::<ReaderEpochs>(&[0, 1], 1, 1));
 }
 
 #[test]
-fn readers_may_share_a_lane() {
-    bounded(3, || run::<Pins>(&[1, 1], 1, 1));
+fn readers_may_share_a_cpu() {
+    bounded(3, || run::<ReaderEpochs>(&[1, 1], 1, 1));
 }
 
 #[test]
 fn two_changers_take_turns() {
     bounded(2, || {
-        let world = World::<Pins>::new();
+        let world = World::<ReaderEpochs>::new();
         let reader = {
             let world = world.clone();
             thread::spawn(move || world.read(1))
@@ -140,7 +140,7 @@ fn two_changers_take_turns() {
         let changer = {
             let world = world.clone();
             // Its own grace period runs into the other's; nothing is changed.
-            thread::spawn(move || world.pins.wait_for_readers())
+            thread::spawn(move || world.readers.wait_for_readers())
         };
         world.change();
         reader.join().expect("no thread of the model panics");
@@ -149,15 +149,15 @@ fn two_changers_take_turns() {
 }
 
 #[test]
-fn pins_nest() {
+fn readers_nest() {
     every(|| {
-        let world = World::<Pins>::new();
+        let world = World::<ReaderEpochs>::new();
         let reader = {
             let world = world.clone();
             thread::spawn(move || {
-                let outer = world.pins.pin(Lane(1));
+                let outer = world.readers.enter(Cpu(1));
                 let first = world.look();
-                drop(world.pins.pin(Lane(1)));
+                drop(world.readers.enter(Cpu(1)));
                 assert!(world.look() >= first);
                 drop(outer);
             })
@@ -167,17 +167,17 @@ fn pins_nest() {
     });
 }
 
-/// What a reader did under its pin has happened for the changer, too.
+/// What a reader did under its reader has happened for the changer, too.
 #[test]
 fn readers_writes_are_seen_after_waiting() {
     every(|| {
-        let (pins, open) = (Pins::new(2), AtomicUsize::new(1));
-        let shared = Arc::new((pins, open, AtomicUsize::new(0)));
+        let (readers, open) = (ReaderEpochs::new(2), AtomicUsize::new(1));
+        let shared = Arc::new((readers, open, AtomicUsize::new(0)));
         let reader = {
             let shared = shared.clone();
             thread::spawn(move || {
-                let (pins, open, written) = &*shared;
-                let _pin = pins.pin(Lane(1));
+                let (readers, open, written) = &*shared;
+                let _reader = readers.enter(Cpu(1));
                 let was_open = open.load(Ordering::Relaxed) == 1;
                 if was_open {
                     written.fetch_add(1, Ordering::Relaxed);
@@ -185,16 +185,16 @@ fn readers_writes_are_seen_after_waiting() {
                 was_open
             })
         };
-        let (pins, open, written) = &*shared;
+        let (readers, open, written) = &*shared;
         open.store(0, Ordering::Relaxed);
-        pins.wait_for_readers();
+        readers.wait_for_readers();
         let seen = written.load(Ordering::Relaxed);
         let was_open = reader.join().expect("no thread of the model panics");
         assert_eq!(seen, usize::from(was_open), "a write came after the gate was shut");
     });
 }
 
-/// A copy of the pins, for one changer, with room for flaws.
+/// A copy of the readers, for one changer, with room for flaws.
 struct Copy<F> {
     phase: AtomicUsize,
     readers: [[AtomicUsize; 2]; 2],
@@ -207,7 +207,7 @@ trait Flaw: Send + Sync + 'static {
     const BARRIER: bool = true;
     const FENCES: bool = true;
     const RELEASE: Ordering = Ordering::Release;
-    const LANES: usize = 2;
+    const CPUS: usize = 2;
 }
 
 impl<F: Flaw> Manner for Copy<F> {
@@ -217,8 +217,8 @@ impl<F: Flaw> Manner for Copy<F> {
         Copy { phase: counter(), readers, flaw: std::marker::PhantomData }
     }
 
-    fn read<R>(&self, lane: usize, read: impl FnOnce() -> R) -> R {
-        let counter = &self.readers[lane][self.phase.load(Ordering::Relaxed) & 1];
+    fn read<R>(&self, cpu: usize, read: impl FnOnce() -> R) -> R {
+        let counter = &self.readers[cpu][self.phase.load(Ordering::Relaxed) & 1];
         counter.fetch_add(1, Ordering::Relaxed);
         if F::BARRIER {
             sync::atomic::barrier_after_rmw();
@@ -237,8 +237,8 @@ impl<F: Flaw> Manner for Copy<F> {
             if F::FENCES {
                 sync::atomic::fence(Ordering::SeqCst);
             }
-            for lane in &self.readers[..F::LANES] {
-                while lane[left_behind].load(Ordering::Acquire) != 0 {
+            for cpu in &self.readers[..F::CPUS] {
+                while cpu[left_behind].load(Ordering::Acquire) != 0 {
                     thread::yield_now();
                 }
             }
@@ -267,7 +267,7 @@ fn turning_once_is_found() {
 }
 
 #[test]
-fn pinning_without_a_barrier_is_found() {
+fn entering_without_a_barrier_is_found() {
     struct NoBarrier;
     impl Flaw for NoBarrier {
         const BARRIER: bool = false;
@@ -285,7 +285,7 @@ fn waiting_without_fences_is_found() {
 }
 
 #[test]
-fn unpinning_without_release_is_found() {
+fn leaving_without_release_is_found() {
     struct NoRelease;
     impl Flaw for NoRelease {
         const RELEASE: Ordering = Ordering::Relaxed;
@@ -294,10 +294,10 @@ fn unpinning_without_release_is_found() {
 }
 
 #[test]
-fn passing_a_lane_by_is_found() {
-    struct OneLane;
-    impl Flaw for OneLane {
-        const LANES: usize = 1;
+fn passing_a_cpu_by_is_found() {
+    struct OneCpu;
+    impl Flaw for OneCpu {
+        const CPUS: usize = 1;
     }
-    refused(RACE, || run::<Copy<OneLane>>(&[1], 1, 1));
+    refused(RACE, || run::<Copy<OneCpu>>(&[1], 1, 1));
 }

@@ -1,4 +1,4 @@
-//! The simulated pins and bags of `epoch`, after crates/sync/src/{pins,retired}.rs.
+//! The simulated readers and bags of `epoch`, after crates/sync/src/{reader_epochs,retired}.rs.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use super::engine::{Object, PINS};
 use super::lines::LineId;
 use super::machine::{Machine, Step};
 
-/// Words that a lane's bag holds: `BAG` in crates/zram/src/slots/epoch.rs.
+/// Words that a CPU's bag holds: `BAG` in crates/zram/src/slots/epoch.rs.
 const BAG: usize = 128;
 /// Readers are looked for each time so many have come in: `BAG` by `LOOKS` of retired.rs.
 const LOOK_EVERY: usize = BAG / 8;
@@ -32,13 +32,13 @@ pub(super) struct Readers {
     phase_line: LineId,
     epoch_line: LineId,
     turn_line: LineId,
-    lanes: Vec<OneLane>,
+    cpus: Vec<OneCpu>,
 }
 
-struct OneLane {
+struct OneCpu {
     line: LineId,
     bag_line: LineId,
-    /// Readers of each phase. Always of this lane's thread, as each has a CPU to itself.
+    /// Readers of each phase. Always of this CPU's thread, as each has a CPU to itself.
     inside: [u32; 2],
     entered: u32,
     bag: VecDeque<(u32, Object)>,
@@ -50,7 +50,7 @@ struct OneLane {
 impl Readers {
     pub(super) fn new(machine: &mut Machine) -> Readers {
         let cpus = machine.cpus();
-        let lane = |cpu| OneLane {
+        let cpu = |cpu| OneCpu {
             line: machine.lines.add("readers of a CPU", 1, cpu),
             bag_line: machine.lines.add("bag of a CPU", 1, cpu),
             inside: [0; 2],
@@ -59,32 +59,32 @@ impl Readers {
             retiring: None,
             waits: 0,
         };
-        let lanes = (0..cpus).map(lane).collect();
+        let cpus = (0..cpus).map(cpu).collect();
         let [phase_line, epoch_line, turn_line] =
-            ["phase of the pins", "number of the epoch", "turn of the pins"]
+            ["phase of the readers", "number of the epoch", "turn of the readers"]
                 .map(|what| machine.lines.add(what, 1, 0));
-        Readers { phase: 0, epoch: 0, turn_held: false, phase_line, epoch_line, turn_line, lanes }
+        Readers { phase: 0, epoch: 0, turn_held: false, phase_line, epoch_line, turn_line, cpus }
     }
 
-    /// Pins::pin: the phase, and the lane's own counter.
+    /// Readers::reader: the phase, and the CPU's own counter.
     pub(super) fn enter(&self) -> [Step; 2] {
         [Step::Read(self.phase_line), Step::Call(ENTER, 0)]
     }
 
-    /// Pin::drop.
+    /// Reader::drop.
     pub(super) fn leave(&self, me: usize) -> [Step; 2] {
-        [Step::Own(self.lanes[me].line), Step::Call(LEAVE, 0)]
+        [Step::Own(self.cpus[me].line), Step::Call(LEAVE, 0)]
     }
 
-    /// Retired::retire: the bag's lock is the lane's own; the epoch is read.
+    /// Retired::retire: the bag's lock is the CPU's own; the epoch is read.
     pub(super) fn retire(&mut self, me: usize, object: Object, machine: &mut Machine) {
-        let lane = &mut self.lanes[me];
-        lane.retiring = Some(object);
+        let cpu = &mut self.cpus[me];
+        cpu.retiring = Some(object);
         let steps = [
-            Step::Own(lane.bag_line),
+            Step::Own(cpu.bag_line),
             Step::Read(self.epoch_line),
             Step::Call(PUT, 0),
-            Step::Own(lane.bag_line),
+            Step::Own(cpu.bag_line),
         ];
         machine.push_all(me, &steps);
     }
@@ -97,31 +97,31 @@ impl Readers {
         with: usize,
         machine: &mut Machine,
     ) -> Vec<Object> {
-        let count = self.lanes.len();
+        let count = self.cpus.len();
         match what {
             ENTER => {
-                self.lanes[me].entered = self.phase & 1;
-                machine.push_all(me, &[Step::Own(self.lanes[me].line), Step::Call(ENTERED, 0)]);
+                self.cpus[me].entered = self.phase & 1;
+                machine.push_all(me, &[Step::Own(self.cpus[me].line), Step::Call(ENTERED, 0)]);
             }
             ENTERED => {
-                let lane = &mut self.lanes[me];
-                lane.inside[lane.entered as usize] += 1;
+                let cpu = &mut self.cpus[me];
+                cpu.inside[cpu.entered as usize] += 1;
             }
             LEAVE => {
-                let lane = &mut self.lanes[me];
-                lane.inside[lane.entered as usize] -= 1;
+                let cpu = &mut self.cpus[me];
+                cpu.inside[cpu.entered as usize] -= 1;
             }
             PUT => {
                 let epoch = self.epoch;
-                let lane = &mut self.lanes[me];
-                lane.bag.extend(lane.retiring.take().map(|object| (epoch, object)));
-                if lane.bag.len().is_multiple_of(LOOK_EVERY) {
-                    let try_turn = [Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)];
-                    machine.push_all(me, &try_turn);
+                let cpu = &mut self.cpus[me];
+                cpu.bag.extend(cpu.retiring.take().map(|object| (epoch, object)));
+                if cpu.bag.len().is_multiple_of(LOOK_EVERY) {
+                    let try_flip = [Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)];
+                    machine.push_all(me, &try_flip);
                 }
             }
-            // Pins::try_turn, and the same in Pins::wait_for_readers.
-            TAKE_TURN if self.turn_held && self.lanes[me].waits > 0 => {
+            // Readers::try_turn, and the same in Readers::wait_for_readers.
+            TAKE_TURN if self.turn_held && self.cpus[me].waits > 0 => {
                 let again = [
                     Step::Work(machine.costs.pause),
                     Step::Own(self.turn_line),
@@ -143,9 +143,9 @@ impl Readers {
                 self.phase += 1;
                 self.look_at(me, 0, machine);
             }
-            // Pins::have_left looks at the lanes in turn, until one has a reader.
-            COUNTED if self.lanes[with].inside[(self.epoch & 1) as usize] > 0 => {
-                if self.lanes[me].waits > 0 {
+            // Readers::have_left looks at the CPUs in turn, until one has a reader.
+            COUNTED if self.cpus[with].inside[(self.epoch & 1) as usize] > 0 => {
+                if self.cpus[me].waits > 0 {
                     self.look_again(me, machine);
                 } else {
                     self.release(me, machine);
@@ -157,9 +157,9 @@ impl Readers {
             }
             EPOCH => {
                 self.epoch += 1;
-                let lane = &mut self.lanes[me];
-                lane.waits = lane.waits.saturating_sub(1);
-                if lane.waits > 0 {
+                let cpu = &mut self.cpus[me];
+                cpu.waits = cpu.waits.saturating_sub(1);
+                if cpu.waits > 0 {
                     machine.push_all(me, &[Step::Read(self.phase_line), Step::Call(TURN, 0)]);
                 } else {
                     self.release(me, machine);
@@ -174,17 +174,17 @@ impl Readers {
         Vec::new()
     }
 
-    fn look_at(&self, me: usize, lane: usize, machine: &mut Machine) {
-        let steps = [Step::Read(self.lanes[lane].line), Step::Call(COUNTED, lane)];
+    fn look_at(&self, me: usize, cpu: usize, machine: &mut Machine) {
+        let steps = [Step::Read(self.cpus[cpu].line), Step::Call(COUNTED, cpu)];
         machine.push_all(me, &steps);
     }
 
-    /// From the first lane on, after a pause.
+    /// From the first CPU on, after a pause.
     fn look_again(&self, me: usize, machine: &mut Machine) {
         let pause = machine.costs.pause;
         machine.push_all(
             me,
-            &[Step::Work(pause), Step::Read(self.lanes[0].line), Step::Call(COUNTED, 0)],
+            &[Step::Work(pause), Step::Read(self.cpus[0].line), Step::Call(COUNTED, 0)],
         );
     }
 
@@ -195,13 +195,13 @@ impl Readers {
     /// Retired::tidy: takes out what is ripe; if the bag is full, waits for readers.
     fn ripe(&mut self, me: usize, machine: &mut Machine) -> Vec<Object> {
         let epoch = self.epoch;
-        let lane = &mut self.lanes[me];
-        let ripe = lane.bag.iter().take_while(|(then, _)| epoch - then >= RIPE).count();
-        let ripe = lane.bag.drain(..ripe).map(|(_, object)| object).collect();
-        if lane.bag.len() >= BAG {
+        let cpu = &mut self.cpus[me];
+        let ripe = cpu.bag.iter().take_while(|(then, _)| epoch - then >= RIPE).count();
+        let ripe = cpu.bag.drain(..ripe).map(|(_, object)| object).collect();
+        if cpu.bag.len() >= BAG {
             // Waits for two epochs more, and is called again; by then nothing is younger.
-            lane.waits = 2;
-            for (then, _) in &mut lane.bag {
+            cpu.waits = 2;
+            for (then, _) in &mut cpu.bag {
                 *then = epoch.wrapping_sub(RIPE).min(*then);
             }
             machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)]);

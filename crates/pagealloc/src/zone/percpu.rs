@@ -1,16 +1,16 @@
-//! What a lane has to itself: a stock of single frames, and a block from which it is filled.
+//! What a CPU has to itself: a stock of single frames, and a block from which it is filled.
 
 /// The most a stock can hold.
 pub(crate) const MOST: usize = 64;
 
-/// What a lane has. It lies behind the lane's own lock, on cache lines of its own.
+/// What a CPU has. It lies behind the CPU's own lock, on cache lines of its own.
 #[derive(Default)]
 pub(super) struct Own {
     pub stock: Stock,
     pub reserved: Option<Reserved>,
 }
 
-/// A block that a lane has reserved.
+/// A block that a CPU has reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reserved {
     pub block: u32,

@@ -1,24 +1,24 @@
-//! One of something per lane, each on cache lines of its own.
+//! One of something per CPU, each on cache lines of its own.
 
-use units::Lane;
+use units::Cpu;
 
 use crate::CachePadded;
 
-/// One `T` per lane.
-pub struct PerLane<T> {
+/// One `T` per CPU.
+pub struct PerCpu<T> {
     items: Box<[CachePadded<T>]>,
 }
 
-impl<T> PerLane<T> {
-    /// `lanes` items (at least one), made by `make`.
-    pub fn new(lanes: usize, mut make: impl FnMut(usize) -> T) -> PerLane<T> {
-        PerLane { items: (0..lanes.max(1)).map(|n| CachePadded::new(make(n))).collect() }
+impl<T> PerCpu<T> {
+    /// `cpus` items (at least one), made by `make`.
+    pub fn new(cpus: usize, mut make: impl FnMut(usize) -> T) -> PerCpu<T> {
+        PerCpu { items: (0..cpus.max(1)).map(|n| CachePadded::new(make(n))).collect() }
     }
 
-    /// The item of `lane`, taken modulo the lanes there are.
+    /// The item of `cpu`, taken modulo the CPUs there are.
     #[inline]
-    pub fn get(&self, lane: Lane) -> &T {
-        let n = lane.0 as usize;
+    pub fn get(&self, cpu: Cpu) -> &T {
+        let n = cpu.0 as usize;
         // A modulo by an unknown number takes as long as a lock; it is hardly ever needed.
         let n = if n < self.items.len() { n } else { n % self.items.len() };
         &self.items[n]
