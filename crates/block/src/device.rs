@@ -179,7 +179,7 @@ pub trait BlockDevice: Send + Sync {
     }
 
     /// Whether an operation on the range may have to wait for a slower device below. A hint, of the
-    /// moment: doors carry such a request out on a thread that holds up nobody else.
+    /// moment: frontends carry such a request out on a thread that holds up nobody else.
     fn may_wait(&self, offset: u64, length: u64) -> bool {
         let _ = (offset, length);
         false

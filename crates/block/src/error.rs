@@ -26,7 +26,7 @@ pub enum IoError {
 }
 
 impl IoError {
-    /// The Linux error number a door answers with: total, so that no door invents its own.
+    /// The Linux error number a frontend answers with: total, so that no frontend invents its own.
     #[must_use]
     pub const fn errno(self) -> i32 {
         match self {

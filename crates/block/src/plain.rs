@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// An uncompressed RAM disk under one lock: the model in property tests, the device in tests of
-/// doors, and the baseline in measurements of transports. Ranges must lie within it.
+/// frontends, and the baseline in measurements of transports. Ranges must lie within it.
 pub struct Plain {
     state: Mutex<State>,
 }

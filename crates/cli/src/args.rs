@@ -162,7 +162,7 @@ pub struct DeviceOptions {
 
 /// How devices are reached.
 #[derive(Args, Clone, Debug)]
-pub struct DoorOptions {
+pub struct FrontendOptions {
     /// How programs reach the device.
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: Transport,
@@ -248,7 +248,7 @@ pub struct Up {
 
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub doors: DoorOptions,
+    pub frontends: FrontendOptions,
 }
 
 /// `rampack serve`.
@@ -269,7 +269,7 @@ pub struct Serve {
 
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub doors: DoorOptions,
+    pub frontends: FrontendOptions,
 
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -1,4 +1,4 @@
-//! A daemon: devices, doors and the control socket in one root directory.
+//! A daemon: devices, frontends and the control socket in one root directory.
 
 use std::fs::{self, File, Permissions};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use stack::{Machine, MachineOptions, Variants};
 use sync::Mutex;
 
 use crate::args::Transport;
-use crate::devices::{Devices, Files, door_fault};
+use crate::devices::{Devices, Files, frontend_fault};
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, say, sentence};
@@ -40,7 +40,7 @@ const LEAVING: Duration = Duration::from_millis(500);
 pub struct DaemonOptions {
     /// Where it keeps its state.
     pub root: Root,
-    /// What doors it opens.
+    /// What frontends it opens.
     pub transport: Transport,
     /// An address for NBD besides the socket in the root.
     pub nbd_tcp: Option<SocketAddr>,
@@ -219,7 +219,7 @@ impl Daemon {
             Ok(mount) => *self.tree.lock() = Some(mount),
             Err(error) => {
                 made.remove(&path);
-                return Err(door_fault(&error));
+                return Err(frontend_fault(&error));
             }
         }
         zone::link(self.root(), made)
@@ -321,7 +321,7 @@ impl Daemon {
         let mut tree = self.tree.lock();
         let was = tree.is_some();
         if let Some(mount) = &mut *tree {
-            mount.unmount(force).map_err(|e| door_fault(&e))?;
+            mount.unmount(force).map_err(|e| frontend_fault(&e))?;
         }
         *tree = None;
         drop(tree);
@@ -430,7 +430,7 @@ fn json(value: &impl serde::Serialize) -> Result<Value, Fault> {
     serde_json::to_value(value).map_err(failed)
 }
 
-/// Opens the FUSE door as far as `transport`, this machine and this user allow.
+/// Opens the FUSE frontend as far as `transport`, this machine and this user allow.
 fn open_files(
     root: &Root,
     made: &Arc<Made>,
@@ -458,14 +458,14 @@ fn open_files(
         }
         Err(error) => {
             made.remove(&root.files());
-            return Err(door_fault(&error));
+            return Err(frontend_fault(&error));
         }
     };
     let loops = match File::open("/dev/loop-control") {
         Ok(_) => is_root,
         Err(error) => {
             if is_root {
-                let error = door_fault(&fuse::Error::NoLoop(error));
+                let error = frontend_fault(&fuse::Error::NoLoop(error));
                 notes.push(format!("no block device, only a file: {}", error.message));
             }
             false

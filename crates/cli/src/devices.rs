@@ -1,4 +1,4 @@
-//! The devices of a daemon, and their lives behind its doors.
+//! The devices of a daemon, and their lives behind its frontends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ struct Lifecycle {
 
 /// What a daemon with NBD has of it.
 #[derive(Default)]
-struct NbdDoor {
+struct NbdFrontend {
     /// Addresses that become those of a device by [`export_uri`].
     addresses: Vec<String>,
     server: Option<Arc<Server>>,
@@ -40,19 +40,19 @@ pub struct Devices {
     root: Root,
     machine: Arc<Machine>,
     /// Addresses that become those of a device by [`export_uri`].
-    nbd: Mutex<NbdDoor>,
+    nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
     /// Are block devices made of them?
     block: AtomicBool,
 }
 
-/// Attributes whose change the doors of a device follow.
+/// Attributes whose change the frontends of a device follow.
 const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 
-/// A fault of the FUSE door.
+/// A fault of the FUSE frontend.
 #[must_use]
-pub fn door_fault(error: &fuse::Error) -> Fault {
+pub fn frontend_fault(error: &fuse::Error) -> Fault {
     let errno = match error {
         fuse::Error::NoFuse(_) | fuse::Error::NoLoop(_) => Errno::ENODEV,
         fuse::Error::NoPermission { .. } => Errno::EPERM,
@@ -64,11 +64,11 @@ pub fn door_fault(error: &fuse::Error) -> Fault {
 }
 
 impl Devices {
-    /// The devices of `machine`, behind no door yet.
+    /// The devices of `machine`, behind no frontend yet.
     #[must_use]
     pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
         let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
-        let (nbd, attached) = (Mutex::new(NbdDoor::default()), Mutex::new(BTreeMap::new()));
+        let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
         Devices { root, machine, nbd, lifecycle, attached, block: AtomicBool::new(false) }
     }
 
@@ -86,7 +86,7 @@ impl Devices {
 
     /// The devices are exported at these addresses.
     pub fn serve_nbd(&self, addresses: Vec<String>, server: Option<Arc<Server>>) {
-        *self.nbd.lock() = NbdDoor { addresses, server };
+        *self.nbd.lock() = NbdFrontend { addresses, server };
     }
 
     /// Where the devices are exported.
@@ -115,7 +115,7 @@ impl Devices {
     /// Makes a device.
     ///
     /// # Errors
-    /// What its attributes or the doors refuse; there is no new device then.
+    /// What its attributes or the frontends refuse; there is no new device then.
     pub fn add(&self, options: &Add) -> Result<Arc<Disk>, Fault> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -347,7 +347,7 @@ impl Devices {
         report
     }
 
-    /// NBD clients of a device now: no other door becomes its user.
+    /// NBD clients of a device now: no other frontend becomes its user.
     fn clients(&self, disk: &Disk) -> u64 {
         u64::from(disk.openers())
     }
@@ -464,7 +464,7 @@ impl Devices {
             for disk in &disks {
                 self.attach_again(&lifecycle, disk);
             }
-            return Err(door_fault(&error));
+            return Err(frontend_fault(&error));
         }
         lifecycle.files = None;
         lifecycle.stopping = true;

@@ -1,6 +1,6 @@
 //! The program `rampack`: the command line, the daemon behind it and its control socket.
 //!
-//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind doors: a
+//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind frontends: a
 //! FUSE file with a loop device on it, and NBD exports ([`exports`]). Swap devices ([`swap`]) are
 //! files with loop devices as well, which the kernel swaps to. Everything it makes is under
 //! one [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],

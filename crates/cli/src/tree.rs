@@ -173,7 +173,7 @@ impl Directory for OfDevices {
     }
 }
 
-/// A device's rows. Values go through [`Devices`], so that the doors follow. Nothing is left of it
+/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of it
 /// once the device has been removed.
 struct DeviceObject {
     own: Bound<Disk>,

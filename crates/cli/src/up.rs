@@ -11,7 +11,7 @@ use nbd::Stream;
 use stack::Variants;
 use units::human;
 
-use crate::args::{DeviceOptions, DoorOptions, Serve, Size, Transport, Up};
+use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Transport, Up};
 use crate::daemon::{self, Daemon, DaemonOptions};
 use crate::events::{Event, Events};
 use crate::exports::DiskExports;
@@ -64,12 +64,12 @@ struct Plan {
 impl Plan {
     /// Everything that can be found wrong before anything is made.
     fn check(up: &Up) -> Result<Plan, Fault> {
-        check_doors(&up.doors)?;
+        check_frontends(&up.frontends)?;
         let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
         let kind = name.map(filesystem::kind).transpose()?;
         if let Some(kind) = kind {
             let option = if up.mount.is_some() { "--mount" } else { "--fs" };
-            if up.doors.transport == Transport::Nbd {
+            if up.frontends.transport == Transport::Nbd {
                 let message = format!(
                     "{option} needs a block device, and --transport nbd makes none; leave one of \
                      them out"
@@ -90,8 +90,8 @@ impl Plan {
     }
 }
 
-fn check_doors(doors: &DoorOptions) -> Result<(), Fault> {
-    if doors.transport == Transport::Fuse && doors.nbd_tcp.is_some() {
+fn check_frontends(frontends: &FrontendOptions) -> Result<(), Fault> {
+    if frontends.transport == Transport::Fuse && frontends.nbd_tcp.is_some() {
         let message = "--nbd-tcp serves NBD, and --transport fuse does not; leave one of them out";
         return Err(Fault::invalid(message));
     }
@@ -105,7 +105,7 @@ fn check_doors(doors: &DoorOptions) -> Result<(), Fault> {
 pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     let plan = Plan::check(up)?;
     let events = listen()?;
-    let daemon = start(root, &up.doors, up.variants.variants(), events.sender())?;
+    let daemon = start(root, &up.frontends, up.variants.variants(), events.sender())?;
     say_notes(&daemon);
     // Only now, for a daemon that was killed may have had it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
@@ -129,7 +129,7 @@ pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     }
     let text = welcome(daemon.root(), &report, plan.kind);
     print(&text);
-    watch(&daemon, &events, up.doors.force, |_| false)
+    watch(&daemon, &events, up.frontends.force, |_| false)
 }
 
 /// `rampack serve`.
@@ -143,13 +143,13 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     if serve.stdio && !handed_over {
         return stdio(serve);
     }
-    check_doors(&serve.doors)?;
+    check_frontends(&serve.frontends)?;
     if handed_over && (root.is_none() || serve.stdio) {
         return sockets_only(serve, activated);
     }
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
-    let daemon = start(root, &serve.doors, serve.variants.variants(), events.sender())?;
+    let daemon = start(root, &serve.frontends, serve.variants.variants(), events.sender())?;
     say_notes(&daemon);
     for _ in 0..serve.num_devices {
         daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
@@ -159,7 +159,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     if !handed_over {
         print(&served(&daemon));
     }
-    watch(&daemon, &events, serve.doors.force, |_| false)
+    watch(&daemon, &events, serve.frontends.force, |_| false)
 }
 
 /// Runs a daemon until it is told to end: `make` gives it what it is for, and says what to print.
@@ -168,19 +168,19 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
 /// What stood in the way; nothing is left then.
 pub(crate) fn run_daemon(
     root: Root,
-    doors: &DoorOptions,
+    frontends: &FrontendOptions,
     variants: Variants,
     make: impl FnOnce(&Daemon) -> Result<String, Fault>,
 ) -> Result<(), Fault> {
     let events = listen()?;
-    let daemon = start(root, doors, variants, events.sender())?;
+    let daemon = start(root, frontends, variants, events.sender())?;
     say_notes(&daemon);
     let text = make(&daemon)?;
     print(&text);
     // It was started for a swap device, and ends with it.
     let is_done =
         |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
-    watch(&daemon, &events, doors.force, is_done)
+    watch(&daemon, &events, frontends.force, is_done)
 }
 
 fn served(daemon: &Daemon) -> String {
@@ -235,11 +235,11 @@ fn listen() -> Result<Events, Fault> {
 
 fn start(
     root: Root,
-    doors: &DoorOptions,
+    frontends: &FrontendOptions,
     variants: Variants,
     events: Sender<Event>,
 ) -> Result<Daemon, Fault> {
-    let (transport, nbd_tcp) = (doors.transport, doors.nbd_tcp);
+    let (transport, nbd_tcp) = (frontends.transport, frontends.nbd_tcp);
     Daemon::start(DaemonOptions { root, transport, nbd_tcp, variants }, events)
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong while a door is opened or closed, told to a person.
+//! What can go wrong while a frontend is opened or closed, told to a person.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a daemon that was killed left of its doors, and how it is cleared.
+//! What a daemon that was killed left of its frontends, and how it is cleared.
 //!
 //! Nothing here asks the dead file system for anything: it looks only at what the kernel tells
 //! about mounts and loop devices, so it answers even when the mount does not.

@@ -1,4 +1,4 @@
-//! The door for machines that have neither ublk nor nbd: a device appears as a file in a FUSE
+//! The frontend for machines that have neither ublk nor nbd: a device appears as a file in a FUSE
 //! mount, and, for root, as a loop device on that file.
 //!
 //! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
@@ -13,8 +13,8 @@
 //! its own mount open: nothing in here does, and the loop device is opened only while it is being
 //! changed.
 
-mod door;
 mod error;
+mod frontend;
 pub mod leftovers;
 mod loopdev;
 mod mount;

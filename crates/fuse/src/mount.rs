@@ -11,7 +11,7 @@ use block::BlockDevice;
 use fuser::{BackgroundSession, Config, MountOption, Session};
 use units::Cpu;
 
-use crate::door::Door;
+use crate::frontend::Frontend;
 use crate::patient::Patient;
 use crate::place::{ENDING, Place};
 use crate::sys;
@@ -67,7 +67,7 @@ impl Mount {
         let table = Arc::new(Table::new());
         let owner = sys::owner();
         let patient = Arc::new(Patient::new(options.waiters));
-        let door = Door {
+        let frontend = Frontend {
             table: table.clone(),
             patient: patient.clone(),
             workers: Workers::new(if options.pin { cpus } else { Vec::new() }),
@@ -85,7 +85,7 @@ impl Mount {
         config.mount_options = vec![name, subtype, MountOption::NoExec, MountOption::NoAtime];
         config.n_threads = Some(workers);
         config.clone_fd = options.clone_fd;
-        let session = Session::new(door, &at, &config).map_err(|error| refused(&at, error))?;
+        let session = Session::new(frontend, &at, &config).map_err(|error| refused(&at, error))?;
         let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
         let mount = Mount { place: Place::new(at), table, session: Some(session), patient };
         // The answer comes from a worker: it shows that they run.

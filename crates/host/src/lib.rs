@@ -1,7 +1,7 @@
 //! The real world: memory from the operating system, the CPU one runs on, threads that may wait,
 //! swapping, and what a process can learn about itself and its machine.
 //!
-//! With the program and the doors this is the only crate that may use libc. Everything below it
+//! With the program and the frontends this is the only crate that may use libc. Everything below it
 //! takes memory as a [`pagealloc::World`] and CPUs as numbers, and tests pretend both.
 
 mod cpu;

@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A [`Disk`] may be used by any number of threads at once. It is a [`BlockDevice`] too, for byte
-//! ranges of any alignment, and can be served by every door that serves one.
+//! ranges of any alignment, and can be served by every frontend that serves one.
 
 mod disk;
 mod outside;

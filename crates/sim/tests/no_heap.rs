@@ -96,7 +96,7 @@ fn contents() -> Vec<[u8; PAGE_SIZE]> {
         .into()
 }
 
-/// Everything a door may ask of a disk, on every page. The CPUs vary, so that each has a stream.
+/// Everything a frontend may ask of a disk, on every page. The CPUs vary, so that each has a stream.
 fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
     let mut into = [0; PAGE_SIZE];
     for page in 0..PAGES {

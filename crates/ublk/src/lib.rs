@@ -1,4 +1,4 @@
-//! The door for swap space: a device appears as the block device `/dev/ublkbN` of the kernel's
+//! The frontend for swap space: a device appears as the block device `/dev/ublkbN` of the kernel's
 //! driver ublk, and threads of this process carry its requests out.
 //!
 //! When memory is out the kernel waits for its swap space, so nothing on the way of a request may

@@ -16,7 +16,7 @@ use control::{Errno, Fault};
 use fuse::{LoopDevice, LoopOptions, Mount};
 use zram::Disk;
 
-use super::door_fault;
+use super::frontend_fault;
 use crate::failure::failed;
 use crate::mounts::openers_of;
 use crate::root::{Made, Root};
@@ -51,12 +51,12 @@ impl Attached {
         let name = disk.name();
         let device = Arc::new(Checked::new(disk.clone()));
         let flush = device.abilities().flush;
-        let file = files.mount.add(&name, device).map_err(|e| door_fault(&e))?;
+        let file = files.mount.add(&name, device).map_err(|e| frontend_fault(&e))?;
         let made = || -> Result<Attached, Fault> {
             let mut block_device = None;
             if files.loops {
                 let options = LoopOptions { flush, ..LoopOptions::default() };
-                let made = LoopDevice::attach(&file, options).map_err(|e| door_fault(&e))?;
+                let made = LoopDevice::attach(&file, options).map_err(|e| frontend_fault(&e))?;
                 block_device = Some(made);
             }
             let link = root.device(&name);
@@ -78,7 +78,7 @@ impl Attached {
             true => block_device.force_detach().map(drop),
             false => block_device.detach(),
         };
-        detached.map_err(|error| door_fault(&error))
+        detached.map_err(|error| frontend_fault(&error))
     }
 
     /// The block device, else the file.
@@ -147,6 +147,6 @@ impl Attached {
         // The kernel asks the file system's memory of the file, which this refreshes.
         let file = &self.file;
         fs::metadata(file).map_err(|e| failed(format!("cannot ask {}", file.display()), &e))?;
-        block_device.refresh_size().map_err(|e| door_fault(&e))
+        block_device.refresh_size().map_err(|e| frontend_fault(&e))
     }
 }

@@ -11,7 +11,7 @@ use units::human;
 
 use super::report::{PoolReport, SwapReport};
 use super::{Swaps, active};
-use crate::args::{DoorOptions, SwapOff, SwapOn, Transport};
+use crate::args::{FrontendOptions, SwapOff, SwapOn, Transport};
 use crate::client::{call, call_patiently};
 use crate::failure::say;
 use crate::protocol::{self, DaemonReport, Request, Status};
@@ -62,8 +62,8 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
         let message = "swap needs root: run it with sudo";
         return Err(Fault::new(Errno::EPERM, message));
     }
-    let doors = DoorOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
-    up::run_daemon(root, &doors, variants(options), |daemon| {
+    let frontends = FrontendOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
+    up::run_daemon(root, &frontends, variants(options), |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);
         let pool = daemon.swaps().pool().unwrap_or_default();

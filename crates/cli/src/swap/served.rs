@@ -19,7 +19,7 @@ use ublk::Ublk;
 use super::protections;
 use super::report::ServingReport;
 use crate::args::SwapTransport;
-use crate::devices::{Devices, door_fault};
+use crate::devices::{Devices, frontend_fault};
 use crate::root::Made;
 
 /// Threads that may wait for the backing device at once, beside those that never wait.
@@ -90,7 +90,7 @@ impl Served {
     /// Serves `device`; `waits` says whether its requests may have to wait for another device.
     ///
     /// # Errors
-    /// What the doors report; nothing is left then.
+    /// What the frontends report; nothing is left then.
     pub fn make(
         devices: &Devices,
         name: &str,
@@ -123,8 +123,8 @@ impl Served {
         match &mut *self.way.lock() {
             Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_fault(&error))?,
             Way::Loop(device, file) => {
-                device.detach().map_err(|error| door_fault(&error))?;
-                file.unmount(false).map_err(|error| door_fault(&error))?;
+                device.detach().map_err(|error| frontend_fault(&error))?;
+                file.unmount(false).map_err(|error| frontend_fault(&error))?;
             }
         }
         self.made.remove(&self.link);
@@ -182,15 +182,16 @@ fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Se
     let threads = host::online_cpus() + 1 + waiters;
     let begin = protections::begin_to_serve;
     let options = SwapFileOptions { threads, cpu: host::cpu, begin };
-    let file = SwapFile::serve(at, device, options).map_err(|error| door_fault(&error))?;
+    let file = SwapFile::serve(at, device, options).map_err(|error| frontend_fault(&error))?;
     let options =
         LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };
-    let device = LoopDevice::attach(file.path(), options).map_err(|error| door_fault(&error))?;
+    let device =
+        LoopDevice::attach(file.path(), options).map_err(|error| frontend_fault(&error))?;
     let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
     Ok((Way::Loop(device, file), path, threads))
 }
 
-/// A fault of the ublk door.
+/// A fault of the ublk frontend.
 fn ublk_fault(error: &ublk::Error) -> Fault {
     let errno = match error {
         ublk::Error::NoDriver(_) | ublk::Error::NoUring(_) | ublk::Error::TooOld => Errno::ENODEV,

@@ -9,7 +9,7 @@ mod exec;
 mod filesystem;
 mod golden;
 mod killed;
-mod nbd_doors;
+mod nbd_frontends;
 mod roots;
 mod swap;
 mod swap_selftest;

@@ -30,7 +30,7 @@ const KEEP: Duration = Duration::ZERO;
 /// Requests that clients which do not wait (loop devices, asynchronous I/O) may have under way.
 const BACKGROUND: u16 = 256;
 
-pub(crate) struct Door {
+pub(crate) struct Frontend {
     pub(crate) table: Arc<Table>,
     pub(crate) workers: Workers,
     pub(crate) patient: Arc<Patient>,
@@ -43,7 +43,7 @@ fn errno(error: IoError) -> Errno {
     Errno::from_i32(error.errno())
 }
 
-impl Door {
+impl Frontend {
     /// The file, or the answer for one whose device was removed while it was open.
     fn file(&self, number: INodeNo) -> Result<Arc<Served>, Errno> {
         self.workers.enter();
@@ -155,7 +155,7 @@ fn empty(reply: ReplyEmpty, done: Result<(), Errno>) {
     }
 }
 
-impl Filesystem for Door {
+impl Filesystem for Frontend {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Each is refused by kernels that do not know it, which work without.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
