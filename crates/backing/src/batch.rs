@@ -168,7 +168,7 @@ impl<Q: Queue> Batch<'_, '_, Q> {
                 return Err(error);
             }
             while let Some(done) = self.queue.finished() {
-                self.settle(done);
+                self.answered(done);
             }
         }
     }
@@ -209,7 +209,7 @@ impl<Q: Queue> Batch<'_, '_, Q> {
         true
     }
 
-    fn settle(&mut self, Done { first, result }: Done) {
+    fn answered(&mut self, Done { first, result }: Done) {
         let flight = &mut self.flights[first];
         match usize::try_from(result) {
             Ok(got) => {

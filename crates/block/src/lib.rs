@@ -1,8 +1,8 @@
 //! What a request, a block device and a layer are.
 //!
 //! One shape serves all three: a disk, a layer over a disk and later a backing store are each a
-//! [`BlockDevice`]. Frontends (NBD, FUSE) serve any of them; layers own the next device. The contract
-//! of an operation is checked once, by [`Checked`], the outermost link of every chain.
+//! [`BlockDevice`]. Frontends (NBD, FUSE) serve any of them; layers own the next device. The
+//! contract of an operation is checked once, by [`Checked`], the outermost link of every chain.
 #![no_std]
 #![forbid(unsafe_code)]
 

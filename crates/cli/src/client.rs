@@ -35,7 +35,7 @@ pub fn call_patiently<T: DeserializeOwned>(root: &Root, request: &Request) -> Re
 fn ask<T: DeserializeOwned>(
     root: &Root,
     request: &Request,
-    patience: Option<Duration>,
+    backoff: Option<Duration>,
 ) -> Result<T, Fault> {
     let path = root.control_socket();
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
@@ -57,7 +57,7 @@ fn ask<T: DeserializeOwned>(
         _ => failed(format!("cannot reach {}", path.display()), &error),
     })?;
     let what = || format!("no answer from {}", path.display());
-    stream.set_read_timeout(patience).map_err(|e| failed(what(), &e))?;
+    stream.set_read_timeout(backoff).map_err(|e| failed(what(), &e))?;
     let line = exchange(&stream, &request_line(request)).map_err(|e| failed(what(), &e))?;
     parse_reply(&line)
 }

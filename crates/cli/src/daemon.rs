@@ -22,9 +22,9 @@ use crate::devices::{Devices, Files, frontend_fault};
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, say, sentence};
+use crate::host_files::System;
 use crate::filesystem::{self, Kind};
 use crate::mounts::mounts;
-use crate::outside::System;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Claim, Made, Root};
 use crate::server::{ControlServer, Handler};
@@ -81,7 +81,7 @@ pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
         cpus: host::cpus(),
         memory,
         variants,
-        outside: Arc::new(System),
+        files: Arc::new(System),
         swap_world: Arc::new(host::MmapAhead),
         track_access: true,
     };
@@ -93,7 +93,7 @@ pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
 /// How exact the ages of pages are.
 const TICK: Duration = Duration::from_secs(1);
 /// 2 MiB blocks for which a huge page is asked for in that time: some tens of milliseconds' work.
-const TENDED: u32 = 8;
+const MAINTAINED: u32 = 8;
 
 /// Tells a machine the time and tends its memory, as long as it is there.
 fn keep_time(machine: &Arc<Machine>) {
@@ -102,7 +102,7 @@ fn keep_time(machine: &Arc<Machine>) {
     let keep = move || {
         while let Some(machine) = machine.upgrade() {
             machine.set_clock(seconds_since_start());
-            machine.frames().tend(TENDED);
+            machine.frames().maintain(MAINTAINED);
             drop(machine);
             thread::sleep(TICK);
         }

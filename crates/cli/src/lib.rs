@@ -1,9 +1,9 @@
 //! The program `rampack`: the command line, the daemon behind it and its control socket.
 //!
-//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind frontends: a
-//! FUSE file with a loop device on it, and NBD exports ([`exports`]). Swap devices ([`swap`]) are
-//! files with loop devices as well, which the kernel swaps to. Everything it makes is under
-//! one [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],
+//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind frontends:
+//! a FUSE file with a loop device on it, and NBD exports ([`exports`]). Swap devices ([`swap`]) are
+//! files with loop devices as well, which the kernel swaps to. Everything it makes is under one
+//! [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],
 //! [`server`], [`client`]); what they show comes from the attribute rows of the device.
 //!
 //! Nothing here is on the data path.
@@ -19,9 +19,9 @@ pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
+pub mod host_files;
 pub mod live;
 pub mod mounts;
-pub mod outside;
 pub mod protocol;
 pub mod root;
 pub mod server;

@@ -173,8 +173,8 @@ impl Directory for OfDevices {
     }
 }
 
-/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of it
-/// once the device has been removed.
+/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of
+/// it once the device has been removed.
 struct DeviceObject {
     own: Bound<Disk>,
     system: Bound<BlockView>,

@@ -1,7 +1,7 @@
 //! The tree of an operator: directories of rows, in which objects come and go.
 //!
-//! A frontend renders the tree (as files, as a list, as JSON) and adds nothing to it. Directories are
-//! asked anew each time, so that what they hold may change at any moment.
+//! A frontend renders the tree (as files, as a list, as JSON) and adds nothing to it. Directories
+//! are asked anew each time, so that what they hold may change at any moment.
 
 use alloc::{
     collections::BTreeSet,

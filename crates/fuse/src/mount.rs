@@ -149,22 +149,22 @@ impl Mount {
             return Ok(());
         }
         // Aborted by somebody else, it is not served any more, but still there.
-        let patience = if self.is_served() || self.place.is_mounted() {
+        let backoff = if self.is_served() || self.place.is_mounted() {
             // Whatever comes once it is forced fails, even where the kernel cannot be told to.
             self.place.take_down(force, || self.table.clear())?
         } else {
             ENDING
         };
         self.table.clear();
-        self.join(patience);
+        self.join(backoff);
         Ok(())
     }
 
-    fn join(&mut self, patience: Duration) {
+    fn join(&mut self, backoff: Duration) {
         let Some(session) = self.session.take() else { return };
-        let end = Instant::now() + patience;
+        let end = Instant::now() + backoff;
         // Nobody is there any more to take an answer, but the device is still in use.
-        self.patient.close(patience);
+        self.patient.close(backoff);
         while !session.guard.is_finished() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }

@@ -64,10 +64,10 @@ impl Patient {
         }
     }
 
-    /// Waits for what is under way, at most for `patience`.
-    pub(crate) fn close(&self, patience: Duration) {
+    /// Waits for what is under way, at most for `backoff`.
+    pub(crate) fn close(&self, backoff: Duration) {
         if let Some(waiters) = &self.waiters {
-            waiters.close(Some(patience));
+            waiters.close(Some(backoff));
         }
     }
 }

@@ -153,15 +153,15 @@ impl SwapFile {
     /// # Errors
     /// [`Error::Busy`] if it is open and `force` is not given; everything is then as before.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
-        let patience =
+        let backoff =
             if self.place.is_mounted() { self.place.take_down(force, || {})? } else { ENDING };
-        self.join(patience);
+        self.join(backoff);
         remove_point(&self.place.at);
         Ok(())
     }
 
-    fn join(&mut self, patience: Duration) {
-        let end = Instant::now() + patience;
+    fn join(&mut self, backoff: Duration) {
+        let end = Instant::now() + backoff;
         while self.is_served() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }

@@ -1,6 +1,6 @@
 //! What the programs of the guest are made of: `hog` fills memory with pages that it can check and
-//! checks them, `mon` says every few seconds how the machine's memory is, `halt` stops a process for
-//! a while. `docs/TESTING.md` says how the guest is started.
+//! checks them, `mon` says every few seconds how the machine's memory is, `halt` stops a process
+//! for a while. `docs/TESTING.md` says how the guest is started.
 //!
 //! * [`pattern`]: what is in a page.
 //! * [`lossy`]: memory in which pages may be lost, which is found out and counted.

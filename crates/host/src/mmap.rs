@@ -6,7 +6,7 @@
 //!
 //! Where transparent huge pages are set to `always`, the first touch of a byte would cost 2 MiB,
 //! which makes nonsense of a sparse table, and khugepaged would fill up what was given back.
-//! Regions therefore opt out. [`RegionKeeper::settle`] opts a block in for as long as the system
+//! Regions therefore opt out. [`RegionKeeper::collapse`] opts a block in for as long as the system
 //! takes to make it a huge page, which it stays then (kernel document
 //! `admin-guide/mm/transhuge.rst`). That may take milliseconds: a huge page has to be found and
 //! cleared. So memory that is wanted at once comes in pages ([`RegionKeeper::populate`]).
@@ -167,7 +167,7 @@ unsafe impl RegionKeeper for Mapping {
         }
     }
 
-    fn settle(&self, offset: usize) {
+    fn collapse(&self, offset: usize) {
         let welcome = self.advise(offset, BLOCK_SIZE, libc::MADV_HUGEPAGE);
         self.advise(offset, BLOCK_SIZE, MADV_COLLAPSE);
         if welcome {

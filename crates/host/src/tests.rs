@@ -73,16 +73,16 @@ fn released_memory_is_gone_and_reads_as_zeroes() {
 }
 
 #[test]
-fn settling_keeps_contents() {
+fn collapsing_keeps_contents() {
     let region = Mmap.reserve(6 * MIB).unwrap();
     region.commit(0, 6 * MIB).unwrap();
     let base = region.base().as_ptr();
     fill(base, 6 * MIB, 3);
-    region.settle(2 * MIB);
+    region.collapse(2 * MIB);
     assert!(all_are(base, 6 * MIB, 3));
     region.release(2 * MIB, 2 * MIB);
     assert!(all_are(base.wrapping_add(2 * MIB), 2 * MIB, 0));
-    region.settle(2 * MIB);
+    region.collapse(2 * MIB);
     fill(base, 6 * MIB, 4);
     assert!(all_are(base, 6 * MIB, 4));
 }
@@ -107,7 +107,7 @@ fn no_huge_page_comes_uninvited() {
     region.commit(0, 4 * MIB).unwrap();
     let base = region.base().as_ptr();
     fill(base, 2 * MIB, 1);
-    region.settle(0);
+    region.collapse(0);
     region.release(0, 2 * MIB);
     fill(base, 4096, 1);
     assert_eq!(resident_in(base, 2 * MIB), 4096, "one page was touched");

@@ -83,11 +83,11 @@ impl Waiters {
         self.shared.state().threads
     }
 
-    /// Takes no more tasks, and waits for those it has; at most for `patience`, if given. False if
+    /// Takes no more tasks, and waits for those it has; at most for `backoff`, if given. False if
     /// some are not done then.
-    pub fn close(&self, patience: Option<Duration>) -> bool {
+    pub fn close(&self, backoff: Option<Duration>) -> bool {
         let shared = &*self.shared;
-        let end = patience.map(|patience| Instant::now() + patience);
+        let end = backoff.map(|backoff| Instant::now() + backoff);
         let mut state = shared.state();
         state.closed = true;
         shared.changed.notify_all();

@@ -5,13 +5,13 @@
 //! next one's turn. The order of subjects moves on by one with each repetition.
 
 mod content;
-mod crew;
 mod ledger;
 mod modes;
 mod report;
 mod subject;
 mod target;
 mod up;
+mod workers;
 
 use std::path::PathBuf;
 
@@ -22,10 +22,10 @@ use crate::args::DriveArgs;
 use crate::interrupt;
 use crate::programs;
 use content::{Content, Source};
-use crew::Rate;
 use ledger::Ledger;
 use modes::{Amount, RECORD, Workload};
 use subject::Setting;
+use workers::Rate;
 
 pub use modes::Kind;
 pub use report::{Clock, Figure, Report};
@@ -143,7 +143,7 @@ impl Experiment {
                 bar.set_message(format!("{}, {threads} thread(s): {mode}", subject.name));
                 interrupt::check()?;
                 let parts = workload.parts(number, threads, &self.source);
-                rates.push(crew::run(&parts, &self.cpus, &*target, &self.source)?);
+                rates.push(workers::run(&parts, &self.cpus, &*target, &self.source)?);
                 ledger.note(&parts);
                 bar.inc(1);
             }

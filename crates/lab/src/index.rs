@@ -5,16 +5,16 @@
 //! times that one thread was measured to take, and compared with what two threads were measured to
 //! take.
 //!
-//! * [`crew`]: what threads do, and how long it takes.
+//! * [`workers`]: what threads do, and how long it takes.
 //! * [`subject`]: what they do it with.
 //! * [`simulated`]: the same on the simulated machine.
 //! * [`subject`]: what they do it with.
 //! * [`report`]: what is shown of it.
 
-mod crew;
 mod report;
 mod simulated;
 mod subject;
+mod workers;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,8 +24,8 @@ use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use crate::args::IndexArgs;
 use crate::interrupt;
 use crate::statistics::median;
-use crew::{Crew, Mix};
 use report::{Measured, Report};
+use workers::{Mix, Workers};
 
 /// An index that takes part.
 #[derive(Clone, Copy)]
@@ -117,9 +117,9 @@ fn measure(
                     let variant = variants[which];
                     bar.set_message(format!("{}, {threads} thread(s)", variant.name));
                     let (pages, seed, whole) = (args.pages, args.seed, args.whole);
-                    let crew = Crew { variant, mix, threads, pages, seed, whole };
+                    let workers = Workers { variant, mix, threads, pages, seed, whole };
                     let time = f64::from(args.milliseconds) / f64::from(args.repeat) / 1e3;
-                    rounds[which].push(crew.run(cpus, time)?);
+                    rounds[which].push(workers.run(cpus, time)?);
                     bar.inc(1);
                 }
             }

@@ -78,7 +78,7 @@ pub struct Running {
     child: Child,
     name: String,
     /// How long it has to end when it is asked to.
-    patience: Duration,
+    backoff: Duration,
 }
 
 /// How long most programs have to end.
@@ -93,19 +93,19 @@ impl Running {
         let name = command.get_program().to_string_lossy().into_owned();
         let child =
             sys::bind(command, fixed).spawn().with_context(|| format!("cannot run {name}"))?;
-        Ok(Running { child, name, patience: PATIENCE })
+        Ok(Running { child, name, backoff: PATIENCE })
     }
 
-    /// Starts `command`, which is asked to end when we die, and has `patience` to do so, for it has
+    /// Starts `command`, which is asked to end when we die, and has `backoff` to do so, for it has
     /// things to take down.
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn start_gently(command: &mut Command, patience: Duration) -> Result<Running> {
+    pub fn start_gently(command: &mut Command, backoff: Duration) -> Result<Running> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child =
             sys::bind_gently(command).spawn().with_context(|| format!("cannot run {name}"))?;
-        Ok(Running { child, name, patience })
+        Ok(Running { child, name, backoff })
     }
 
     /// The process.
@@ -149,7 +149,7 @@ impl Drop for Running {
         // A server may have files to remove, so it is asked first.
         if sys::signal(&mut self.child, Signal::Terminate).is_ok() {
             let begun = Instant::now();
-            while begun.elapsed() < self.patience {
+            while begun.elapsed() < self.backoff {
                 if !matches!(self.child.try_wait(), Ok(None)) {
                     return;
                 }

@@ -7,14 +7,14 @@
 //! what is said of locks.
 //!
 //! * [`designs`]: what is measured; [`pcp_only`], [`mutex_buddy`]: controls.
-//! * [`workload`], [`mode`], [`crew`], [`meeting`]: what threads do.
-//! * [`meter`], [`ear`], [`histogram`], [`ticks`], [`picture`], [`ping_pong`]: what is noted of it.
+//! * [`workload`], [`mode`], [`workers`], [`meeting`]: what threads do.
+//! * [`meter`], [`lock_stat`], [`histogram`], [`ticks`], [`picture`], [`ping_pong`]: what is noted
+//!   of it.
 //! * [`plan`]: turns; [`run`]: what comes of them; [`report`]: what is shown.
 
-mod crew;
 pub mod designs;
-pub mod ear;
 mod histogram;
+pub mod lock_stat;
 mod meeting;
 mod meter;
 mod mode;
@@ -26,6 +26,7 @@ pub mod plan;
 mod report;
 pub mod run;
 mod ticks;
+mod workers;
 mod workload;
 
 use anyhow::{Result, bail};

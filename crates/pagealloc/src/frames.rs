@@ -33,7 +33,7 @@ pub unsafe trait Frames: Send + Sync {
     /// Does what can wait and would hold up who needs a frame: asks the system for huge pages, at
     /// most for `most` 2 MiB blocks, and tells for how many. Each may take some milliseconds; for a
     /// thread that has time. A design may have nothing to do.
-    fn tend(&self, most: u32) -> u32 {
+    fn maintain(&self, most: u32) -> u32 {
         let _ = most;
         0
     }

@@ -26,7 +26,7 @@ mod bits;
 mod frames;
 #[cfg(not(loom))]
 mod list_zone;
-mod probe;
+mod lock_trace;
 pub mod smp_list;
 mod table;
 pub mod watch;
@@ -39,7 +39,7 @@ pub use frames::{Frames, ZoneStats};
 pub use list_zone::{
     Batch, Cluster, Design, ListZone, Merge, NoMerge, Premerge, RangeRw, Spin, Splice,
 };
-pub use probe::{Gate, Probe};
+pub use lock_trace::{LockClass, LockTrace};
 pub use table::{LazyTable, Zeroed};
 pub use world::{NoMemory, Region, RegionKeeper, World};
 #[cfg(not(loom))]

@@ -15,7 +15,7 @@
 //! Locks are taken in this order: stocks by ascending CPU, the zone's lock, a range's, the head of
 //! a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's lock
 //! held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
-//! [`ZoneOptions::settle`] are not heeded. Designs that leave buddies unmerged merge them there,
+//! [`ZoneOptions::collapse`] are not heeded. Designs that leave buddies unmerged merge them there,
 //! and before they say that memory is out.
 //!
 //! The state of a frame says with what order it was lent, so that freeing what was not lent is
@@ -30,11 +30,11 @@ use alloc::sync::Arc;
 use core::ptr::NonNull;
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sync::{CachePadded, Mutex, Patience, PerCpu};
+use sync::{Backoff, CachePadded, Mutex, PerCpu};
 use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
 use crate::smp_list::{Chain, Links};
-use crate::{Frames, Gate, NoMemory, Probe, Region, World, ZoneOptions, ZoneStats, watch};
+use crate::{Frames, LockClass, LockTrace, NoMemory, Region, World, ZoneOptions, ZoneStats, watch};
 
 mod clusters;
 mod design;
@@ -57,7 +57,7 @@ type ZoneLock<D> = <<D as Design>::Kind as LockKind>::Lock<FreeLists<D>>;
 type Alone<'a, D> = <ZoneLock<D> as Lock<FreeLists<D>>>::Exclusive<'a>;
 
 /// A zone of free lists. See the module's documentation.
-pub struct ListZone<D: Design, P: Probe = ()> {
+pub struct ListZone<D: Design, P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
     pages: Arc<Pages>,
@@ -67,7 +67,7 @@ pub struct ListZone<D: Design, P: Probe = ()> {
     in_progress: CachePadded<AtomicU32>,
     returned: AtomicU64,
     bad_frees: AtomicU64,
-    probe: P,
+    trace: P,
 }
 
 impl<D: Design> ListZone<D> {
@@ -83,15 +83,15 @@ impl<D: Design> ListZone<D> {
     }
 }
 
-impl<D: Design, P: Probe> ListZone<D, P> {
-    /// The same, and tells `probe` what happens at its gates.
+impl<D: Design, P: LockTrace> ListZone<D, P> {
+    /// The same, and tells `trace` what happens at its lock classes.
     ///
     /// # Errors
     /// As [`ListZone::new`].
     pub fn with_probe(
         world: &dyn World,
         mut options: ZoneOptions,
-        probe: P,
+        trace: P,
     ) -> Result<ListZone<D, P>, NoMemory> {
         options.cache_high = options.cache_high.clamp(1, stock::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
@@ -109,23 +109,23 @@ impl<D: Design, P: Probe> ListZone<D, P> {
             returned: AtomicU64::new(0),
             bad_frees: AtomicU64::new(0),
             options,
-            probe,
+            trace,
         })
     }
 
-    /// What is told of its gates.
-    pub fn probe(&self) -> &P {
-        &self.probe
+    /// What is told of its lock classes.
+    pub fn trace(&self) -> &P {
+        &self.trace
     }
 
     #[inline]
     fn watch(&self, cpu: Cpu) -> Watch<'_, P> {
-        Watch { probe: &self.probe, cpu }
+        Watch { trace: &self.trace, cpu }
     }
 
     #[inline]
     fn alone(&self, watch: &Watch<'_, P>) -> Hold<Alone<'_, D>> {
-        watch.pass(Gate::Write, || self.free.try_exclusive(), || self.free.exclusive())
+        watch.pass(LockClass::Write, || self.free.try_exclusive(), || self.free.exclusive())
     }
 
     #[inline]
@@ -137,7 +137,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         self.refill(cpu, &mut stock);
         let frame = stock.pop();
         drop(stock);
-        frame.or_else(|| self.scrape(cpu, Order::ZERO))
+        frame.or_else(|| self.drain_all(cpu, Order::ZERO))
     }
 
     /// Fills an empty stock: with whole clusters if the design has them, and then frame by frame.
@@ -187,10 +187,10 @@ impl<D: Design, P: Probe> ListZone<D, P> {
 
     /// Waits until no cluster is in progress. The caller holds the lock, so none begins.
     fn wait_for_clusters(&self) {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         // Acquire pairs with the Release in `unpack`.
         while self.in_progress.load(Ordering::Acquire) > 0 {
-            patience.wait();
+            backoff.wait();
         }
     }
 
@@ -206,7 +206,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
         frame = frame.or_else(|| self.take_or_grow(free, order));
         let pages = frame.map_or(0, |_| u64::from(order.frames()));
         watch.leave(hold, pages, drop);
-        frame.or_else(|| self.scrape(cpu, order))
+        frame.or_else(|| self.drain_all(cpu, order))
     }
 
     fn take_or_grow(&self, free: &mut FreeLists<D>, order: Order) -> Option<u32> {
@@ -229,7 +229,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
             let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
             if grown {
                 if cfg!(asan) {
-                    self.shut(free.managed, frames);
+                    self.poison(free.managed, frames);
                 }
                 free.extend(frames);
             }
@@ -240,7 +240,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
     /// The last resort: with every stock emptied and held, and all merged that can be, what the
     /// zone does not have does not exist.
     #[cold]
-    fn scrape(&self, cpu: Cpu, order: Order) -> Option<u32> {
+    fn drain_all(&self, cpu: Cpu, order: Order) -> Option<u32> {
         self.scrape_from(0, cpu, order)
     }
 
@@ -288,7 +288,8 @@ impl<D: Design, P: Probe> ListZone<D, P> {
     /// Gives blocks of `pages` frames together to the zone, in the manner of the design.
     fn give(&self, cpu: Cpu, batch: &[(u32, u8)], pages: u64) {
         let watch = self.watch(cpu);
-        let beside = || watch.pass(Gate::Read, || self.free.try_shared(), || self.free.shared());
+        let beside =
+            || watch.pass(LockClass::Read, || self.free.try_shared(), || self.free.shared());
         match D::MERGE {
             Merge::InRange => {
                 let hold = beside();
@@ -385,12 +386,12 @@ impl<D: Design, P: Probe> ListZone<D, P> {
 
     /// Nobody may touch these frames: they are lent no more, or not yet.
     #[inline]
-    fn shut(&self, first: u32, frames: u32) {
+    fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
             // SAFETY: they lie within the region, their memory was committed, and what is not lent
             // is the zone's alone.
-            unsafe { watch::shut(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
+            unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
@@ -401,7 +402,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
             let offset = first as usize * PAGE_SIZE;
             // SAFETY: they lie within the region.
             let start = unsafe { self.region.base().add(offset) };
-            watch::open(start, frames as usize * PAGE_SIZE);
+            watch::unpoison(start, frames as usize * PAGE_SIZE);
         }
     }
 }
@@ -410,7 +411,7 @@ impl<D: Design, P: Probe> ListZone<D, P> {
 // block or none, and from the stocks, which got theirs from there; frames are managed only after
 // their memory was committed, and the region outlives the zone's promises, being owned by it.
 // `take_back` lets back in only what was lent.
-unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
+unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
     }
@@ -435,7 +436,7 @@ unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
         if !self.take_back(frame, order) {
             return;
         }
-        self.shut(frame.0, order.frames());
+        self.poison(frame.0, order.frames());
         if order == Order::ZERO {
             let mut stock = self.cpus.get(cpu).lock();
             stock.push(frame.0);
@@ -490,7 +491,7 @@ unsafe impl<D: Design, P: Probe> Frames for ListZone<D, P> {
 }
 
 #[cfg(asan)]
-impl<D: Design, P: Probe> Drop for ListZone<D, P> {
+impl<D: Design, P: LockTrace> Drop for ListZone<D, P> {
     fn drop(&mut self) {
         // The addresses may be anybody's from now on.
         let managed = self.free.exclusive().managed;

@@ -20,7 +20,7 @@
 
 use core::marker::PhantomData;
 
-use sync::Patience;
+use sync::Backoff;
 use sync::atomic::{AtomicU32, Ordering, barrier_after_rmw, fence};
 
 /// No node: what the `next` link of a node leads to while it is locked.
@@ -100,7 +100,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
     /// its neighbours, and others, they may.
     pub fn del(&self, node: u32) {
         let links = &self.links;
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         // It will be read, then written.
         links.prefetch(links.prev(node).load(Ordering::Relaxed));
         // The entry's lock: it points back. From here on the one behind it stays where it is, and
@@ -117,7 +117,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
             if succ != NIL && claim(succ) {
                 break (succ, pred);
             }
-            patience.wait();
+            backoff.wait();
         };
         if F::LOCKED {
             // Pairs with the fence further down of whoever takes out `pred`: either that one sees
@@ -144,7 +144,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
             if link.load(Ordering::Relaxed) == node && lock() {
                 break;
             }
-            patience.wait();
+            backoff.wait();
         }
         // Release pairs with the Acquire of the successor, if that is being taken out.
         links.prev(succ).store(pred, Ordering::Release);
@@ -154,7 +154,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         }
         // Acquire pairs with the Release with which the successor lets go.
         while links.next(succ).load(Ordering::Acquire) == node {
-            patience.wait();
+            backoff.wait();
         }
         // Release pairs with the Acquire of whoever locks the predecessor next.
         links.next(pred).store(succ, Ordering::Release);
@@ -172,12 +172,12 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
 
     /// Waits for `head` and holds it.
     pub fn hold(&self, head: u32) -> HeldHead<'_, L> {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         loop {
             if let Some(held) = self.try_hold(head) {
                 return held;
             }
-            patience.wait();
+            backoff.wait();
         }
     }
 

@@ -30,7 +30,7 @@ unsafe extern "C" {
 /// # Safety
 /// They are readable and writable, and the caller's alone.
 #[inline]
-pub unsafe fn shut(start: NonNull<u8>, bytes: usize) {
+pub unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(asan)]
     // SAFETY: the sanitizer marks its own shadow of these addresses.
     unsafe {
@@ -46,7 +46,7 @@ pub unsafe fn shut(start: NonNull<u8>, bytes: usize) {
 
 /// They may be touched again.
 #[inline]
-pub fn open(start: NonNull<u8>, bytes: usize) {
+pub fn unpoison(start: NonNull<u8>, bytes: usize) {
     #[cfg(asan)]
     // SAFETY: the sanitizer marks its own shadow of these addresses.
     unsafe {

@@ -60,7 +60,7 @@ pub unsafe trait RegionKeeper: Send + Sync {
 
     /// Every frame of this 2 MiB block is in use: the system may back it with one huge page.
     /// Contents stay. Errors are passed over.
-    fn settle(&self, offset: usize);
+    fn collapse(&self, offset: usize);
 
     /// A committed part is going to be written to soon, all of it: the system may provide its
     /// memory now, with one call for many pages. `offset` and `bytes` are multiples of 4096.
@@ -121,10 +121,10 @@ impl Region {
         self.keeper.release(offset, bytes);
     }
 
-    /// See [`RegionKeeper::settle`].
-    pub fn settle(&self, offset: usize) {
+    /// See [`RegionKeeper::collapse`].
+    pub fn collapse(&self, offset: usize) {
         debug_assert!(offset < self.bytes);
-        self.keeper.settle(offset);
+        self.keeper.collapse(offset);
     }
 
     /// See [`RegionKeeper::populate`].

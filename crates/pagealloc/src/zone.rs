@@ -22,7 +22,7 @@
 //!
 //! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU that has
 //! nothing left may look into others' reservations, but only tries their locks. System calls that
-//! may take long (releasing, settling) are made under the housekeeping lock alone, with the block
+//! may take long (releasing, collapsing) are made under the housekeeping lock alone, with the block
 //! reserved.
 //!
 //! A byte per frame says with what order it was lent, so that freeing what was not lent is found
@@ -50,19 +50,19 @@ use self::block::Block;
 use self::index::Index;
 use self::percpu::Own;
 use self::provide::Filling;
-use crate::{Frames, LazyTable, NoMemory, Probe, Region, World, Zeroed, ZoneStats, watch};
+use crate::{Frames, LazyTable, LockTrace, NoMemory, Region, World, Zeroed, ZoneStats, watch};
 
 mod block;
 mod check;
-mod gate;
 mod give;
+mod held;
 mod index;
 mod larger;
 mod percpu;
 mod provide;
 mod refill;
+mod release_idle;
 mod runs;
-mod tidy;
 
 // SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
 unsafe impl Zeroed for AtomicU8 {}
@@ -83,10 +83,10 @@ pub struct ZoneOptions {
     /// Free 2 MiB blocks that keep their memory, against giving back what is wanted again at once.
     pub keep_free_blocks: u32,
     /// Whether memory is fetched from the system in large pieces before it is lent
-    /// ([`crate::RegionKeeper::populate`]), and 2 MiB blocks that are lent as a whole are settled
-    /// ([`crate::RegionKeeper::settle`]) when there is time for it: in [`Frames::drain`] and
-    /// [`Frames::tend`].
-    pub settle: bool,
+    /// ([`crate::RegionKeeper::populate`]), and 2 MiB blocks that are lent as a whole are collapsed
+    /// ([`crate::RegionKeeper::collapse`]) when there is time for it: in [`Frames::drain`] and
+    /// [`Frames::maintain`].
+    pub collapse: bool,
 }
 
 impl ZoneOptions {
@@ -100,13 +100,13 @@ impl ZoneOptions {
             batch: 32,
             cache_high: 64,
             keep_free_blocks: 1,
-            settle: false,
+            collapse: false,
         }
     }
 }
 
 /// The design `bitfield`. See the module's documentation for what is shared and what is not.
-pub struct Zone<P: Probe = ()> {
+pub struct Zone<P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
     /// One more than the order with which the frame was lent; zero if no lent block begins here.
@@ -121,7 +121,7 @@ pub struct Zone<P: Probe = ()> {
     /// Frames with memory, where it is.
     memory: CachePadded<AtomicU64>,
     bad_frees: CachePadded<AtomicU64>,
-    probe: P,
+    trace: P,
 }
 
 impl Zone<()> {
@@ -137,7 +137,7 @@ impl Zone<()> {
     }
 }
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     /// The same, with somebody listening.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl<P: Probe> Zone<P> {
     pub fn with_probe(
         world: &dyn World,
         mut options: ZoneOptions,
-        probe: P,
+        trace: P,
     ) -> Result<Zone<P>, NoMemory> {
         options.cache_high = options.cache_high.clamp(1, percpu::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
@@ -153,7 +153,7 @@ impl<P: Probe> Zone<P> {
         if ahead {
             // Who provides memory gives it back as well.
             options.keep_free_blocks = u32::MAX;
-            options.settle = false;
+            options.collapse = false;
         }
         let too_large = NoMemory { bytes: usize::MAX };
         let bytes = (options.max_frames as usize).checked_mul(PAGE_SIZE).ok_or(too_large)?;
@@ -171,13 +171,13 @@ impl<P: Probe> Zone<P> {
             memory: CachePadded::new(AtomicU64::new(0)),
             bad_frees: CachePadded::new(AtomicU64::new(0)),
             options,
-            probe,
+            trace,
         })
     }
 
     /// Who listens.
-    pub fn probe(&self) -> &P {
-        &self.probe
+    pub fn trace(&self) -> &P {
+        &self.trace
     }
 
     #[inline]
@@ -202,12 +202,12 @@ impl<P: Probe> Zone<P> {
 
     /// Nobody may touch these frames: they are lent no more, or not yet.
     #[inline]
-    fn shut(&self, first: u32, frames: u32) {
+    fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
             // SAFETY: they lie within the region, their memory was committed, and what is not lent
             // is the zone's alone.
-            unsafe { watch::shut(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
+            unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
@@ -218,7 +218,7 @@ impl<P: Probe> Zone<P> {
             let offset = first as usize * PAGE_SIZE;
             // SAFETY: they lie within the region.
             let start = unsafe { self.region.base().add(offset) };
-            watch::open(start, frames as usize * PAGE_SIZE);
+            watch::unpoison(start, frames as usize * PAGE_SIZE);
         }
     }
 
@@ -267,7 +267,7 @@ impl<P: Probe> Zone<P> {
 // frame back, which `take_back` lets happen only to what was lent. Bits are taken by one thread
 // each, as taking is atomic, and what was taken is in one stock or lent. The region outlives the
 // zone's promises, being owned by it.
-unsafe impl<P: Probe> Frames for Zone<P> {
+unsafe impl<P: LockTrace> Frames for Zone<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
     }
@@ -292,7 +292,7 @@ unsafe impl<P: Probe> Frames for Zone<P> {
         if !self.take_back(frame, order) {
             return;
         }
-        self.shut(frame.0, order.frames());
+        self.poison(frame.0, order.frames());
         match order {
             Order::ZERO => self.give_single(cpu, frame.0),
             order => self.give_larger(cpu, frame.0, order.get()),
@@ -304,14 +304,14 @@ unsafe impl<P: Probe> Frames for Zone<P> {
             self.empty(cpu, &mut self.cpus.get(cpu).lock());
         }
         if !self.ahead {
-            self.tidy_all();
+            self.release_all_idle();
             self.trim();
-            self.settle(u32::MAX);
+            self.collapse(u32::MAX);
         }
     }
 
-    fn tend(&self, most: u32) -> u32 {
-        self.settle(most)
+    fn maintain(&self, most: u32) -> u32 {
+        self.collapse(most)
     }
 
     fn provide(&self, cpu: Cpu, free: u64) -> u64 {
@@ -355,7 +355,7 @@ unsafe impl<P: Probe> Frames for Zone<P> {
 }
 
 #[cfg(asan)]
-impl<P: Probe> Drop for Zone<P> {
+impl<P: LockTrace> Drop for Zone<P> {
     fn drop(&mut self) {
         // The addresses may be anybody's from now on.
         let managed = self.index.lock().managed;

@@ -58,12 +58,12 @@ fn lending_and_taking_back_touch_no_heap() {
 }
 
 fn touches_no_heap(design: &Design) {
-    let options = ZoneOptions { settle: true, ..ZoneOptions::new(3, 20_000) };
+    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(3, 20_000) };
     let zone = (design.make)(&Mmap, options);
     let mut held: Vec<(Frame, Order)> = Vec::with_capacity(30_000);
     let calls = heap_calls(|| {
         for round in 0..3u32 {
-            // Until nothing is left: growth, settling and the search through all caches included.
+            // Until nothing is left: growth, collapsing and the search through all caches included.
             for n in 0.. {
                 let order = if n % 50 == 0 { round as u8 * 4 } else { 0 };
                 let order = Order::new(order).unwrap();

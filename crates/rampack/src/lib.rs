@@ -20,7 +20,7 @@
 //! ranges of any alignment, and can be served by every frontend that serves one.
 
 mod disk;
-mod outside;
+mod host_files;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-use outside::System;
+use host_files::System;
 pub use stack::{
     ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
 };
@@ -64,7 +64,7 @@ impl Rampack {
             cpus,
             memory,
             variants,
-            outside: Arc::new(System),
+            files: Arc::new(System),
             swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
@@ -85,7 +85,7 @@ impl Rampack {
     /// none. It shares the memory and the limits of the process with the devices.
     ///
     /// It starts no thread: with a device below an area, somebody calls [`Zswap::work`] when
-    /// [`Zswap::bell`] rings, and [`Zswap::shrink`] when memory is short. Whoever serves an area
+    /// [`Zswap::event`] rings, and [`Zswap::shrink`] when memory is short. Whoever serves an area
     /// ([`SwapDevice`]) as swap space to the kernel needs the protections that `rampack swap on`
     /// tries to get.
     ///
@@ -117,8 +117,8 @@ impl Rampack {
     /// full, at most for `most` blocks of 2 MiB, and tells for how many. To be called now and then
     /// by a thread that has time, say once a second for 8 blocks as the daemon does; each may take
     /// some milliseconds. Without it everything works, a few percent slower.
-    pub fn tend(&self, most: u32) -> u32 {
-        self.machine.frames().tend(most)
+    pub fn maintain(&self, most: u32) -> u32 {
+        self.machine.frames().maintain(most)
     }
 
     /// The machine behind it, for those who build on the stack itself.

@@ -82,7 +82,7 @@ impl Model {
                         self.pages[span.pages()].fill(Held::Yes);
                         Ok(())
                     }
-                    Err(error) => self.settle(device, cpu, span, &from, error),
+                    Err(error) => self.resolve(device, cpu, span, &from, error),
                 }
             }
             Event::Discard(Span { offset, length }) => {
@@ -98,7 +98,7 @@ impl Model {
                         self.zero(span, mode);
                         Ok(())
                     }
-                    Err(error) => self.settle(device, cpu, span, &vec![0; length as usize], error),
+                    Err(error) => self.resolve(device, cpu, span, &vec![0; length as usize], error),
                 }
             }
             Event::Flush => device
@@ -162,7 +162,7 @@ impl Model {
     }
 
     /// A change failed: each page must be as it was or as it should have become.
-    fn settle(
+    fn resolve(
         &mut self,
         device: &dyn BlockDevice,
         cpu: Cpu,

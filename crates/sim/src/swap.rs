@@ -28,4 +28,4 @@ pub use events::{Event, Events, Mix};
 pub use model::{Model, Outcome};
 pub use naive::{Flaw, Naive};
 pub use queue::Queue;
-pub use shelf::{Attempt, Mood, Shelf};
+pub use shelf::{Attempt, FaultMode, Shelf};

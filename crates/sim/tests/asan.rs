@@ -24,11 +24,11 @@ const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
 const PAGES: u64 = 64;
 
-type Deed = Box<dyn FnOnce() + Send>;
+type Action = Box<dyn FnOnce() + Send>;
 
 /// What is done by somebody else when the reader has found the object and begins to read it.
 #[derive(Clone, Default)]
-struct Moment(Arc<Mutex<Option<Deed>>>);
+struct Moment(Arc<Mutex<Option<Action>>>);
 
 /// A codec that lets others in before it decompresses.
 struct Interrupted(Arc<dyn Compressor>, Moment);
@@ -41,9 +41,9 @@ impl Compressor for Interrupted {
         self.0.context()
     }
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
-        let deed = self.1.0.lock().unwrap().take();
-        if let Some(deed) = deed {
-            deed();
+        let action = self.1.0.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
         }
         self.0.decompress_bare(bytes, page)
     }
@@ -73,8 +73,8 @@ fn stored_while_read<T: SlotTable + 'static>() {
     let (disk, moment) = disk::<T>(true);
     disk.store_page(CPU, 0, &contents(1)).unwrap();
     let writer = disk.clone();
-    let deed = move || writer.store_page(Cpu(1), 0, &contents(2)).unwrap();
-    *moment.0.lock().unwrap() = Some(Box::new(deed));
+    let action = move || writer.store_page(Cpu(1), 0, &contents(2)).unwrap();
+    *moment.0.lock().unwrap() = Some(Box::new(action));
     let mut page = [0; PAGE_SIZE];
     disk.load_page(CPU, 0, &mut page).unwrap();
     assert!(page == contents(1), "the reader found the page before it was stored anew");

@@ -108,9 +108,9 @@ fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, St
     let rounds = thread::scope(|scope| {
         let provider = scope.spawn(|| {
             while provides && !ended.load(Ordering::Acquire) {
-                let ticket = zswap.memory_bell().ticket();
+                let ticket = zswap.memory_event().ticket();
                 if zswap.provide(Cpu(1), want) && !ended.load(Ordering::Acquire) {
-                    zswap.memory_bell().wait(ticket);
+                    zswap.memory_event().wait(ticket);
                 }
             }
         });
@@ -129,7 +129,7 @@ fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, St
         });
         let rounds = worker.join().expect("no panic");
         ended.store(true, Ordering::Release);
-        zswap.memory_bell().ring_all();
+        zswap.memory_event().notify_all();
         provider.join().expect("no panic");
         rounds
     });

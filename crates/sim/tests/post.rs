@@ -13,7 +13,7 @@ use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
-use stack::{Machine, MachineOptions, Outside, Variants};
+use stack::{HostFiles, Machine, MachineOptions, Variants};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Recompress, Select, Writeback};
@@ -131,7 +131,7 @@ impl BlockDevice for FailsAt {
 
 struct One(Arc<FailsAt>);
 
-impl Outside for One {
+impl HostFiles for One {
     fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
         Ok(self.0.clone())
     }
@@ -145,7 +145,7 @@ fn on(backing: Arc<FailsAt>) -> (Machine, Arc<Disk>) {
         cpus: 1,
         memory: 1 << 28,
         variants: Variants::default(),
-        outside: Arc::new(One(backing)),
+        files: Arc::new(One(backing)),
         swap_world: Arc::new(host::Mmap),
         track_access: false,
     };

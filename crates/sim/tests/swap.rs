@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Engine;
-use sim::swap::{Cache, Crowd, Drive, Mix, Mood, Outcome, Policy, Shelf, crowd};
+use sim::swap::{Cache, Crowd, Drive, FaultMode, Mix, Outcome, Policy, Shelf, crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 
@@ -79,7 +79,12 @@ fn crowds_find_what_they_stored() {
                 9 => engine.set(Policy::TenantWriteback(n as usize % 3, !n.is_multiple_of(5))),
                 10 => engine.set(Policy::InFlight(1 + n as u32 % 70)),
                 _ => {
-                    let moods = [Mood::Well, Mood::FailsWrites(300_000), Mood::Well, Mood::Full];
+                    let moods = [
+                        FaultMode::Well,
+                        FaultMode::FailsWrites(300_000),
+                        FaultMode::Well,
+                        FaultMode::Full,
+                    ];
                     shelves.iter().for_each(|shelf| shelf.set_mood(moods[n as usize % 4]));
                 }
             }

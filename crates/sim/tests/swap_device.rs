@@ -14,7 +14,7 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::part::Part;
 use sim::suite::{self, Crowd};
-use sim::swap::{Cache, FRAMES, Model, Mood, Policy, Shelf};
+use sim::swap::{Cache, FRAMES, FaultMode, Model, Policy, Shelf};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, SwapDevice};
@@ -61,17 +61,17 @@ impl Watched {
             9 => engine.set(Policy::InFlight(1 + number % 70)),
             10 => engine.set(Policy::TenantMax(0, [u64::MAX, 30 * P][n as usize % 2])),
             _ if self.fails => self.shelf.set_mood(match n % 6 {
-                0 => Mood::FailsWrites(100_000),
-                1 => Mood::FailsWrites(1_000_000),
-                2 => Mood::Full,
-                _ => Mood::Well,
+                0 => FaultMode::FailsWrites(100_000),
+                1 => FaultMode::FailsWrites(1_000_000),
+                2 => FaultMode::Full,
+                _ => FaultMode::Well,
             }),
             _ => engine.set(Policy::Accept([90, 100, 50][n as usize % 3])),
         }
     }
 
     fn end(&self) {
-        self.shelf.set_mood(Mood::Well);
+        self.shelf.set_mood(FaultMode::Well);
         self.engine.validate();
         // Beside those written back, what users write past the cache by themselves.
         let (most, own) = (self.shelf.most_writes(), 4 * 64);

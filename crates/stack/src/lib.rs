@@ -8,15 +8,15 @@
 
 extern crate alloc;
 
+mod factory;
 mod machine;
 pub mod switchboard;
-mod workshop;
 
 pub use machine::{Machine, MachineOptions};
 pub use switchboard::{
     ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
 };
-pub use zram::{Nowhere, Outside};
+pub use zram::{HostFiles, NoHostFiles};
 
 #[cfg(test)]
 mod tests;

@@ -6,11 +6,11 @@ use control::{Errno, Fault};
 use pagealloc::{Frames, World, ZoneOptions};
 use sync::Mutex;
 use units::pages_for;
-use zram::{Clock, Disk, DiskOptions, Outside};
+use zram::{Clock, Disk, DiskOptions, HostFiles};
 use zswap::Zswap;
 
+use crate::factory::Factory;
 use crate::switchboard::{self, Variants};
-use crate::workshop::Workshop;
 
 /// How a machine is made.
 pub struct MachineOptions {
@@ -21,7 +21,7 @@ pub struct MachineOptions {
     /// Which variant of each seam.
     pub variants: Variants,
     /// The system round it: files to write pages back to, and dictionaries.
-    pub outside: Arc<dyn Outside>,
+    pub files: Arc<dyn HostFiles>,
     /// Where the cache in front of swap areas has its memory from. It has a zone of its own there:
     /// with a world whose memory is provided ahead ([`World::is_ahead`]) stores wait for none.
     pub swap_world: Arc<dyn World>,
@@ -33,12 +33,12 @@ pub struct MachineOptions {
 /// A zone for `memory` bytes.
 pub(crate) fn zone_options(cpus: usize, memory: u64) -> ZoneOptions {
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-    ZoneOptions { settle: true, ..ZoneOptions::new(cpus, max_frames) }
+    ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) }
 }
 
 /// A zone and the devices that share it. All methods may be called by any number of threads.
 pub struct Machine {
-    workshop: Arc<Workshop>,
+    factory: Arc<Factory>,
     clock: Arc<Clock>,
     track_access: bool,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
@@ -56,11 +56,11 @@ impl Machine {
         options.variants.check()?;
         let zone = zone_options(options.cpus, options.memory);
         let frames = switchboard::zone(&options.variants.zone, &*world, zone)?;
-        let MachineOptions { cpus, variants, outside, track_access, memory, swap_world } = options;
-        let workshop = Arc::new(Workshop { world, frames, cpus, variants, outside });
+        let MachineOptions { cpus, variants, files, track_access, memory, swap_world } = options;
+        let factory = Arc::new(Factory { world, frames, cpus, variants, files });
         let (clock, disks) = (Arc::default(), Mutex::new(BTreeMap::new()));
         let swap = Mutex::new(None);
-        Ok(Machine { workshop, clock, track_access, disks, memory, swap_world, swap })
+        Ok(Machine { factory, clock, track_access, disks, memory, swap_world, swap })
     }
 
     /// Adds a device without a size, with the lowest number that is free.
@@ -74,7 +74,7 @@ impl Machine {
             .ok_or_else(|| Fault::new(Errno::ENOSPC, "every device number is taken"))?;
         let disk = Disk::new(DiskOptions {
             id,
-            workshop: self.workshop.clone(),
+            factory: self.factory.clone(),
             clock: self.clock.clone(),
             track_access: self.track_access,
         });
@@ -146,7 +146,7 @@ impl Machine {
     }
 
     fn make_swap(&self, swap: &mut Option<Arc<Zswap>>) -> Result<Arc<Zswap>, Fault> {
-        let zswap = Arc::new(self.workshop.swap(&self.swap_world, pages_for(self.memory))?);
+        let zswap = Arc::new(self.factory.swap(&self.swap_world, pages_for(self.memory))?);
         *swap = Some(zswap.clone());
         Ok(zswap)
     }
@@ -160,12 +160,12 @@ impl Machine {
     /// Which variant of each seam it was made from.
     #[must_use]
     pub fn variants(&self) -> &Variants {
-        &self.workshop.variants
+        &self.factory.variants
     }
 
     /// The zone the devices take their frames from.
     #[must_use]
     pub fn frames(&self) -> &Arc<dyn Frames> {
-        &self.workshop.frames
+        &self.factory.frames
     }
 }

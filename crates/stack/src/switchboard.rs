@@ -102,7 +102,7 @@ impl Variants {
 }
 
 type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
-type MakeEngine = fn(&Site<'_>) -> Result<Arc<dyn PageStore>, Fault>;
+type MakeEngine = fn(&BuildContext<'_>) -> Result<Arc<dyn PageStore>, Fault>;
 
 const ZONE: &[(&str, MakeZone)] = &[
     (Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?))),
@@ -239,7 +239,7 @@ pub(crate) fn zone(
 }
 
 /// What an engine is built from and on.
-pub(crate) struct Site<'a> {
+pub(crate) struct BuildContext<'a> {
     pub(crate) world: &'a dyn World,
     pub(crate) frames: &'a Arc<dyn Frames>,
     pub(crate) plan: &'a Plan<'a>,
@@ -248,7 +248,7 @@ pub(crate) struct Site<'a> {
 }
 
 /// Builds an engine with the slot scheme called `slots`.
-pub(crate) fn build(slots: &str, site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+pub(crate) fn build(slots: &str, site: &BuildContext<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     find("slot scheme", slots, SLOTS)?(site)
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn make_streams(
     }))
 }
 
-fn engine<T: SlotTable + 'static>(site: &Site<'_>) -> Result<Arc<dyn PageStore>, Fault> {
+fn engine<T: SlotTable + 'static>(site: &BuildContext<'_>) -> Result<Arc<dyn PageStore>, Fault> {
     let plan = site.plan;
     let cpus = site.cpus;
     let make_streams = make_streams(site.streams, cpus, plan.streams)?;

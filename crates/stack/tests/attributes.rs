@@ -15,12 +15,12 @@ fn machine() -> Machine {
 }
 
 fn machine_of(variants: Variants) -> Machine {
-    let outside = Arc::new(stack::Nowhere);
+    let files = Arc::new(stack::NoHostFiles);
     let options = MachineOptions {
         cpus: 2,
         memory: 1 << 30,
         variants,
-        outside,
+        files,
         swap_world: Arc::new(host::Mmap),
         track_access: false,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation, Plain};
 use control::{Bound, Errno, Fault, Object};
-use stack::{Machine, MachineOptions, Outside, Variants};
+use stack::{HostFiles, Machine, MachineOptions, Variants};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, attributes};
@@ -16,7 +16,7 @@ const BLOCKS: usize = 64;
 /// One file to write back to, and a dictionary.
 struct Files;
 
-impl Outside for Files {
+impl HostFiles for Files {
     fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         match path {
             "/backing" => Ok(Arc::new(Plain::new(BLOCKS * PAGE_SIZE))),
@@ -37,7 +37,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 30,
         variants: Variants::default(),
-        outside: Arc::new(Files),
+        files: Arc::new(Files),
         swap_world: Arc::new(host::Mmap),
         track_access: true,
     };

@@ -1,4 +1,4 @@
-//! What an administrator does while something of his is under way on the backing device. A gate
+//! What an administrator does while something of his is under way on the backing device. A lock class
 //! holds its writes, so that each test is at one certain point and depends on no timing.
 
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
 use control::{Errno, Fault};
-use stack::{Machine, MachineOptions, Outside, Variants};
+use stack::{HostFiles, Machine, MachineOptions, Variants};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Select, Writeback};
 
 const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the gate does with writes.
+/// What the lock class does with writes.
 #[derive(Default)]
-struct Gate {
+struct LockClass {
     closed: bool,
     waiting: usize,
     fails: bool,
@@ -24,31 +24,31 @@ struct Gate {
 
 struct Gated {
     next: Plain,
-    gate: Mutex<Gate>,
+    class: Mutex<LockClass>,
     changed: Condvar,
 }
 
 impl Gated {
     fn new() -> Arc<Gated> {
-        let (gate, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Gated { next: Plain::new(64 * PAGE_SIZE), gate, changed })
+        let (class, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Gated { next: Plain::new(64 * PAGE_SIZE), class, changed })
     }
 
     fn close(&self) {
-        self.gate.lock().unwrap().closed = true;
+        self.class.lock().unwrap().closed = true;
     }
 
     fn open(&self, fails: bool) {
-        *self.gate.lock().unwrap() = Gate { closed: false, waiting: 0, fails };
+        *self.class.lock().unwrap() = LockClass { closed: false, waiting: 0, fails };
         self.changed.notify_all();
     }
 
-    /// Waits until somebody stands before the closed gate.
+    /// Waits until somebody stands before the closed lock class.
     fn await_somebody(&self) {
-        let gate = self.gate.lock().unwrap();
-        let (gate, _) =
-            self.changed.wait_timeout_while(gate, PATIENCE, |gate| gate.waiting == 0).unwrap();
-        assert!(gate.waiting > 0, "nobody came");
+        let class = self.class.lock().unwrap();
+        let (class, _) =
+            self.changed.wait_timeout_while(class, PATIENCE, |class| class.waiting == 0).unwrap();
+        assert!(class.waiting > 0, "nobody came");
     }
 }
 
@@ -61,11 +61,11 @@ impl BlockDevice for Gated {
     }
     fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Write { .. } = operation {
-            let mut gate = self.gate.lock().unwrap();
-            gate.waiting += usize::from(gate.closed);
+            let mut class = self.class.lock().unwrap();
+            class.waiting += usize::from(class.closed);
             self.changed.notify_all();
-            gate = self.changed.wait_while(gate, |gate| gate.closed).unwrap();
-            if gate.fails {
+            class = self.changed.wait_while(class, |class| class.closed).unwrap();
+            if class.fails {
                 return Err(IoError::Failed);
             }
         }
@@ -78,7 +78,7 @@ impl BlockDevice for Gated {
 
 struct One(Arc<Gated>);
 
-impl Outside for One {
+impl HostFiles for One {
     fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         Ok(self.0.clone())
     }
@@ -92,7 +92,7 @@ fn machine(backing: &Arc<Gated>) -> Machine {
         cpus: 2,
         memory: 1 << 28,
         variants: Variants::default(),
-        outside: Arc::new(One(backing.clone())),
+        files: Arc::new(One(backing.clone())),
         swap_world: Arc::new(host::Mmap),
         track_access: false,
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation, Plain};
 use control::{Bound, Errno, Object};
-use stack::{INDEXES, Machine, MachineOptions, Nowhere, Variants};
+use stack::{INDEXES, Machine, MachineOptions, NoHostFiles, Variants};
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
 
@@ -17,7 +17,7 @@ fn cache(index: &str, cpus: usize) -> Arc<Zswap> {
         cpus,
         memory: 64 << 20,
         variants,
-        outside: Arc::new(Nowhere),
+        files: Arc::new(NoHostFiles),
         swap_world: Arc::new(host::Mmap),
         track_access: false,
     };

@@ -1,8 +1,8 @@
-//! A lock in the top bits of a 64-bit word: spins briefly, then parks in a shared room.
+//! A lock in the top bits of a 64-bit word: spins briefly, then parks in a shared wait queue.
 //!
-//! The word itself has no place for a queue, so sleepers wait in one of a few rooms (an event
-//! count each) chosen by a key. A room may hold sleepers of several words; waking it wakes all of
-//! them, and each looks again.
+//! The word itself has no place for a queue, so sleepers wait in one of a few wait queues (an event
+//! count each) chosen by a key. A wait queue may hold sleepers of several words; waking it wakes
+//! all of them, and each looks again.
 
 use crate::CachePadded;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
@@ -16,20 +16,20 @@ pub const WAITED: u64 = 1 << 62;
 pub const WORD_BITS: u32 = 62;
 
 const OWN: u64 = !(LOCKED | WAITED);
-const ROOMS: usize = 32;
+const QUEUES: usize = 32;
 
 /// Where those wait who want a word that is held.
-pub struct Rooms {
-    tickets: [CachePadded<AtomicU32>; ROOMS],
+pub struct WaitQueues {
+    tickets: [CachePadded<AtomicU32>; QUEUES],
 }
 
-impl Default for Rooms {
-    fn default() -> Rooms {
-        Rooms { tickets: core::array::from_fn(|_| CachePadded::new(AtomicU32::new(0))) }
+impl Default for WaitQueues {
+    fn default() -> WaitQueues {
+        WaitQueues { tickets: core::array::from_fn(|_| CachePadded::new(AtomicU32::new(0))) }
     }
 }
 
-impl Rooms {
+impl WaitQueues {
     /// Locks `word` and returns the owner's bits. `key` must be the same for each use of one word.
     #[inline]
     pub fn lock(&self, word: &AtomicU64, key: usize) -> u64 {
@@ -65,12 +65,12 @@ impl Rooms {
 
     #[cold]
     fn lock_slowly(&self, word: &AtomicU64, key: usize) -> u64 {
-        let room = self.room(key);
+        let queue = self.queue(key);
         let mut spins = 0;
         loop {
             // Acquire pairs with the Release in `open`: a new ticket comes with the unlocked word,
             // so an old ticket below always belongs to a word not yet unlocked.
-            let ticket = room.load(Ordering::Acquire);
+            let ticket = queue.load(Ordering::Acquire);
             let seen = word.load(Ordering::Relaxed);
             if seen & LOCKED == 0 {
                 if self.try_take(word, seen).is_ok() {
@@ -93,22 +93,22 @@ impl Rooms {
                     )
                     .is_ok();
             if marked {
-                park::wait(room, ticket);
+                park::wait(queue, ticket);
             }
         }
     }
 
-    /// The room of a key.
-    pub(crate) fn room(&self, key: usize) -> &AtomicU32 {
-        &self.tickets[key % ROOMS]
+    /// The wait queue of a key.
+    pub(crate) fn queue(&self, key: usize) -> &AtomicU32 {
+        &self.tickets[key % QUEUES]
     }
 
-    /// Wakes everybody in the room of a key.
+    /// Wakes everybody in the wait queue of a key.
     #[cold]
     pub(crate) fn open(&self, key: usize) {
-        let room = self.room(key);
+        let queue = self.queue(key);
         // Release pairs with the Acquire of those who take a ticket.
-        room.fetch_add(1, Ordering::Release);
-        park::wake_all(room);
+        queue.fetch_add(1, Ordering::Release);
+        park::wake_all(queue);
     }
 }

@@ -6,14 +6,14 @@
 //! lock may have been preempted.
 
 pub mod atomic;
-mod bell;
+mod backoff;
 mod bitlock;
 mod counter;
+mod event_count;
 mod mutex;
 mod owned;
 mod owner;
 mod park;
-mod patience;
 mod percpu;
 mod prefetch;
 mod published;
@@ -23,21 +23,21 @@ mod rwlock;
 mod shared;
 mod system;
 
-pub use bell::{Bell, Ticket};
-pub use bitlock::{LOCKED, Rooms, WAITED, WORD_BITS};
+pub use backoff::Backoff;
+pub use bitlock::{LOCKED, WAITED, WORD_BITS, WaitQueues};
 pub use counter::PerCpuCounters;
 pub use crossbeam_utils::CachePadded;
+pub use event_count::{EventCount, Ticket};
 pub use mutex::{Mutex, MutexGuard};
 pub use owned::{disown, own};
 pub use owner::{OwnerGuard, OwnerMutex};
-pub use patience::Patience;
 pub use percpu::PerCpu;
 pub use prefetch::{prefetch, prefetch_bytes, touch};
 pub use published::Published;
 pub use reader_epochs::{Reader, ReaderEpochs};
 pub use retired::Retired;
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use shared::SharedRooms;
+pub use shared::SharedWaitQueues;
 pub use system::{SystemGuard, SystemMutex};
 
 #[cfg(test)]

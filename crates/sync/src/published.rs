@@ -26,8 +26,8 @@ impl<T> Default for Published<T> {
 }
 
 impl<T> Published<T> {
-    /// What is there now. It stays while `_reader`, a reader of the [`ReaderEpochs`] that [`Published::withdraw`]
-    /// is called with, lives.
+    /// What is there now. It stays while `_reader`, a reader of the [`ReaderEpochs`] that
+    /// [`Published::withdraw`] is called with, lives.
     #[inline]
     pub fn get<'p>(&self, _reader: &'p Reader<'_>) -> Option<&'p T> {
         // Acquire pairs with the Release in `publish`: what it holds has been written.

@@ -81,8 +81,8 @@ impl ReaderEpochs {
     }
 
     /// How often the readers of one phase or the other were seen to have left. The phases are
-    /// looked at in turn, so after two times that began after some instant, every reader taken before
-    /// it has been dropped. Wraps.
+    /// looked at in turn, so after two times that began after some instant, every reader taken
+    /// before it has been dropped. Wraps.
     #[inline]
     #[must_use]
     pub fn epoch(&self) -> u32 {

@@ -1,10 +1,10 @@
 //! Words that were displaced and wait until no reader can hold what they name.
 //!
-//! Readers enter; a writer displaces a word with one atomic read-modify-write and retires it. It goes
-//! into the bag of the writer's CPU with the number of times that readers had been seen to leave
-//! (an epoch). Two more of these, each begun after it was displaced, and it is ripe: the reader
-//! who could have found it would have been seen. Bags are of a fixed size; a full one is emptied by
-//! waiting for readers, and nothing here allocates after it was made.
+//! Readers enter; a writer displaces a word with one atomic read-modify-write and retires it. It
+//! goes into the bag of the writer's CPU with the number of times that readers had been seen to
+//! leave (an epoch). Two more of these, each begun after it was displaced, and it is ripe: the
+//! reader who could have found it would have been seen. Bags are of a fixed size; a full one is
+//! emptied by waiting for readers, and nothing here allocates after it was made.
 
 use units::Cpu;
 
@@ -60,8 +60,9 @@ impl Retired {
     #[inline]
     pub fn retire(&self, cpu: Cpu, word: u64, free: impl FnMut(u64)) {
         let mut bag = self.bags.get(cpu).lock();
-        // Taking the lock was a read-modify-write. Pairs with the fences in `ReaderEpochs`: who looks for
-        // readers in a later epoch sees those who may have found the word before it was displaced.
+        // Taking the lock was a read-modify-write. Pairs with the fences in `ReaderEpochs`: who
+        // looks for readers in a later epoch sees those who may have found the word before it was
+        // displaced.
         barrier_after_rmw();
         let epoch = self.readers.epoch();
         bag.push(Waiting { word, epoch });

@@ -1,22 +1,23 @@
-//! A reader-writer lock in a 64-bit word of its own: spins briefly, then parks in a shared room.
+//! A reader-writer lock in a 64-bit word of its own: spins briefly, then parks in a shared wait
+//! queue.
 //!
 //! The low bits count readers, [`LOCKED`] is a writer, [`WAITED`] says that somebody sleeps. While
 //! somebody sleeps no new reader comes in, so that readers who take turns cannot keep a writer out
 //! for ever.
 
 use crate::atomic::{AtomicU64, Ordering, spin_hint};
-use crate::bitlock::{LOCKED, Rooms, WAITED};
+use crate::bitlock::{LOCKED, WAITED, WaitQueues};
 use crate::park;
 
 const READERS: u64 = !(LOCKED | WAITED);
 
 /// Where those wait who want a word that others read or write.
 #[derive(Default)]
-pub struct SharedRooms {
-    rooms: Rooms,
+pub struct SharedWaitQueues {
+    queues: WaitQueues,
 }
 
-impl SharedRooms {
+impl SharedWaitQueues {
     /// Locks `word` beside other readers. `key` must be the same for each use of one word. Not
     /// re-entrant.
     #[inline]
@@ -27,7 +28,7 @@ impl SharedRooms {
         }
     }
 
-    /// Ends a [`SharedRooms::read`].
+    /// Ends a [`SharedWaitQueues::read`].
     #[inline]
     pub fn end_read(&self, word: &AtomicU64, key: usize) {
         // Release pairs with the Acquire in `try_swap` of the next writer.
@@ -44,20 +45,20 @@ impl SharedRooms {
         }
     }
 
-    /// Ends a [`SharedRooms::write`].
+    /// Ends a [`SharedWaitQueues::write`].
     #[inline]
     pub fn end_write(&self, word: &AtomicU64, key: usize) {
         // Release pairs with the Acquire in `try_swap` of whoever comes next.
         if word.swap(0, Ordering::Release) & WAITED != 0 {
-            self.rooms.open(key);
+            self.queues.open(key);
         }
     }
 
     #[cold]
     fn end_last_read(&self, word: &AtomicU64, key: usize) {
-        // If a writer took it with the mark in it, that one will open the room.
+        // If a writer took it with the mark in it, that one will open the wait queue.
         if word.compare_exchange(WAITED, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.rooms.open(key);
+            self.queues.open(key);
         }
     }
 
@@ -69,12 +70,12 @@ impl SharedRooms {
         admits: fn(u64) -> bool,
         taken: fn(u64) -> u64,
     ) {
-        let room = self.rooms.room(key);
+        let queue = self.queues.queue(key);
         let mut spins = 0;
         loop {
-            // Acquire pairs with the Release in `Rooms::open`: a new ticket comes with the word as
-            // it was left, so an old ticket below always belongs to a word not yet left.
-            let ticket = room.load(Ordering::Acquire);
+            // Acquire pairs with the Release in `WaitQueues::open`: a new ticket comes with the
+            // word as it was left, so an old ticket below always belongs to a word not yet left.
+            let ticket = queue.load(Ordering::Acquire);
             let seen = word.load(Ordering::Relaxed);
             if admits(seen) {
                 if try_swap(word, seen, taken(seen)) {
@@ -97,7 +98,7 @@ impl SharedRooms {
                     )
                     .is_ok();
             if marked {
-                park::wait(room, ticket);
+                park::wait(queue, ticket);
             }
         }
     }

@@ -89,11 +89,11 @@ fn rwlock_excludes_and_shares() {
 
 #[test]
 fn a_word_is_locked_at_the_first_try_or_not() {
-    let (rooms, word) = (Rooms::default(), AtomicU64::new(5));
-    assert_eq!(rooms.try_lock(&word), Some(5));
-    assert_eq!(rooms.try_lock(&word), None);
-    rooms.unlock(&word, 3, 6);
-    assert_eq!(rooms.try_lock(&word), Some(6));
+    let (queues, word) = (WaitQueues::default(), AtomicU64::new(5));
+    assert_eq!(queues.try_lock(&word), Some(5));
+    assert_eq!(queues.try_lock(&word), None);
+    queues.unlock(&word, 3, 6);
+    assert_eq!(queues.try_lock(&word), Some(6));
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn patience_lets_the_other_one_run() {
     let flag = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| flag.store(1, Ordering::Relaxed));
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         while flag.load(Ordering::Relaxed) == 0 {
-            patience.wait();
+            backoff.wait();
         }
     });
 }
@@ -125,16 +125,16 @@ fn system_mutex_survives_a_panic() {
 
 #[test]
 fn bells_are_heard() {
-    let (bell, tokens) = (Bell::default(), Mutex::new(2));
+    let (event, tokens) = (EventCount::default(), Mutex::new(2));
     let take = || loop {
-        let ticket = bell.ticket();
+        let ticket = event.ticket();
         let mut left = tokens.lock();
         if *left > 0 {
             *left -= 1;
             return;
         }
         drop(left);
-        bell.wait(ticket);
+        event.wait(ticket);
     };
     thread::scope(|scope| {
         for _ in 0..6 {
@@ -145,7 +145,7 @@ fn bells_are_heard() {
                         thread::yield_now();
                     }
                     *tokens.lock() += 1;
-                    bell.ring_one();
+                    event.notify_one();
                 }
             });
         }
@@ -155,16 +155,16 @@ fn bells_are_heard() {
 
 #[test]
 fn bit_lock_excludes_and_wakes() {
-    let (rooms, word) = (Rooms::default(), AtomicU64::new(0));
+    let (queues, word) = (WaitQueues::default(), AtomicU64::new(0));
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for n in 0..5_000 {
-                    let value = rooms.lock(&word, 7);
+                    let value = queues.lock(&word, 7);
                     if n % 512 == 0 {
                         thread::yield_now();
                     }
-                    rooms.unlock(&word, 7, value + 1);
+                    queues.unlock(&word, 7, value + 1);
                 }
             });
         }
@@ -193,28 +193,28 @@ fn owners_take_turns() {
 
 #[test]
 fn readers_share_and_writers_do_not() {
-    let (rooms, word) = (SharedRooms::default(), AtomicU64::new(0));
+    let (queues, word) = (SharedWaitQueues::default(), AtomicU64::new(0));
     // Two words that are the same whenever nobody writes.
     let pair = [AtomicU64::new(0), AtomicU64::new(0)];
     let both = || pair.each_ref().map(|word| word.load(Ordering::Relaxed));
     thread::scope(|scope| {
         for n in 0..4 {
-            let (rooms, word, pair) = (&rooms, &word, &pair);
+            let (queues, word, pair) = (&queues, &word, &pair);
             scope.spawn(move || {
                 for round in 0..5_000u64 {
                     if n < 2 {
-                        rooms.write(word, 3);
+                        queues.write(word, 3);
                         let value = both()[0] + 1;
                         pair[0].store(value, Ordering::Relaxed);
                         if round % 512 == 0 {
                             thread::yield_now();
                         }
                         pair[1].store(value, Ordering::Relaxed);
-                        rooms.end_write(word, 3);
+                        queues.end_write(word, 3);
                     } else {
-                        rooms.read(word, 3);
+                        queues.read(word, 3);
                         let [first, second] = both();
-                        rooms.end_read(word, 3);
+                        queues.end_read(word, 3);
                         assert_eq!(first, second, "a reader saw half a write");
                     }
                 }

@@ -20,10 +20,10 @@
 //! Three threads are bounded to two or three preemptions, two mostly are not bounded.
 #![cfg(loom)]
 
-#[path = "loom/bell.rs"]
-mod bell;
 #[path = "loom/bitlock.rs"]
 mod bitlock;
+#[path = "loom/event_count.rs"]
+mod event_count;
 #[path = "loom/futex.rs"]
 mod futex;
 #[path = "loom/mutex.rs"]

@@ -3,18 +3,18 @@
 use std::env;
 use std::process::Command;
 
-/// Names the test whose deed a child process is to do.
+/// Names the test whose action a child process is to do.
 const CHILD: &str = "RAMPACK_CHILD";
 
-/// Does `deed` in a process of its own, which must die and say `words`. `test` is the test that
+/// Does `action` in a process of its own, which must die and say `words`. `test` is the test that
 /// calls this, with its modules: the process is this test program again, running that test alone.
 ///
 /// # Panics
 ///
 /// When it does not die, or dies of something else; with what it said.
-pub fn dies(test: &str, words: &str, deed: impl FnOnce()) {
+pub fn dies(test: &str, words: &str, action: impl FnOnce()) {
     if env::var(CHILD).is_ok_and(|child| child == test) {
-        return deed();
+        return action();
     }
     let program = env::current_exe().unwrap_or_else(|error| panic!("this program: {error}"));
     let mut child = Command::new(program);

@@ -1,4 +1,5 @@
-//! The system calls that the standard library does not offer, and the ring of the control device.
+//! The system calls that the standard library does not offer, and the notification of the control
+//! device.
 //!
 //! # Why unsafe
 //! mknod(2) and eventfd(2) are calls of the C library. A command of the control device names

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use sync::atomic::{AtomicBool, Ordering};
-use sync::{Bell, Mutex};
+use sync::{EventCount, Mutex};
 
 use crate::answer::{Request, Served};
 use crate::ring::Tag;
@@ -94,7 +94,7 @@ pub(crate) struct Job<T> {
 /// The list that waiters take from.
 pub(crate) struct Jobs<T> {
     room: Room<Option<Job<T>>>,
-    bell: Bell,
+    event: EventCount,
     closed: AtomicBool,
 }
 
@@ -102,14 +102,14 @@ impl<T> Jobs<T> {
     /// Room for `most` of them.
     pub(crate) fn new(most: usize) -> Jobs<T> {
         let room = Room::new(most, || None);
-        Jobs { room, bell: Bell::default(), closed: AtomicBool::new(false) }
+        Jobs { room, event: EventCount::default(), closed: AtomicBool::new(false) }
     }
 
     /// Hands a job over; gives it back if there is no room.
     pub(crate) fn put(&self, job: Job<T>) -> Result<(), Job<T>> {
         match self.room.put(Some(job)) {
             Ok(()) => {
-                self.bell.ring_one();
+                self.event.notify_one();
                 Ok(())
             }
             Err(Some(job)) => Err(job),
@@ -121,21 +121,21 @@ impl<T> Jobs<T> {
     /// The next job; waits for it. Nothing when no more will come.
     pub(crate) fn take(&self) -> Option<Job<T>> {
         loop {
-            let ticket = self.bell.ticket();
+            let ticket = self.event.ticket();
             if let Some(job) = self.room.take().flatten() {
                 return Some(job);
             }
             if self.closed.load(Ordering::Relaxed) {
                 return None;
             }
-            self.bell.wait(ticket);
+            self.event.wait(ticket);
         }
     }
 
     /// No more will come: waiters end when they have done all there is.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        self.bell.ring_all();
+        self.event.notify_all();
     }
 }
 

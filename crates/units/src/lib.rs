@@ -69,9 +69,9 @@ impl Order {
 }
 
 /// The number of a CPU; in a test, of a pretended one. Per-CPU state is reached by a number that is
-/// passed in, never by asking the operating system. Any number is valid: it is taken modulo the CPUs
-/// that exist. Two threads may use one CPU at a time (one was preempted): per-CPU state must be
-/// correct then too, only slower.
+/// passed in, never by asking the operating system. Any number is valid: it is taken modulo the
+/// CPUs that exist. Two threads may use one CPU at a time (one was preempted): per-CPU state must
+/// be correct then too, only slower.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu(pub u32);
 

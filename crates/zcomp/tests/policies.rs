@@ -88,8 +88,8 @@ const STUCK: &str = "is stuck";
 
 fn rejected(flaw: Flaw, complaint: &str) {
     // Whoever may be slow must not be taken for stuck.
-    let patience = if complaint == STUCK { SHORT } else { LONG };
-    let said = suite::judge(broken(flaw), 1, patience).expect_err("it is broken on purpose");
+    let backoff = if complaint == STUCK { SHORT } else { LONG };
+    let said = suite::judge(broken(flaw), 1, backoff).expect_err("it is broken on purpose");
     assert!(said.contains(complaint), "{flaw:?} was rejected for another reason: {said}");
 }
 

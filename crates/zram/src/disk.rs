@@ -11,7 +11,7 @@ use units::{Cpu, PAGE_SIZE, Page, pages_for};
 
 use crate::access::Clock;
 use crate::counts::{Count, Counts};
-use crate::life::{Plan, Workshop};
+use crate::life::{Factory, Plan};
 use crate::settings::Settings;
 use crate::store::{Loaded, PageStore};
 use crate::{Stats, ranges};
@@ -21,7 +21,7 @@ pub struct DiskOptions {
     /// Its number: device 0 is `zram0`.
     pub id: u32,
     /// Where its engines are built.
-    pub workshop: Arc<dyn Workshop>,
+    pub factory: Arc<dyn Factory>,
     /// What its pages are dated by.
     pub clock: Arc<Clock>,
     /// Whether the time of last use is kept for each page, when nobody chooses otherwise.
@@ -32,7 +32,7 @@ pub struct DiskOptions {
 /// to `reset`. All methods may be called by any number of threads at once.
 pub struct Disk {
     id: u32,
-    pub(crate) workshop: Arc<dyn Workshop>,
+    pub(crate) factory: Arc<dyn Factory>,
     clock: Arc<Clock>,
     track_access: bool,
     pub(crate) readers: Arc<ReaderEpochs>,
@@ -52,12 +52,12 @@ impl Disk {
     /// A device without a size.
     #[must_use]
     pub fn new(options: DiskOptions) -> Arc<Disk> {
-        let DiskOptions { id, workshop, clock, track_access } = options;
-        let (cpus, counting_cpus) = (workshop.cpus(), workshop.counting_cpus());
-        let settings = Settings::new(&*workshop, track_access);
+        let DiskOptions { id, factory, clock, track_access } = options;
+        let (cpus, counting_cpus) = (factory.cpus(), factory.counting_cpus());
+        let settings = Settings::new(&*factory, track_access);
         Arc::new(Disk {
             id,
-            workshop,
+            factory,
             clock,
             track_access,
             readers: Arc::new(ReaderEpochs::new(cpus)),
@@ -130,19 +130,19 @@ impl Disk {
         let rounded = rounded(bytes)?;
         let pages = rounded / PAGE_SIZE as u64;
         let room = pages.max(ROOM).max(pages.saturating_mul(2));
-        let codecs = settings.codecs(&*self.workshop)?;
+        let codecs = settings.codecs(&*self.factory)?;
         let plan = Plan {
             pages: usize::try_from(pages).map_err(|_| too_large(bytes))?,
             room: usize::try_from(room).unwrap_or(usize::MAX),
             codecs: &codecs,
             limit_frames: pages_for(settings.mem_limit),
-            streams: settings.max_streams.unwrap_or(self.workshop.stream_rules().usual),
+            streams: settings.max_streams.unwrap_or(self.factory.stream_rules().usual),
             readers: self.readers.clone(),
             clock: settings.track_access.then(|| self.clock.clone()),
             counts: self.counts.clone(),
             backing: settings.backing.clone(),
         };
-        let engine = self.workshop.build(&plan)?;
+        let engine = self.factory.build(&plan)?;
         if self.engine.publish(Box::new(engine)).is_err() {
             return Err(Fault::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
@@ -221,7 +221,7 @@ impl Disk {
         self.bytes.store(0, Ordering::Relaxed);
         drop(self.engine.withdraw(&self.readers));
         self.counts.clear();
-        *settings = Settings::new(&*self.workshop, self.track_access);
+        *settings = Settings::new(&*self.factory, self.track_access);
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Disk {
             disksize: self.bytes(),
             algorithm,
             mem_limit,
-            streams: u64::from(self.workshop.stream_rules().usual),
+            streams: u64::from(self.factory.stream_rules().usual),
             pages_stored: sum(Count::PagesStored),
             orig_bytes: sum(Count::PagesStored) * PAGE_SIZE as u64,
             compressed_bytes: sum(Count::ComprBytes),

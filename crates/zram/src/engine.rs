@@ -35,7 +35,7 @@ pub struct EngineParts<T, S> {
 }
 
 /// What a device gives its engine.
-pub(crate) struct Belongings {
+pub(crate) struct Shared {
     pub(crate) counts: Arc<Counts>,
     pub(crate) accesses: Option<Accesses>,
     pub(crate) backing: Option<Arc<Backing>>,
@@ -71,12 +71,12 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Joins the parts.
     pub(crate) fn new(
         parts: EngineParts<T, S>,
-        belongings: Belongings,
+        shared: Shared,
         readers: Arc<sync::ReaderEpochs>,
     ) -> Engine<T, S> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let EngineParts { slots, pool, make_streams } = parts;
-        let Belongings { counts, accesses, backing, streams } = belongings;
+        let Shared { counts, accesses, backing, streams } = shared;
         let codecs = Bank::new(make_streams, streams, readers);
         Engine { slots, pool, codecs, counts, accesses, backing, turns }
     }
@@ -480,8 +480,14 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         self.export_marked(reader, cpu, index, to)
     }
 
-    fn settle(&self, _reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool {
-        self.settle_marked(cpu, index, place)
+    fn finish_writeback(
+        &self,
+        _reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        place: Backed,
+    ) -> bool {
+        self.finish_marked(cpu, index, place)
     }
 
     fn recompress(

@@ -32,7 +32,7 @@ pub use attributes::{ROWS, attributes};
 pub use blocks::Backing;
 pub use disk::{Disk, DiskOptions, Opener};
 pub use engine::{Engine, EngineParts};
-pub use life::{Nowhere, Outside, Plan, StreamRules, Workshop};
+pub use life::{Factory, HostFiles, NoHostFiles, Plan, StreamRules};
 pub use post::{Recompress, Writeback};
 pub use settings::Which;
 pub use slot::{Backed, Kind, Slot};

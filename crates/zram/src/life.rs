@@ -11,11 +11,11 @@ use zcomp::{Chosen, Compressor, Params, Streams};
 use crate::access::{Accesses, Clock};
 use crate::blocks::Backing;
 use crate::counts::Counts;
-use crate::engine::{Belongings, Engine, EngineParts};
+use crate::engine::{Engine, EngineParts, Shared};
 use crate::slots::SlotTable;
 use crate::store::PageStore;
 
-/// What an engine is to be. The rest of it (slot scheme, streams, zone) is the workshop's choice.
+/// What an engine is to be. The rest of it (slot scheme, streams, zone) is the factory's choice.
 pub struct Plan<'a> {
     /// Pages it must hold.
     pub pages: usize,
@@ -36,7 +36,7 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Joins what a workshop made to an engine that counts for the device.
+    /// Joins what a factory made to an engine that counts for the device.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
@@ -50,13 +50,13 @@ impl Plan<'_> {
             Some(clock) => Some(Accesses::new(world, clock.clone(), room).map_err(no_memory)?),
             None => None,
         };
-        let belongings = Belongings {
+        let shared = Shared {
             counts: self.counts.clone(),
             accesses,
             backing: self.backing.clone(),
             streams: self.streams as usize,
         };
-        let engine = Engine::new(parts, belongings, self.readers.clone());
+        let engine = Engine::new(parts, shared, self.readers.clone());
         for (priority, codec) in self.codecs.iter().enumerate() {
             if let Some(codec) = codec {
                 engine.install(priority as u8, codec.clone(), 0)?;
@@ -72,7 +72,7 @@ fn no_memory(error: NoMemory) -> Fault {
 
 /// What a device asks of the system it runs on, on the thread of the administrator who asked for
 /// it. May be called by any number of threads at once.
-pub trait Outside: Send + Sync {
+pub trait HostFiles: Send + Sync {
     /// Opens a block device or an ordinary file to write pages back to, for this user alone. Its
     /// size is a whole number of pages, at least one.
     ///
@@ -89,9 +89,9 @@ pub trait Outside: Send + Sync {
 }
 
 /// No system at all: there are no files.
-pub struct Nowhere;
+pub struct NoHostFiles;
 
-impl Outside for Nowhere {
+impl HostFiles for NoHostFiles {
     fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         Err(no_files(path))
     }
@@ -115,7 +115,7 @@ pub struct StreamRules {
 
 /// Where engines are built: the only place that knows variants by name. May be called by any
 /// number of threads at once.
-pub trait Workshop: Send + Sync {
+pub trait Factory: Send + Sync {
     /// The names of the codecs there are, in the order they are listed to the operator.
     fn algorithms(&self) -> Vec<&'static str>;
 
@@ -135,7 +135,7 @@ pub trait Workshop: Send + Sync {
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault>;
 
     /// The system round it.
-    fn outside(&self) -> &dyn Outside;
+    fn files(&self) -> &dyn HostFiles;
 
     /// CPUs there are.
     fn cpus(&self) -> usize;

@@ -348,7 +348,7 @@ impl<'a> Batch<'a> {
             }
             self.disk.counts.add(CPU, Count::BackedWrites, 1);
             let reader = self.disk.readers.enter(CPU);
-            if !self.engine.settle(&reader, CPU, *index, *place) {
+            if !self.engine.finish_writeback(&reader, CPU, *index, *place) {
                 // Used meanwhile: it stays in memory, and the block was nobody's.
                 self.backing.give_back(place.block);
             }

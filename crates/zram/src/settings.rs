@@ -8,7 +8,7 @@ use zcomp::{Chosen, OneStream, PRIORITIES, Params};
 
 use crate::blocks::Backing;
 use crate::disk::Disk;
-use crate::life::Workshop;
+use crate::life::Factory;
 use crate::post::each;
 use crate::slot::Slot;
 use crate::store::PageStore;
@@ -34,9 +34,9 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn new(workshop: &dyn Workshop, track_access: bool) -> Settings {
+    pub(crate) fn new(factory: &dyn Factory, track_access: bool) -> Settings {
         let mut algorithms = [None; PRIORITIES];
-        algorithms[0] = Some(workshop.default_algorithm());
+        algorithms[0] = Some(factory.default_algorithm());
         Settings {
             algorithms,
             params: core::array::from_fn(|_| Params::default()),
@@ -55,12 +55,12 @@ impl Settings {
     /// Makes every chosen codec ready.
     pub(crate) fn codecs(
         &self,
-        workshop: &dyn Workshop,
+        factory: &dyn Factory,
     ) -> Result<[Option<Chosen>; PRIORITIES], Fault> {
         let mut codecs = [const { None }; PRIORITIES];
         for ((codec, name), params) in codecs.iter_mut().zip(self.algorithms).zip(&self.params) {
             if let Some(name) = name {
-                let compressor = workshop.codec(name, params)?;
+                let compressor = factory.codec(name, params)?;
                 *codec = Some(Chosen { compressor, params: params.clone() });
             }
         }
@@ -138,7 +138,7 @@ impl Disk {
     pub fn switch_algorithm(&self, priority: u8, name: &str, params: Params) -> Result<(), Fault> {
         let algorithm = self.known_algorithm(name)?;
         let at = place(priority)?;
-        let compressor = self.workshop.codec(algorithm, &params)?;
+        let compressor = self.factory.codec(algorithm, &params)?;
         let chosen = Chosen { compressor, params: params.clone() };
         let _post = self.post.lock();
         let engine = self.engine();
@@ -170,7 +170,7 @@ impl Disk {
 
     /// The names of the codecs there are.
     pub(crate) fn known_algorithms(&self) -> alloc::vec::Vec<&'static str> {
-        self.workshop.algorithms()
+        self.factory.algorithms()
     }
 
     /// The name of the codec of each priority.
@@ -180,7 +180,7 @@ impl Disk {
     }
 
     fn known_algorithm(&self, name: &str) -> Result<&'static str, Fault> {
-        let known = self.workshop.algorithms();
+        let known = self.factory.algorithms();
         known.iter().find(|known| **known == name).copied().ok_or_else(|| {
             let message = format!("no algorithm {name:?}; there are: {}", known.join(" "));
             Fault::invalid(message)
@@ -203,7 +203,7 @@ impl Disk {
     /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
     /// has got its size with a single stream. Nothing has changed then.
     pub fn set_max_streams(&self, count: u32) -> Result<(), Fault> {
-        let most = self.workshop.stream_rules().most;
+        let most = self.factory.stream_rules().most;
         if count == 0 || count > most {
             let message = match most {
                 1 => format!("max_comp_streams is 1 here, as there is never more, not {count}"),
@@ -231,7 +231,7 @@ impl Disk {
     #[must_use]
     pub fn max_streams(&self) -> u32 {
         let set = self.settings.lock().max_streams;
-        set.unwrap_or(self.workshop.stream_rules().usual)
+        set.unwrap_or(self.factory.stream_rules().usual)
     }
 
     /// Says whether the time of last use is kept for each page, in four bytes.
@@ -254,10 +254,10 @@ impl Disk {
     /// Opens `path`, a block device or a file, to write pages back to.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a size, or what [`Outside::open_backing`] refuses. Nothing has
+    /// `EBUSY` once the device has a size, or what [`HostFiles::open_backing`] refuses. Nothing has
     /// changed then.
     ///
-    /// [`Outside::open_backing`]: crate::Outside::open_backing
+    /// [`HostFiles::open_backing`]: crate::HostFiles::open_backing
     pub fn set_backing(&self, path: &str) -> Result<(), Fault> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the backing device")?;
@@ -266,8 +266,8 @@ impl Disk {
         if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
             return Ok(());
         }
-        let device = self.workshop.outside().open_backing(path)?;
-        settings.backing = Some(self.workshop.backing(device, path)?);
+        let device = self.factory.files().open_backing(path)?;
+        settings.backing = Some(self.factory.backing(device, path)?);
         Ok(())
     }
 

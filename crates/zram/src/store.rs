@@ -82,8 +82,8 @@ pub enum Recompressed {
 }
 
 /// A store of pages, whatever its variants. Indices must be below its capacity.
-/// Every method may be called by any number of threads at once; the reader is one of the readers the
-/// store's pool was made with.
+/// Every method may be called by any number of threads at once; the reader is one of the readers
+/// the store's pool was made with.
 pub trait PageStore: Send + Sync {
     /// Replaces a page.
     ///
@@ -170,7 +170,7 @@ pub trait PageStore: Send + Sync {
     ) -> Result<Option<Backed>, IoError>;
 
     /// Makes a page one that is at `place`, if it is still marked: the commit point of writeback.
-    fn settle(&self, reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool;
+    fn finish_writeback(&self, reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool;
 
     /// Compresses a page again.
     ///

@@ -10,9 +10,9 @@
 //!   places the bytes are the same while both can be reached.
 //!
 //! # Operations
-//! Take zspages out of the lists; wait for readers (a slot may have been taken, and not yet written);
-//! copy each object into a hole, then enter where it went; wait for readers again (a reader may be at
-//! the old place); give back the frames.
+//! Take zspages out of the lists; wait for readers (a slot may have been taken, and not yet
+//! written); copy each object into a hole, then enter where it went; wait for readers again (a
+//! reader may be at the old place); give back the frames.
 //!
 //! # Why unsafe
 //! Objects are copied between slots as raw memory.

@@ -12,8 +12,8 @@
 //! * A handle is the zspage and slot an object was first put into. An object that compaction moves
 //!   leaves a forwarding entry there. So an object that never moves costs no bytes beyond its slot.
 //! * Everything in a class changes under the lock of the class. Reading takes no lock: a reader
-//!   holds a reader, and frames that objects were moved out of are given back after all readers taken
-//!   before have been dropped.
+//!   holds a reader, and frames that objects were moved out of are given back after all readers
+//!   taken before have been dropped.
 //!
 //! # Operations
 //! [`Pool::store`], [`Pool::read`], [`Pool::free`], [`Pool::compact`], [`Pool::validate`].

@@ -226,7 +226,8 @@ impl Pool {
         let (head, tail) = self.place(zspage, class, slot, length);
         prefetch(head.0, head.1);
         // SAFETY: the object is live and was written before its handle was published; its bytes
-        // never change, and its frames stay while it is live and, once moved, while `_reader` lives.
+        // never change, and its frames stay while it is live and, once moved, while `_reader`
+        // lives.
         let head_bytes = unsafe { core::slice::from_raw_parts(head.0.as_ptr(), head.1) };
         match tail {
             None => read(Object::Whole(head_bytes)),
@@ -261,7 +262,7 @@ impl Pool {
             zspage.set_used(used & !bit);
             let next = self.forwards.follow(table, at.slot());
             if next.is_none() {
-                self.shut(zspage, class, at.slot());
+                self.poison(zspage, class, at.slot());
             }
             if used == bit {
                 self.bury(&mut state, cpu, class, at.zspage());
@@ -411,13 +412,13 @@ impl Pool {
     /// Nobody may touch a slot of which all frames are there: it holds no object. Under the lock
     /// of the class, as neighbours may share what a checker marks.
     #[inline]
-    pub(crate) fn shut(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
+    pub(crate) fn poison(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
         let mut done = 0;
         while watch::WATCHED && done < class.slot {
             let (start, length) = self.piece(zspage, class, slot, done);
             // SAFETY: these bytes are the slot's, in frames lent to this pool, and nobody's while
             // it holds no object.
-            unsafe { watch::shut(start, length) };
+            unsafe { watch::poison(start, length) };
             done += length;
         }
     }
@@ -428,7 +429,7 @@ impl Pool {
         let mut done = 0;
         while watch::WATCHED && done < class.slot {
             let (start, length) = self.piece(zspage, class, slot, done);
-            watch::open(start, length);
+            watch::unpoison(start, length);
             done += length;
         }
     }
@@ -438,7 +439,7 @@ impl Pool {
     pub(crate) fn shut_frame(&self, frame: Frame) {
         if watch::WATCHED {
             // SAFETY: it was lent just now, and nobody knows it.
-            unsafe { watch::shut(self.address(frame, 0), PAGE_SIZE) };
+            unsafe { watch::poison(self.address(frame, 0), PAGE_SIZE) };
         }
     }
 

@@ -163,7 +163,7 @@ impl Pool {
         let holes_before = (backed & !used).count_ones();
         let used = used & !(1 << at.slot());
         zspage.set_used(used);
-        self.shut(zspage, class, at.slot());
+        self.poison(zspage, class, at.slot());
         let (first, last) = class.frames_of(at.slot());
         for n in first..=last {
             if used & class.in_frame[n] == 0 {

@@ -15,14 +15,15 @@ use core::ops::Range;
 
 use block::BlockDevice;
 use pagealloc::{LazyTable, NoMemory, World};
-use sync::Bell;
+use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::tenant::Tenant;
 use crate::{Index, SwapType};
 
-/// Pages that are read, written or claimed together at most: as many as one ring of the io_uring
-/// devices of this house takes at once; more would wait in a queue of ours instead of the device's.
+/// Pages that are read, written or claimed together at most: as many as one notification of the
+/// io_uring devices of this house takes at once; more would wait in a queue of ours instead of the
+/// device's.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
 /// An area that is on. Every method may be called by any number of threads at once.
@@ -36,7 +37,7 @@ pub(crate) struct Area {
     claims: LazyTable<AtomicU64>,
     /// The device holds these pages, unless the cache does.
     on_device: LazyTable<AtomicU64>,
-    given_up: Bell,
+    given_up: EventCount,
 }
 
 fn place(offset: u64) -> (usize, u64) {
@@ -65,7 +66,7 @@ impl Area {
         let words = pages.div_ceil(64) as usize;
         let claims = LazyTable::provided(world, words)?;
         let on_device = LazyTable::provided(world, words)?;
-        let given_up = Bell::default();
+        let given_up = EventCount::default();
         Ok(Area { swap, pages, index, device, tenant, claims, on_device, given_up })
     }
 
@@ -76,8 +77,8 @@ impl Area {
         self.claims.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
     }
 
-    /// Claims a page, after whoever has it. The calling thread holds no reader, and no claim of a page
-    /// behind this one.
+    /// Claims a page, after whoever has it. The calling thread holds no reader, and no claim of a
+    /// page behind this one.
     pub(crate) fn claim(&self, offset: u64) {
         while !self.try_claim(offset) {
             let ticket = self.given_up.ticket();
@@ -92,7 +93,7 @@ impl Area {
         let (word, bit) = place(offset);
         // Release pairs with the Acquire in `try_claim` and `wait_for`.
         self.claims.get(word).fetch_and(!bit, Ordering::Release);
-        self.given_up.ring_all();
+        self.given_up.notify_all();
     }
 
     /// Waits until whoever has claimed the page now has given it up. The calling thread holds no

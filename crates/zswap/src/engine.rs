@@ -20,7 +20,7 @@ use block::BlockDevice;
 use control::{Errno, Fault};
 use pagealloc::{Frames, NoMemory, World};
 use sync::atomic::{AtomicBool, Ordering};
-use sync::{Bell, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
+use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, Streams, fill, same_filled};
 use zsmalloc::{Pool, PoolOptions, StoreError};
@@ -87,7 +87,7 @@ pub struct Zswap {
     pub(crate) policy: Policy,
     pub(crate) counts: Counts,
     pub(crate) evictors: Evictors,
-    pub(crate) bell: Bell,
+    pub(crate) event: EventCount,
     /// A store was refused for the pool's limit, as nothing could be written back to make space,
     /// and the pool has not shrunk to the accept threshold since: until then all are refused.
     reached_full: AtomicBool,
@@ -141,7 +141,7 @@ impl Zswap {
             policy: Policy::new(parts.total_pages, evictors.pages()),
             counts: Counts::new(parts.counting_cpus),
             evictors,
-            bell: Bell::default(),
+            event: EventCount::default(),
             reached_full: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
             provision: Provision::new(world.is_ahead()),
@@ -313,7 +313,7 @@ impl Zswap {
     #[cold]
     fn admit_to_full(&self, cpu: Cpu, frames: u64) -> Result<(), Reject> {
         if !self.evicting.load(Ordering::Relaxed) && !self.evicting.swap(true, Ordering::Relaxed) {
-            self.bell.ring_all();
+            self.event.notify_all();
         }
         if frames >= self.policy.max_frames() {
             self.counts.add(cpu, Count::PoolLimitHit, 1);

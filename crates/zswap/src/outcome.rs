@@ -121,7 +121,7 @@ impl Reclaimed {
 /// What the background has to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Nothing, until the bell is rung.
+    /// Nothing, until the event is notified.
     Idle,
     /// More of it, at once.
     Again,

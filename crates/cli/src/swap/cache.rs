@@ -165,12 +165,12 @@ pub fn restore(machine: &Machine, before: &[Attribute]) {
     }
 }
 
-/// Does what there is to do until it is told to end, over `ended` or by its closing; a ring of the
-/// cache's bell has it look.
+/// Does what there is to do until it is told to end, over `ended` or by its closing; a notification
+/// of the cache's event has it look.
 pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
     loop {
-        let ticket = zswap.bell().ticket();
+        let ticket = zswap.event().ticket();
         if is_ended(Duration::ZERO) {
             return;
         }
@@ -178,7 +178,7 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
             Work::Again => {}
             Work::Later if is_ended(LATER) => return,
             Work::Later => {}
-            Work::Idle => zswap.bell().wait(ticket),
+            Work::Idle => zswap.event().wait(ticket),
         }
     }
 }
@@ -188,8 +188,8 @@ const SOON: Duration = Duration::from_millis(5);
 /// Frames that are asked for at a time: 256 KiB, which is what the zone asks for.
 const PIECE: u64 = 64;
 
-/// Provides memory ahead of its use until it is told to end, as [`work`] is; a ring of the memory
-/// bell has it look.
+/// Provides memory ahead of its use until it is told to end, as [`work`] is; a notification of the
+/// memory event has it look.
 ///
 /// It takes memory that the kernel has to spare: the more of the headroom there is, the less it
 /// asks of the kernel, so that what serves pages in the kernel finds some as well.
@@ -197,7 +197,7 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
     let mut watermarks = host::Watermarks::new();
     loop {
-        let ticket = zswap.memory_bell().ticket();
+        let ticket = zswap.memory_event().ticket();
         if is_ended(Duration::ZERO) {
             return;
         }
@@ -212,7 +212,7 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
                 return;
             }
         } else if step.is_last {
-            zswap.memory_bell().wait(ticket);
+            zswap.memory_event().wait(ticket);
         }
     }
 }

@@ -75,8 +75,8 @@ impl Helpers {
 impl Drop for Helpers {
     fn drop(&mut self) {
         self.working.clear();
-        self.zswap.bell().ring_all();
-        self.zswap.memory_bell().ring_all();
+        self.zswap.event().notify_all();
+        self.zswap.memory_event().notify_all();
         self.end.end();
         for thread in self.threads.drain(..) {
             // What a thread panicked with was told by the panic hook.
@@ -95,7 +95,7 @@ fn watch(zswap: &Zswap, mut pressure: Pressure, mut watcher: Option<Watcher>) {
             watcher.look(zswap);
         }
         // The pool may have shrunk since, or the headroom be less than it might be.
-        zswap.memory_bell().ring_all();
+        zswap.memory_event().notify_all();
         if waited == Waited::Short {
             cache::shrink(zswap);
         }

@@ -118,7 +118,7 @@ impl Protections {
                 "under pressure the daemon waits for a CPU behind the programs that need memory; \
                  it needs CAP_SYS_NICE",
             ),
-            outside(),
+            files(),
             group.protection().clone(),
         ];
         let score = scored.ok().and(score);
@@ -179,7 +179,7 @@ fn real_time() -> Result<String, Fault> {
 }
 
 /// Is the daemon outside every memory limit?
-fn outside() -> Protection {
+fn files() -> Protection {
     let limits = limits::own();
     let text = match limits.is_empty() {
         true => "no limit on the daemon".to_string(),

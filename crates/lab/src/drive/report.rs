@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::crew::Rate;
+use super::workers::Rate;
 use super::{Experiment, Through};
 use crate::args::DriveArgs;
 use crate::plot::Bars;

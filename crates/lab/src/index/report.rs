@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::Variant;
-use super::crew::Mix;
+use super::workers::Mix;
 use crate::args::IndexArgs;
 use crate::plot::Bars;
 

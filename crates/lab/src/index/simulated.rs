@@ -8,14 +8,14 @@
 use anyhow::Result;
 
 use super::Variant;
-use super::crew::{Call, Mix};
 use super::report::{Predicted, Report};
+use super::workers::{Call, Mix};
 use crate::args::IndexArgs;
 use crate::locks_sim::lines::{Costs, LineId};
 use crate::locks_sim::locking::{Lock, LockId, Manner, Mode};
 use crate::locks_sim::machine::{Machine, Model, Step};
 use crate::locks_sim::primitives::{Primitives, two_cpus};
-use crate::locks_sim::schemes::{ROOMS, give, take};
+use crate::locks_sim::schemes::{QUEUES, give, take};
 
 /// Lines of nodes in a part: what is written at one place is seldom wanted at the next.
 const NODES: usize = 256;
@@ -74,12 +74,16 @@ fn simulate(
         true => u64::from(args.pages).div_ceil(zswap::PAGES_PER_PART) as usize,
         false => 1,
     };
-    let rooms: Vec<LineId> =
-        (0..ROOMS).map(|_| machine.lines.add("room to wait in", 1, 0)).collect();
+    let queues: Vec<LineId> = (0..QUEUES).map(|_| machine.lines.add("wait queue", 1, 0)).collect();
     let locks = (0..parts)
         .map(|part| {
             let line = machine.lines.add("line of a lock", 1, 0);
-            machine.add_lock(Lock::new("lock of a tree", Manner::Rooms, line, rooms[part % ROOMS]))
+            machine.add_lock(Lock::new(
+                "lock of a tree",
+                Manner::WaitQueues,
+                line,
+                queues[part % QUEUES],
+            ))
         })
         .collect();
     let nodes = (0..parts)

@@ -4,7 +4,9 @@ use super::lines::{Costs, LineId};
 use super::locking::{Lock, LockId, Manner, Mode};
 use super::machine::{Machine, Model, Outcome, Step};
 use super::reader_epochs::Readers;
-use super::schemes::{Content, Guard, LINE, Op, ROOMS, Scheme, StreamPolicy, Workload, give, take};
+use super::schemes::{
+    Content, Guard, LINE, Op, QUEUES, Scheme, StreamPolicy, Workload, give, take,
+};
 
 /// Times of the parts of an operation, in nanoseconds, on one thread.
 #[derive(Clone, Debug, Default)]
@@ -129,17 +131,17 @@ impl<'a> Engine<'a> {
             })
             .collect();
         let slot_lines: Vec<LineId> = (0..slots).map(|slot| lines[slot / per_line]).collect();
-        let rooms: Vec<LineId> =
-            (0..ROOMS).map(|_| machine.lines.add("room to wait in", 1, 0)).collect();
+        let queues: Vec<LineId> =
+            (0..QUEUES).map(|_| machine.lines.add("queue to wait in", 1, 0)).collect();
         let slot_locks = match scene.scheme.guard {
             Guard::Global(manner) => {
                 let line = machine.lines.add("line of the global lock", 1, 0);
-                vec![machine.add_lock(Lock::new("global lock", manner, line, rooms[0]))]
+                vec![machine.add_lock(Lock::new("global lock", manner, line, queues[0]))]
             }
             Guard::Each(manner) => (0..slots)
                 .map(|slot| {
-                    let (line, room) = (slot_lines[slot], rooms[slot % ROOMS]);
-                    machine.add_lock(Lock::new("lock of a slot", manner, line, room))
+                    let (line, queue) = (slot_lines[slot], queues[slot % QUEUES]);
+                    machine.add_lock(Lock::new("lock of a slot", manner, line, queue))
                 })
                 .collect(),
             Guard::Published => Vec::new(),

@@ -13,10 +13,11 @@ pub type LockId = usize;
 /// How a lock is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// As `Rooms` (crates/sync/src/bitlock.rs): looks, takes; spins, marks, sleeps; all are woken.
-    Rooms,
-    /// As `SharedRooms` (crates/sync/src/shared.rs): the same, and readers come in together, but
-    /// not while somebody sleeps.
+    /// As `WaitQueues` (crates/sync/src/bitlock.rs): looks, takes; spins, marks, sleeps; all are
+    /// woken.
+    WaitQueues,
+    /// As `SharedWaitQueues` (crates/sync/src/shared.rs): the same, and readers come in together,
+    /// but not while somebody sleeps.
     Shared,
     /// As `own` (crates/sync/src/owned.rs): looks and takes, and never sleeps; every 64th look lets
     /// others run.
@@ -58,7 +59,7 @@ pub enum LockStep {
     TakeOrSleep(LockId),
     /// Having the line: the lock is left.
     Left(LockId, Mode),
-    /// Having the line of the room: everybody in it is woken.
+    /// Having the line of the wait queue: everybody in it is woken.
     Open(LockId),
 }
 
@@ -88,7 +89,7 @@ pub struct Lock {
     pub what: &'static str,
     manner: Manner,
     line: LineId,
-    room: LineId,
+    queue: LineId,
     writers: u32,
     readers: u32,
     waited: bool,
@@ -100,13 +101,13 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// A free lock in `line`, whose waiters watch `room`.
-    pub fn new(what: &'static str, manner: Manner, line: LineId, room: LineId) -> Lock {
+    /// A free lock in `line`, whose waiters watch `queue`.
+    pub fn new(what: &'static str, manner: Manner, line: LineId, queue: LineId) -> Lock {
         Lock {
             what,
             manner,
             line,
-            room,
+            queue,
             writers: 0,
             readers: 0,
             waited: false,
@@ -182,12 +183,12 @@ impl Machine {
     }
 
     fn look(&mut self, me: usize, id: LockId, mode: Mode, spins: u32) {
-        let (line, room) = (self.locks[id].line, self.locks[id].room);
+        let (line, queue) = (self.locks[id].line, self.locks[id].queue);
         self.push(me, Step::Lock(LockStep::Decide(id, mode, spins)));
         self.push(me, Step::Read(line));
         // The fast path does not look at the ticket.
         if spins > 0 && self.locks[id].manner != Manner::Owned {
-            self.push(me, Step::Read(room));
+            self.push(me, Step::Read(queue));
         }
     }
 
@@ -202,7 +203,7 @@ impl Machine {
                 let lock = &self.locks[id];
                 let line = lock.line;
                 match (lock.manner, mode) {
-                    (Manner::Rooms | Manner::Owned, _) | (Manner::Shared, Mode::Read) => {
+                    (Manner::WaitQueues | Manner::Owned, _) | (Manner::Shared, Mode::Read) => {
                         self.look(me, id, mode, 0);
                     }
                     (Manner::Permits(_), _) => {
@@ -347,10 +348,10 @@ impl Machine {
         lock.leave(mode, now);
         let was_waited = lock.waited;
         match lock.manner {
-            Manner::Rooms | Manner::Shared if was_waited && lock.is_free() => {
+            Manner::WaitQueues | Manner::Shared if was_waited && lock.is_free() => {
                 lock.waited = false;
-                let room = lock.room;
-                self.own_then(me, room, LockStep::Open(id));
+                let queue = lock.queue;
+                self.own_then(me, queue, LockStep::Open(id));
             }
             Manner::Mutex | Manner::SpinsOnOwner if was_waited => {
                 lock.waited = false;

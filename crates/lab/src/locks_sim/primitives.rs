@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
-use sync::{CachePadded, Rooms};
+use sync::{CachePadded, WaitQueues};
 
 use super::lines::{Costs, Wake};
 use crate::random::Random;
@@ -310,7 +310,7 @@ impl Field {
 
 /// The product's own way to sleep: how long waking takes who wakes, and from then on who is woken.
 fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
-    let (rooms, word) = (&Rooms::default(), &CachePadded::new(AtomicU64::new(0)));
+    let (queues, word) = (&WaitQueues::default(), &CachePadded::new(AtomicU64::new(0)));
     let field = &Field::new();
     let begin = Instant::now();
     let now = || begin.elapsed().as_nanos() as u64;
@@ -320,10 +320,10 @@ fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
             let pinned = host::pin_to_cpu(cpus[1]);
             for turn in 0..WAKES {
                 field.wait_for(2 * turn + 1);
-                rooms.lock(word, 0);
+                queues.lock(word, 0);
                 // Relaxed: the turn orders it.
                 woken_at.store(now(), Ordering::Relaxed);
-                rooms.unlock(word, 0, 0);
+                queues.unlock(word, 0, 0);
                 field.pass(2 * turn + 2);
             }
             pinned
@@ -332,14 +332,14 @@ fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
             let pinned = host::pin_to_cpu(cpus[0]);
             let mut times = Vec::new();
             for turn in 0..WAKES {
-                rooms.lock(word, 0);
+                queues.lock(word, 0);
                 field.pass(2 * turn + 1);
                 let begun = Instant::now();
                 while begun.elapsed() < wait {
                     spin_hint();
                 }
                 let before = now();
-                rooms.unlock(word, 0, 0);
+                queues.unlock(word, 0, 0);
                 let after = now();
                 field.wait_for(2 * turn + 2);
                 let woken = woken_at.load(Ordering::Relaxed);

@@ -36,24 +36,26 @@ pub const SCHEMES: [Scheme; 6] = [
     // crates/zram/src/slots/cas.rs: load and update own the word; crates/sync/src/owned.rs.
     Scheme { name: "cas", bytes: 8, guard: Guard::Each(Manner::Owned) },
     // crates/zram/src/slots/lock_beside.rs: the word and its lock are 16 bytes side by side.
-    Scheme { name: "spinlock", bytes: 16, guard: Guard::Each(Manner::Rooms) },
+    Scheme { name: "spinlock", bytes: 16, guard: Guard::Each(Manner::WaitQueues) },
     // The same with crates/sync/src/shared.rs: readers of one slot come in together.
     Scheme { name: "rwlock", bytes: 16, guard: Guard::Each(Manner::Shared) },
     // crates/zram/src/slots/bit_lock.rs: the lock is a bit of the word; crates/sync/src/bitlock.rs.
-    Scheme { name: "bit-spinlock", bytes: 8, guard: Guard::Each(Manner::Rooms) },
-    // crates/zram/src/slots/epoch.rs; crates/sync/src/{reader_epochs,retired}.rs: see `reader_epochs.rs` here.
+    Scheme { name: "bit-spinlock", bytes: 8, guard: Guard::Each(Manner::WaitQueues) },
+    // crates/zram/src/slots/epoch.rs; crates/sync/src/{reader_epochs,retired}.rs: see
+    // `reader_epochs.rs` here.
     Scheme { name: "epoch", bytes: 8, guard: Guard::Published },
 ];
 
-/// Rooms to wait in, by slot: `ROOMS` in crates/sync/src/bitlock.rs.
-pub const ROOMS: usize = 32;
+/// Wait queues, by slot: `QUEUES` in crates/sync/src/bitlock.rs.
+pub const QUEUES: usize = 32;
 /// Bytes of a line.
 pub const LINE: usize = 64;
 
 /// How threads come by a stream to compress with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamPolicy {
-    /// One for each CPU, with a lock nobody else wants: crates/zcomp/src/stream.rs, `PerCpuStreams`.
+    /// One for each CPU, with a lock nobody else wants: crates/zcomp/src/stream.rs,
+    /// `PerCpuStreams`.
     PerCpu,
     /// One, behind a mutex that spins on its owner (Linux 3.15, max_comp_streams 1).
     Single,

@@ -1,5 +1,5 @@
-//! How long the sections are that are held or private: the slot tables, readers, counters and the pool
-//! by themselves, on one thread.
+//! How long the sections are that are held or private: the slot tables, readers, counters and the
+//! pool by themselves, on one thread.
 
 use std::sync::Arc;
 

@@ -62,8 +62,8 @@ fn run(
 
 fn add_lock(machine: &mut Machine, manner: Manner) -> usize {
     let line = machine.lines.add("a line", 1, 0);
-    let room = machine.lines.add("a room", 1, 0);
-    machine.add_lock(Lock::new("a lock", manner, line, room))
+    let queue = machine.lines.add("a queue", 1, 0);
+    machine.add_lock(Lock::new("a lock", manner, line, queue))
 }
 
 fn add_line(machine: &mut Machine) -> LineId {
@@ -85,7 +85,7 @@ fn near(what: &str, rate: f64, wanted: f64, percent: f64) -> Result<(), String> 
 /// All that can be worked out by hand; the first difference, if there is one.
 fn closed_forms(flaw: Flaw) -> Result<(), String> {
     const MANNERS: [Manner; 5] =
-        [Manner::Rooms, Manner::Shared, Manner::Owned, Manner::Mutex, Manner::SpinsOnOwner];
+        [Manner::WaitQueues, Manner::Shared, Manner::Owned, Manner::Mutex, Manner::SpinsOnOwner];
     // One lock held for H, and work W without it: N / (W + H) until the lock is full, then 1 / H.
     let (held, work) = (100.0, 400.0);
     for manner in MANNERS {

@@ -56,6 +56,6 @@ impl Target for Engine {
     }
 
     fn rest(&self) {
-        self.rampack.tend(u32::MAX);
+        self.rampack.maintain(u32::MAX);
     }
 }

@@ -1,7 +1,8 @@
 //! The designs of page allocators that can be measured: the laboratory's only list of them.
 //!
-//! Each can be made with nobody at its locks, as in the product, for times; and with an [`Ear`],
-//! for what its locks do. All are used as the engine uses them: through `Arc<dyn Frames>`.
+//! Each can be made with nobody at its locks, as in the product, for times; and with an
+//! [`LockStat`], for what its locks do. All are used as the engine uses them: through `Arc<dyn
+//! Frames>`.
 
 use std::sync::Arc;
 
@@ -11,13 +12,13 @@ use pagealloc::{
     ZoneOptions,
 };
 
-use super::ear::Ear;
+use super::lock_stat::LockStat;
 use super::mutex_buddy::MutexBuddy;
 use super::pcp_only::PcpOnly;
 
 type Made = Result<Arc<dyn Frames>, NoMemory>;
 type MakePlain = fn(&dyn World, ZoneOptions) -> Made;
-type MakeProbed = fn(&dyn World, ZoneOptions, Ear) -> Made;
+type MakeProbed = fn(&dyn World, ZoneOptions, LockStat) -> Made;
 
 /// A design.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub struct Design {
     pub probed: Option<MakeProbed>,
 }
 
-/// A design whose zones are made by `$make(world, options, probe)`.
+/// A design whose zones are made by `$make(world, options, trace)`.
 macro_rules! design {
     ($name:expr, $make:path, control: $control:expr) => {
         Design {
@@ -45,7 +46,9 @@ macro_rules! design {
             blocks: true,
             shows_free: true,
             plain: |world, options| Ok(Arc::new($make(world, options, ())?)),
-            probed: Some(|world, options, ear| Ok(Arc::new($make(world, options, ear)?))),
+            probed: Some(|world, options, lock_stat| {
+                Ok(Arc::new($make(world, options, lock_stat)?))
+            }),
         }
     };
 }

@@ -3,8 +3,8 @@
 use pagealloc::Frames;
 use units::{Cpu, Frame, Order};
 
-use super::ear::{Ear, Phase};
 use super::histogram::Histogram;
+use super::lock_stat::{LockStat, Phase};
 use super::ticks;
 
 /// Notes something of each call.
@@ -72,19 +72,19 @@ impl Meter for Sampler {
 /// Tells what listens at the locks what is going on.
 pub struct Listener {
     counts: bool,
-    ear: Ear,
+    lock_stat: LockStat,
 }
 
 impl Listener {
-    /// Through this ear.
+    /// Through this lock statistics.
     #[must_use]
-    pub fn new(ear: Ear) -> Listener {
-        Listener { counts: false, ear }
+    pub fn new(lock_stat: LockStat) -> Listener {
+        Listener { counts: false, lock_stat }
     }
 
     #[inline]
     fn listen(&self, cpu: Cpu, phase: Phase) {
-        self.ear.listen(cpu, self.counts.then_some(phase));
+        self.lock_stat.listen(cpu, self.counts.then_some(phase));
     }
 }
 

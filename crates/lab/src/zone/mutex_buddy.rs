@@ -8,7 +8,7 @@
 
 use std::ptr::NonNull;
 
-use pagealloc::{Frames, Gate, NoMemory, Probe, Region, World, ZoneOptions, ZoneStats};
+use pagealloc::{Frames, LockClass, LockTrace, NoMemory, Region, World, ZoneOptions, ZoneStats};
 use sync::{CachePadded, Mutex};
 use units::{BLOCK_SIZE, Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
@@ -17,11 +17,11 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 const NIL: u32 = u32::MAX;
 
 /// The zone.
-pub struct MutexBuddy<P: Probe = ()> {
+pub struct MutexBuddy<P: LockTrace = ()> {
     region: Region,
     frames: u32,
     lists: CachePadded<Mutex<Lists>>,
-    probe: P,
+    trace: P,
 }
 
 /// What becomes of a frame, as far as a block begins there.
@@ -105,7 +105,7 @@ impl Lists {
     }
 }
 
-impl<P: Probe> MutexBuddy<P> {
+impl<P: LockTrace> MutexBuddy<P> {
     /// Its name.
     pub const NAME: &'static str = "mutex-buddy";
 
@@ -116,7 +116,7 @@ impl<P: Probe> MutexBuddy<P> {
     pub fn with_probe(
         world: &dyn World,
         options: ZoneOptions,
-        probe: P,
+        trace: P,
     ) -> Result<MutexBuddy<P>, NoMemory> {
         let frames = options.max_frames;
         let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
@@ -137,7 +137,7 @@ impl<P: Probe> MutexBuddy<P> {
             lists.insert(frame, order);
             frame += 1 << order;
         }
-        Ok(MutexBuddy { region, frames, lists: CachePadded::new(Mutex::new(lists)), probe })
+        Ok(MutexBuddy { region, frames, lists: CachePadded::new(Mutex::new(lists)), trace })
     }
 
     /// Does `job` under the lock, for so many frames.
@@ -149,17 +149,17 @@ impl<P: Probe> MutexBuddy<P> {
         let (mut lists, waited) = match self.lists.try_lock() {
             Some(lists) => (lists, 0),
             None => {
-                let asked = self.probe.now();
+                let asked = self.trace.now();
                 let lists = self.lists.lock();
-                (lists, self.probe.now().saturating_sub(asked).max(1))
+                (lists, self.trace.now().saturating_sub(asked).max(1))
             }
         };
-        let begun = self.probe.now();
+        let begun = self.trace.now();
         let result = job(&mut lists);
-        let held = self.probe.now().saturating_sub(begun);
+        let held = self.trace.now().saturating_sub(begun);
         drop(lists);
-        self.probe.took(cpu, Gate::Write, waited);
-        self.probe.left(cpu, Gate::Write, held, u64::from(pages));
+        self.trace.took(cpu, LockClass::Write, waited);
+        self.trace.left(cpu, LockClass::Write, held, u64::from(pages));
         result
     }
 }
@@ -167,7 +167,7 @@ impl<P: Probe> MutexBuddy<P> {
 // SAFETY: each frame is in one free block, in one that is lent, or in none that begins elsewhere:
 // blocks come out of the lists only by `take`, which marks them lent, and go back only if they are;
 // all frames lie within the region, and its memory was committed.
-unsafe impl<P: Probe> Frames for MutexBuddy<P> {
+unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
     }

@@ -6,14 +6,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use pagealloc::{Frames, ZoneOptions};
 
-use super::crew::{self, Job};
 use super::designs::Design;
-use super::ear::Ear;
+use super::lock_stat::LockStat;
 use super::meter::{Listener, Sampler};
 use super::mode::Mode;
 use super::picture::Picture;
 use super::run::{Gathered, Run};
 use super::ticks::Clock;
+use super::workers::{self, Job};
 use super::workload::{Start, Workload};
 use crate::interrupt;
 
@@ -178,11 +178,11 @@ impl Place<'_> {
         let threads = self.job.threads;
         let no_memory = |error| anyhow!("{error}");
         let zone = plain(&host::Mmap, options).map_err(no_memory)?;
-        let turn = crew::turn(self.job, &zone, vec![(); threads])?;
+        let turn = workers::turn(self.job, &zone, vec![(); threads])?;
         let before = Picture::of(&*zone);
         zone.drain();
         let after = Picture::of(&*zone);
-        self.settle(&zone, last)?;
+        self.come_to_rest(&zone, last)?;
         gathered.timed(&turn.tallies, [turn.live, before, after]);
         bar.inc(1);
         if !round.is_multiple_of(SELDOM) {
@@ -191,26 +191,26 @@ impl Place<'_> {
         interrupt::check()?;
         let zone = plain(&host::Mmap, options).map_err(no_memory)?;
         let samplers = (0..threads).map(|_| Sampler::default()).collect();
-        let turn = crew::turn(self.job, &zone, samplers)?;
-        let at_rest = self.design.blocks.then(|| crew::ask_for_all(&*zone));
-        self.settle(&zone, false)?;
+        let turn = workers::turn(self.job, &zone, samplers)?;
+        let at_rest = self.design.blocks.then(|| workers::ask_for_all(&*zone));
+        self.come_to_rest(&zone, false)?;
         gathered.sampled(&turn.meters, at_rest);
         bar.inc(1);
         if let Some(probed) = self.design.probed {
             interrupt::check()?;
-            let ear = Ear::new(threads);
-            let zone = probed(&host::Mmap, options, ear.clone()).map_err(no_memory)?;
-            let listeners = (0..threads).map(|_| Listener::new(ear.clone())).collect();
-            let turn = crew::turn(self.job, &zone, listeners)?;
-            self.settle(&zone, false)?;
-            gathered.listened(&ear.heard(clock), &turn.tallies);
+            let lock_stat = LockStat::new(threads);
+            let zone = probed(&host::Mmap, options, lock_stat.clone()).map_err(no_memory)?;
+            let listeners = (0..threads).map(|_| Listener::new(lock_stat.clone())).collect();
+            let turn = workers::turn(self.job, &zone, listeners)?;
+            self.come_to_rest(&zone, false)?;
+            gathered.listened(&lock_stat.locks(clock), &turn.tallies);
             bar.inc(1);
         }
         Ok(())
     }
 
     /// A zone that has everything back must say so.
-    fn settle(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
+    fn come_to_rest(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
         let stats = zone.stats();
         if stats.lent != 0 || stats.bad_frees != 0 {
             bail!(

@@ -186,23 +186,24 @@ fn locks(text: &mut String, cell: &[Run]) -> std::fmt::Result {
         "locks", "wait %", "read", "write", "head", "held/page", "taken/page", "held mean", "p99"
     )?;
     for run in cell {
-        let Some(gates) = &run.gates else {
+        let Some(lock_classes) = &run.lock_classes else {
             writeln!(text, "{:<18}{:>8}", name(run), "-")?;
             continue;
         };
-        let lock = if gates.read.acquisitions_per_page > gates.write.acquisitions_per_page {
-            &gates.read
-        } else {
-            &gates.write
-        };
+        let lock =
+            if lock_classes.read.acquisitions_per_page > lock_classes.write.acquisitions_per_page {
+                &lock_classes.read
+            } else {
+                &lock_classes.write
+            };
         writeln!(
             text,
             "{:<18}{:>8.2}{:>8.2}{:>8.2}{:>8.2}{:>9.2} ns{:>12.4}{:>9.0} ns{:>9.0} ns",
             name(run),
             run.lock_wait_percent.unwrap_or(0.0),
-            gates.read.wait_percent,
-            gates.write.wait_percent,
-            gates.head.wait_percent,
+            lock_classes.read.wait_percent,
+            lock_classes.write.wait_percent,
+            lock_classes.head.wait_percent,
             run.lock_held_ns_per_page.unwrap_or(0.0),
             run.acquisitions_per_page.unwrap_or(0.0),
             lock.hold_mean_ns,

@@ -1,16 +1,16 @@
 //! What comes of the turns of one design in one situation.
 
-use pagealloc::Gate;
+use pagealloc::LockClass;
 use serde::Serialize;
 
-use super::crew::{Blocks, Tally};
 use super::designs::Design;
-use super::ear::{Heard, Phase, Sum};
 use super::histogram::Histogram;
+use super::lock_stat::{LockTimes, Phase, Sum};
 use super::meter::Sampler;
 use super::mode::Mode;
 use super::picture::Picture;
 use super::ticks::Clock;
+use super::workers::{Blocks, Tally};
 use super::workload::{Start, Workload};
 use crate::statistics::median;
 
@@ -26,7 +26,7 @@ pub struct Gathered {
     free: Histogram,
     blocks: Blocks,
     at_rest: Blocks,
-    heard: Option<Heard>,
+    locks: Option<LockTimes>,
     heard_pages: f64,
     heard_ns: f64,
     wait_percent: Vec<f64>,
@@ -64,13 +64,14 @@ impl Gathered {
     }
 
     /// Of a turn that was listened to.
-    pub fn listened(&mut self, heard: &Heard, tallies: &[Tally]) {
+    pub fn listened(&mut self, locks: &LockTimes, tallies: &[Tally]) {
         let busy: f64 = tallies.iter().map(Tally::busy_ns).sum();
-        let waited = heard.gate(Gate::Read).waited_ns + heard.gate(Gate::Write).waited_ns;
+        let waited =
+            locks.class(LockClass::Read).waited_ns + locks.class(LockClass::Write).waited_ns;
         self.wait_percent.push(100.0 * waited / busy.max(1.0));
         self.heard_ns += busy;
         self.heard_pages += tallies.iter().map(Tally::pages).sum::<f64>();
-        self.heard.get_or_insert_default().merge(heard);
+        self.locks.get_or_insert_default().merge(locks);
     }
 }
 
@@ -90,9 +91,9 @@ impl Percentiles {
     }
 }
 
-/// What happened at a gate.
+/// What happened at a lock class.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct AtGate {
+pub struct AtLock {
     /// Of the time of all threads, in percent, the waiting.
     pub wait_percent: f64,
     /// Nanoseconds for each page that was allocated and freed again.
@@ -107,17 +108,17 @@ pub struct AtGate {
     pub hold_p99_ns: f64,
 }
 
-/// The gates apart.
+/// The lock classes apart.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Gates {
     /// The zone's lock, beside others.
-    pub read: AtGate,
+    pub read: AtLock,
     /// The zone's lock, alone.
-    pub write: AtGate,
+    pub write: AtLock,
     /// Heads of lists, within the former.
-    pub head: AtGate,
+    pub head: AtLock,
     /// Locks of ranges.
-    pub range: AtGate,
+    pub range: AtLock,
 }
 
 /// What a visit to the zone is like in one phase, for the simulation.
@@ -228,8 +229,8 @@ pub struct Run {
     pub lock_held_ns_per_page: Option<f64>,
     /// How often it is taken for such a page.
     pub acquisitions_per_page: Option<f64>,
-    /// The gates apart.
-    pub gates: Option<Gates>,
+    /// The lock classes apart.
+    pub lock_classes: Option<Gates>,
     /// Visits to the zone: allocating.
     pub alloc_visits: Option<Visits>,
     /// And freeing.
@@ -296,10 +297,12 @@ impl Run {
         };
         let shown = if design.shows_free { pictures.as_slice() } else { &[] };
         let last = shown.last();
-        let heard = gathered.heard.as_ref();
+        let locks = gathered.locks.as_ref();
         let pages_per_s = median(gathered.rates.clone());
-        let zone_lock = |of: fn(&AtGate) -> f64| {
-            gathered.gates().map(|gates| of(&gates.read) + of(&gates.write))
+        let zone_lock = |of: fn(&AtLock) -> f64| {
+            gathered
+                .lock_classes()
+                .map(|lock_classes| of(&lock_classes.read) + of(&lock_classes.write))
         };
         Run {
             design: design.name,
@@ -320,12 +323,14 @@ impl Run {
             pair_ns_samples: pairs,
             alloc_percentiles: Percentiles::of(alloc, clock),
             free_percentiles: Percentiles::of(free, clock),
-            lock_wait_percent: heard.map(|_| median(gathered.wait_percent.clone())),
-            lock_held_ns_per_page: zone_lock(|gate| gate.held_ns_per_page),
-            acquisitions_per_page: zone_lock(|gate| gate.acquisitions_per_page),
-            gates: gathered.gates().map(|gates| gates.with_p99(&gathered, clock)),
-            alloc_visits: heard.map(|heard| gathered.visits(heard, Phase::Alloc, clock)),
-            free_visits: heard.map(|heard| gathered.visits(heard, Phase::Free, clock)),
+            lock_wait_percent: locks.map(|_| median(gathered.wait_percent.clone())),
+            lock_held_ns_per_page: zone_lock(|class| class.held_ns_per_page),
+            acquisitions_per_page: zone_lock(|class| class.acquisitions_per_page),
+            lock_classes: gathered
+                .lock_classes()
+                .map(|lock_classes| lock_classes.with_p99(&gathered, clock)),
+            alloc_visits: locks.map(|locks| gathered.visits(locks, Phase::Alloc, clock)),
+            free_visits: locks.map(|locks| gathered.visits(locks, Phase::Free, clock)),
             order0_share: last.map(|_| median(shown.iter().map(|three| three[1].order0_share))),
             unmerged_buddies: shown.iter().map(|three| three[1].unmerged_buddies).max(),
             buddyinfo: last.map(|three| Moments::of(three, |picture| picture.buddyinfo)),
@@ -340,11 +345,11 @@ impl Run {
 }
 
 impl Gathered {
-    fn gate(&self, heard: &Heard, gate: Gate) -> AtGate {
-        let sum = heard.gate(gate);
+    fn class(&self, locks: &LockTimes, class: LockClass) -> AtLock {
+        let sum = locks.class(class);
         let (pages, ns) = (self.heard_pages.max(1.0), self.heard_ns.max(1.0));
         let taken = sum.taken.max(1.0);
-        AtGate {
+        AtLock {
             wait_percent: 100.0 * sum.waited_ns / ns,
             held_ns_per_page: sum.held_ns / pages,
             acquisitions_per_page: sum.taken / pages,
@@ -354,20 +359,20 @@ impl Gathered {
         }
     }
 
-    fn gates(&self) -> Option<Gates> {
-        let heard = self.heard.as_ref()?;
+    fn lock_classes(&self) -> Option<Gates> {
+        let locks = self.locks.as_ref()?;
         Some(Gates {
-            read: self.gate(heard, Gate::Read),
-            write: self.gate(heard, Gate::Write),
-            head: self.gate(heard, Gate::Head),
-            range: self.gate(heard, Gate::Range),
+            read: self.class(locks, LockClass::Read),
+            write: self.class(locks, LockClass::Write),
+            head: self.class(locks, LockClass::Head),
+            range: self.class(locks, LockClass::Range),
         })
     }
 
     /// Of a phase: a page is allocated in one, and freed in the other.
-    fn visits(&self, heard: &Heard, phase: Phase, clock: &Clock) -> Visits {
-        let of = |gate| heard.of(phase, gate);
-        let (read, write, head) = (of(Gate::Read), of(Gate::Write), of(Gate::Head));
+    fn visits(&self, locks: &LockTimes, phase: Phase, clock: &Clock) -> Visits {
+        let of = |class| locks.of(phase, class);
+        let (read, write, head) = (of(LockClass::Read), of(LockClass::Write), of(LockClass::Head));
         let locked = read.taken + write.taken;
         let taken = if locked > 0.0 { locked } else { head.taken };
         let each = |ns: f64, times: f64| if times > 0.0 { ns.max(0.0) / times } else { 0.0 };
@@ -390,14 +395,14 @@ impl Gathered {
 
 impl Gates {
     fn with_p99(mut self, gathered: &Gathered, clock: &Clock) -> Gates {
-        let Some(heard) = &gathered.heard else { return self };
-        for (gate, at) in Gate::ALL.into_iter().zip([
+        let Some(locks) = &gathered.locks else { return self };
+        for (class, at) in LockClass::ALL.into_iter().zip([
             &mut self.read,
             &mut self.write,
             &mut self.head,
             &mut self.range,
         ]) {
-            at.hold_p99_ns = heard.gate(gate).holds.quantile(clock, 0.99).unwrap_or(0.0);
+            at.hold_p99_ns = locks.class(class).holds.quantile(clock, 0.99).unwrap_or(0.0);
         }
         self
     }

@@ -479,9 +479,8 @@ impl Gated {
     /// Waits until so many operations are waiting.
     pub fn until_waiting(&self, count: usize) {
         let state = self.state.lock().unwrap();
-        let patience = Duration::from_secs(60);
-        let waited =
-            self.changed.wait_timeout_while(state, patience, |state| state.waiting < count);
+        let backoff = Duration::from_secs(60);
+        let waited = self.changed.wait_timeout_while(state, backoff, |state| state.waiting < count);
         let (state, timed_out) = waited.unwrap();
         if timed_out.timed_out() {
             drop(state);
@@ -514,8 +513,8 @@ impl BlockDevice for Gated {
             state.begun += 1;
             self.changed.notify_all();
             // So that a test that failed comes to its end.
-            let patience = Duration::from_secs(120);
-            let waited = self.changed.wait_timeout_while(state, patience, |state| is_slow(state));
+            let backoff = Duration::from_secs(120);
+            let waited = self.changed.wait_timeout_while(state, backoff, |state| is_slow(state));
             let timed_out;
             (state, timed_out) = waited.unwrap();
             assert!(!timed_out.timed_out(), "nobody let it go");

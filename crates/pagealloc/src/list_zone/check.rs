@@ -34,7 +34,7 @@ impl Map {
     }
 }
 
-impl<D: Design, P: Probe> ListZone<D, P> {
+impl<D: Design, P: LockTrace> ListZone<D, P> {
     pub(super) fn check(&self) {
         let mut free = self.free.exclusive();
         let mut map = Map { places: vec![Place::Nowhere; free.managed as usize] };

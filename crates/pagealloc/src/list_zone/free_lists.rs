@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::marker::PhantomData;
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sync::{CachePadded, Rooms};
+use sync::{CachePadded, WaitQueues};
 use units::{FRAMES_PER_BLOCK, Frame, MAX_ORDER, Order};
 
 use super::clusters::Clusters;
@@ -15,7 +15,7 @@ use super::design::{Batch, Design, Merge};
 use super::pages::{self, FREE, NOTHING, ORDERS, Pages, frame, head, node};
 use super::passage::Watch;
 use crate::smp_list::{Chain, Links, SmpLists};
-use crate::{Gate, LazyTable, NoMemory, Probe, World};
+use crate::{LazyTable, LockClass, LockTrace, NoMemory, World};
 
 /// Free blocks, by order.
 pub(super) struct FreeLists<D> {
@@ -23,7 +23,7 @@ pub(super) struct FreeLists<D> {
     counts: [CachePadded<AtomicU64>; ORDERS],
     /// The locks of ranges of 4 MiB, and where those wait who want one.
     ranges: LazyTable<AtomicU64>,
-    rooms: Rooms,
+    queues: WaitQueues,
     pub(super) clusters: Clusters,
     /// Two buddies may both be free and not merged.
     unmerged: CachePadded<AtomicBool>,
@@ -53,7 +53,7 @@ impl<D: Design> FreeLists<D> {
             lists,
             counts: core::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))),
             ranges: LazyTable::new(world, ranges as usize + 1)?,
-            rooms: Rooms::default(),
+            queues: WaitQueues::default(),
             clusters: Clusters::new(world, clustered, batch as u32)?,
             unmerged: CachePadded::new(AtomicBool::new(false)),
             disabled: 0,
@@ -89,24 +89,27 @@ impl<D: Design> FreeLists<D> {
     // Beside others.
 
     /// Gives a block back under the lock of its range.
-    pub fn give_in_range<P: Probe>(&self, frame: u32, order: u8, watch: &Watch<'_, P>) {
+    pub fn give_in_range<P: LockTrace>(&self, frame: u32, order: u8, watch: &Watch<'_, P>) {
         let range = (frame >> MAX_ORDER) as usize;
         let word = self.ranges.get(range);
         let pages = 1 << order;
-        let hold =
-            watch.pass(Gate::Range, || self.rooms.try_lock(word), || self.rooms.lock(word, range));
+        let hold = watch.pass(
+            LockClass::Range,
+            || self.queues.try_lock(word),
+            || self.queues.lock(word, range),
+        );
         let (frame, order) = self.merge_beside(frame, order);
         self.counts[order as usize].fetch_add(1, Ordering::Relaxed);
         let mut chain = Chain::EMPTY;
         self.lists.chain(&mut chain, node(frame));
         self.put_behind_head(order, chain, watch);
         self.publish(frame, order);
-        watch.leave(hold, pages, |_| self.rooms.unlock(word, range, 0));
+        watch.leave(hold, pages, |_| self.queues.unlock(word, range, 0));
     }
 
     /// Gives the blocks of a batch back: merges each with what is free beside it, and puts all that
     /// have the same order then into the list of that order at once.
-    pub fn give_spliced<P: Probe>(&self, batch: &[(u32, u8)], watch: &Watch<'_, P>) {
+    pub fn give_spliced<P: LockTrace>(&self, batch: &[(u32, u8)], watch: &Watch<'_, P>) {
         // Looked at first: the line of a word that does not change is everybody's.
         if !self.unmerged.load(Ordering::Relaxed) {
             self.unmerged.store(true, Ordering::Relaxed);
@@ -140,9 +143,10 @@ impl<D: Design> FreeLists<D> {
         (frame, order)
     }
 
-    fn put_behind_head<P: Probe>(&self, order: u8, chain: Chain, watch: &Watch<'_, P>) {
+    fn put_behind_head<P: LockTrace>(&self, order: u8, chain: Chain, watch: &Watch<'_, P>) {
         let head = head(order);
-        let hold = watch.pass(Gate::Head, || self.lists.try_hold(head), || self.lists.hold(head));
+        let hold =
+            watch.pass(LockClass::Head, || self.lists.try_hold(head), || self.lists.hold(head));
         let pages = u64::from(chain.len) << order;
         watch.leave(hold, pages, |held| held.put(chain.first, chain.last));
     }

@@ -1,56 +1,56 @@
-//! Going through a gate, and telling a probe of it.
+//! Going through a lock class, and telling a trace of it.
 
 use units::Cpu;
 
-use crate::{Gate, Probe};
+use crate::{LockClass, LockTrace};
 
-/// A probe, and the CPU on which somebody goes through gates.
+/// A trace, and the CPU on which somebody goes through lock classes.
 pub(super) struct Watch<'a, P> {
-    pub probe: &'a P,
+    pub trace: &'a P,
     pub cpu: Cpu,
 }
 
-/// What somebody holds who came through a gate.
+/// What somebody holds who came through a lock class.
 pub(super) struct Hold<G> {
     pub guard: G,
-    gate: Gate,
+    class: LockClass,
     since: u64,
 }
 
-impl<P: Probe> Watch<'_, P> {
-    /// Comes through `gate` by `try_now` or, if that fails, by `wait`.
+impl<P: LockTrace> Watch<'_, P> {
+    /// Comes through `class` by `try_now` or, if that fails, by `wait`.
     #[inline]
     pub fn pass<G>(
         &self,
-        gate: Gate,
+        class: LockClass,
         try_now: impl FnOnce() -> Option<G>,
         wait: impl FnOnce() -> G,
     ) -> Hold<G> {
         if !P::WATCHES {
             let guard = try_now().unwrap_or_else(wait);
-            return Hold { guard, gate, since: 0 };
+            return Hold { guard, class, since: 0 };
         }
         let (guard, began) = match try_now() {
             Some(guard) => (guard, None),
             None => {
-                let began = self.probe.now();
+                let began = self.trace.now();
                 (wait(), Some(began))
             }
         };
-        let since = self.probe.now();
-        self.probe.took(self.cpu, gate, began.map_or(0, |began| since - began));
-        Hold { guard, gate, since }
+        let since = self.trace.now();
+        self.trace.took(self.cpu, class, began.map_or(0, |began| since - began));
+        Hold { guard, class, since }
     }
 
     /// Lets go by `release`, after `pages` frames went in or out.
     #[inline]
     pub fn leave<G>(&self, hold: Hold<G>, pages: u64, release: impl FnOnce(G)) {
-        let Hold { guard, gate, since } = hold;
+        let Hold { guard, class, since } = hold;
         if !P::WATCHES {
             return release(guard);
         }
-        let held = self.probe.now() - since;
+        let held = self.trace.now() - since;
         release(guard);
-        self.probe.left(self.cpu, gate, held, pages);
+        self.trace.left(self.cpu, class, held, pages);
     }
 }

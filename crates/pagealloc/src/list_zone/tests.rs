@@ -27,7 +27,7 @@ fn order(n: u8) -> Order {
     Order::new(n).unwrap()
 }
 
-fn singles<D: Design, P: Probe>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
+fn singles<D: Design, P: LockTrace>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
     (0..count).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect()
 }
 
@@ -229,56 +229,56 @@ fn batches_are_merged_with_themselves() {
 #[derive(Default)]
 struct Diary {
     time: AtomicU64,
-    passed: StdMutex<Vec<(Gate, u64)>>,
-    left: StdMutex<Vec<(Gate, u64)>>,
+    passed: StdMutex<Vec<(LockClass, u64)>>,
+    left: StdMutex<Vec<(LockClass, u64)>>,
 }
 
-impl Probe for Diary {
+impl LockTrace for Diary {
     const WATCHES: bool = true;
 
     fn now(&self) -> u64 {
         self.time.fetch_add(1, Ordering::Relaxed)
     }
-    fn took(&self, _: Cpu, gate: Gate, waited: u64) {
-        self.passed.lock().unwrap().push((gate, waited));
+    fn took(&self, _: Cpu, class: LockClass, waited: u64) {
+        self.passed.lock().unwrap().push((class, waited));
     }
-    fn left(&self, _: Cpu, gate: Gate, held: u64, pages: u64) {
+    fn left(&self, _: Cpu, class: LockClass, held: u64, pages: u64) {
         assert!(held > 0);
-        self.left.lock().unwrap().push((gate, pages));
+        self.left.lock().unwrap().push((class, pages));
     }
 }
 
 #[test]
 fn probes_are_told_of_each_gate() {
-    fn case<D: Design>(of_batch: &[(Gate, u64)], of_block: &[(Gate, u64)]) {
+    fn case<D: Design>(of_batch: &[(LockClass, u64)], of_block: &[(LockClass, u64)]) {
         let options = ZoneOptions { batch: 4, cache_high: 4, ..ZoneOptions::new(1, 64) };
         let zone: ListZone<D, Diary> =
             ListZone::with_probe(&HeapWorld::default(), options, Diary::default()).unwrap();
         let diary = || {
-            let took = core::mem::take(&mut *zone.probe().passed.lock().unwrap());
+            let took = core::mem::take(&mut *zone.trace().passed.lock().unwrap());
             assert!(took.iter().all(|(_, waited)| *waited == 0), "nobody else is here");
-            let left = core::mem::take(&mut *zone.probe().left.lock().unwrap());
-            let gates = |told: &[(Gate, u64)]| {
-                let mut gates: Vec<Gate> = told.iter().map(|told| told.0).collect();
-                gates.sort_unstable();
-                gates
+            let left = core::mem::take(&mut *zone.trace().left.lock().unwrap());
+            let lock_classes = |told: &[(LockClass, u64)]| {
+                let mut lock_classes: Vec<LockClass> = told.iter().map(|told| told.0).collect();
+                lock_classes.sort_unstable();
+                lock_classes
             };
-            assert_eq!(gates(&took), gates(&left), "each gate is left once");
+            assert_eq!(lock_classes(&took), lock_classes(&left), "each class is left once");
             left
         };
         let mut frames = singles(&zone, 4);
-        assert_eq!(diary(), [(Gate::Write, 4)], "{}: filling a stock", D::NAME);
+        assert_eq!(diary(), [(LockClass::Write, 4)], "{}: filling a stock", D::NAME);
         frames.sort_unstable();
         for frame in frames {
             zone.free(Cpu(0), frame, Order::ZERO);
         }
         assert_eq!(diary(), of_batch, "{}: a batch", D::NAME);
         let block = zone.alloc(Cpu(0), order(5)).unwrap();
-        assert_eq!(diary(), [(Gate::Write, 32)], "{}: a block", D::NAME);
+        assert_eq!(diary(), [(LockClass::Write, 32)], "{}: a block", D::NAME);
         zone.free(Cpu(0), block, order(5));
         assert_eq!(diary(), of_block, "{}: giving it back", D::NAME);
     }
-    use Gate::{Head, Range, Read, Write};
+    use LockClass::{Head, Range, Read, Write};
     case::<Spin>(&[(Write, 4)], &[(Write, 32)]);
     case::<NoMerge>(&[(Write, 4)], &[(Write, 32)]);
     case::<Cluster>(&[(Write, 4)], &[(Write, 32)]);

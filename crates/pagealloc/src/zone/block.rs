@@ -68,7 +68,7 @@ impl State {
         self.0 & RESIDENT != 0
     }
 
-    pub fn is_settled(self) -> bool {
+    pub fn is_collapsed(self) -> bool {
         self.0 & SETTLED != 0
     }
 
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// Whether a huge page would be put to use: every frame is lent.
-    pub fn can_be_settled(self) -> bool {
+    pub fn can_collapse(self) -> bool {
         self.0 & (RESIDENT | RESERVED | SETTLED | COUNT) == RESIDENT
     }
 
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// The system has been asked to back it with a huge page.
-    pub fn settled(self) -> State {
+    pub fn collapsed(self) -> State {
         State(self.0 | SETTLED)
     }
 }

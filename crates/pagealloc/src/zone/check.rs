@@ -15,7 +15,7 @@ enum Place {
     Dry,
 }
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     pub(super) fn check(&self) {
         let index = self.index.lock();
         index.validate();
@@ -78,7 +78,10 @@ impl<P: Probe> Zone<P> {
         let frames = (index.managed - number * FRAMES_PER_BLOCK).min(FRAMES_PER_BLOCK);
         let touched = free < frames || reserved;
         assert!(state.is_resident() || !touched, "2 MiB block {number} has no memory");
-        let settled = state.is_settled();
-        assert!(!settled || state.is_resident(), "2 MiB block {number} is settled, without memory");
+        let collapsed = state.is_collapsed();
+        assert!(
+            !collapsed || state.is_resident(),
+            "2 MiB block {number} is collapsed, without memory"
+        );
     }
 }

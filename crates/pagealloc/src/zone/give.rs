@@ -7,9 +7,9 @@ use super::Zone;
 use super::block::State;
 use super::percpu::{self, Own, Reserved};
 use super::runs::{self, BLOCK_ORDER, WORD_FRAMES};
-use crate::Probe;
+use crate::LockTrace;
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     #[inline]
     pub(super) fn give_single(&self, cpu: Cpu, frame: u32) {
         // When it leaves the stock its block will be written to: the bits, and the word behind.
@@ -22,7 +22,7 @@ impl<P: Probe> Zone<P> {
         own.stock.push(frame);
         drop(own);
         if chores {
-            self.tidy(cpu, self.options.keep_free_blocks);
+            self.try_release_idle(cpu, self.options.keep_free_blocks);
         }
     }
 
@@ -43,7 +43,7 @@ impl<P: Probe> Zone<P> {
         }
         drop(own);
         if chores {
-            self.tidy(cpu, self.options.keep_free_blocks);
+            self.try_release_idle(cpu, self.options.keep_free_blocks);
         }
     }
 

@@ -2,17 +2,17 @@
 
 use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
-use super::gate::Held;
+use super::held::Held;
 use super::runs::BLOCK_ORDER;
 use super::{Zone, runs};
-use crate::Probe;
+use crate::LockTrace;
 
 /// Frames a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
 const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
 /// Blocks free in part that are looked through before one is broken up that's free as a whole.
 const LOOKS: u32 = 32;
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     pub(super) fn alloc_larger(&self, cpu: Cpu, order: u8) -> Option<u32> {
         if order < BLOCK_ORDER {
             let own = self.cpus.get(cpu).lock();
@@ -23,7 +23,7 @@ impl<P: Probe> Zone<P> {
             }
         }
         let frame = self.take_or_grow(&mut self.lock_index(cpu), order);
-        frame.or_else(|| self.scrape(cpu, order))
+        frame.or_else(|| self.drain_all(cpu, order))
     }
 
     fn take_or_grow(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
@@ -131,7 +131,7 @@ impl<P: Probe> Zone<P> {
             let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
             if grown {
                 if cfg!(asan) {
-                    self.shut(index.managed, frames);
+                    self.poison(index.managed, frames);
                 }
                 self.extend(index, frames);
             }
@@ -161,7 +161,7 @@ impl<P: Probe> Zone<P> {
     /// The last resort: with every CPU held, its stock and its reservation put back, and no block
     /// on its way to the system, what the shelves don't have does not exist.
     #[cold]
-    pub(super) fn scrape(&self, cpu: Cpu, order: u8) -> Option<u32> {
+    pub(super) fn drain_all(&self, cpu: Cpu, order: u8) -> Option<u32> {
         // Where memory is provided ahead, nobody waits here for who asks the system for it: what is
         // on its way is not there yet.
         let housekeeping = (!self.ahead).then(|| self.housekeeping.lock());
@@ -170,7 +170,7 @@ impl<P: Probe> Zone<P> {
         let keep = self.options.keep_free_blocks;
         let chores = self.lock_index(cpu).has_chores(keep);
         if chores {
-            self.tidy(cpu, keep);
+            self.try_release_idle(cpu, keep);
         }
         frame
     }

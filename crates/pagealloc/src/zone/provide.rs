@@ -10,7 +10,7 @@ use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::Zone;
 use super::runs::{WORD_FRAMES, WORDS};
-use crate::Probe;
+use crate::LockTrace;
 
 /// A block whose memory is being provided: its words below `next` have theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Filling {
 /// often wanted again soon.
 const SPARE: u64 = 4;
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     /// See [`crate::Frames::provide`].
     pub(super) fn provide_ahead(&self, cpu: Cpu, free: u64) -> u64 {
         let mut filling = self.housekeeping.lock();
@@ -84,7 +84,7 @@ impl<P: Probe> Zone<P> {
             return false;
         }
         self.memory.fetch_add(u64::from(WORD_FRAMES), Ordering::Relaxed);
-        self.shut(first, WORD_FRAMES);
+        self.poison(first, WORD_FRAMES);
         let block = self.block(at.block);
         let state = block.add(WORD_FRAMES);
         block.set(at.next, !0);

@@ -5,15 +5,15 @@ use units::{Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::Zone;
 use super::block::{Shelf, State};
-use super::gate::Held;
+use super::held::Held;
 use super::percpu::{Own, Reserved};
 use super::runs::WORD_FRAMES;
-use crate::Probe;
+use crate::LockTrace;
 
 /// Frames for which a system call that fetches their memory pays.
 const POPULATED: usize = 8;
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     #[inline]
     pub(super) fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
         let mut own = self.cpus.get(cpu).lock();
@@ -23,7 +23,7 @@ impl<P: Probe> Zone<P> {
         self.refill(cpu, &mut own);
         let frame = own.stock.pop();
         drop(own);
-        frame.or_else(|| self.scrape(cpu, 0))
+        frame.or_else(|| self.drain_all(cpu, 0))
     }
 
     /// Fills an empty stock with the lowest frames there are for it, the lowest of all on top.
@@ -110,7 +110,7 @@ impl<P: Probe> Zone<P> {
         let count = block.change(State::reserved).count();
         index.put(number, Shelf::Off);
         index.pages += u64::from(count);
-        let dry = self.options.settle && (!before.is_resident() || before.was_trimmed());
+        let dry = self.options.collapse && (!before.is_resident() || before.was_trimmed());
         let dry_from = if dry { 0 } else { FRAMES_PER_BLOCK };
         own.reserved = Some(Reserved { block: number, dry_from });
         count

@@ -3,7 +3,7 @@ use std::vec::Vec;
 
 use super::block::{Shelf, State};
 use super::*;
-use crate::Gate;
+use crate::LockClass;
 use crate::pretended::HeapWorld;
 
 /// Counts how often the zone's lock was taken, and the frames that went through it.
@@ -14,20 +14,20 @@ struct Count {
     pages: AtomicU64,
 }
 
-impl Probe for Count {
+impl LockTrace for Count {
     const WATCHES: bool = true;
 
     fn now(&self) -> u64 {
         0
     }
 
-    fn took(&self, _: Cpu, gate: Gate, _: u64) {
-        assert_eq!(gate, Gate::Write);
+    fn took(&self, _: Cpu, class: LockClass, _: u64) {
+        assert_eq!(class, LockClass::Write);
         self.took.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn left(&self, _: Cpu, gate: Gate, _: u64, pages: u64) {
-        assert_eq!(gate, Gate::Write);
+    fn left(&self, _: Cpu, class: LockClass, _: u64, pages: u64) {
+        assert_eq!(class, LockClass::Write);
         self.left.fetch_add(1, Ordering::Relaxed);
         self.pages.fetch_add(pages, Ordering::Relaxed);
     }
@@ -172,9 +172,9 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let blocks = round * FRAMES / u64::from(FRAMES_PER_BLOCK);
         // Reserve, first frame free, last one free, and two for giving it back to the system.
-        assert!(count(&zone.probe().took) <= 6 * blocks, "{} takes", count(&zone.probe().took));
-        assert_eq!(count(&zone.probe().took), count(&zone.probe().left));
-        assert!(count(&zone.probe().pages) >= round * FRAMES);
+        assert!(count(&zone.trace().took) <= 6 * blocks, "{} takes", count(&zone.trace().took));
+        assert_eq!(count(&zone.trace().took), count(&zone.trace().left));
+        assert!(count(&zone.trace().pages) >= round * FRAMES);
     }
     zone.validate();
 }
@@ -187,12 +187,12 @@ fn blocks_with_next_to_nothing_free_are_emptied_together() {
         zone.free(Cpu(0), *frame, Order::ZERO);
     }
     zone.drain();
-    let before = zone.probe().took.load(Ordering::Relaxed);
+    let before = zone.trace().took.load(Ordering::Relaxed);
     for n in 0..32 {
         let frame = zone.alloc(Cpu(0), Order::ZERO);
         assert_eq!(frame, Some(Frame(n * FRAMES_PER_BLOCK + 77)), "the lowest first");
     }
-    let took = zone.probe().took.load(Ordering::Relaxed) - before;
+    let took = zone.trace().took.load(Ordering::Relaxed) - before;
     assert!(took <= 32 / 8, "{took} times for 32 frames");
     assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
     zone.validate();
@@ -271,7 +271,7 @@ fn pairs_are_found_where_single_blocks_lie_before_them() {
 #[test]
 fn memory_is_fetched_once_and_in_pieces() {
     let world = HeapWorld::default();
-    let options = ZoneOptions { settle: true, ..ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK) };
+    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK) };
     let zone = Zone::new(&world, options).unwrap();
     let record = world.record_of(zone.base());
     let mut frames: Vec<Frame> = Vec::new();
@@ -336,6 +336,6 @@ fn validation_finds_contradictions() {
         zone.block(0).change(State::released);
         zone.index.lock().put(0, Shelf::Partial);
     });
-    finds("settled, without memory", |zone| _ = zone.block(1).change(State::settled));
+    finds("collapsed, without memory", |zone| _ = zone.block(1).change(State::collapsed));
     finds("idle blocks: count", |zone| zone.index.lock().idle = 1);
 }

@@ -14,7 +14,7 @@ const CALLS: usize = if cfg!(any(asan, miri)) { 500 } else { 10_000 };
 const ZONES: usize = 6;
 
 /// What is likely, for a while.
-struct Mood {
+struct FaultMode {
     /// Of 16 calls so many borrow.
     eagerness: u64,
     /// Of 16 that borrow so many want a single frame.
@@ -25,9 +25,9 @@ struct Mood {
     in_order: bool,
 }
 
-impl Mood {
-    fn new(rng: &mut Rng) -> Mood {
-        Mood {
+impl FaultMode {
+    fn new(rng: &mut Rng) -> FaultMode {
+        FaultMode {
             eagerness: 2 + rng.below(13),
             singles: rng.below(17),
             most: *rng.pick(&[2, 4, 10, 10]),
@@ -63,13 +63,13 @@ fn options(rng: &mut Rng) -> ZoneOptions {
         batch: 1 + rng.below(cache_high as u64) as usize,
         cache_high,
         keep_free_blocks: rng.below(3) as u32,
-        settle: rng.one_in(2),
+        collapse: rng.one_in(2),
         ..ZoneOptions::new(rng.below(4) as usize, frames as u32)
     }
 }
 
 fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, calls: usize) {
-    let mut mood = Mood::new(rng);
+    let mut fault_mode = FaultMode::new(rng);
     for _ in 0..calls {
         let cpu = rng.below(cpus + 2) as u32;
         match rng.below(800) {
@@ -78,16 +78,17 @@ fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, call
             2 => at_rest(borrower),
             // The system has no memory for a while.
             3 => borrower.world.refuse(rng.one_in(2)),
-            4..12 => mood = Mood::new(rng),
-            _ if rng.below(16) < mood.eagerness => {
-                let single = rng.below(16) < mood.singles;
-                let order = if single { 0 } else { rng.below(mood.most + 1) };
+            4..12 => fault_mode = FaultMode::new(rng),
+            _ if rng.below(16) < fault_mode.eagerness => {
+                let single = rng.below(16) < fault_mode.singles;
+                let order = if single { 0 } else { rng.below(fault_mode.most + 1) };
                 borrower.borrow(cpu, order as u8);
             }
             _ if borrower.held.is_empty() => {}
             _ => {
                 let held = borrower.held.len();
-                let index = if mood.in_order { held - 1 } else { rng.below(held as u64) as usize };
+                let index =
+                    if fault_mode.in_order { held - 1 } else { rng.below(held as u64) as usize };
                 borrower.give_back(cpu, index);
             }
         }

@@ -1,7 +1,7 @@
 //! The kernel's shape, in all its designs: what is asked of them besides the list of checks.
 //!
 //! They give memory back when they are drained, and take from their lists what is first there: so
-//! when blocks go back, which addresses are lent first, and what is settled, is not asked of them.
+//! when blocks go back, which addresses are lent first, and what is collapsed, is not asked of them.
 
 use pagealloc::{
     Cluster, Design, Frames, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice, World, ZoneOptions,

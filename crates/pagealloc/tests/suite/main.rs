@@ -49,12 +49,12 @@ macro_rules! designs {
                 crate::conforms(design(), design().make);
             }
 
-            /// No stock to speak of, one CPU for all, every block settled: other ways through it.
+            /// No stock to speak of, one CPU for all, every block collapsed: other ways through it.
             #[test]
             fn conforms_without_cpus_of_its_own() {
                 crate::conforms(design(), |world, options| {
                     let options = ZoneOptions { cpus: 0, batch: 0, cache_high: 0, ..options };
-                    (design().make)(world, ZoneOptions { settle: true, ..options })
+                    (design().make)(world, ZoneOptions { collapse: true, ..options })
                 });
             }
 
@@ -162,41 +162,41 @@ fn zone_lends_low_addresses_first() {
 }
 
 #[test]
-fn zone_settles_each_full_block_once_and_not_while_somebody_waits() {
-    let options = ZoneOptions { settle: true, ..ZoneOptions::new(1, 4 * FRAMES_PER_BLOCK) };
+fn zone_collapses_each_full_block_once_and_not_while_somebody_waits() {
+    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 4 * FRAMES_PER_BLOCK) };
     let mut borrower = Borrower::new(zone, options);
     for _ in 0..FRAMES_PER_BLOCK - 1 {
         assert!(borrower.borrow(0, 0));
     }
     borrower.zone.drain();
-    assert_eq!(borrower.record.log().settled, [0; 0], "a part of the block is free");
+    assert_eq!(borrower.record.log().collapsed, [0; 0], "a part of the block is free");
     assert!(borrower.borrow(0, 0));
     assert!(borrower.borrow(0, 9));
-    assert_eq!(borrower.record.log().settled, [0; 0], "nobody has time for it");
+    assert_eq!(borrower.record.log().collapsed, [0; 0], "nobody has time for it");
     borrower.zone.drain();
-    assert_eq!(borrower.record.log().settled, [0, 1]);
+    assert_eq!(borrower.record.log().collapsed, [0, 1]);
     assert!(borrower.borrow(0, 10));
-    borrower.zone.tend(u32::MAX);
-    assert_eq!(borrower.record.log().settled, [0, 1, 2, 3]);
+    borrower.zone.maintain(u32::MAX);
+    assert_eq!(borrower.record.log().collapsed, [0, 1, 2, 3]);
     for round in 0..3 {
         borrower.give_back(0, 5 + round);
         borrower.zone.drain();
         assert!(borrower.borrow(0, 0));
         borrower.zone.drain();
-        let settled = borrower.record.log().settled.len();
-        assert_eq!(settled, 5 + round, "round {round}: a piece of it had been taken back");
+        let collapsed = borrower.record.log().collapsed.len();
+        assert_eq!(collapsed, 5 + round, "round {round}: a piece of it had been taken back");
     }
     for round in 0..3 {
         borrower.give_back(0, 8 + round);
         assert!(borrower.borrow(0, 0));
-        borrower.zone.tend(u32::MAX);
+        borrower.zone.maintain(u32::MAX);
         borrower.zone.drain();
-        assert_eq!(borrower.record.log().settled.len(), 7, "round {round}: once is enough");
+        assert_eq!(borrower.record.log().collapsed.len(), 7, "round {round}: once is enough");
     }
     borrower.rest(|_| 0);
     assert!(borrower.borrow(0, 9));
-    borrower.zone.tend(u32::MAX);
-    assert_eq!(borrower.record.log().settled.len(), 8, "what was returned is settled again");
+    borrower.zone.maintain(u32::MAX);
+    assert_eq!(borrower.record.log().collapsed.len(), 8, "what was returned is collapsed again");
 }
 
 #[test]

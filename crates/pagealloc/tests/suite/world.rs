@@ -46,8 +46,8 @@ pub struct Log {
     pub released: Vec<usize>,
     /// Frames released with less than their block.
     pub pieces_released: usize,
-    /// Blocks settled, in order.
-    pub settled: Vec<usize>,
+    /// Blocks collapsed, in order.
+    pub collapsed: Vec<usize>,
     /// Parts populated, in order: the first frame, and how many.
     pub populated: Vec<(usize, usize)>,
     /// The region is gone.
@@ -189,14 +189,14 @@ unsafe impl RegionKeeper for Keeper {
         self.check("release", offset, bytes, PAGE_SIZE);
         // A system wipes memory behind everybody's back. Nobody may touch it all the same.
         let start = self.base.map_addr(|base| base.saturating_add(offset));
-        watch::open(start, bytes);
+        watch::unpoison(start, bytes);
         for page in (offset..offset + bytes).step_by(PAGE_SIZE) {
             self.zero(page, 8);
             self.zero(page + PAGE_SIZE - 8, 8);
         }
         if cfg!(asan) {
             // SAFETY: what a zone releases lies within the region and is lent to nobody.
-            unsafe { watch::shut(start, bytes) };
+            unsafe { watch::poison(start, bytes) };
         }
         let mut log = self.record.log.lock().unwrap();
         if bytes < BLOCK_SIZE {
@@ -206,9 +206,9 @@ unsafe impl RegionKeeper for Keeper {
         }
     }
 
-    fn settle(&self, offset: usize) {
-        self.check("settle", offset, BLOCK_SIZE, BLOCK_SIZE);
-        self.record.log.lock().unwrap().settled.push(offset / BLOCK_SIZE);
+    fn collapse(&self, offset: usize) {
+        self.check("collapse", offset, BLOCK_SIZE, BLOCK_SIZE);
+        self.record.log.lock().unwrap().collapsed.push(offset / BLOCK_SIZE);
     }
 
     fn populate(&self, offset: usize, bytes: usize) -> bool {

@@ -3,7 +3,7 @@
 use testkit::Rng;
 use units::PAGE_SIZE;
 
-use super::{AREAS, Mood, PAGES, Policy, Spot, TENANTS};
+use super::{AREAS, FaultMode, PAGES, Policy, Spot, TENANTS};
 use crate::content::Fill;
 
 /// One thing that happens to a cache or to the devices behind it.
@@ -30,7 +30,7 @@ pub enum Event {
     /// A setting changes.
     Set(Policy),
     /// A device feels otherwise.
-    Mood(usize, Mood),
+    FaultMode(usize, FaultMode),
     /// All but so many frames are taken by others, or all given back.
     LeaveFrames(u32),
 }
@@ -145,17 +145,17 @@ impl Events {
         }
     }
 
-    fn mood(&mut self) -> Event {
+    fn fault_mode(&mut self) -> Event {
         let rng = &mut self.rng;
-        let mood = match rng.below(8) {
-            0 => Mood::FailsWrites(1_000_000),
-            1 => Mood::FailsWrites(300_000),
-            2 => Mood::FailsReads(300_000),
-            3 => Mood::Full,
-            4 => Mood::Gone,
-            _ => Mood::Well,
+        let fault_mode = match rng.below(8) {
+            0 => FaultMode::FailsWrites(1_000_000),
+            1 => FaultMode::FailsWrites(300_000),
+            2 => FaultMode::FailsReads(300_000),
+            3 => FaultMode::Full,
+            4 => FaultMode::Gone,
+            _ => FaultMode::Well,
         };
-        Event::Mood(rng.below(AREAS as u64) as usize, mood)
+        Event::FaultMode(rng.below(AREAS as u64) as usize, fault_mode)
     }
 }
 
@@ -179,7 +179,7 @@ impl Iterator for Events {
             },
             79..=84 if mix.limits => self.limit(),
             85..=89 if mix.policies => Event::Set(self.policy()),
-            90..=92 if mix.faults => self.mood(),
+            90..=92 if mix.faults => self.fault_mode(),
             93 | 94 if mix.memory => Event::LeaveFrames(match self.rng.below(3) {
                 0 => self.rng.below(4) as u32,
                 _ => u32::MAX,

@@ -10,7 +10,8 @@ use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use super::{
-    AREAS, Cache, Event, Found, Mood, PAGES, Policy, Queue, Refusal, Shelf, Spot, TENANTS, Totals,
+    AREAS, Cache, Event, FaultMode, Found, PAGES, Policy, Queue, Refusal, Shelf, Spot, TENANTS,
+    Totals,
 };
 use crate::content::Fill;
 
@@ -207,7 +208,7 @@ impl Model {
                 cache.set(policy);
                 self.set(policy);
             }
-            Event::Mood(area, mood) => self.areas[area].shelf.set_mood(mood),
+            Event::FaultMode(area, fault_mode) => self.areas[area].shelf.set_mood(fault_mode),
             Event::LeaveFrames(frames) => {
                 cache.leave_frames(frames);
                 self.short = frames != u32::MAX;
@@ -228,7 +229,7 @@ impl Model {
     pub fn end(&mut self, cache: &dyn Cache) -> Result<(), String> {
         let step = |model: &mut Model, event| model.step(cache, &event);
         step(self, Event::LeaveFrames(u32::MAX))?;
-        (0..AREAS).try_for_each(|area| step(self, Event::Mood(area, Mood::Well)))?;
+        (0..AREAS).try_for_each(|area| step(self, Event::FaultMode(area, FaultMode::Well)))?;
         cache.validate();
         for area in 0..AREAS {
             for offset in 0..PAGES {

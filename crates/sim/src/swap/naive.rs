@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use block::{BlockDevice, Job, Operation};
-use sync::{Bell, Mutex, MutexGuard};
+use sync::{EventCount, Mutex, MutexGuard};
 use units::{Cpu, PAGE_SIZE, Page};
 
 use super::model::{limit, mark};
@@ -90,7 +90,7 @@ pub struct Naive {
     flaw: Flaw,
     state: Mutex<State>,
     /// Rung when a page is no longer being written.
-    written: Bell,
+    written: EventCount,
 }
 
 struct Entry {
@@ -157,7 +157,7 @@ impl Naive {
             writeback: [true; TENANTS],
             totals: Totals::default(),
         };
-        let naive = Naive { flaw, state: Mutex::new(state), written: Bell::default() };
+        let naive = Naive { flaw, state: Mutex::new(state), written: EventCount::default() };
         Model::settings().into_iter().for_each(|policy| naive.set(policy));
         naive
     }
@@ -206,7 +206,7 @@ impl Naive {
             }
         }
         drop(state);
-        self.written.ring_all();
+        self.written.notify_all();
         done
     }
 

@@ -14,7 +14,7 @@ const P: u64 = PAGE_SIZE as u64;
 
 /// How a device feels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mood {
+pub enum FaultMode {
     /// Nothing fails.
     Well,
     /// Of a million writes so many fail.
@@ -53,7 +53,7 @@ pub struct Shelf {
 
 struct State {
     pages: Vec<Option<Box<Page>>>,
-    mood: Mood,
+    fault_mode: FaultMode,
     rng: Rng,
     remembers: bool,
     attempts: Vec<Attempt>,
@@ -67,7 +67,7 @@ impl Shelf {
     pub fn new(pages: u64, seed: u64, slowness: u64) -> Arc<Shelf> {
         let state = State {
             pages: vec![None; pages as usize],
-            mood: Mood::Well,
+            fault_mode: FaultMode::Well,
             rng: Rng::new(seed),
             remembers: true,
             attempts: Vec::new(),
@@ -87,8 +87,8 @@ impl Shelf {
     }
 
     /// Changes what fails.
-    pub fn set_mood(&self, mood: Mood) {
-        self.with(|state| state.mood = mood);
+    pub fn set_mood(&self, fault_mode: FaultMode) {
+        self.with(|state| state.fault_mode = fault_mode);
     }
 
     /// Whether attempts are remembered, as they are at first.
@@ -185,13 +185,13 @@ impl Shelf {
 
 impl State {
     fn alive(&self) -> Result<(), IoError> {
-        if self.mood == Mood::Gone { Err(IoError::Failed) } else { Ok(()) }
+        if self.fault_mode == FaultMode::Gone { Err(IoError::Failed) } else { Ok(()) }
     }
 
     fn may_read(&mut self) -> Result<(), IoError> {
         self.alive()?;
-        match self.mood {
-            Mood::FailsReads(of_million) if self.rng.below(1_000_000) < of_million.into() => {
+        match self.fault_mode {
+            FaultMode::FailsReads(of_million) if self.rng.below(1_000_000) < of_million.into() => {
                 Err(IoError::Failed)
             }
             _ => Ok(()),
@@ -220,11 +220,11 @@ impl State {
 
     fn may_write(&mut self, page: usize) -> Result<(), IoError> {
         self.alive()?;
-        match self.mood {
-            Mood::FailsWrites(of_million) if self.rng.below(1_000_000) < of_million.into() => {
+        match self.fault_mode {
+            FaultMode::FailsWrites(of_million) if self.rng.below(1_000_000) < of_million.into() => {
                 Err(IoError::Failed)
             }
-            Mood::Full if self.pages[page].is_none() => Err(IoError::NoSpace),
+            FaultMode::Full if self.pages[page].is_none() => Err(IoError::NoSpace),
             _ => Ok(()),
         }
     }

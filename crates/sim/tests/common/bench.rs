@@ -7,11 +7,11 @@ use std::sync::Arc;
 use block::BlockDevice;
 use control::Fault;
 use pagealloc::{Frames, Zone, ZoneOptions};
-use stack::Outside;
+use stack::HostFiles;
 use sync::ReaderEpochs;
 use zcomp::{Compressor, Params, PerCpuStreams};
 use zram::slots::SlotTable;
-use zram::{Backing, Disk, DiskOptions, EngineParts, PageStore, Plan, Workshop};
+use zram::{Backing, Disk, DiskOptions, EngineParts, Factory, PageStore, Plan};
 use zsmalloc::{Pool, PoolOptions};
 
 /// CPUs there are: fewer than threads, so that some share one.
@@ -49,7 +49,7 @@ impl Bench {
         let shelf = Shelf(self.shelf.clone());
         let shop = Arc::new(Shop { bench: self, frames: frames.clone(), shelf, build });
         let clock = Arc::default();
-        let disk = Disk::new(DiskOptions { id: 0, workshop: shop, clock, track_access: false });
+        let disk = Disk::new(DiskOptions { id: 0, factory: shop, clock, track_access: false });
         (disk, frames)
     }
 }
@@ -57,7 +57,7 @@ impl Bench {
 /// A system with one file, whatever its name.
 pub struct Shelf(pub Arc<dyn BlockDevice>);
 
-impl Outside for Shelf {
+impl HostFiles for Shelf {
     fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         Ok(self.0.clone())
     }
@@ -73,7 +73,7 @@ struct Shop {
     build: fn(&Shop, &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault>,
 }
 
-impl Workshop for Shop {
+impl Factory for Shop {
     fn algorithms(&self) -> Vec<&'static str> {
         stack::ALGORITHMS.to_vec()
     }
@@ -86,7 +86,7 @@ impl Workshop for Shop {
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
         Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).expect("addresses")))
     }
-    fn outside(&self) -> &dyn Outside {
+    fn files(&self) -> &dyn HostFiles {
         &self.shelf
     }
     fn cpus(&self) -> usize {

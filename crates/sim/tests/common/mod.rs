@@ -8,7 +8,7 @@ use std::thread;
 
 use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use stack::{Machine, MachineOptions, Outside, Variants};
+use stack::{HostFiles, Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
@@ -105,7 +105,7 @@ impl Plan {
                 streams: self.streams.into(),
                 ..Variants::default()
             },
-            outside: Arc::new(Shelf(shelf)),
+            files: Arc::new(Shelf(shelf)),
             swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
@@ -157,7 +157,7 @@ impl BlockDevice for Tardy {
 /// A system with one file, whatever its name.
 struct Shelf(Arc<dyn BlockDevice>);
 
-impl Outside for Shelf {
+impl HostFiles for Shelf {
     fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
         Ok(self.0.clone())
     }

@@ -47,7 +47,7 @@ impl Engine {
             cpus,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants,
-            outside: Arc::new(stack::Nowhere),
+            files: Arc::new(stack::NoHostFiles),
             swap_world: world,
             track_access: false,
         };

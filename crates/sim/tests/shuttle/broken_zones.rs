@@ -157,7 +157,7 @@ impl Toy {
     }
 
     /// The last resort: every stock is emptied, and held until it is certain.
-    fn scrape(&self, order: u8) -> Option<u32> {
+    fn drain_all(&self, order: u8) -> Option<u32> {
         if self.flaw == Flaw::LooksInTurn {
             self.stocks.iter().for_each(|stock| self.empty(&mut stock.lock()));
             return self.take_alone(order);
@@ -185,7 +185,7 @@ unsafe impl Frames for Toy {
             Order::ZERO => self.single(cpu),
             order => self.take_alone(order.get()),
         };
-        let frame = frame.or_else(|| self.scrape(order.get()))?;
+        let frame = frame.or_else(|| self.drain_all(order.get()))?;
         self.lent.fetch_add(u64::from(order.frames()), Ordering::Relaxed);
         Some(Frame(frame))
     }

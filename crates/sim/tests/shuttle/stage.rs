@@ -26,7 +26,7 @@ const LOOKED_THROUGH: u64 = 8;
 
 /// What an administrator does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum Action {
     Compact,
     MarkIdle,
     WriteBack(Select),
@@ -53,7 +53,7 @@ pub struct World {
     own: bool,
     /// Objects of one size class stored before, and mostly discarded again.
     ballast: u64,
-    deeds: &'static [Deed],
+    actions: &'static [Action],
     /// How many of them the administrator does.
     count: usize,
     algorithm: &'static str,
@@ -71,7 +71,7 @@ impl World {
         hot: 1,
         own: true,
         ballast: 0,
-        deeds: &[],
+        actions: &[],
         count: 0,
         algorithm: zcomp::LZO,
         blocks: 0,
@@ -82,19 +82,19 @@ impl World {
     pub const CROWD: World = World::BASE;
     /// Users who wait for streams: more than there are of them.
     pub const STREAMS: World =
-        World { algorithm: zcomp::ZSTD, deeds: &[Deed::Streams], count: 2, ..World::BASE };
+        World { algorithm: zcomp::ZSTD, actions: &[Action::Streams], count: 2, ..World::BASE };
     /// Objects that are moved while they are used.
     pub const COMPACTED: World =
-        World { users: 2, ballast: 12, deeds: &[Deed::Compact], count: 2, ..World::BASE };
+        World { users: 2, ballast: 12, actions: &[Action::Compact], count: 2, ..World::BASE };
     /// Pages that move to blocks, of which there are few.
     pub const WRITTEN_BACK: World = World {
         users: 2,
-        deeds: &[
-            Deed::WriteBack(Select::Any),
-            Deed::WriteBack(Select::Huge),
-            Deed::WriteBack(Select::Idle),
-            Deed::WriteBackPages,
-            Deed::MarkIdle,
+        actions: &[
+            Action::WriteBack(Select::Any),
+            Action::WriteBack(Select::Huge),
+            Action::WriteBack(Select::Idle),
+            Action::WriteBackPages,
+            Action::MarkIdle,
         ],
         count: 3,
         blocks: 2,
@@ -106,7 +106,7 @@ impl World {
         hot: 2,
         own: false,
         steps: 3,
-        deeds: &[Deed::WriteBack(Select::Any)],
+        actions: &[Action::WriteBack(Select::Any)],
         count: 2,
         blocks: 1,
         compressed_writeback: true,
@@ -115,13 +115,13 @@ impl World {
     /// Pages that are made smaller, by codecs that change.
     pub const RECOMPRESSED: World = World {
         users: 2,
-        deeds: &[
-            Deed::Recompress(Select::Any),
-            Deed::Recompress(Select::Huge),
-            Deed::Recompress(Select::Idle),
-            Deed::MarkIdle,
-            Deed::Switch,
-            Deed::Switch,
+        actions: &[
+            Action::Recompress(Select::Any),
+            Action::Recompress(Select::Huge),
+            Action::Recompress(Select::Idle),
+            Action::MarkIdle,
+            Action::Switch,
+            Action::Switch,
         ],
         count: 3,
         algorithm: zcomp::LZ4,
@@ -130,7 +130,7 @@ impl World {
     /// Less memory than is wanted.
     pub const LIMITED: World = World {
         algorithm: zcomp::ZSTD,
-        deeds: &[Deed::Limit, Deed::Stats, Deed::Compact, Deed::Peak],
+        actions: &[Action::Limit, Action::Stats, Action::Compact, Action::Peak],
         count: 2,
         limit: 3,
         ..World::BASE
@@ -140,7 +140,7 @@ impl World {
         users: 2,
         hot: 2,
         own: false,
-        deeds: &[Deed::Reset, Deed::Resize, Deed::WriteBack(Select::Any), Deed::Compact],
+        actions: &[Action::Reset, Action::Resize, Action::WriteBack(Select::Any), Action::Compact],
         count: 3,
         blocks: 2,
         ..World::BASE
@@ -149,17 +149,17 @@ impl World {
     pub const EVERYTHING: World = World {
         users: 2,
         ballast: 6,
-        deeds: &[
-            Deed::Compact,
-            Deed::MarkIdle,
-            Deed::WriteBack(Select::Any),
-            Deed::WriteBackPages,
-            Deed::Recompress(Select::Any),
-            Deed::Switch,
-            Deed::Limit,
-            Deed::Streams,
-            Deed::Resize,
-            Deed::Stats,
+        actions: &[
+            Action::Compact,
+            Action::MarkIdle,
+            Action::WriteBack(Select::Any),
+            Action::WriteBackPages,
+            Action::Recompress(Select::Any),
+            Action::Switch,
+            Action::Limit,
+            Action::Streams,
+            Action::Resize,
+            Action::Stats,
         ],
         count: 4,
         blocks: 3,
@@ -200,7 +200,7 @@ impl World {
     }
 
     fn ends(&self) -> bool {
-        self.deeds.contains(&Deed::Reset)
+        self.actions.contains(&Action::Reset)
     }
 }
 
@@ -271,34 +271,34 @@ impl Stage {
             // No block is left, or no memory.
             Err(fault) if [28, 12].contains(&fault.errno.0) => {}
             // A page is there beyond the new end.
-            Err(fault) if self.world.deeds.contains(&Deed::Resize) && fault.errno.0 == 16 => {}
+            Err(fault) if self.world.actions.contains(&Action::Resize) && fault.errno.0 == 16 => {}
             result => result.expect("an administrator may do this"),
         }
     }
 
     fn administer(&self, rng: &mut Rng) {
         let (disk, world) = (self.disk(), &self.world);
-        match *rng.pick(world.deeds) {
-            Deed::Compact => self.done(disk.compact().map(drop)),
-            Deed::MarkIdle => self.done(disk.mark_idle(None)),
-            Deed::WriteBack(select) => self.done(disk.writeback(&of_kind(select))),
-            Deed::WriteBackPages => {
+        match *rng.pick(world.actions) {
+            Action::Compact => self.done(disk.compact().map(drop)),
+            Action::MarkIdle => self.done(disk.mark_idle(None)),
+            Action::WriteBack(select) => self.done(disk.writeback(&of_kind(select))),
+            Action::WriteBackPages => {
                 let first = rng.below(4);
                 let pages = vec![(first, first + rng.below(3))];
                 self.done(disk.writeback(&Writeback { select: None, pages }));
             }
-            Deed::Recompress(select) => {
+            Action::Recompress(select) => {
                 self.done(disk.recompress(&Recompress { select, ..Recompress::default() }));
             }
-            Deed::Switch => {
+            Action::Switch => {
                 let names = [zcomp::LZO, zcomp::LZ4, zcomp::LZO_RLE, zcomp::LZ4HC, zcomp::ZSTD];
                 let (priority, name) = (rng.below(2) as u8, rng.pick(&names));
                 self.done(disk.switch_algorithm(priority, name, Params::default()));
             }
-            Deed::Limit => disk.set_mem_limit((1 + rng.below(2 * world.limit)) * P),
+            Action::Limit => disk.set_mem_limit((1 + rng.below(2 * world.limit)) * P),
             // Where there is one stream for good, that is all there may be.
-            Deed::Streams => drop(disk.set_max_streams(1 + rng.below(3) as u32)),
-            Deed::Resize => {
+            Action::Streams => drop(disk.set_max_streams(1 + rng.below(3) as u32)),
+            Action::Resize => {
                 // Without the last of the hot pages, without pages that nobody uses, or with more.
                 let keep = if world.ends() { world.hot - 1 } else { PAGES / 2 };
                 let pages = [keep, PAGES / 2, PAGES + 7][rng.below(3) as usize];
@@ -307,7 +307,7 @@ impl Stage {
                     self.done(disk.resize(PAGES * P));
                 }
             }
-            Deed::Reset => {
+            Action::Reset => {
                 let begun = self.history.now();
                 disk.reset().expect("nobody has opened it");
                 (0..world.hot).for_each(|page| {
@@ -315,8 +315,8 @@ impl Stage {
                 });
                 self.set_up();
             }
-            Deed::Stats => drop(disk.stats()),
-            Deed::Peak => disk.reset_peak(),
+            Action::Stats => drop(disk.stats()),
+            Action::Peak => disk.reset_peak(),
         }
     }
 

@@ -78,7 +78,7 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
                 streams: subject.streams.into(),
                 ..Variants::default()
             },
-            outside: Arc::new(Shelf(shelf(blocks))),
+            files: Arc::new(Shelf(shelf(blocks))),
             swap_world: Arc::new(host::Mmap),
             track_access: false,
         };

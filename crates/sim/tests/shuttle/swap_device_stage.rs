@@ -22,7 +22,7 @@ const HOT: u64 = 2;
 
 /// What others do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum Action {
     Reclaim,
     Work,
     Compressor,
@@ -40,7 +40,7 @@ pub type MakeEngine = Arc<dyn Fn() -> Engine + Send + Sync>;
 pub struct World {
     users: usize,
     steps: usize,
-    deeds: &'static [Deed],
+    actions: &'static [Action],
     others: usize,
     count: usize,
     limit: u64,
@@ -48,36 +48,43 @@ pub struct World {
 
 impl World {
     const BASE: World =
-        World { users: 2, steps: 4, deeds: &[Deed::Reclaim], others: 1, count: 3, limit: 0 };
+        World { users: 2, steps: 4, actions: &[Action::Reclaim], others: 1, count: 3, limit: 0 };
     /// Pages are written back while they are used.
     pub const WRITTEN_BACK: World = World::BASE;
     /// By two at once.
     pub const TWO_EVICTORS: World = World { others: 2, count: 2, ..World::BASE };
     /// Pages go past the cache now and then.
     pub const WRITTEN_THROUGH: World =
-        World { deeds: &[Deed::Enabled, Deed::Reclaim], count: 4, ..World::BASE };
+        World { actions: &[Action::Enabled, Action::Reclaim], count: 4, ..World::BASE };
     /// There is less space than is wanted.
     pub const LIMITED: World = World {
         users: 3,
         steps: 3,
-        deeds: &[Deed::Limit, Deed::Work, Deed::Reclaim],
+        actions: &[Action::Limit, Action::Work, Action::Reclaim],
         limit: 2,
         ..World::BASE
     };
     /// The area is turned off when nothing is there, and on again.
-    pub const SWAPPED_OFF: World = World { deeds: &[Deed::Swapoff, Deed::Reclaim], ..World::BASE };
+    pub const SWAPPED_OFF: World =
+        World { actions: &[Action::Swapoff, Action::Reclaim], ..World::BASE };
     /// All of it but that.
     pub const EVERYTHING: World = World {
         users: 3,
         steps: 3,
-        deeds: &[Deed::Reclaim, Deed::Work, Deed::Compressor, Deed::Enabled, Deed::Limit],
+        actions: &[
+            Action::Reclaim,
+            Action::Work,
+            Action::Compressor,
+            Action::Enabled,
+            Action::Limit,
+        ],
         others: 2,
         limit: 3,
         ..World::BASE
     };
 
     fn ends(&self) -> bool {
-        self.deeds.contains(&Deed::Swapoff)
+        self.actions.contains(&Action::Swapoff)
     }
 
     /// Plays a schedule of it.
@@ -133,13 +140,13 @@ impl Stage {
     fn meddle(&self, rng: &mut Rng, cpu: Cpu) {
         for _ in 0..self.world.count {
             let engine = &self.engine;
-            match *rng.pick(self.world.deeds) {
-                Deed::Reclaim => drop(engine.reclaim(cpu, 1 + rng.below(3))),
-                Deed::Work => drop(engine.work()),
-                Deed::Compressor => engine.set(Policy::Compressor(rng.below(8) as usize)),
-                Deed::Enabled => engine.set(Policy::Enabled(rng.one_in(2))),
-                Deed::Limit => engine.set(Policy::MaxPool((1 + rng.below(4)) * P)),
-                Deed::Swapoff => {
+            match *rng.pick(self.world.actions) {
+                Action::Reclaim => drop(engine.reclaim(cpu, 1 + rng.below(3))),
+                Action::Work => drop(engine.work()),
+                Action::Compressor => engine.set(Policy::Compressor(rng.below(8) as usize)),
+                Action::Enabled => engine.set(Policy::Enabled(rng.one_in(2))),
+                Action::Limit => engine.set(Policy::MaxPool((1 + rng.below(4)) * P)),
+                Action::Swapoff => {
                     let begun = self.history.now();
                     if rng.one_in(2) {
                         engine.invalidate_area(cpu, 0);

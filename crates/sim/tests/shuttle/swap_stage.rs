@@ -23,7 +23,7 @@ pub type MakeCache = Arc<dyn Fn() -> Arc<dyn Cache> + Send + Sync>;
 
 /// What is done to pages by those who do not use them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum Action {
     /// Some are written back.
     Reclaim,
     /// The background worker takes a step.
@@ -52,7 +52,7 @@ pub struct World {
     exclusive: bool,
     /// Threads beside them, and what they do.
     others: usize,
-    deeds: &'static [Deed],
+    actions: &'static [Action],
     count: usize,
     /// The most bytes of the pool, in pages; 0 for any.
     limit: u64,
@@ -65,7 +65,7 @@ impl World {
         steps: 4,
         exclusive: false,
         others: 1,
-        deeds: &[Deed::Reclaim],
+        actions: &[Action::Reclaim],
         count: 2,
         limit: 0,
     };
@@ -77,11 +77,14 @@ impl World {
     pub const EXCLUSIVE: World = World { exclusive: true, ..World::BASE };
     /// Pages are refused while the ones before are written back, and their owners write the new
     /// ones to the device.
-    pub const REFUSED: World =
-        World { deeds: &[Deed::Reclaim, Deed::Enabled, Deed::Reclaim], count: 4, ..World::BASE };
+    pub const REFUSED: World = World {
+        actions: &[Action::Reclaim, Action::Enabled, Action::Reclaim],
+        count: 4,
+        ..World::BASE
+    };
     /// As many stores want space as there is not.
     pub const LIMITED: World = World {
-        deeds: &[Deed::Work, Deed::Limit, Deed::Reclaim, Deed::Shrink],
+        actions: &[Action::Work, Action::Limit, Action::Reclaim, Action::Shrink],
         count: 3,
         limit: 2,
         ..World::BASE
@@ -93,26 +96,26 @@ impl World {
         owners: 1,
         crowd: 2,
         steps: 3,
-        deeds: &[Deed::Compressor, Deed::Reclaim],
+        actions: &[Action::Compressor, Action::Reclaim],
         count: 3,
         ..World::BASE
     };
     /// An area is turned off, and on, while its pages are written back.
     pub const SWAPPED_OFF: World =
-        World { deeds: &[Deed::OtherArea, Deed::Reclaim], ..World::BASE };
+        World { actions: &[Action::OtherArea, Action::Reclaim], ..World::BASE };
     /// All of it.
     pub const EVERYTHING: World = World {
         others: 2,
-        deeds: &[
-            Deed::Reclaim,
-            Deed::Work,
-            Deed::Shrink,
-            Deed::Compressor,
-            Deed::Enabled,
-            Deed::Limit,
-            Deed::InFlight,
-            Deed::Switch,
-            Deed::OtherArea,
+        actions: &[
+            Action::Reclaim,
+            Action::Work,
+            Action::Shrink,
+            Action::Compressor,
+            Action::Enabled,
+            Action::Limit,
+            Action::InFlight,
+            Action::Switch,
+            Action::OtherArea,
         ],
         count: 3,
         limit: 3,
@@ -193,19 +196,19 @@ impl Stage {
 
     fn meddle_once(&self, rng: &mut Rng, cpu: Cpu) {
         let cache = &self.cache;
-        match *rng.pick(self.world.deeds) {
-            Deed::Reclaim => drop(cache.reclaim(cpu, 1 + rng.below(3))),
-            Deed::Work => drop(cache.work()),
-            Deed::Shrink => cache.shrink(cpu, 1 + rng.below(3)),
-            Deed::Compressor => cache.set(Policy::Compressor(rng.below(8) as usize)),
-            Deed::Enabled => cache.set(Policy::Enabled(rng.one_in(2))),
-            Deed::Limit => {
+        match *rng.pick(self.world.actions) {
+            Action::Reclaim => drop(cache.reclaim(cpu, 1 + rng.below(3))),
+            Action::Work => drop(cache.work()),
+            Action::Shrink => cache.shrink(cpu, 1 + rng.below(3)),
+            Action::Compressor => cache.set(Policy::Compressor(rng.below(8) as usize)),
+            Action::Enabled => cache.set(Policy::Enabled(rng.one_in(2))),
+            Action::Limit => {
                 cache.set(Policy::MaxPool(rng.below(2 * self.world.limit) * PAGE_SIZE as u64));
             }
-            Deed::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
-            Deed::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
-            Deed::OtherArea => self.other_area(rng, cpu),
-            Deed::Validate => cache.validate(),
+            Action::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
+            Action::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
+            Action::OtherArea => self.other_area(rng, cpu),
+            Action::Validate => cache.validate(),
         }
     }
 

@@ -111,7 +111,7 @@ impl World {
             batch: 1 + rng.below(2) as usize,
             cache_high: 2 + rng.below(2) as usize,
             keep_free_blocks: rng.below(2) as u32,
-            settle: rng.one_in(2),
+            collapse: rng.one_in(2),
             ..ZoneOptions::new(CPUS, self.frames)
         };
         let stage = Stage {

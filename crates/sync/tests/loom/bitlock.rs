@@ -5,13 +5,13 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-use sync::{LOCKED, Rooms, WAITED};
+use sync::{LOCKED, WAITED, WaitQueues};
 
 use crate::{DEADLOCK, RACE, bounded, every, refused};
 
-/// Words, what each of them guards, and the rooms to wait in.
+/// Words, what each of them guards, and the wait queues to wait in.
 struct Shared {
-    rooms: Rooms,
+    queues: WaitQueues,
     words: [AtomicU64; 2],
     sums: [UnsafeCell<u64>; 2],
 }
@@ -27,16 +27,16 @@ const OWNERS: u64 = 1 << 61 | 1 << 8;
 impl Shared {
     fn new() -> Arc<Shared> {
         Arc::new(Shared {
-            rooms: Rooms::default(),
+            queues: WaitQueues::default(),
             words: [AtomicU64::new(OWNERS), AtomicU64::new(OWNERS)],
             sums: [UnsafeCell::new(0), UnsafeCell::new(0)],
         })
     }
 
-    /// Adds one to a word and to what it guards. All words wait in the same room.
+    /// Adds one to a word and to what it guards. All words wait in the same wait queue.
     fn add(&self, which: usize) {
         let word = &self.words[which];
-        let owned = self.rooms.lock(word, 7);
+        let owned = self.queues.lock(word, 7);
         assert_eq!(owned & (LOCKED | WAITED), 0, "the lock's bits are not the owner's");
         assert_eq!(owned & OWNERS, OWNERS, "the owner's bits survive");
         // SAFETY: loom checks that this is the only access.
@@ -44,7 +44,7 @@ impl Shared {
             assert_eq!(*sum, owned - OWNERS, "the word is what the last owner left");
             *sum += 1;
         });
-        self.rooms.unlock(word, 7, owned + 1);
+        self.queues.unlock(word, 7, owned + 1);
     }
 
     fn expect(&self, sums: [u64; 2]) {
@@ -91,20 +91,20 @@ fn two_words_may_share_a_room() {
 fn waiters_marks_do_not_disturb_the_holder() {
     every(|| {
         let shared = Shared::new();
-        let owned = shared.rooms.lock(&shared.words[0], 7);
+        let owned = shared.queues.lock(&shared.words[0], 7);
         let other = {
             let shared = shared.clone();
             thread::spawn(move || shared.add(0))
         };
         let held = shared.words[0].load(Ordering::Relaxed);
         assert_eq!(held & !WAITED, owned | LOCKED);
-        shared.rooms.unlock(&shared.words[0], 7, owned);
+        shared.queues.unlock(&shared.words[0], 7, owned);
         other.join().expect("no thread of the model panics");
         shared.expect([1, 0]);
     });
 }
 
-/// A copy of the bit lock, with room for flaws.
+/// A copy of the bit lock, with wait queue for flaws.
 mod copy {
     use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use sync::{LOCKED, WAITED};
@@ -129,13 +129,13 @@ mod copy {
 
     pub(super) struct Copy {
         pub(super) flaw: Flaw,
-        pub(super) room: AtomicU32,
+        pub(super) queue: AtomicU32,
     }
 
     impl Copy {
         pub(super) fn lock(&self, word: &AtomicU64) -> u64 {
             loop {
-                let early = self.room.load(Ordering::Acquire);
+                let early = self.queue.load(Ordering::Acquire);
                 let seen = word.load(Ordering::Relaxed);
                 if seen & LOCKED == 0 {
                     let order = match self.flaw {
@@ -154,8 +154,8 @@ mod copy {
                     continue;
                 }
                 let late = self.flaw == Flaw::LateTicket;
-                let ticket = if late { self.room.load(Ordering::Acquire) } else { early };
-                futex::wait(&self.room, ticket);
+                let ticket = if late { self.queue.load(Ordering::Acquire) } else { early };
+                futex::wait(&self.queue, ticket);
             }
         }
 
@@ -174,8 +174,8 @@ mod copy {
                 word.swap(next, order)
             };
             if was & WAITED != 0 {
-                self.room.fetch_add(1, Ordering::Release);
-                futex::wake_all(&self.room);
+                self.queue.fetch_add(1, Ordering::Release);
+                futex::wake_all(&self.queue);
             }
         }
     }
@@ -192,7 +192,7 @@ fn copies_add(flaw: copy::Flaw) {
     // SAFETY: as above.
     unsafe impl Send for Guarded {}
 
-    let lock = copy::Copy { flaw, room: loom::sync::atomic::AtomicU32::new(0) };
+    let lock = copy::Copy { flaw, queue: loom::sync::atomic::AtomicU32::new(0) };
     let guarded = Guarded { lock, word: AtomicU64::new(0), sum: UnsafeCell::new(0) };
     let guarded = Arc::new(guarded);
     let add = |guarded: &Guarded| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
-use sync::{LOCKED, SharedRooms, WAITED};
+use sync::{LOCKED, SharedWaitQueues, WAITED};
 
 use crate::{DEADLOCK, RACE, bounded, every, futex, refused};
 
@@ -17,18 +17,18 @@ trait Manner: Send + Sync + 'static {
     fn end_write(&self, word: &AtomicU64);
 }
 
-impl Manner for SharedRooms {
+impl Manner for SharedWaitQueues {
     fn read(&self, word: &AtomicU64) {
-        SharedRooms::read(self, word, 7);
+        SharedWaitQueues::read(self, word, 7);
     }
     fn end_read(&self, word: &AtomicU64) {
-        SharedRooms::end_read(self, word, 7);
+        SharedWaitQueues::end_read(self, word, 7);
     }
     fn write(&self, word: &AtomicU64) {
-        SharedRooms::write(self, word, 7);
+        SharedWaitQueues::write(self, word, 7);
     }
     fn end_write(&self, word: &AtomicU64) {
-        SharedRooms::end_write(self, word, 7);
+        SharedWaitQueues::end_write(self, word, 7);
     }
 }
 
@@ -80,34 +80,38 @@ fn run<M: Manner>(manner: M, threads: &[&'static [Act<M>]], writes: u64) {
     world.value.with(|value| assert_eq!(unsafe { *value }, writes));
 }
 
-type Ours = World<SharedRooms>;
+type Ours = World<SharedWaitQueues>;
 
 #[test]
 fn a_writer_and_a_reader_exclude_each_other() {
-    every(|| run(SharedRooms::default(), &[&[Ours::add, Ours::load], &[Ours::load]], 1));
+    every(|| run(SharedWaitQueues::default(), &[&[Ours::add, Ours::load], &[Ours::load]], 1));
     bounded(3, || {
-        run(SharedRooms::default(), &[&[Ours::add, Ours::add], &[Ours::load, Ours::add]], 3);
+        run(SharedWaitQueues::default(), &[&[Ours::add, Ours::add], &[Ours::load, Ours::add]], 3);
     });
 }
 
 #[test]
 fn two_readers_and_a_writer_all_finish() {
-    bounded(3, || run(SharedRooms::default(), &[&[Ours::add], &[Ours::load], &[Ours::load]], 1));
+    bounded(3, || {
+        run(SharedWaitQueues::default(), &[&[Ours::add], &[Ours::load], &[Ours::load]], 1)
+    });
 }
 
 #[test]
 fn two_writers_and_a_reader_all_finish() {
-    bounded(3, || run(SharedRooms::default(), &[&[Ours::load], &[Ours::add], &[Ours::add]], 2));
+    bounded(3, || {
+        run(SharedWaitQueues::default(), &[&[Ours::load], &[Ours::add], &[Ours::add]], 2)
+    });
 }
 
 #[test]
 fn readers_read_together() {
     every(|| {
-        let (rooms, word) = (SharedRooms::default(), AtomicU64::new(0));
-        rooms.read(&word, 7);
-        rooms.read(&word, 7);
-        rooms.end_read(&word, 7);
-        rooms.end_read(&word, 7);
+        let (queues, word) = (SharedWaitQueues::default(), AtomicU64::new(0));
+        queues.read(&word, 7);
+        queues.read(&word, 7);
+        queues.end_read(&word, 7);
+        queues.end_read(&word, 7);
         assert_eq!(word.load(Ordering::Relaxed), 0);
     });
 }
@@ -130,17 +134,17 @@ enum Flaw {
 
 struct Copy {
     flaw: Flaw,
-    room: AtomicU32,
+    queue: AtomicU32,
 }
 
 impl Copy {
     fn new(flaw: Flaw) -> Copy {
-        Copy { flaw, room: AtomicU32::new(0) }
+        Copy { flaw, queue: AtomicU32::new(0) }
     }
 
     fn take(&self, word: &AtomicU64, admits: impl Fn(u64) -> bool, taken: impl Fn(u64) -> u64) {
         loop {
-            let ticket = self.room.load(Ordering::Acquire);
+            let ticket = self.queue.load(Ordering::Acquire);
             let seen = word.load(Ordering::Relaxed);
             let swap = |next, order| word.compare_exchange(seen, next, order, Ordering::Relaxed);
             let acquire = match self.flaw {
@@ -152,14 +156,14 @@ impl Copy {
                     return;
                 }
             } else if seen & WAITED != 0 || swap(seen | WAITED, Ordering::Relaxed).is_ok() {
-                futex::wait(&self.room, ticket);
+                futex::wait(&self.queue, ticket);
             }
         }
     }
 
     fn open(&self) {
-        self.room.fetch_add(1, Ordering::Release);
-        futex::wake_all(&self.room);
+        self.queue.fetch_add(1, Ordering::Release);
+        futex::wake_all(&self.queue);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use loom::thread;
-use sync::{LOCKED, Rooms, SharedRooms, WAITED};
+use sync::{LOCKED, SharedWaitQueues, WAITED, WaitQueues};
 
 use crate::{RACE, bounded, every, refused};
 
@@ -25,7 +25,7 @@ trait Scheme: Default + Send + Sync + 'static {
 
 /// `bit-spinlock`: the lock is in the word.
 #[derive(Default)]
-struct InTheWord(Rooms);
+struct InTheWord(WaitQueues);
 
 impl Scheme for InTheWord {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {
@@ -42,7 +42,7 @@ impl Scheme for InTheWord {
 
 /// `spinlock`: the lock is beside the word.
 #[derive(Default)]
-struct Beside(Rooms);
+struct Beside(WaitQueues);
 
 impl Scheme for Beside {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {
@@ -61,7 +61,7 @@ impl Scheme for Beside {
 
 /// `rwlock` and `global-rwlock`: readers share the lock, which is beside the word or one for all.
 #[derive(Default)]
-struct Shared(SharedRooms);
+struct Shared(SharedWaitQueues);
 
 impl Scheme for Shared {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {

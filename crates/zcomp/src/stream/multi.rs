@@ -13,7 +13,7 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ops::{Deref, DerefMut};
 
-use sync::{Bell, CachePadded, Mutex};
+use sync::{CachePadded, EventCount, Mutex};
 use units::Cpu;
 
 use super::{OneStream, Stream, Streams};
@@ -24,7 +24,7 @@ pub struct MultiStreams {
     compressor: Arc<dyn Compressor>,
     list: CachePadded<Mutex<List>>,
     /// Rung when a stream comes back, and when the limit is raised.
-    bell: CachePadded<Bell>,
+    event: CachePadded<EventCount>,
 }
 
 struct List {
@@ -60,7 +60,7 @@ impl MultiStreams {
         Ok(MultiStreams {
             compressor: compressor.clone(),
             list: CachePadded::new(Mutex::new(list)),
-            bell: CachePadded::default(),
+            event: CachePadded::default(),
         })
     }
 
@@ -68,7 +68,7 @@ impl MultiStreams {
     fn grow_or_wait(&self) -> Loan {
         let mut may_grow = true;
         loop {
-            let ticket = self.bell.ticket();
+            let ticket = self.event.ticket();
             let mut list = self.list.lock();
             if let Some(loan) = list.idle.pop() {
                 return loan;
@@ -83,7 +83,7 @@ impl MultiStreams {
                 }
             } else {
                 drop(list);
-                self.bell.wait(ticket);
+                self.event.wait(ticket);
                 may_grow = true;
             }
         }
@@ -106,7 +106,7 @@ impl MultiStreams {
         if list.made <= list.limit {
             list.idle.push(loan);
             drop(list);
-            self.bell.ring_one();
+            self.event.notify_one();
         } else {
             list.made -= 1;
             // The lock first: to free takes its time.
@@ -153,7 +153,7 @@ impl Streams for MultiStreams {
         }
         drop(list);
         if raised {
-            self.bell.ring_all();
+            self.event.notify_all();
         }
         Ok(())
     }

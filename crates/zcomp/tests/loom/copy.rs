@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sync::{Bell, Mutex};
+use sync::{EventCount, Mutex};
 
 use crate::{Codec, Manner};
 
@@ -24,7 +24,7 @@ pub(crate) struct Copy {
     flaw: Flaw,
     codec: Arc<Codec>,
     list: Mutex<List>,
-    bell: Bell,
+    event: EventCount,
 }
 
 struct List {
@@ -38,13 +38,13 @@ impl Copy {
     /// With one stream, and memory for as many more as `codec` says.
     pub(crate) fn new(flaw: Flaw, limit: usize, codec: Arc<Codec>) -> Copy {
         let list = Mutex::new(List { idle: 1, made: 1, reserved: 0, limit });
-        Copy { flaw, codec, list, bell: Bell::default() }
+        Copy { flaw, codec, list, event: EventCount::default() }
     }
 
     fn find(&self) {
         let mut may_grow = true;
         loop {
-            let early = self.bell.ticket();
+            let early = self.event.ticket();
             let mut list = self.list.lock();
             if list.idle > 0 {
                 list.idle -= 1;
@@ -60,7 +60,7 @@ impl Copy {
             } else {
                 drop(list);
                 let late = self.flaw == Flaw::LateTicket;
-                self.bell.wait(if late { self.bell.ticket() } else { early });
+                self.event.wait(if late { self.event.ticket() } else { early });
                 may_grow = true;
             }
         }
@@ -86,7 +86,7 @@ impl Copy {
         list.idle += 1;
         drop(list);
         if self.flaw != Flaw::NeverRings {
-            self.bell.ring_one();
+            self.event.notify_one();
         }
     }
 }
@@ -108,7 +108,7 @@ impl Manner for Copy {
         }
         drop(list);
         if raised {
-            self.bell.ring_all();
+            self.event.notify_all();
         }
     }
 

@@ -34,8 +34,8 @@ impl<S> Subject<S> {
 type Verdict = Result<(), String>;
 type Step<S> = fn(&Subject<S>, u64) -> Verdict;
 
-/// Judges a policy; every step may take as long as `patience`.
-pub fn judge<S: Streams + 'static>(subject: Subject<S>, seed: u64, patience: Duration) -> Verdict {
+/// Judges a policy; every step may take as long as `backoff`.
+pub fn judge<S: Streams + 'static>(subject: Subject<S>, seed: u64, backoff: Duration) -> Verdict {
     let steps: &[(&str, Step<S>)] = &[
         ("a thread by itself", alone),
         ("a crowd", crowds),
@@ -52,7 +52,7 @@ pub fn judge<S: Streams + 'static>(subject: Subject<S>, seed: u64, patience: Dur
         let (subject, step) = (subject.clone(), *step);
         // A thread that is stuck is left behind.
         thread::spawn(move || told.send(step(&subject, seed)));
-        match tells.recv_timeout(patience) {
+        match tells.recv_timeout(backoff) {
             Ok(verdict) => verdict.map_err(|complaint| format!("{name}: {complaint}"))?,
             Err(mpsc::RecvTimeoutError::Timeout) => return Err(format!("{name}: it is stuck")),
             Err(_) => return Err(format!("{name}: somebody panicked")),
@@ -329,13 +329,13 @@ fn lowered_without_memory<S: Streams>(subject: &Subject<S>, seed: u64) -> Verdic
     let ledger = Ledger::new(2);
     let (begun, begins) = mpsc::channel();
     let (ended, ends) = mpsc::channel::<()>();
-    let deed = move || {
+    let action = move || {
         begun.send(()).unwrap();
         ends.recv().unwrap();
     };
     thread::scope(|scope| {
         let first = streams.get(Cpu(0));
-        *codec.meanwhile.lock().unwrap() = Some(Box::new(deed));
+        *codec.meanwhile.lock().unwrap() = Some(Box::new(action));
         let other = scope.spawn(|| {
             let mut rng = Rng::new(seed);
             ledger.with(&streams, 1, |stream| use_it(stream, &mut rng))

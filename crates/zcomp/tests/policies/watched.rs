@@ -8,7 +8,7 @@ use zcomp::{CodecError, Compressor, Context, Corrupt, Params, Stream, Zstd};
 pub type Page = [u8; 4096];
 
 /// What happens at a certain moment.
-pub type Deed = Box<dyn FnOnce() + Send>;
+pub type Action = Box<dyn FnOnce() + Send>;
 
 /// What a context is asked for its number by.
 const WHO: Page = [0xa5; 4096];
@@ -21,7 +21,7 @@ pub struct Watched {
     pub one_in: AtomicU64,
     asked: AtomicU64,
     /// What happens while the next context is made, once; it fails then.
-    pub meanwhile: Mutex<Option<Deed>>,
+    pub meanwhile: Mutex<Option<Action>>,
 }
 
 impl Watched {
@@ -47,8 +47,8 @@ impl Compressor for Watched {
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
         let no_memory = || Err(CodecError("watched: no memory for a context".into()));
-        if let Some(deed) = self.meanwhile.lock().unwrap().take() {
-            deed();
+        if let Some(action) = self.meanwhile.lock().unwrap().take() {
+            action();
             return no_memory();
         }
         let one_in = self.one_in.load(Ordering::Relaxed);

@@ -109,7 +109,7 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fa
 }
 
 fn dictionary(disk: &Disk, path: &str) -> Result<Arc<[u8]>, Fault> {
-    match disk.workshop.outside().read(path) {
+    match disk.factory.files().read(path) {
         Ok(bytes) if bytes.is_empty() => {
             Err(Fault::invalid(format!("the dictionary {path} is empty")))
         }

@@ -43,9 +43,9 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         })
     }
 
-    pub(super) fn settle_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
+    pub(super) fn finish_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
         // Who stores clears the mark, and so does who reads; both mean that the page is wanted.
-        // Only one at a time marks and settles, so the mark is the one that was exported.
+        // Only one at a time marks and finishes, so the mark is the one that was exported.
         let new = Slot::backed(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };

@@ -5,7 +5,7 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{LOCKED, Rooms, WAITED};
+use sync::{LOCKED, WAITED, WaitQueues};
 use units::Cpu;
 
 use super::{SlotTable, Touched};
@@ -16,7 +16,7 @@ use crate::slot::SLOT_BITS;
 pub struct BitLock {
     words: LazyTable<AtomicU64>,
     touched: Touched,
-    rooms: Rooms,
+    queues: WaitQueues,
 }
 
 const _: () = assert!(SLOT_BITS <= sync::WORD_BITS);
@@ -29,7 +29,7 @@ impl SlotTable for BitLock {
         Ok(BitLock {
             words: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
-            rooms: Rooms::default(),
+            queues: WaitQueues::default(),
         })
     }
 
@@ -43,9 +43,9 @@ impl SlotTable for BitLock {
             return read(Slot::EMPTY);
         }
         let word = self.words.get(index);
-        let slot = self.rooms.lock(word, index);
+        let slot = self.queues.lock(word, index);
         let result = read(Slot::from_word(slot));
-        self.rooms.unlock(word, index, slot);
+        self.queues.unlock(word, index, slot);
         result
     }
 
@@ -57,9 +57,9 @@ impl SlotTable for BitLock {
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
         let word = self.words.get(index);
-        let old = self.rooms.lock(word, index);
+        let old = self.queues.lock(word, index);
         let new = next(Slot::from_word(old));
-        self.rooms.unlock(word, index, new.map_or(old, Slot::word));
+        self.queues.unlock(word, index, new.map_or(old, Slot::word));
         match new {
             Some(_) => Ok(Slot::from_word(old)),
             None => Err(Slot::from_word(old)),

@@ -5,7 +5,7 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{CachePadded, SharedRooms};
+use sync::{CachePadded, SharedWaitQueues};
 use units::Cpu;
 
 use super::{SlotTable, Touched};
@@ -16,7 +16,7 @@ pub struct GlobalRwLock {
     words: LazyTable<AtomicU64>,
     touched: Touched,
     lock: CachePadded<AtomicU64>,
-    rooms: SharedRooms,
+    queues: SharedWaitQueues,
 }
 
 /// The only key of the only lock.
@@ -31,7 +31,7 @@ impl SlotTable for GlobalRwLock {
             words: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
             lock: CachePadded::new(AtomicU64::new(0)),
-            rooms: SharedRooms::default(),
+            queues: SharedWaitQueues::default(),
         })
     }
 
@@ -41,9 +41,9 @@ impl SlotTable for GlobalRwLock {
 
     #[inline]
     fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
-        self.rooms.read(&self.lock, KEY);
+        self.queues.read(&self.lock, KEY);
         let result = read(self.peek(index));
-        self.rooms.end_read(&self.lock, KEY);
+        self.queues.end_read(&self.lock, KEY);
         result
     }
 
@@ -55,13 +55,13 @@ impl SlotTable for GlobalRwLock {
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
         let word = self.words.get(index);
-        self.rooms.write(&self.lock, KEY);
+        self.queues.write(&self.lock, KEY);
         let old = word.load(Ordering::Relaxed);
         let new = next(Slot::from_word(old));
         if let Some(new) = new {
             word.store(new.word(), Ordering::Relaxed);
         }
-        self.rooms.end_write(&self.lock, KEY);
+        self.queues.end_write(&self.lock, KEY);
         match new {
             Some(_) => Ok(Slot::from_word(old)),
             None => Err(Slot::from_word(old)),

@@ -6,13 +6,14 @@
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Rooms, SharedRooms};
+use sync::{SharedWaitQueues, WaitQueues};
 use units::Cpu;
 
 use super::{SlotTable, Touched};
 use crate::Slot;
 
-/// A lock in a word, with the rooms where those wait who want it. What differs between the kinds.
+/// A lock in a word, with the wait queues where those wait who want it. What differs between the
+/// kinds.
 pub trait WordLock: Default + Send + Sync {
     /// The name of the scheme.
     const NAME: &'static str;
@@ -26,7 +27,7 @@ pub trait WordLock: Default + Send + Sync {
     fn end_write(&self, lock: &AtomicU64, key: usize);
 }
 
-impl WordLock for Rooms {
+impl WordLock for WaitQueues {
     const NAME: &'static str = "spinlock";
 
     #[inline]
@@ -47,37 +48,37 @@ impl WordLock for Rooms {
     }
 }
 
-impl WordLock for SharedRooms {
+impl WordLock for SharedWaitQueues {
     const NAME: &'static str = "rwlock";
 
     #[inline]
     fn read(&self, lock: &AtomicU64, key: usize) {
-        SharedRooms::read(self, lock, key);
+        SharedWaitQueues::read(self, lock, key);
     }
     #[inline]
     fn end_read(&self, lock: &AtomicU64, key: usize) {
-        SharedRooms::end_read(self, lock, key);
+        SharedWaitQueues::end_read(self, lock, key);
     }
     #[inline]
     fn write(&self, lock: &AtomicU64, key: usize) {
-        SharedRooms::write(self, lock, key);
+        SharedWaitQueues::write(self, lock, key);
     }
     #[inline]
     fn end_write(&self, lock: &AtomicU64, key: usize) {
-        SharedRooms::end_write(self, lock, key);
+        SharedWaitQueues::end_write(self, lock, key);
     }
 }
 
 /// The scheme `spinlock`.
-pub type SpinLock = LockBeside<Rooms>;
+pub type SpinLock = LockBeside<WaitQueues>;
 /// The scheme `rwlock`.
-pub type RwLock = LockBeside<SharedRooms>;
+pub type RwLock = LockBeside<SharedWaitQueues>;
 
 /// The table: 16 bytes a page, the slot and its lock side by side.
 pub struct LockBeside<L> {
     pairs: LazyTable<[AtomicU64; 2]>,
     touched: Touched,
-    rooms: L,
+    queues: L,
 }
 
 impl<L: WordLock> SlotTable for LockBeside<L> {
@@ -88,7 +89,7 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
         Ok(LockBeside {
             pairs: LazyTable::new(world, slots)?,
             touched: Touched::new(world, slots)?,
-            rooms: L::default(),
+            queues: L::default(),
         })
     }
 
@@ -102,9 +103,9 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
             return read(Slot::EMPTY);
         }
         let [slot, lock] = self.pairs.get(index);
-        self.rooms.read(lock, index);
+        self.queues.read(lock, index);
         let result = read(Slot::from_word(slot.load(Ordering::Relaxed)));
-        self.rooms.end_read(lock, index);
+        self.queues.end_read(lock, index);
         result
     }
 
@@ -116,13 +117,13 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
         let [slot, lock] = self.pairs.get(index);
-        self.rooms.write(lock, index);
+        self.queues.write(lock, index);
         let old = slot.load(Ordering::Relaxed);
         let new = next(Slot::from_word(old));
         if let Some(new) = new {
             slot.store(new.word(), Ordering::Relaxed);
         }
-        self.rooms.end_write(lock, index);
+        self.queues.end_write(lock, index);
         match new {
             Some(_) => Ok(Slot::from_word(old)),
             None => Err(Slot::from_word(old)),

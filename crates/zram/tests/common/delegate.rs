@@ -31,8 +31,14 @@ macro_rules! to_engine {
         fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
             self.engine.alter(index, next)
         }
-        fn settle(&self, reader: &Reader<'_>, cpu: Cpu, index: usize, place: Backed) -> bool {
-            self.engine.settle(reader, cpu, index, place)
+        fn finish_writeback(
+            &self,
+            reader: &Reader<'_>,
+            cpu: Cpu,
+            index: usize,
+            place: Backed,
+        ) -> bool {
+            self.engine.finish_writeback(reader, cpu, index, place)
         }
         fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
             self.engine.install(priority, chosen, pages)

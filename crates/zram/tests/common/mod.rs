@@ -12,43 +12,43 @@ use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Compressor, Lz4, OneStream, Params, PerCpuStreams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{
-    Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Loaded, Outside, PageStore,
-    Plan, Recompressed, Recompression, Slot, Workshop,
+    Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Factory, HostFiles, Loaded,
+    PageStore, Plan, Recompressed, Recompression, Slot,
 };
 use zsmalloc::{Pool, PoolOptions};
 
 const CPUS: usize = 2;
 
 /// What the test does at a moment, once.
-pub type Deed = Box<dyn FnOnce() + Send>;
+pub type Action = Box<dyn FnOnce() + Send>;
 
 /// What is to be done, and when.
 #[derive(Default)]
-pub struct Moments {
+pub struct SyncPoints {
     /// After the page was looked at by a reader, and found on the backing device.
-    pub found_elsewhere: Mutex<Option<Deed>>,
+    pub found_elsewhere: Mutex<Option<Action>>,
     /// Before a marked page is copied out to be written back.
-    pub exporting: Mutex<Option<Deed>>,
+    pub exporting: Mutex<Option<Action>>,
     /// After the contents were read that a part is changed of.
-    pub editing: Mutex<Option<Deed>>,
+    pub editing: Mutex<Option<Action>>,
     /// Before a page is stored.
-    pub storing: Mutex<Option<Deed>>,
+    pub storing: Mutex<Option<Action>>,
 }
 
-fn now(deed: &Mutex<Option<Deed>>) {
-    let deed = deed.lock().unwrap().take();
-    if let Some(deed) = deed {
-        deed();
+fn now(action: &Mutex<Option<Action>>) {
+    let action = action.lock().unwrap().take();
+    if let Some(action) = action {
+        action();
     }
 }
 
 /// A disk with a backing device of `blocks` blocks.
-pub fn disk(moments: &Arc<Moments>, blocks: usize) -> Arc<Disk> {
+pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
     let zone = Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap();
-    let outside = Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE)));
-    let workshop = Bench { frames: Arc::new(zone), outside, moments: moments.clone() };
-    let (workshop, clock) = (Arc::new(workshop), Arc::default());
-    let disk = Disk::new(DiskOptions { id: 0, workshop, clock, track_access: false });
+    let files = Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE)));
+    let factory = Bench { frames: Arc::new(zone), files, sync_points: sync_points.clone() };
+    let (factory, clock) = (Arc::new(factory), Arc::default());
+    let disk = Disk::new(DiskOptions { id: 0, factory, clock, track_access: false });
     disk.set_backing("/shelf").unwrap();
     disk.set_disksize(64 * PAGE_SIZE as u64).unwrap();
     disk
@@ -56,7 +56,7 @@ pub fn disk(moments: &Arc<Moments>, blocks: usize) -> Arc<Disk> {
 
 struct Shelf(Arc<Plain>);
 
-impl Outside for Shelf {
+impl HostFiles for Shelf {
     fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         Ok(self.0.clone())
     }
@@ -67,11 +67,11 @@ impl Outside for Shelf {
 
 struct Bench {
     frames: Arc<dyn Frames>,
-    outside: Shelf,
-    moments: Arc<Moments>,
+    files: Shelf,
+    sync_points: Arc<SyncPoints>,
 }
 
-impl Workshop for Bench {
+impl Factory for Bench {
     fn algorithms(&self) -> Vec<&'static str> {
         vec![zcomp::LZ4]
     }
@@ -84,8 +84,8 @@ impl Workshop for Bench {
     fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
         Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).unwrap()))
     }
-    fn outside(&self) -> &dyn Outside {
-        &self.outside
+    fn files(&self) -> &dyn HostFiles {
+        &self.files
     }
     fn cpus(&self) -> usize {
         CPUS
@@ -99,13 +99,13 @@ impl Workshop for Bench {
             make_streams: Box::new(|codec, _| PerCpuStreams::new(&**codec, CPUS)),
         };
         let engine = plan.assemble(&host::Mmap, parts)?;
-        Ok(Arc::new(Hooked { engine, moments: self.moments.clone() }))
+        Ok(Arc::new(Hooked { engine, sync_points: self.sync_points.clone() }))
     }
 }
 
 struct Hooked {
     engine: Arc<dyn PageStore>,
-    moments: Arc<Moments>,
+    sync_points: Arc<SyncPoints>,
 }
 
 impl PageStore for Hooked {
@@ -116,7 +116,7 @@ impl PageStore for Hooked {
         index: usize,
         page: &Page,
     ) -> Result<(), IoError> {
-        now(&self.moments.storing);
+        now(&self.sync_points.storing);
         self.engine.store(reader, cpu, index, page)
     }
     fn load(
@@ -128,7 +128,7 @@ impl PageStore for Hooked {
     ) -> Result<Loaded, IoError> {
         let loaded = self.engine.load(reader, cpu, index, page);
         if let Ok(Loaded::Backed(_)) = loaded {
-            now(&self.moments.found_elsewhere);
+            now(&self.sync_points.found_elsewhere);
         }
         loaded
     }
@@ -141,12 +141,12 @@ impl PageStore for Hooked {
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
         let mut edit_later = |page: &mut Page| {
-            now(&self.moments.editing);
+            now(&self.sync_points.editing);
             edit(page);
         };
         let loaded = self.engine.modify(reader, cpu, index, known, &mut edit_later);
         if let Ok(Loaded::Backed(_)) = loaded {
-            now(&self.moments.found_elsewhere);
+            now(&self.sync_points.found_elsewhere);
         }
         loaded
     }
@@ -157,7 +157,7 @@ impl PageStore for Hooked {
         index: usize,
         to: Export<'_>,
     ) -> Result<Option<Backed>, IoError> {
-        now(&self.moments.exporting);
+        now(&self.sync_points.exporting);
         self.engine.export(reader, cpu, index, to)
     }
     fn recompress(

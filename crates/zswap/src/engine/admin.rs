@@ -3,7 +3,7 @@
 use alloc::format;
 
 use control::{Errno, Fault};
-use sync::Bell;
+use sync::EventCount;
 use sync::atomic::Ordering;
 use units::Cpu;
 use zcomp::{CODECS, Chosen, NotInstalled};
@@ -72,13 +72,13 @@ impl Zswap {
     /// So that stores that were admitted at once do not pass the limit together.
     pub(super) fn apply_limit(&self) {
         self.pool.set_limit(self.policy.max_frames().max(1));
-        self.bell.ring_all();
+        self.event.notify_all();
     }
 
     /// Rung when [`Zswap::work`] may have something to do.
     #[must_use]
-    pub fn bell(&self) -> &Bell {
-        &self.bell
+    pub fn event(&self) -> &EventCount {
+        &self.event
     }
 
     /// Is a store likely to have to make space?

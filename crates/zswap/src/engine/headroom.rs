@@ -2,14 +2,14 @@
 //! ([`pagealloc::World::is_ahead`]).
 //!
 //! A store uses what is there: it takes no page fault and asks the system for nothing. When little
-//! is left it rings a bell, and a thread beside the way of pages calls [`Zswap::provide`]. A store
+//! is left it rings a event, and a thread beside the way of pages calls [`Zswap::provide`]. A store
 //! that comes too late is refused at once.
 
 use alloc::sync::Arc;
 use core::fmt;
 
 use pagealloc::Frames;
-use sync::Bell;
+use sync::EventCount;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use units::Cpu;
 
@@ -55,7 +55,7 @@ pub(super) struct Provision {
     low_entries: AtomicU32,
     /// It has been asked for since it was last looked at.
     asked: AtomicBool,
-    bell: Bell,
+    event: EventCount,
 }
 
 impl Provision {
@@ -65,7 +65,7 @@ impl Provision {
             low_frames: AtomicU64::new(0),
             low_entries: AtomicU32::new(0),
             asked: AtomicBool::new(false),
-            bell: Bell::default(),
+            event: EventCount::default(),
         }
     }
 
@@ -101,7 +101,7 @@ impl Zswap {
 
     /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
     /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
-    /// comes again when [`Zswap::memory_bell`] rings, or after a while if not all was to be had.
+    /// comes again when [`Zswap::memory_event`] rings, or after a while if not all was to be had.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
         if !self.provision.ahead {
             return true;
@@ -126,8 +126,8 @@ impl Zswap {
 
     /// Rung when little memory is left of what was provided.
     #[must_use]
-    pub fn memory_bell(&self) -> &Bell {
-        &self.provision.bell
+    pub fn memory_event(&self) -> &EventCount {
+        &self.provision.event
     }
 
     /// Rings for memory when little is left. The calling thread holds nothing.
@@ -146,7 +146,7 @@ impl Zswap {
     fn ring_for_memory(&self) {
         let asked = &self.provision.asked;
         if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
-            self.provision.bell.ring_all();
+            self.provision.event.notify_all();
         }
     }
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{PerCpuCounters, Rooms};
+use sync::{PerCpuCounters, WaitQueues};
 use units::Cpu;
 
 use super::{Index, PAGES_PER_PART};
@@ -96,7 +96,7 @@ pub struct Trees<F, const PAGES: u64> {
     heads: LazyTable<[AtomicU64; HEAD]>,
     /// A bit for each tree that ever had an entry.
     marks: LazyTable<AtomicU64>,
-    rooms: Rooms,
+    queues: WaitQueues,
     entries: PerCpuCounters<1>,
     pages: u64,
 }
@@ -108,7 +108,7 @@ pub type Split<F> = Trees<F, PAGES_PER_PART>;
 
 /// A tree's lock is held while this lives.
 struct Held<'a> {
-    rooms: &'a Rooms,
+    queues: &'a WaitQueues,
     head: &'a [AtomicU64; HEAD],
     number: usize,
 }
@@ -116,7 +116,7 @@ struct Held<'a> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.rooms.unlock(&self.head[LOCK], self.number, 0);
+        self.queues.unlock(&self.head[LOCK], self.number, 0);
     }
 }
 
@@ -142,7 +142,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
             forest: F::new(world, trees, pages.min(PAGES), entries, cpus)?,
             heads: LazyTable::provided(world, trees)?,
             marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
-            rooms: Rooms::default(),
+            queues: WaitQueues::default(),
             entries: PerCpuCounters::new(cpus),
             pages,
         })
@@ -171,8 +171,8 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     #[inline]
     fn lock(&self, number: usize) -> Held<'_> {
         let head = self.heads.get(number);
-        self.rooms.lock(&head[LOCK], number);
-        Held { rooms: &self.rooms, head, number }
+        self.queues.lock(&head[LOCK], number);
+        Held { queues: &self.queues, head, number }
     }
 
     fn mark(&self, number: usize) {

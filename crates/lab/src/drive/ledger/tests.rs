@@ -2,8 +2,8 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::drive::content::Content;
-use crate::drive::crew;
 use crate::drive::modes::{Amount, Kind, RECORD, Workload};
+use crate::drive::workers;
 
 /// A device in plain memory.
 struct Plain(Mutex<Vec<u8>>);
@@ -33,7 +33,7 @@ fn every_workload_is_found_as_it_was_left_and_a_changed_page_is_noticed() {
         let mut ledger = Ledger::new(workload.places(2), workload.shared());
         for mode in 0..workload.modes().len() {
             let parts = workload.parts(mode, 2, &source);
-            let rate = crew::run(&parts, &cpus, &target, &source).expect("a rate");
+            let rate = workers::run(&parts, &cpus, &target, &source).expect("a rate");
             assert!(rate.wall > 0.0 && rate.cpu > 0.0, "{kind:?} {mode}");
             ledger.note(&parts);
             ledger.verify(&target, &source).unwrap_or_else(|e| panic!("{kind:?} {mode}: {e}"));
@@ -54,7 +54,7 @@ fn another_block_of_the_contents_is_no_answer() {
     let target = Plain(Mutex::new(vec![0; workload.device_bytes(1)]));
     let mut ledger = Ledger::new(workload.places(1), workload.shared());
     let (first, second) = (workload.parts(0, 1, &source), workload.parts(1, 1, &source));
-    crew::run(&first, &host::allowed_cpus(), &target, &source).expect("a rate");
+    workers::run(&first, &host::allowed_cpus(), &target, &source).expect("a rate");
     ledger.note(&first);
     // It claims what was not done.
     ledger.note(&second);

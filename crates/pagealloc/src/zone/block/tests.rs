@@ -54,10 +54,12 @@ fn marks_come_and_go() {
     assert!(used.reserved().trimmed(97).can_be_trimmed(), "three came free meanwhile");
 
     let full = used.taken(100);
-    assert!(full.can_be_settled() && !full.settled().can_be_settled());
-    assert!(!full.reserved().can_be_settled() && !used.can_be_settled());
-    assert!(full.settled().is_settled() && !full.settled().reserved().trimmed(0).is_settled());
-    let whole = State(full.settled().0 + FRAMES);
+    assert!(full.can_collapse() && !full.collapsed().can_collapse());
+    assert!(!full.reserved().can_collapse() && !used.can_collapse());
+    assert!(
+        full.collapsed().is_collapsed() && !full.collapsed().reserved().trimmed(0).is_collapsed()
+    );
+    let whole = State(full.collapsed().0 + FRAMES);
     assert_eq!(whole.shelf(), Shelf::Free { idle: true });
     assert_eq!(whole.reserved().released(), with(FRAMES));
 }

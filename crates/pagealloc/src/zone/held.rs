@@ -7,45 +7,45 @@ use units::Cpu;
 
 use super::Zone;
 use super::index::Index;
-use crate::{Gate, Probe};
+use crate::{LockClass, LockTrace};
 
 /// The zone's lock is held while this lives.
-pub(super) struct Held<'a, P: Probe> {
+pub(super) struct Held<'a, P: LockTrace> {
     /// There until it is dropped.
     guard: Option<MutexGuard<'a, Index>>,
-    probe: &'a P,
+    trace: &'a P,
     cpu: Cpu,
     since: u64,
     /// Frames that went in or out.
     pub pages: u64,
 }
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     /// Takes the zone's lock.
     pub(super) fn lock_index(&self, cpu: Cpu) -> Held<'_, P> {
-        let probe = &self.probe;
+        let trace = &self.trace;
         if !P::WATCHES {
-            return Held { guard: Some(self.index.lock()), probe, cpu, since: 0, pages: 0 };
+            return Held { guard: Some(self.index.lock()), trace, cpu, since: 0, pages: 0 };
         }
         let (guard, waited) = match self.index.try_lock() {
             Some(guard) => (guard, 0),
             None => {
-                let start = probe.now();
+                let start = trace.now();
                 let guard = self.index.lock();
-                (guard, probe.now().saturating_sub(start))
+                (guard, trace.now().saturating_sub(start))
             }
         };
-        probe.took(cpu, Gate::Write, waited);
-        Held { guard: Some(guard), probe, cpu, since: probe.now(), pages: 0 }
+        trace.took(cpu, LockClass::Write, waited);
+        Held { guard: Some(guard), trace, cpu, since: trace.now(), pages: 0 }
     }
 }
 
-impl<P: Probe> Drop for Held<'_, P> {
+impl<P: LockTrace> Drop for Held<'_, P> {
     fn drop(&mut self) {
         if P::WATCHES {
-            let held = self.probe.now().saturating_sub(self.since);
+            let held = self.trace.now().saturating_sub(self.since);
             drop(self.guard.take());
-            self.probe.left(self.cpu, Gate::Write, held, self.pages);
+            self.trace.left(self.cpu, LockClass::Write, held, self.pages);
         }
     }
 }
@@ -53,7 +53,7 @@ impl<P: Probe> Drop for Held<'_, P> {
 /// Only in `drop` there is no guard.
 const HELD: &str = "the lock is held";
 
-impl<P: Probe> Deref for Held<'_, P> {
+impl<P: LockTrace> Deref for Held<'_, P> {
     type Target = Index;
     #[inline]
     fn deref(&self) -> &Index {
@@ -61,7 +61,7 @@ impl<P: Probe> Deref for Held<'_, P> {
     }
 }
 
-impl<P: Probe> DerefMut for Held<'_, P> {
+impl<P: LockTrace> DerefMut for Held<'_, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Index {
         self.guard.as_deref_mut().expect(HELD)

@@ -44,7 +44,7 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
         bail!("the system does not tell which CPUs there are");
     }
     let block = source.block(0).len();
-    let crew = Crew {
+    let workers = Workers {
         barrier: Barrier::new(parts.len()),
         ended: AtomicBool::new(false),
         target,
@@ -52,10 +52,10 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
         block,
     };
     let paces = thread::scope(|scope| {
-        let crew = &crew;
+        let workers = &workers;
         let start = |(number, part)| {
             let cpu = cpus[number % cpus.len()];
-            scope.spawn(move || crew.work(part, cpu))
+            scope.spawn(move || workers.work(part, cpu))
         };
         let running: Vec<_> = parts.iter().enumerate().map(start).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, Result<Pace>>| {
@@ -86,7 +86,7 @@ struct Pace {
     cpu: Duration,
 }
 
-struct Crew<'a> {
+struct Workers<'a> {
     barrier: Barrier,
     ended: AtomicBool,
     target: &'a dyn Target,
@@ -94,7 +94,7 @@ struct Crew<'a> {
     block: usize,
 }
 
-impl Crew<'_> {
+impl Workers<'_> {
     fn work(&self, part: &Part, cpu: usize) -> Result<Pace> {
         let pinned = host::pin_to_cpu(cpu);
         let buffer = Memory::new(self.block);

@@ -7,27 +7,27 @@ use control::{Errno, Fault};
 use pagealloc::{Frames, World};
 use units::PAGE_SIZE;
 use zcomp::{Chosen, Compressor, Params};
-use zram::{Backing, Outside, PageStore, Plan, StreamRules};
+use zram::{Backing, HostFiles, PageStore, Plan, StreamRules};
 
 use zswap::Zswap;
 
 use crate::machine::zone_options;
-use crate::switchboard::{self, ALGORITHMS, DEFAULT_ALGORITHM, Site, Variants};
+use crate::switchboard::{self, ALGORITHMS, BuildContext, DEFAULT_ALGORITHM, Variants};
 
-/// A machine's workshop: its world, its zone, its variants.
-pub(crate) struct Workshop {
+/// A machine's factory: its world, its zone, its variants.
+pub(crate) struct Factory {
     pub(crate) world: Arc<dyn World>,
     pub(crate) frames: Arc<dyn Frames>,
     pub(crate) cpus: usize,
     pub(crate) variants: Variants,
-    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) files: Arc<dyn HostFiles>,
 }
 
 /// For how many times the machine's memory there are entries of swapped pages: pages that are one
 /// pattern, or shrink much, take next to none of it.
 const ENTRIES_PER_PAGE: u64 = 16;
 
-impl Workshop {
+impl Factory {
     /// Makes a cache in front of swap areas, with a zone of its own, on a machine of so many pages
     /// of memory.
     pub(crate) fn swap(&self, world: &Arc<dyn World>, total_pages: u64) -> Result<Zswap, Fault> {
@@ -61,7 +61,7 @@ impl Workshop {
     }
 }
 
-impl zram::Workshop for Workshop {
+impl zram::Factory for Factory {
     fn algorithms(&self) -> Vec<&'static str> {
         ALGORITHMS.to_vec()
     }
@@ -70,8 +70,8 @@ impl zram::Workshop for Workshop {
         DEFAULT_ALGORITHM
     }
 
-    fn outside(&self) -> &dyn Outside {
-        &*self.outside
+    fn files(&self) -> &dyn HostFiles {
+        &*self.files
     }
 
     fn codec(&self, name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
@@ -96,7 +96,7 @@ impl zram::Workshop for Workshop {
     }
 
     fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
-        let site = Site {
+        let site = BuildContext {
             world: &*self.world,
             frames: &self.frames,
             plan,

@@ -1,21 +1,21 @@
-//! The bell, with a shelf that things are put on and taken from.
+//! The event, with a shelf that things are put on and taken from.
 
 use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use loom::thread;
-use sync::Bell;
+use sync::EventCount;
 
 use crate::{DEADLOCK, bounded, every, futex, refused};
 
 /// A manner of waiting: the crate's, or a copy with a flaw.
 trait Manner: Send + Sync + 'static {
     fn await_one(&self, take: impl Fn() -> bool);
-    fn ring_one(&self);
-    fn ring_all(&self);
+    fn notify_one(&self);
+    fn notify_all(&self);
 }
 
-impl Manner for Bell {
+impl Manner for EventCount {
     fn await_one(&self, take: impl Fn() -> bool) {
         loop {
             let ticket = self.ticket();
@@ -25,11 +25,11 @@ impl Manner for Bell {
             self.wait(ticket);
         }
     }
-    fn ring_one(&self) {
-        Bell::ring_one(self);
+    fn notify_one(&self) {
+        EventCount::notify_one(self);
     }
-    fn ring_all(&self) {
-        Bell::ring_all(self);
+    fn notify_all(&self) {
+        EventCount::notify_all(self);
     }
 }
 
@@ -53,12 +53,12 @@ impl<M: Manner> Shelf<M> {
 
     fn put_one(&self) {
         self.things.fetch_add(1, Ordering::Relaxed);
-        self.manner.ring_one();
+        self.manner.notify_one();
     }
 
     fn put(&self, things: usize) {
         self.things.fetch_add(things, Ordering::Relaxed);
-        self.manner.ring_all();
+        self.manner.notify_all();
     }
 }
 
@@ -82,25 +82,25 @@ fn run<M: Manner>(manner: M, takers: usize, at_once: bool) {
 
 #[test]
 fn a_ring_is_never_missed() {
-    every(|| run(Bell::default(), 1, false));
-    every(|| run(Bell::default(), 1, true));
+    every(|| run(EventCount::default(), 1, false));
+    every(|| run(EventCount::default(), 1, true));
 }
 
 #[test]
 fn everybody_is_told_once_each() {
-    bounded(3, || run(Bell::default(), 2, false));
+    bounded(3, || run(EventCount::default(), 2, false));
 }
 
 #[test]
 fn everybody_is_told_at_once() {
-    bounded(3, || run(Bell::default(), 2, true));
+    bounded(3, || run(EventCount::default(), 2, true));
 }
 
 /// Whoever takes a thing and puts it back tells the next.
 #[test]
 fn a_thing_goes_from_hand_to_hand() {
     bounded(2, || {
-        let shelf = Shelf::new(Bell::default());
+        let shelf = Shelf::new(EventCount::default());
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let shelf = shelf.clone();
@@ -124,7 +124,7 @@ enum Flaw {
     LateTicket,
     /// Nothing between ringing and looking whether anybody sleeps.
     RingerFence,
-    /// Nothing between saying that one sleeps and looking at the bell.
+    /// Nothing between saying that one sleeps and looking at the event.
     SleeperFence,
     /// Rings for one when there is something for all.
     OneForAll,
@@ -167,12 +167,12 @@ impl Manner for Copy {
             self.sleepers.fetch_sub(1, Ordering::Relaxed);
         }
     }
-    fn ring_one(&self) {
+    fn notify_one(&self) {
         if self.ring() {
             futex::wake_one(&self.rings);
         }
     }
-    fn ring_all(&self) {
+    fn notify_all(&self) {
         if self.ring() {
             match self.flaw {
                 Flaw::OneForAll => futex::wake_one(&self.rings),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::BlockDevice;
 use control::Fault;
-use zram::Outside;
+use zram::HostFiles;
 
 /// The longest file that is read as a whole, in bytes. Dictionaries have some hundred kilobytes at
 /// most: what is longer is a mistake.
@@ -14,7 +14,7 @@ const LONGEST: u64 = 1 << 20;
 /// The system this process runs on.
 pub(crate) struct System;
 
-impl Outside for System {
+impl HostFiles for System {
     fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         backing::open(Path::new(path), backing::Options::default())
     }

@@ -67,7 +67,7 @@ impl Mix {
 }
 
 /// A situation.
-pub struct Crew {
+pub struct Workers {
     /// The index.
     pub variant: Variant,
     /// What is done with it.
@@ -94,9 +94,9 @@ struct Own {
 
 impl Own {
     /// The pages of thread `n` lie between those of the others.
-    fn new(crew: &Crew, n: usize, index: &Subject) -> Result<Own> {
-        let offsets = (n as u64..u64::from(crew.pages)).step_by(crew.threads);
-        let mut random = Random::new(crew.seed + n as u64);
+    fn new(workers: &Workers, n: usize, index: &Subject) -> Result<Own> {
+        let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
+        let mut random = Random::new(workers.seed + n as u64);
         let mut absent: Vec<u64> = offsets.collect();
         random.shuffle(&mut absent);
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
@@ -153,7 +153,7 @@ impl Own {
     }
 }
 
-impl Crew {
+impl Workers {
     /// Lets the threads work for so many seconds. Gives a thread's nanoseconds for a call.
     ///
     /// # Errors

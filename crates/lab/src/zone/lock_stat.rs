@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pagealloc::{Gate, Probe};
+use pagealloc::{LockClass, LockTrace};
 use sync::CachePadded;
 use sync::atomic::{AtomicU64, Ordering};
 use units::Cpu;
@@ -20,13 +20,13 @@ pub enum Phase {
 }
 
 const PHASES: usize = 2;
-const GATES: usize = Gate::ALL.len();
+const GATES: usize = LockClass::ALL.len();
 /// In the place of a phase: nobody listens.
 const DEAF: u64 = PHASES as u64;
 
 /// Clones listen to the same.
 #[derive(Clone)]
-pub struct Ear(Arc<[CachePadded<Book>]>);
+pub struct LockStat(Arc<[CachePadded<Book>]>);
 
 /// Of a CPU.
 struct Book {
@@ -34,7 +34,7 @@ struct Book {
     entries: [[Entry; GATES]; PHASES],
 }
 
-/// Of a CPU, a phase and a gate. Everything is relaxed, and written without an atomic
+/// Of a CPU, a phase and a lock class. Everything is relaxed, and written without an atomic
 /// read-modify-write: one thread uses the CPU, and it is read after that thread's end.
 struct Entry {
     taken: AtomicU64,
@@ -58,15 +58,15 @@ fn add(to: &AtomicU64, more: u64) {
     to.store(to.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-impl Ear {
+impl LockStat {
     /// For so many CPUs; deaf at first.
     #[must_use]
-    pub fn new(cpus: usize) -> Ear {
+    pub fn new(cpus: usize) -> LockStat {
         let book = |_| {
             let entries = std::array::from_fn(|_| std::array::from_fn(|_| Entry::new()));
             CachePadded::new(Book { phase: AtomicU64::new(DEAF), entries })
         };
-        Ear((0..cpus.max(1)).map(book).collect())
+        LockStat((0..cpus.max(1)).map(book).collect())
     }
 
     /// Listens to a CPU from now on, or not. By the CPU's own thread.
@@ -81,28 +81,28 @@ impl Ear {
     }
 
     #[inline]
-    fn entry(&self, cpu: Cpu, gate: Gate) -> Option<&Entry> {
+    fn entry(&self, cpu: Cpu, class: LockClass) -> Option<&Entry> {
         let book = &self.0[cpu.index(self.0.len())];
         let phase = book.phase.load(Ordering::Relaxed);
-        book.entries.get(phase as usize).map(|gates| &gates[gate as usize])
+        book.entries.get(phase as usize).map(|lock_classes| &lock_classes[class as usize])
     }
 
     /// What was heard on all CPUs, once nobody is at work any more.
     #[must_use]
-    pub fn heard(&self, clock: &Clock) -> Heard {
-        let mut heard = Heard::default();
-        for (phase, gates) in heard.0.iter_mut().enumerate() {
-            for (gate, sum) in gates.iter_mut().enumerate() {
+    pub fn locks(&self, clock: &Clock) -> LockTimes {
+        let mut locks = LockTimes::default();
+        for (phase, lock_classes) in locks.0.iter_mut().enumerate() {
+            for (class, sum) in lock_classes.iter_mut().enumerate() {
                 for book in &*self.0 {
-                    sum.add(&book.entries[phase][gate], clock);
+                    sum.add(&book.entries[phase][class], clock);
                 }
             }
         }
-        heard
+        locks
     }
 }
 
-impl Probe for Ear {
+impl LockTrace for LockStat {
     const WATCHES: bool = true;
 
     #[inline]
@@ -111,8 +111,8 @@ impl Probe for Ear {
     }
 
     #[inline]
-    fn took(&self, cpu: Cpu, gate: Gate, waited: u64) {
-        let Some(entry) = self.entry(cpu, gate) else { return };
+    fn took(&self, cpu: Cpu, class: LockClass, waited: u64) {
+        let Some(entry) = self.entry(cpu, class) else { return };
         add(&entry.taken, 1);
         if waited > 0 {
             add(&entry.shut, 1);
@@ -121,15 +121,15 @@ impl Probe for Ear {
     }
 
     #[inline]
-    fn left(&self, cpu: Cpu, gate: Gate, held: u64, pages: u64) {
-        let Some(entry) = self.entry(cpu, gate) else { return };
+    fn left(&self, cpu: Cpu, class: LockClass, held: u64, pages: u64) {
+        let Some(entry) = self.entry(cpu, class) else { return };
         add(&entry.held, held);
         add(&entry.pages, pages);
         add(&entry.holds[histogram::place(held)], 1);
     }
 }
 
-/// Of a phase and a gate.
+/// Of a phase and a lock class.
 #[derive(Clone, Default)]
 pub struct Sum {
     /// How often it was come through.
@@ -174,25 +174,25 @@ impl Sum {
 
 /// All that was heard.
 #[derive(Clone, Default)]
-pub struct Heard([[Sum; GATES]; PHASES]);
+pub struct LockTimes([[Sum; GATES]; PHASES]);
 
-impl Heard {
-    /// Of a phase and a gate.
+impl LockTimes {
+    /// Of a phase and a lock class.
     #[must_use]
-    pub fn of(&self, phase: Phase, gate: Gate) -> &Sum {
-        &self.0[phase as usize][gate as usize]
+    pub fn of(&self, phase: Phase, class: LockClass) -> &Sum {
+        &self.0[phase as usize][class as usize]
     }
 
-    /// Of a gate in both phases.
+    /// Of a lock class in both phases.
     #[must_use]
-    pub fn gate(&self, gate: Gate) -> Sum {
-        let mut sum = self.of(Phase::Alloc, gate).clone();
-        sum.merge(self.of(Phase::Free, gate));
+    pub fn class(&self, class: LockClass) -> Sum {
+        let mut sum = self.of(Phase::Alloc, class).clone();
+        sum.merge(self.of(Phase::Free, class));
         sum
     }
 
     /// Adds all of another.
-    pub fn merge(&mut self, other: &Heard) {
+    pub fn merge(&mut self, other: &LockTimes) {
         for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
             mine.merge(theirs);
         }
@@ -206,25 +206,25 @@ mod tests {
     #[test]
     fn hears_by_cpu_phase_and_gate_and_only_when_it_listens() {
         let clock = Clock { ticks_per_ns: 2.0, reading: 4.0 };
-        let ear = Ear::new(2);
-        ear.took(Cpu(0), Gate::Write, 7);
-        ear.listen(Cpu(0), Some(Phase::Alloc));
-        ear.listen(Cpu(1), Some(Phase::Free));
+        let lock_stat = LockStat::new(2);
+        lock_stat.took(Cpu(0), LockClass::Write, 7);
+        lock_stat.listen(Cpu(0), Some(Phase::Alloc));
+        lock_stat.listen(Cpu(1), Some(Phase::Free));
         for cpu in [Cpu(0), Cpu(1)] {
-            ear.took(cpu, Gate::Write, 24);
-            ear.left(cpu, Gate::Write, 104, 16);
+            lock_stat.took(cpu, LockClass::Write, 24);
+            lock_stat.left(cpu, LockClass::Write, 104, 16);
         }
-        ear.took(Cpu(1), Gate::Head, 0);
-        ear.listen(Cpu(0), None);
-        ear.took(Cpu(0), Gate::Write, 1000);
-        let heard = ear.clone().heard(&clock);
-        let alloc = heard.of(Phase::Alloc, Gate::Write);
+        lock_stat.took(Cpu(1), LockClass::Head, 0);
+        lock_stat.listen(Cpu(0), None);
+        lock_stat.took(Cpu(0), LockClass::Write, 1000);
+        let locks = lock_stat.clone().locks(&clock);
+        let alloc = locks.of(Phase::Alloc, LockClass::Write);
         assert_eq!((alloc.taken, alloc.shut, alloc.pages), (1.0, 1.0, 16.0));
         assert_eq!((alloc.waited_ns, alloc.held_ns), (10.0, 50.0));
-        let head = heard.of(Phase::Free, Gate::Head);
+        let head = locks.of(Phase::Free, LockClass::Head);
         assert_eq!((head.taken, head.shut, head.waited_ns), (1.0, 0.0, 0.0));
-        let both = heard.gate(Gate::Write);
+        let both = locks.class(LockClass::Write);
         assert_eq!((both.taken, both.held_ns, both.holds.count()), (2.0, 100.0, 2));
-        assert_eq!(heard.gate(Gate::Read).taken, 0.0);
+        assert_eq!(locks.class(LockClass::Read).taken, 0.0);
     }
 }

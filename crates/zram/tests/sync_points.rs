@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use block::{BlockDevice, Operation};
-use common::{Moments, disk};
+use common::{SyncPoints, disk};
 use control::Errno;
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Writeback};
@@ -28,12 +28,12 @@ fn write_back(disk: &Disk, index: u64) {
 
 /// After a reader has seen that page 0 is in the only block there is, it is stored anew, and the
 /// block becomes page 1's.
-fn block_changes_hands(moments: &Moments, disk: &Arc<Disk>) {
+fn block_changes_hands(sync_points: &SyncPoints, disk: &Arc<Disk>) {
     disk.store_page(CPU, 0, &page(10)).unwrap();
     disk.store_page(CPU, 1, &page(11)).unwrap();
     write_back(disk, 0);
     let other = disk.clone();
-    *moments.found_elsewhere.lock().unwrap() = Some(Box::new(move || {
+    *sync_points.found_elsewhere.lock().unwrap() = Some(Box::new(move || {
         other.store_page(CPU, 0, &page(20)).unwrap();
         write_back(&other, 1);
     }));
@@ -41,8 +41,8 @@ fn block_changes_hands(moments: &Moments, disk: &Arc<Disk>) {
 
 #[test]
 fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
-    let moments = Arc::default();
-    let disk = disk(&moments, 1);
+    let sync_points = Arc::default();
+    let disk = disk(&sync_points, 1);
     let whole = |disk: &Disk| {
         let mut bytes = vec![0; 2 * PAGE_SIZE];
         disk.submit(CPU, Operation::Read { offset: 0, into: &mut bytes }).unwrap();
@@ -61,12 +61,12 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
     };
     let ways: [(&str, Way<'_>); 3] = [("whole", &whole), ("part", &part), ("single", &single)];
     for (way, read) in ways {
-        block_changes_hands(&moments, &disk);
+        block_changes_hands(&sync_points, &disk);
         assert!(read(&disk) == page(20)[100..200], "{way}");
-        assert!(moments.found_elsewhere.lock().unwrap().is_none(), "{way}: nobody looked");
+        assert!(sync_points.found_elsewhere.lock().unwrap().is_none(), "{way}: nobody looked");
         disk.discard_pages(CPU, 0, 64).unwrap();
     }
-    block_changes_hands(&moments, &disk);
+    block_changes_hands(&sync_points, &disk);
     disk.submit(CPU, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
     let mut expected = page(20);
     expected[100..110].fill(1);
@@ -77,12 +77,12 @@ fn a_block_that_changes_hands_is_not_read_for_its_first_page() {
 
 #[test]
 fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
-    let moments: Arc<Moments> = Arc::default();
-    let disk = disk(&moments, 1);
+    let sync_points: Arc<SyncPoints> = Arc::default();
+    let disk = disk(&sync_points, 1);
     disk.store_page(CPU, 0, &page(10)).unwrap();
     for stored in [false, true] {
         let other = disk.clone();
-        *moments.exporting.lock().unwrap() = Some(Box::new(move || {
+        *sync_points.exporting.lock().unwrap() = Some(Box::new(move || {
             let mut back = [0; PAGE_SIZE];
             other.load_page(CPU, 0, &mut back).unwrap();
             if stored {
@@ -90,7 +90,7 @@ fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
             }
         }));
         write_back(&disk, 0);
-        assert!(moments.exporting.lock().unwrap().is_none(), "nothing was copied out");
+        assert!(sync_points.exporting.lock().unwrap().is_none(), "nothing was copied out");
         assert_eq!(disk.stats().backed_pages, 0, "it is in use");
     }
     write_back(&disk, 0);
@@ -102,8 +102,8 @@ fn a_page_that_is_used_before_it_is_copied_out_takes_no_block() {
 
 #[test]
 fn what_is_stored_while_a_part_changes_is_not_lost() {
-    let moments: Arc<Moments> = Arc::default();
-    let disk = disk(&moments, 4);
+    let sync_points: Arc<SyncPoints> = Arc::default();
+    let disk = disk(&sync_points, 4);
     let mut expected = page(20);
     expected[100..110].fill(1);
     for before in ["nothing", "in memory", "elsewhere"] {
@@ -114,11 +114,11 @@ fn what_is_stored_while_a_part_changes_is_not_lost() {
             write_back(&disk, 0);
         }
         let other = disk.clone();
-        *moments.editing.lock().unwrap() = Some(Box::new(move || {
+        *sync_points.editing.lock().unwrap() = Some(Box::new(move || {
             other.store_page(CPU, 0, &page(20)).unwrap();
         }));
         disk.submit(CPU, Operation::Write { offset: 100, from: &[1; 10] }).unwrap();
-        assert!(moments.editing.lock().unwrap().is_none(), "{before}: nobody changed a part");
+        assert!(sync_points.editing.lock().unwrap().is_none(), "{before}: nobody changed a part");
         let mut back = [0; PAGE_SIZE];
         disk.load_page(CPU, 0, &mut back).unwrap();
         assert!(back == expected, "{before}");
@@ -129,12 +129,12 @@ fn what_is_stored_while_a_part_changes_is_not_lost() {
 
 #[test]
 fn a_disk_does_not_shrink_past_a_page_that_is_being_stored() {
-    let moments: Arc<Moments> = Arc::default();
-    let disk = disk(&moments, 1);
+    let sync_points: Arc<SyncPoints> = Arc::default();
+    let disk = disk(&sync_points, 1);
     for _ in 0..20 {
         let (outcome, outcomes) = mpsc::channel();
         let shrinking = disk.clone();
-        *moments.storing.lock().unwrap() = Some(Box::new(move || {
+        *sync_points.storing.lock().unwrap() = Some(Box::new(move || {
             let other = shrinking.clone();
             thread::spawn(move || outcome.send(other.resize(32 * P)).unwrap());
             // It waits for this request from then on.

@@ -4,15 +4,15 @@ use sync::atomic::Ordering;
 use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::block::{Shelf, State};
-use super::gate::Held;
+use super::held::Held;
 use super::{Zone, runs};
-use crate::Probe;
+use crate::LockTrace;
 
-impl<P: Probe> Zone<P> {
+impl<P: LockTrace> Zone<P> {
     /// Gives idle blocks back to the system; `keep` of them may stay. If somebody is at it already,
-    /// it's left to him.
+    /// it's left to that thread.
     #[cold]
-    pub(super) fn tidy(&self, cpu: Cpu, keep: u32) {
+    pub(super) fn try_release_idle(&self, cpu: Cpu, keep: u32) {
         loop {
             let Some(housekeeping) = self.housekeeping.try_lock() else { return };
             let done = self.release_idle(cpu, keep);
@@ -25,7 +25,7 @@ impl<P: Probe> Zone<P> {
     }
 
     /// Gives all idle blocks back.
-    pub(super) fn tidy_all(&self) {
+    pub(super) fn release_all_idle(&self) {
         let _housekeeping = self.housekeeping.lock();
         self.release_idle(Cpu(0), 0);
     }
@@ -99,8 +99,8 @@ impl<P: Probe> Zone<P> {
 
     /// Asks for a huge page for blocks that are lent as a whole, for `most` at most; tells for how
     /// many.
-    pub(super) fn settle(&self, most: u32) -> u32 {
-        if !self.options.settle {
+    pub(super) fn collapse(&self, most: u32) -> u32 {
+        if !self.options.collapse {
             return 0;
         }
         let mut done = 0;
@@ -110,15 +110,15 @@ impl<P: Probe> Zone<P> {
                 break;
             }
             let block = self.block(number);
-            if !block.state().can_be_settled() {
+            if !block.state().can_collapse() {
                 continue;
             }
             let _housekeeping = self.housekeeping.lock();
-            if block.state().can_be_settled() {
-                // Nobody can release it before it's settled: that takes the lock we hold.
-                self.region.settle(number as usize * BLOCK_SIZE);
-                // If a frame came free meanwhile it's to be settled again when it's full again.
-                block.change(|now| if now.can_be_settled() { now.settled() } else { now });
+            if block.state().can_collapse() {
+                // Nobody can release it before it's collapsed: that takes the lock we hold.
+                self.region.collapse(number as usize * BLOCK_SIZE);
+                // If a frame came free meanwhile it's to be collapsed again when it's full again.
+                block.change(|now| if now.can_collapse() { now.collapsed() } else { now });
                 done += 1;
             }
         }

@@ -14,17 +14,17 @@ const FREE_WAITS: u32 = 2;
 /// How long somebody has waited: it spins for a moment, and from then on lets other threads run
 /// each time, because the one it waits for may have been preempted.
 #[derive(Default)]
-pub struct Patience {
+pub struct Backoff {
     looks: u32,
     #[cfg(loom)]
     waits: u32,
 }
 
-impl Patience {
+impl Backoff {
     /// Nobody has waited yet.
     #[must_use]
-    pub const fn new() -> Patience {
-        Patience {
+    pub const fn new() -> Backoff {
+        Backoff {
             looks: 0,
             #[cfg(loom)]
             waits: 0,
