@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::check::cargo;
+use crate::source::HOUSES;
 
 /// The only target for which the sanitizer is set up here.
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -19,7 +20,6 @@ const SANITIZED_CRATES: &[&str] =
 const SANITIZED_TESTS: &[&str] = &[
     "asan",
     "blocks",
-    "moments",
     "pool",
     "post",
     "schemes",
@@ -27,14 +27,20 @@ const SANITIZED_TESTS: &[&str] = &[
     "suite",
     "swap",
     "swap_device",
+    "sync_points",
     "zones",
 ];
 
-/// A `cargo test` for each `crates/*/tests/loom*.rs` and `shuttle*.rs`.
+/// A `cargo test` for each `tests/loom*.rs` and `shuttle*.rs` of a crate.
 pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
     let mut models = Vec::new();
-    for entry in fs::read_dir(root.join("crates"))? {
-        let crate_directory = entry?.path();
+    let mut crates = Vec::new();
+    for house in HOUSES {
+        for entry in fs::read_dir(root.join(house))? {
+            crates.push(entry?.path());
+        }
+    }
+    for crate_directory in crates {
         let Ok(tests) = fs::read_dir(crate_directory.join("tests")) else { continue };
         for test in tests {
             let name = test?.file_name().to_string_lossy().into_owned();

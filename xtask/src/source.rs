@@ -2,6 +2,9 @@
 //!
 //! This is a lexer, not a parser: it knows strings, characters, comments and matching brackets.
 
+/// Where crates are: the product, what repeats the experiments, and what only tests need.
+pub const HOUSES: [&str; 3] = ["crates", "research", "testing"];
+
 /// One line.
 pub struct Line {
     /// As written.
@@ -48,11 +51,12 @@ impl Source {
             .map(|(index, line)| (index + 1, line))
     }
 
-    /// The workspace crate this file is in: `zram` for `crates/zram/src/slot.rs`.
+    /// The workspace crate this file is in: `zram` for `crates/zram/src/slot.rs`, `lab` for
+    /// `research/lab/src/main.rs`.
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.path.split('/');
         match (parts.next()?, parts.next()?, parts.next()) {
-            ("crates", name, Some(_)) => Some(name),
+            (house, name, Some(_)) if HOUSES.contains(&house) => Some(name),
             ("xtask", _, _) => Some("xtask"),
             _ => None,
         }

@@ -3,6 +3,7 @@
 use toml::{Table, Value};
 
 use super::Finding;
+use crate::source::HOUSES;
 use crate::tree::{File, Tree};
 
 /// Every crate of the workspace and the crates of the workspace it may depend on, bottom up.
@@ -159,18 +160,39 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
 
 const RULE: &str = "house";
 
+/// What repeats and extends experiments.
+const RESEARCH: &[&str] = &["lab"];
+/// What only tests need.
+const TESTING: &[&str] = &["sim", "testkit", "fuzzing", "guestkit"];
+
 /// Compares the manifest of each crate with the tables.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &tree.files {
         let name = match file.path.split('/').collect::<Vec<_>>()[..] {
-            ["crates", name, "Cargo.toml"] => name,
+            [house, name, "Cargo.toml"] if HOUSES.contains(&house) => {
+                check_place(house, name, file, &mut findings);
+                name
+            }
             ["xtask", "Cargo.toml"] => "xtask",
             _ => continue,
         };
         check_manifest(name, file, &mut findings);
     }
     findings
+}
+
+/// Whoever reads `crates/` alone meets what runs in production, and nothing else.
+fn check_place(house: &str, name: &str, file: &File, findings: &mut Vec<Finding>) {
+    let right = match name {
+        _ if RESEARCH.contains(&name) => "research",
+        _ if TESTING.contains(&name) => "testing",
+        _ => "crates",
+    };
+    if house != right {
+        let message = format!("{name} belongs in {right}/");
+        findings.push(Finding { path: file.path.clone(), line: 0, rule: RULE, message });
+    }
 }
 
 fn check_manifest(name: &str, file: &File, findings: &mut Vec<Finding>) {

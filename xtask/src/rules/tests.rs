@@ -81,6 +81,9 @@ fn strangers_are_let_in_by_name() {
     assert_eq!(at("zram", "libc.workspace = true\n"), ["crates/zram/Cargo.toml:6 house"]);
     assert_eq!(at("cli", "never-heard-of.workspace = true\n"), ["crates/cli/Cargo.toml:6 house"]);
     assert_eq!(at("cli", "libc = \"0.2\"\n"), ["crates/cli/Cargo.toml:6 house"]);
+    let lab = "[package]\nname = \"rampack-lab\"\n[lints]\nworkspace = true\n";
+    let places = found(&[("crates/lab/Cargo.toml", lab)]);
+    assert!(places.contains(&"crates/lab/Cargo.toml:0 house".to_string()), "{places:?}");
     assert_eq!(at("cellar", ""), ["crates/cellar/Cargo.toml:0 house"]);
     let idle = "[package]\nname = \"x\"\n";
     assert_eq!(found(&[("crates/cli/Cargo.toml", idle)]), ["crates/cli/Cargo.toml:0 house"]);
@@ -117,7 +120,7 @@ fn variants_are_chosen_in_one_file() {
     assert_eq!(found(&[("crates/stack/src/a.rs", one)]), ["crates/stack/src/a.rs:2 variants"]);
     let group = "//! A.\nuse zcomp::{\n    Compressor,\n    Zstd,\n};\n";
     assert_eq!(found(&[("crates/cli/src/a.rs", group)]), ["crates/cli/src/a.rs:2 variants"]);
-    assert_eq!(found(&[("crates/lab/src/a.rs", group)]), [""; 0]);
+    assert_eq!(found(&[("research/lab/src/a.rs", group)]), [""; 0]);
     let other = "//! A.\nuse zcomp::Compressor;\nstruct Lz4;\n";
     assert_eq!(found(&[("crates/cli/src/a.rs", other)]), [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
-#[path = "../../zswap/tests/common/copy.rs"]
+#[path = "../../../crates/zswap/tests/common/copy.rs"]
 mod copy;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

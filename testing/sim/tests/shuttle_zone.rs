@@ -7,11 +7,11 @@
 
 #[path = "shuttle/broken_zones.rs"]
 mod broken_zones;
-#[path = "../../pagealloc/tests/suite/designs.rs"]
+#[path = "../../../crates/pagealloc/tests/suite/designs.rs"]
 mod designs;
 #[path = "shuttle/explore.rs"]
 mod explore;
-#[path = "../../pagealloc/tests/suite/free.rs"]
+#[path = "../../../crates/pagealloc/tests/suite/free.rs"]
 mod free;
 #[path = "shuttle/zone_stage.rs"]
 mod stage;

@@ -5,7 +5,7 @@
 
 #[path = "common/bench.rs"]
 mod bench;
-#[path = "../../zram/tests/common/broken.rs"]
+#[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
 
 use std::sync::{Arc, Mutex};

@@ -14,13 +14,13 @@
 
 #[path = "common/bench.rs"]
 mod bench;
-#[path = "../../zram/tests/common/broken.rs"]
+#[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
-#[path = "../../zswap/tests/common/copy.rs"]
+#[path = "../../../crates/zswap/tests/common/copy.rs"]
 mod copy;
-#[path = "../../zram/tests/common/delegate.rs"]
+#[path = "../../../crates/zram/tests/common/delegate.rs"]
 mod delegate;
 #[path = "shuttle/explore.rs"]
 mod explore;
