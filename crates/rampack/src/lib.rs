@@ -85,9 +85,9 @@ impl Rampack {
     /// none. It shares the memory and the limits of the process with the devices.
     ///
     /// It starts no thread: with a device below an area, somebody calls [`Zswap::work`] when
-    /// [`Zswap::event`] rings, and [`Zswap::shrink`] when memory is short. Whoever serves an area
-    /// ([`SwapDevice`]) as swap space to the kernel needs the protections that `rampack swap on`
-    /// tries to get.
+    /// [`Zswap::event`] is notified, and [`Zswap::shrink`] when memory is short. Whoever serves an
+    /// area ([`SwapDevice`]) as swap space to the kernel needs the protections that `rampack swap
+    /// on` tries to get.
     ///
     /// ```
     /// # fn main() -> Result<(), rampack::Fault> {
@@ -96,12 +96,12 @@ impl Rampack {
     /// let zswap = Rampack::new()?.swap()?;
     /// let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
     /// zswap.swapon(swap, 1024, AreaOptions { device: None, tenant: tenant.clone() })?;
-    /// let (CPU, key) = (rampack::CPU(), Key { swap, offset: 7 });
-    /// assert!(zswap.store(CPU, key, &tenant, &[3; 4096]).is_ok());
+    /// let (cpu, key) = (rampack::cpu(), Key { swap, offset: 7 });
+    /// assert!(zswap.store(cpu, key, &tenant, &[3; 4096]).is_ok());
     /// let mut page = [0; 4096];
-    /// assert!(zswap.load(CPU, key, &mut page).is_ok());
+    /// assert!(zswap.load(cpu, key, &mut page).is_ok());
     /// assert_eq!(page, [3; 4096]);
-    /// zswap.invalidate_area(CPU, swap);
+    /// zswap.invalidate_area(cpu, swap);
     /// zswap.swapoff(swap)?;
     /// # Ok(())
     /// # }

@@ -124,7 +124,7 @@ fn system_mutex_survives_a_panic() {
 }
 
 #[test]
-fn bells_are_heard() {
+fn notifications_are_heard() {
     let (event, tokens) = (EventCount::default(), Mutex::new(2));
     let take = || loop {
         let ticket = event.ticket();

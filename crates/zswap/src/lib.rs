@@ -6,7 +6,7 @@
 //! [`Zswap`] is the cache: areas of swap space with an [`Index`] each, objects in a pool, lists of
 //! what came when. [`SwapDevice`] is an area as a block device, with the area's own device behind
 //! the cache. The engine knows no clock and starts no thread: somebody calls [`Zswap::work`] when
-//! [`Zswap::event`] rings, and [`Zswap::shrink`] when the system's memory is short.
+//! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
 //! Under loom there is nothing here: `tests/loom_index.rs` takes what is modelled from its file.
 #![no_std]

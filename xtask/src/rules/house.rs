@@ -42,6 +42,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "stack",
             "host",
             "backing",
+            "nbd",
         ],
     ),
     (

@@ -101,7 +101,8 @@ impl Zswap {
 
     /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
     /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
-    /// comes again when [`Zswap::memory_event`] rings, or after a while if not all was to be had.
+    /// comes again when [`Zswap::memory_event`] is notified, or after a while if not all was to be
+    /// had.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
         if !self.provision.ahead {
             return true;
