@@ -19,6 +19,7 @@ pub mod in_place;
 pub mod leftovers;
 pub mod limits;
 pub mod off;
+pub mod parts;
 pub mod protections;
 pub mod report;
 pub mod selftest;

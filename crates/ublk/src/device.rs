@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -198,6 +199,24 @@ impl Ublk {
         Ok(())
     }
 
+    /// Cuts it into partitions of these bytes and gives their nodes, `/dev/ublkbNp1` and on.
+    /// Nothing is written to it; the partitions go with the device. To be called once, by one
+    /// thread.
+    ///
+    /// # Errors
+    /// What the system reports, for ranges that overlap or end behind the device too. Partitions
+    /// that were made stay.
+    pub fn split(&self, parts: &[Range<u64>]) -> Result<Vec<PathBuf>, Error> {
+        let doing = || Error::system(format!("cut {} into partitions", self.path.display()));
+        let device = OpenOptions::new().read(true).write(true).open(&self.path).map_err(doing())?;
+        let mut nodes = Vec::new();
+        for (number, part) in (1..).zip(parts) {
+            sys::add_partition(&device, number, part.clone()).map_err(doing())?;
+            nodes.push(wait_for(|| nodes::make_part(self.number, number)).map_err(doing())?);
+        }
+        Ok(nodes)
+    }
+
     /// Its node, `/dev/ublkbN`.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -316,17 +335,20 @@ fn say<T>(made: io::Result<T>, ready: Sender<io::Result<i32>>) -> Option<T> {
 
 /// The node of a device that was just made.
 fn wait_for_node(kind: Kind, number: u32) -> Result<PathBuf, Error> {
+    let node = nodes::path(kind, number);
+    wait_for(|| nodes::make(kind, number))
+        .map_err(Error::system(format!("make {}", node.display())))
+}
+
+/// What `make` gives, once the system has told of it.
+fn wait_for(make: impl Fn() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
     let end = Instant::now() + NODES;
     loop {
-        match nodes::make(kind, number) {
-            // The system has yet to tell of it.
+        match make() {
             Err(error) if error.kind() == ErrorKind::NotFound && Instant::now() < end => {
                 thread::sleep(Duration::from_millis(1));
             }
-            made => {
-                let node = nodes::path(kind, number);
-                return made.map_err(Error::system(format!("make {}", node.display())));
-            }
+            made => return made,
         }
     }
 }

@@ -57,8 +57,11 @@ pub(crate) fn numbers() -> Vec<u32> {
 /// Sees to it that the node is there: the system makes it if /dev is its own, and udev removes
 /// none. A node of an earlier device with other numbers is replaced.
 pub(crate) fn make(kind: Kind, number: u32) -> io::Result<PathBuf> {
-    let path = path(kind, number);
-    let text = fs::read_to_string(attributes(kind, number).join("dev"))?;
+    make_at(path(kind, number), kind, &attributes(kind, number))
+}
+
+fn make_at(path: PathBuf, kind: Kind, attributes: &Path) -> io::Result<PathBuf> {
+    let text = fs::read_to_string(attributes.join("dev"))?;
     let device = parse_device(&text).ok_or(ErrorKind::InvalidData)?;
     if is_node(&path, kind, device) {
         return Ok(path);
@@ -90,8 +93,21 @@ pub(crate) fn parse_device(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// The node of partition `part` of device `number`, once the system has told of it.
+pub(crate) fn make_part(number: u32, part: u32) -> io::Result<PathBuf> {
+    let name = format!("ublkb{number}p{part}");
+    let attributes = attributes(Kind::Block, number).join(&name);
+    make_at(PathBuf::from(format!("/dev/{name}")), Kind::Block, &attributes)
+}
+
 /// Removes the nodes of a device that is gone, if the system did not.
 pub(crate) fn remove(number: u32) {
+    let parts = (1..).map(|part| PathBuf::from(format!("/dev/ublkb{number}p{part}")));
+    for part in parts.take_while(|part| part.symlink_metadata().is_ok()) {
+        if !attributes(Kind::Block, number).exists() {
+            let _ = fs::remove_file(part);
+        }
+    }
     for kind in [Kind::Block, Kind::Character] {
         if !attributes(kind, number).exists() {
             let _ = fs::remove_file(path(kind, number));

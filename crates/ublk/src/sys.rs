@@ -2,13 +2,14 @@
 //! device.
 //!
 //! # Why unsafe
-//! mknod(2) and eventfd(2) are calls of the C library. A command of the control device names
-//! memory that the kernel reads and writes: it is the ring's own, on the heap, and given back only
-//! after the command was seen to end.
+//! mknod(2), eventfd(2) and ioctl(2) are calls of the C library. A command of the control device
+//! names memory that the kernel reads and writes: it is the ring's own, on the heap, and given back
+//! only after the command was seen to end.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -33,6 +34,43 @@ pub(crate) fn make_node(path: &Path, block: bool, (major, minor): (u32, u32)) ->
     let device = libc::makedev(major, minor);
     // SAFETY: the path is a C string that lives through the call.
     checked(unsafe { libc::mknod(path.as_ptr(), kind | 0o600, device) }).map(drop)
+}
+
+/// `BLKPG` of linux/blkpg.h, `_IO(0x12, 105)`, and its operation `BLKPG_ADD_PARTITION`.
+const BLKPG: libc::c_ulong = 0x1269;
+const ADD_PARTITION: libc::c_int = 1;
+
+/// `struct blkpg_ioctl_arg`.
+#[repr(C)]
+struct PartitionCall {
+    operation: libc::c_int,
+    flags: libc::c_int,
+    length: libc::c_int,
+    data: *mut Partition,
+}
+
+/// `struct blkpg_partition`; the names are no longer looked at.
+#[repr(C)]
+struct Partition {
+    start: i64,
+    length: i64,
+    number: libc::c_int,
+    device_name: [u8; 64],
+    volume_name: [u8; 64],
+}
+
+/// Makes `bytes` bytes of a block device its partition `number`, from 1. Nothing is written to it.
+pub(crate) fn add_partition(device: &File, number: u32, bytes: Range<u64>) -> io::Result<()> {
+    let number = libc::c_int::try_from(number).map_err(io::Error::other)?;
+    let start = i64::try_from(bytes.start).map_err(io::Error::other)?;
+    let length = i64::try_from(bytes.end - bytes.start).map_err(io::Error::other)?;
+    let (device_name, volume_name) = ([0; 64], [0; 64]);
+    let mut partition = Partition { start, length, number, device_name, volume_name };
+    let length = size_of::<Partition>() as libc::c_int;
+    let call =
+        PartitionCall { operation: ADD_PARTITION, flags: 0, length, data: &raw mut partition };
+    // SAFETY: both structures are as the kernel declares them and live through the call.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const call) }).map(drop)
 }
 
 /// Something to wake a thread with: a file that can be read from after somebody wrote to it. Reads

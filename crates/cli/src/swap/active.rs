@@ -25,10 +25,30 @@ pub fn all() -> Vec<Active> {
     parse(&fs::read("/proc/swaps").unwrap_or_default())
 }
 
-/// The line of `path`.
+/// What is swapped to `path`, or to its partitions: their sum, and the highest of their priorities.
 #[must_use]
 pub fn find(path: &Path) -> Option<Active> {
-    all().into_iter().find(|active| active.path == path)
+    find_among(all(), path)
+}
+
+fn find_among(all: Vec<Active>, path: &Path) -> Option<Active> {
+    let mut parts = all.into_iter().filter(|active| is_part(path, &active.path));
+    let first = Active { path: path.to_path_buf(), ..parts.next()? };
+    Some(parts.fold(first, |sum, part| Active {
+        bytes: sum.bytes + part.bytes,
+        used: sum.used + part.used,
+        priority: sum.priority.max(part.priority),
+        ..sum
+    }))
+}
+
+/// Is `path` the block device `whole`, or one of its partitions (`/dev/ublkb0p1`)?
+fn is_part(whole: &Path, path: &Path) -> bool {
+    let Some(rest) = path.as_os_str().as_bytes().strip_prefix(whole.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let digits = rest.strip_prefix(b"p").unwrap_or_default();
+    rest.is_empty() || (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
 /// The lowest priority above that of swap space whose device is gone: the kernel keeps such space

@@ -1,11 +1,14 @@
 //! One swap device, from its making to its end.
 
-use std::path::Path;
+use std::iter;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Operation};
 use control::{Errno, Fault};
 use stack::Machine;
+use sync::Mutex;
 use units::PAGE_SIZE;
 use zswap::Headroom;
 
@@ -13,7 +16,7 @@ use super::backing::Backing;
 use super::cache::Cache;
 use super::report::SwapReport;
 use super::served::Served;
-use super::{active, header, name, off, protections};
+use super::{active, header, name, off, parts, protections};
 use crate::args::SwapTransport;
 use crate::devices::Devices;
 use crate::failure::failed;
@@ -28,10 +31,19 @@ const FOR_HEADER: u64 = 8;
 pub struct Area {
     number: usize,
     pages: u64,
+    /// The pages of each part of it, and the kernel's priority of each while it swaps there.
+    parts: Vec<Part>,
     // Dropped in this order: nobody uses what the next one is made of.
     served: Served,
     cache: Cache,
     backing: Option<Backing>,
+}
+
+/// Swap space of its own to the kernel; see [`parts`].
+struct Part {
+    path: PathBuf,
+    pages: Range<u64>,
+    priority: Mutex<Option<u16>>,
 }
 
 /// How a swap device is made.
@@ -48,6 +60,47 @@ pub struct Making {
     pub headroom: Headroom,
 }
 
+impl Part {
+    fn swap_on(&self) -> Result<(), Fault> {
+        let priority = *self.priority.lock();
+        host::swap_on(&self.path, priority).map_err(|error| {
+            let what = format!("cannot swap on {}", self.path.display());
+            match error.raw_os_error() {
+                Some(libc::EPERM) => {
+                    let message = format!(
+                        "{what}: it needs CAP_SYS_ADMIN, and the kernel has at most some thirty \
+                         swap areas"
+                    );
+                    Fault::new(Errno::EPERM, message)
+                }
+                _ => failed(what, &error),
+            }
+        })
+    }
+
+    /// Nobody will read what is there, but for the header: the kernel does not say so when it swaps
+    /// off.
+    fn forget(&self, device: &dyn BlockDevice) {
+        let (offset, length) =
+            ((self.pages.start + 1) * PAGE, self.pages.end - self.pages.start - 1);
+        let discard = Operation::Discard { offset, length: length * PAGE };
+        if let Err(error) = device.submit(host::cpu(), discard) {
+            tracing::warn!("{} keeps what was swapped to it: {error}", self.path.display());
+        }
+    }
+}
+
+/// Writes the header of a part.
+fn write_header(device: &dyn BlockDevice, part: &Range<u64>, name: &str) -> Result<(), Fault> {
+    let label = format!("rampack-{name}");
+    let header = header::header(part.end - part.start, header::new_uuid(), &label)?;
+    let write = Operation::Write { offset: part.start * PAGE, from: &header };
+    device.submit(host::cpu(), write).map_err(|error| {
+        let message = format!("the swap header cannot be written: {error}");
+        Fault::new(Errno(error.errno()), message)
+    })
+}
+
 impl Area {
     /// Makes everything but the kernel's use of it.
     ///
@@ -60,21 +113,27 @@ impl Area {
     ) -> Result<Area, Fault> {
         let Making { number, pages, backing, by, headroom } = making;
         let name = name(number);
-        let label = format!("rampack-{name}");
-        let first = header::header(pages, header::new_uuid(), &label)?;
+        let parts = match by {
+            SwapTransport::Ublk => parts::of(pages, active::all().len() as u64),
+            // It has no partitions.
+            SwapTransport::Loop => iter::once(0..pages).collect(),
+        };
         let below = backing.as_ref().map(|backing| backing.device().clone());
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, whatever is kept ready afterwards.
-        cache.provide(headroom.at_least(FOR_HEADER));
+        cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));
         let device = Arc::new(Checked::new(cache.device()));
-        let write = Operation::Write { offset: 0, from: &first };
-        let ready = device.submit(host::cpu(), write).map_err(|error| {
-            let message = format!("the swap header cannot be written: {error}");
-            Fault::new(Errno(error.errno()), message)
-        });
+        for part in &parts {
+            write_header(&*device, part, &name)?;
+        }
         let waits = backing.is_some();
-        let served = ready.and_then(|()| Served::make(devices, &name, device, (by, waits)));
-        Ok(Area { number, pages, served: served?, cache, backing })
+        let served = Served::make(devices, &name, device, &parts, (by, waits))?;
+        let part = |(path, pages): (&PathBuf, Range<u64>)| {
+            let priority = Mutex::new(None);
+            Part { path: path.clone(), pages, priority }
+        };
+        let parts = served.parts().iter().zip(parts).map(part).collect();
+        Ok(Area { number, pages, parts, served, cache, backing })
     }
 
     /// Its number.
@@ -100,22 +159,20 @@ impl Area {
     /// # Errors
     /// What swapon(2) reports.
     pub fn swap_on(&self, priority: Option<u16>) -> Result<(), Fault> {
-        let priority = priority.map(|priority| priority.max(active::above_dead()));
         protections::make_resident();
         self.served.count_faults();
-        host::swap_on(self.path(), priority).map_err(|error| {
-            let what = format!("cannot swap on {}", self.path().display());
-            match error.raw_os_error() {
-                Some(libc::EPERM) => {
-                    let message = format!(
-                        "{what}: it needs CAP_SYS_ADMIN, and the kernel has at most some thirty \
-                         swap areas"
-                    );
-                    Fault::new(Errno::EPERM, message)
+        let (count, dead) = (self.parts.len(), active::above_dead());
+        for (number, part) in self.parts.iter().enumerate() {
+            *part.priority.lock() = parts::priority(priority, number, count, dead);
+            if let Err(fault) = part.swap_on() {
+                // Nothing is swapped out to them yet, or hardly anything.
+                for before in &self.parts[..number] {
+                    let _ = off::swap_off(&before.path);
                 }
-                _ => failed(what, &error),
+                return Err(fault);
             }
-        })
+        }
+        Ok(())
     }
 
     /// Has the kernel read everything back and let go of it. Does nothing if it does not swap to
@@ -126,17 +183,38 @@ impl Area {
     pub fn swap_off(&self) -> Result<(), Fault> {
         let path = self.path();
         let Some(before) = active::find(path) else { return Ok(()) };
-        let Err(why) = off::swap_off(path) else { return Ok(()) };
-        // Somebody else may have been quicker.
-        let Some(now) = active::find(path) else { return Ok(()) };
-        let name = name(self.number);
-        let (used, before) = (units::human(now.used), units::human(before.used));
-        let message = format!(
-            "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory or \
-             add other swap space, and try again",
-            path.display()
-        );
-        Err(Fault::new(why.errno(), message))
+        let device = self.cache.device();
+        let mut ended = Vec::new();
+        // The last is used least.
+        for part in self.parts.iter().rev() {
+            if active::find(&part.path).is_none() {
+                continue;
+            }
+            let Err(why) = off::swap_off(&part.path) else {
+                part.forget(&*device);
+                ended.push(part);
+                continue;
+            };
+            // Somebody else may have been quicker.
+            if active::find(&part.path).is_none() {
+                continue;
+            }
+            for part in ended {
+                if let Err(fault) = part.swap_on() {
+                    tracing::error!("{} is smaller than before: {fault}", name(self.number));
+                }
+            }
+            let name = name(self.number);
+            let used = active::find(path).map_or(0, |now| now.used);
+            let (used, before) = (units::human(used), units::human(before.used));
+            let message = format!(
+                "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory \
+                 or add other swap space, and try again",
+                path.display()
+            );
+            return Err(Fault::new(why.errno(), message));
+        }
+        Ok(())
     }
 
     /// Takes everything down, after [`Area::swap_off`]. Can be tried again.

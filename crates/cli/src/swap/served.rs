@@ -5,6 +5,7 @@
 //! such a device can stand still for ever, whatever the daemon does (docs/swap-safety.md). So it
 //! is used only where it is asked for.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,12 +16,15 @@ use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
 use host::Faults;
 use sync::Mutex;
 use ublk::Ublk;
+use units::PAGE_SIZE;
 
 use super::protections;
 use super::report::ServingReport;
 use crate::args::SwapTransport;
 use crate::devices::{Devices, frontend_fault};
 use crate::root::Made;
+
+const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Threads that may wait for the backing device at once, beside those that never wait.
 const WAITING: usize = 8;
@@ -35,6 +39,7 @@ const DEPTH: u16 = 32;
 pub struct Served {
     way: Mutex<Way>,
     path: PathBuf,
+    parts: Vec<PathBuf>,
     link: PathBuf,
     made: Arc<Made>,
     /// The threads that serve it, and what page faults they had had when it began.
@@ -87,7 +92,8 @@ pub fn is_there() -> Result<(), ublk::Error> {
 }
 
 impl Served {
-    /// Serves `device`; `waits` says whether its requests may have to wait for another device.
+    /// Serves `device`, by ublk in `parts` (of pages), which a loop device does not have; `waits`
+    /// says whether its requests may have to wait for another device.
     ///
     /// # Errors
     /// What the frontends report; nothing is left then.
@@ -95,26 +101,35 @@ impl Served {
         devices: &Devices,
         name: &str,
         device: Arc<dyn BlockDevice>,
+        parts: &[Range<u64>],
         (by, waits): (SwapTransport, bool),
     ) -> Result<Served, Fault> {
         let (made, root) = devices.place()?;
         let waiters = if waits { WAITING } else { 0 };
-        let (way, path, threads) = match by {
-            SwapTransport::Ublk => by_ublk(device, waiters)?,
+        let ((way, path, threads), parts) = match by {
+            SwapTransport::Ublk => by_ublk(device, waiters, parts)?,
             SwapTransport::Loop => {
                 made.directory(&root.swap())?;
-                by_loop(&root.swap().join(name), device, waiters)?
+                let serving = by_loop(&root.swap().join(name), device, waiters)?;
+                let whole = vec![serving.1.clone()];
+                (serving, whole)
             }
         };
         let link = root.device(name);
         made.link(&link, &path)?;
         let threads = threads.into_iter().map(|thread| (thread, Faults::default())).collect();
-        Ok(Served { way: Mutex::new(way), path, link, made, threads: Mutex::new(threads) })
+        let (way, threads) = (Mutex::new(way), Mutex::new(threads));
+        Ok(Served { way, path, parts, link, made, threads })
     }
 
     /// The block device.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What of it is swap space, each with a header of its own: its partitions, or itself.
+    pub fn parts(&self) -> &[PathBuf] {
+        &self.parts
     }
 
     /// # Errors
@@ -164,7 +179,11 @@ impl Drop for Served {
 /// What serves a device, its block device, and the threads.
 type Serving = (Way, PathBuf, Vec<i32>);
 
-fn by_ublk(device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
+fn by_ublk(
+    device: Arc<dyn BlockDevice>,
+    waiters: usize,
+    parts: &[Range<u64>],
+) -> Result<(Serving, Vec<PathBuf>), Fault> {
     let options = ublk::Options {
         queues: host::online_cpus().min(QUEUES),
         depth: DEPTH,
@@ -175,7 +194,15 @@ fn by_ublk(device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Faul
     };
     let ublk = Ublk::serve(device, options).map_err(|error| ublk_fault(&error))?;
     let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
-    Ok((Way::Ublk(Box::new(ublk)), path, threads))
+    let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
+    let parts = match parts {
+        [_] => vec![path.clone()],
+        parts => {
+            let parts: Vec<Range<u64>> = parts.iter().map(bytes).collect();
+            ublk.split(&parts).map_err(|error| ublk_fault(&error))?
+        }
+    };
+    Ok(((Way::Ublk(Box::new(ublk)), path, threads), parts))
 }
 
 fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {

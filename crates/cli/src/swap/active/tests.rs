@@ -25,3 +25,19 @@ fn a_new_area_comes_before_one_whose_device_is_gone() {
     assert_eq!(above(&[living, line("/dev/ublkb0\\040(deleted)", -2)]), 0);
     assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), host::HIGHEST_PRIORITY);
 }
+
+#[test]
+fn partitions_are_added_up() {
+    let text = b"Filename Type Size Used Priority\n\
+        /dev/ublkb0p1 partition 1024 512 100\n\
+        /dev/ublkb0p2 partition 1024 8 99\n\
+        /dev/ublkb01 partition 1 1 1\n\
+        /dev/ublkb0p2x partition 1 1 1\n\
+        /dev/ublkb0p partition 1 1 1\n";
+    let path = PathBuf::from("/dev/ublkb0");
+    let sum = Active { path: path.clone(), bytes: 2 << 20, used: 520 << 10, priority: 100 };
+    assert_eq!(find_among(parse(text), &path), Some(sum));
+    assert_eq!(find_among(parse(text), Path::new("/dev/ublkb1")), None);
+    let part = find_among(parse(text), Path::new("/dev/ublkb0p2")).unwrap();
+    assert_eq!((part.used, part.priority), (8 << 10, 99));
+}

@@ -1,0 +1,68 @@
+//! A swap device in parts, each swap space of its own, which the kernel fills one after the other.
+//!
+//! The kernel tells a block device of freed swap by clusters of 512 pages, when all of one is free.
+//! Before Linux 6.18 it writes to clusters that were never used as long as there are any. So a
+//! device comes to hold more and more pages that nobody will read again, up to its size, and they
+//! take the memory that others need. With several swap spaces of descending priorities the kernel
+//! uses up one, partly free clusters and all, before it goes on to the next: what is held in vain
+//! is a part at most.
+
+use std::ops::Range;
+
+/// Parts of a device at most.
+const MOST: u64 = 8;
+/// Pages of a part at least: 64 MiB.
+const LEAST: u64 = 16 << 10;
+/// Swap spaces that the kernel has room for, at least (`MAX_SWAPFILES`; 23 to 32 by what else it is
+/// built with). As many are left for others as a device takes.
+const KERNEL_HAS: u64 = 22;
+
+/// The parts of a device of `pages`, in pages, when `others` swap spaces are there.
+pub fn of(pages: u64, others: u64) -> Vec<Range<u64>> {
+    let room = KERNEL_HAS.saturating_sub(others) / 2;
+    let count = (pages / LEAST).min(MOST).min(room).max(1);
+    let at = |part: u64| pages / count * part + (pages % count) * part / count;
+    (0..count).map(|part| at(part)..at(part + 1)).collect()
+}
+
+/// The priority of part `part` of `count`, for a device of `priority` that must be above `dead`:
+/// the first is used first. The kernel orders those without a priority in the same way by itself.
+pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> Option<u16> {
+    let (part, count) = (u16::try_from(part).ok()?, u16::try_from(count).ok()?);
+    let least = dead.saturating_add(count - 1).min(host::HIGHEST_PRIORITY);
+    priority.map(|priority| priority.max(least).saturating_sub(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_the_device_and_none_is_small() {
+        for pages in [10, 1000, LEAST - 1, LEAST, 2 * LEAST - 1, 5 * LEAST + 7, 1 << 18, 1 << 32] {
+            for others in [0, 3, 8, 16, 22, 100] {
+                let parts = of(pages, others);
+                assert!(!parts.is_empty() && parts.len() as u64 <= MOST, "{pages} {others}");
+                assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, pages));
+                assert!(parts.windows(2).all(|two| two[0].end == two[1].start), "{parts:?}");
+                let long = |part: &Range<u64>| part.end - part.start >= LEAST;
+                assert!(parts.len() == 1 || parts.iter().all(long), "{parts:?}");
+            }
+        }
+        assert_eq!(of(1 << 18, 0).len(), 8);
+        assert_eq!(of(1 << 18, 16).len(), 3);
+        assert_eq!(of(1 << 18, 40).len(), 1);
+    }
+
+    #[test]
+    fn the_first_part_is_used_first_and_all_before_the_dead() {
+        let all = |priority_of, dead| -> Vec<Option<u16>> {
+            (0..4).map(|part| priority(priority_of, part, 4, dead)).collect()
+        };
+        assert_eq!(all(Some(100), 0), [Some(100), Some(99), Some(98), Some(97)]);
+        assert_eq!(all(Some(1), 0), [Some(3), Some(2), Some(1), Some(0)]);
+        assert_eq!(all(Some(100), 101), [Some(104), Some(103), Some(102), Some(101)]);
+        assert_eq!(all(None, 7), [None; 4]);
+        assert_eq!(priority(Some(5), 0, 1, 0), Some(5));
+    }
+}
