@@ -43,7 +43,8 @@ fn find_among(all: Vec<Active>, path: &Path) -> Option<Active> {
 }
 
 /// Is `path` the block device `whole`, or one of its partitions (`/dev/ublkb0p1`)?
-fn is_part(whole: &Path, path: &Path) -> bool {
+#[must_use]
+pub fn is_part(whole: &Path, path: &Path) -> bool {
     let Some(rest) = path.as_os_str().as_bytes().strip_prefix(whole.as_os_str().as_bytes()) else {
         return false;
     };

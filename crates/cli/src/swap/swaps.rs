@@ -10,6 +10,7 @@ use sync::Mutex;
 use units::{PAGE_SIZE, human, parse_size};
 use zswap::Headroom;
 
+use super::active;
 use super::area::{Area, Making};
 use super::backing::{self, Backing};
 use super::cache;
@@ -168,7 +169,8 @@ impl Swaps {
         Ok(Some(Guard { protections, _helpers, _signals: HeldSignals::begin() }))
     }
 
-    /// Swaps a device off and takes it away. Waits until everything is read back.
+    /// Swaps a device off and takes it away, by its name, its block device or a partition of that.
+    /// Waits until everything is read back.
     ///
     /// # Errors
     /// `ENODEV`, naming those there are; what kept it: it is in use then as before.
@@ -176,8 +178,9 @@ impl Swaps {
         let _turn = self.turn.lock();
         let last = wanted.rsplit('/').next().unwrap_or(wanted);
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
-        let is_it =
-            |area: &&Arc<Area>| name(area.number()) == last || area.path() == Path::new(wanted);
+        let is_it = |area: &&Arc<Area>| {
+            name(area.number()) == last || active::is_part(area.path(), Path::new(wanted))
+        };
         let area = areas.iter().find(is_it).ok_or_else(|| none(wanted, &areas))?;
         self.off_it(area)
     }
