@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
@@ -32,35 +33,41 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
     fs::write(&skips_file, "").with_context(|| skips_file.display().to_string())?;
 
-    let mut count = Count::default();
-    let mut broken = Vec::new();
+    let mut runs = Runs { skips_file, strict, count: Count::default(), ..Runs::default() };
 
     if !guest {
         let mut workspace = cargo(root);
         workspace.args(["test", "--workspace", "--no-fail-fast"]);
-        runs(&mut workspace, &skips_file, strict, &mut count, &mut broken)?;
+        runs.add(&mut workspace)?;
 
         for mut checker in checkers::models(root, &target)? {
-            runs(&mut checker, &skips_file, strict, &mut count, &mut broken)?;
+            runs.add(&mut checker)?;
         }
         match checkers::sanitized(root, &target)? {
-            Ok(mut suite) => runs(&mut suite, &skips_file, strict, &mut count, &mut broken)?,
-            Err(reason) => skip(&skips_file, &reason, &mut count)?,
+            Ok(mut suite) => runs.add(&mut suite)?,
+            Err(reason) => runs.skip(&reason)?,
         }
     }
+    let begun = Instant::now();
     match guest::cases::run(root, &target, long) {
         Ok((own, skipped)) => {
-            count.add(own);
+            runs.count.add(own);
             for reason in skipped {
-                skip(&skips_file, &reason, &mut count)?;
+                runs.skip(&reason)?;
             }
         }
-        Err(error) => broken.push(format!("the tests in a guest: {error:#}")),
+        Err(error) => runs.broken.push(format!("the tests in a guest: {error:#}")),
     }
+    runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
 
+    let Runs { skips_file, count, broken, times, .. } = runs;
     let text = fs::read_to_string(&skips_file).with_context(|| skips_file.display().to_string())?;
     let _ = fs::remove_file(&skips_file);
     let skips: BTreeSet<&str> = text.lines().collect();
+    println!();
+    for (what, time) in times {
+        println!("{:>6.0} s  {what}", time.as_secs_f64());
+    }
     Ok(report(count, &broken, &skips, strict))
 }
 
@@ -91,52 +98,67 @@ fn report(count: Count, broken: &[String], skips: &BTreeSet<&str>, strict: bool)
     failed == 0 && !(strict && skipped > 0)
 }
 
-/// Runs one `cargo test`, shows and counts what it prints. A run that fails without a failed test
-/// (it did not build, or a test program died) is one more failure, in `broken`.
-fn runs(
-    command: &mut Command,
-    skips_file: &Path,
+/// What was run so far.
+#[derive(Default)]
+struct Runs {
+    /// Each test that is skipped adds a line to it.
+    skips_file: PathBuf,
     strict: bool,
-    count: &mut Count,
-    broken: &mut Vec<String>,
-) -> Result<()> {
-    command.env("RAMPACK_SKIPS", skips_file);
-    if strict {
-        command.env("RAMPACK_STRICT", "1");
-    } else {
-        command.env_remove("RAMPACK_STRICT");
-    }
-    let words: Vec<String> =
-        command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    let shown = format!("cargo {}", words.join(" "));
-    println!("$ {shown}");
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| shown.clone())?;
-    let mut own = Count::default();
-    let output = BufReader::new(child.stdout.take().context("no standard output")?);
-    for line in output.split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        own.line(&line);
-        writeln!(io::stdout(), "{line}")?;
-    }
-    let status = child.wait()?;
-    if !status.success() && own.failed == 0 {
-        broken.push(format!("{shown}: {status}, though no test says it failed"));
-    }
-    count.add(own);
-    Ok(())
+    count: Count,
+    /// Runs that failed though no test did.
+    broken: Vec<String>,
+    /// What took how long, building it included.
+    times: Vec<(String, Duration)>,
 }
 
-/// Adds a line to those of the skipped tests. These say that they passed.
-fn skip(skips_file: &Path, reason: &str, count: &mut Count) -> Result<()> {
-    let mut file = fs::OpenOptions::new().append(true).open(skips_file)?;
-    writeln!(file, "SKIPPED {reason}")?;
-    count.passed += 1;
-    Ok(())
+impl Runs {
+    /// Runs one `cargo test`, shows and counts what it prints. A run that fails without a failed
+    /// test did not build, or a test program died; it counts as one more failure.
+    fn add(&mut self, command: &mut Command) -> Result<()> {
+        command.env("RAMPACK_SKIPS", &self.skips_file);
+        if self.strict {
+            command.env("RAMPACK_STRICT", "1");
+        } else {
+            command.env_remove("RAMPACK_STRICT");
+        }
+        let words: Vec<String> =
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let shown = format!("cargo {}", words.join(" "));
+        println!("$ {shown}");
+        let begun = Instant::now();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| shown.clone())?;
+        let mut own = Count::default();
+        let output = BufReader::new(child.stdout.take().context("no standard output")?);
+        for line in output.split(b'\n') {
+            let line = line?;
+            let line = String::from_utf8_lossy(&line);
+            own.line(&line);
+            writeln!(io::stdout(), "{line}")?;
+        }
+        let status = child.wait()?;
+        if !status.success() && own.failed == 0 {
+            self.broken.push(format!("{shown}: {status}, though no test says it failed"));
+        }
+        self.count.add(own);
+        self.times.push((shown, begun.elapsed()));
+        Ok(())
+    }
+
+    /// Adds a line to those of the skipped tests. These say that they passed.
+    fn skip(&mut self, reason: &str) -> Result<()> {
+        let path = &self.skips_file;
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(path)
+            .with_context(|| path.display().to_string())?;
+        writeln!(file, "SKIPPED {reason}")?;
+        self.count.passed += 1;
+        Ok(())
+    }
 }
 
 /// Where cargo puts what it builds.

@@ -30,9 +30,9 @@ pub unsafe trait Frames: Send + Sync {
     /// operating system, down to single frames. Slow; for `compact` and for tests.
     fn drain(&self);
 
-    /// Does what can wait and would hold up who needs a frame: asks the system for huge pages, at
-    /// most for `most` 2 MiB blocks, and tells for how many. Each may take some milliseconds; for a
-    /// thread that has time. A design may have nothing to do.
+    /// Asks the system for huge pages, for at most `most` blocks of 2 MiB, and tells for how many.
+    /// Each may take some milliseconds, so a background thread calls this. A design may have
+    /// nothing to do.
     fn maintain(&self, most: u32) -> u32 {
         let _ = most;
         0

@@ -84,7 +84,7 @@ impl<D: Design> ListZone<D> {
 }
 
 impl<D: Design, P: LockTrace> ListZone<D, P> {
-    /// The same, and tells `trace` what happens at its lock classes.
+    /// The same, and tells `trace` what happens at its locks.
     ///
     /// # Errors
     /// As [`ListZone::new`].
@@ -113,7 +113,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         })
     }
 
-    /// What is told of its lock classes.
+    /// What is told of its locks.
     pub fn trace(&self) -> &P {
         &self.trace
     }

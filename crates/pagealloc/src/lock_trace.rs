@@ -38,10 +38,9 @@ impl LockClass {
 
 /// What a laboratory is told about. Every method may be called by any number of threads at once.
 ///
-/// A zone calls [`LockTrace::took`] once each time it has come through a lock class and
-/// [`LockTrace::left`] once when it lets go; it asks for the time only if `WATCHES`, and takes the
-/// first reading only when the lock class was not open at the first try, so that who does not wait
-/// pays for no clock while waiting.
+/// A zone calls [`LockTrace::took`] each time it has taken a lock and [`LockTrace::left`] when it
+/// lets go. It reads the clock only if `WATCHES`, and before a lock only if the first try fails: a
+/// thread that does not wait does not pay for measuring how long it waits.
 pub trait LockTrace: Send + Sync + 'static {
     /// Whether anybody listens. If not, no method is called.
     const WATCHES: bool;
@@ -49,10 +48,10 @@ pub trait LockTrace: Send + Sync + 'static {
     /// The time, in ticks of any length; per thread it never goes back.
     fn now(&self) -> u64;
 
-    /// Came through `class` after waiting for `waited` ticks; 0 if it was open at the first try.
+    /// Took a lock of `class` after waiting for `waited` ticks; 0 if it was free at the first try.
     fn took(&self, cpu: Cpu, class: LockClass, waited: u64);
 
-    /// Lets go of `class` after `held` ticks, during which `pages` frames went in or out.
+    /// Lets go of a lock of `class` after `held` ticks, during which `pages` frames went in or out.
     fn left(&self, cpu: Cpu, class: LockClass, held: u64, pages: u64);
 }
 

@@ -68,7 +68,8 @@ impl Disk {
     /// Loads page `index`; zeroes if it was never stored.
     ///
     /// # Errors
-    /// `OutOfRange` past the end.
+    /// `OutOfRange` past the end, `Corrupt` if what is stored does not decompress, `Failed` if it
+    /// was written back and cannot be read.
     pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
         self.disk.disk.load_page(host::cpu(), index, page)
     }

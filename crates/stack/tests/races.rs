@@ -1,4 +1,4 @@
-//! What an administrator does while something of his is under way on the backing device. A lock class
+//! What an administrator does while something of his is under way on the backing device. A gate
 //! holds its writes, so that each test is at one certain point and depends on no timing.
 
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
@@ -14,9 +14,9 @@ use zram::{Disk, Select, Writeback};
 const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the lock class does with writes.
+/// What the gate does with writes.
 #[derive(Default)]
-struct LockClass {
+struct Gate {
     closed: bool,
     waiting: usize,
     fails: bool,
@@ -24,31 +24,31 @@ struct LockClass {
 
 struct Gated {
     next: Plain,
-    class: Mutex<LockClass>,
+    gate: Mutex<Gate>,
     changed: Condvar,
 }
 
 impl Gated {
     fn new() -> Arc<Gated> {
-        let (class, changed) = (Mutex::default(), Condvar::new());
-        Arc::new(Gated { next: Plain::new(64 * PAGE_SIZE), class, changed })
+        let (gate, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Gated { next: Plain::new(64 * PAGE_SIZE), gate, changed })
     }
 
     fn close(&self) {
-        self.class.lock().unwrap().closed = true;
+        self.gate.lock().unwrap().closed = true;
     }
 
     fn open(&self, fails: bool) {
-        *self.class.lock().unwrap() = LockClass { closed: false, waiting: 0, fails };
+        *self.gate.lock().unwrap() = Gate { closed: false, waiting: 0, fails };
         self.changed.notify_all();
     }
 
-    /// Waits until somebody stands before the closed lock class.
+    /// Waits until somebody stands before the closed gate.
     fn await_somebody(&self) {
-        let class = self.class.lock().unwrap();
-        let (class, _) =
-            self.changed.wait_timeout_while(class, PATIENCE, |class| class.waiting == 0).unwrap();
-        assert!(class.waiting > 0, "nobody came");
+        let gate = self.gate.lock().unwrap();
+        let (gate, _) =
+            self.changed.wait_timeout_while(gate, PATIENCE, |gate| gate.waiting == 0).unwrap();
+        assert!(gate.waiting > 0, "nobody came");
     }
 }
 
@@ -61,11 +61,11 @@ impl BlockDevice for Gated {
     }
     fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Write { .. } = operation {
-            let mut class = self.class.lock().unwrap();
-            class.waiting += usize::from(class.closed);
+            let mut gate = self.gate.lock().unwrap();
+            gate.waiting += usize::from(gate.closed);
             self.changed.notify_all();
-            class = self.changed.wait_while(class, |class| class.closed).unwrap();
-            if class.fails {
+            gate = self.changed.wait_while(gate, |gate| gate.closed).unwrap();
+            if gate.fails {
                 return Err(IoError::Failed);
             }
         }

@@ -29,7 +29,8 @@ use crate::park;
 
 /// Somebody sleeps, or may.
 const SLEEPERS: u32 = 1;
-/// Somebody spins who takes the lock when it comes free, or wakes nobody without having said so.
+/// A waiter spins. The holder that lets go wakes nobody then: the spinner takes the lock, or clears
+/// this bit before it sleeps.
 const SPINNER: u32 = 1 << 1;
 /// The bits of those who wait; above them stands the holder, or nothing.
 const WAITERS: u32 = SLEEPERS | SPINNER;

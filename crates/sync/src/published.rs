@@ -1,4 +1,5 @@
-//! Something that is there or not, looked at by readers and taken away behind their backs.
+//! A value that readers look up without a lock, as with an RCU pointer. It can be withdrawn while
+//! they read it; it is freed after they have left.
 //!
 //! # Why unsafe
 //! A reader gets a plain reference; that what it refers to outlives the reader is the protocol.

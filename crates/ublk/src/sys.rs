@@ -1,4 +1,4 @@
-//! The system calls that the standard library does not offer, and the notification of the control
+//! The system calls that the standard library does not offer, and the ring of the control
 //! device.
 //!
 //! # Why unsafe

@@ -58,9 +58,9 @@ pub struct Engine<T, S> {
 
 const TURNS: usize = 64;
 
-/// Of a page that is to be stored, what is asked for before anything else, and what is asked for
-/// when the first of it has come: as many misses as a processor keeps in flight each time. By then
-/// its own prefetcher has seen where this goes.
+/// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
+/// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
+/// After that its own prefetcher follows.
 const BEGINNING: Range<usize> = 0..10 * 64;
 const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 

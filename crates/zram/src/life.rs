@@ -107,7 +107,7 @@ fn no_files(path: &str) -> Fault {
 /// How many streams an administrator may ask for (max_comp_streams).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamRules {
-    /// As many as there are to be when nobody asked for any number.
+    /// How many there are by default.
     pub usual: u32,
     /// The most that may be asked for. An engine that is there may refuse fewer.
     pub most: u32,

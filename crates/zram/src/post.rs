@@ -117,7 +117,7 @@ impl Disk {
             match engine.recompress(&reader, CPU, index, how) {
                 Ok(Recompressed::Skipped) => {}
                 Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
-                // It was nobody's but this page's misfortune, and its readers will be told.
+                // Only this page is bad. Whoever reads it gets the error.
                 Err(IoError::Corrupt) => {}
                 Err(error) => return Err(again_fault(error)),
             }
@@ -222,8 +222,8 @@ impl Disk {
     }
 }
 
-/// Ranges that share no page with each other, and hold the same pages. A page that was met twice
-/// could be marked and exported twice, and what it had been be taken for what it is.
+/// The same pages in ranges that do not overlap. A page in two ranges could be exported twice, and
+/// its older contents could then replace the newer ones.
 pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {

@@ -50,7 +50,7 @@ pub enum Kind {
     Filled(u64),
     /// The same eight bytes over and over, which are an object.
     FilledObject(Handle),
-    /// Compressed by the codec with this priority.
+    /// Compressed by one of the disk's codecs.
     Compressed {
         /// The object.
         handle: Handle,

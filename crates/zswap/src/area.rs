@@ -5,10 +5,10 @@
 //! page that is on the device and not in the cache stays so under the claim, unless it is given up.
 //!
 //! A mark says that the device holds the page. It is set under the claim, after the page has been
-//! written and before it leaves the cache; so a page is always found in one place or the other. The
-//! mark may be out of date while the cache has the page: whoever takes a page out of the cache, but
-//! to the device, takes the mark away before and after. That a page is in neither place is known
-//! only under the claim.
+//! written and before it leaves the cache; so a page is always found in one place or the other.
+//! While the cache has the page, the mark may be out of date. So whoever removes a page from the
+//! cache without writing it to the device clears the mark, before and after. Only the holder of the
+//! claim can know that a page is in neither place.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::ops::Range;
@@ -21,9 +21,8 @@ use sync::atomic::{AtomicU64, Ordering};
 use crate::tenant::Tenant;
 use crate::{Index, SwapType};
 
-/// Pages that are read, written or claimed together at most: as many as one notification of the
-/// io_uring devices of this house takes at once; more would wait in a queue of ours instead of the
-/// device's.
+/// Pages that are read, written or claimed together at most: as many as one ring of the io_uring
+/// devices takes at once. More would wait in our queue instead of the device's.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
 /// An area that is on. Every method may be called by any number of threads at once.

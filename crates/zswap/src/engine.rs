@@ -42,8 +42,8 @@ const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 /// Finds a codec by its name: `ENOENT` where there is none of that name.
 pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, Fault> + Send + Sync>;
 
-/// Of a page that is to be stored, what is asked for before anything else, and what is asked for
-/// when the first of it has come: as many misses as a processor keeps in flight each time.
+/// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
+/// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
 const BEGINNING: Range<usize> = 0..10 * 64;
 const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 

@@ -192,12 +192,16 @@ fn drafts_do_not_pass() {
         ("fn a() {} // TODO: b", "words"),
         ("/* FIXME */ fn a() {}", "words"),
         ("#[ignore]", "words"),
+        ("fn a(lane: Lane) {}", "words"),
+        ("fn a() {} // through the door", "words"),
     ] {
         let source = format!("//! A.\n{line}\n");
         let expected = format!("crates/nbd/tests/a.rs:2 {rule}");
-        assert_eq!(found(&[("crates/nbd/tests/a.rs", &source)]), [expected], "{line}");
+        let mut found = found(&[("crates/nbd/tests/a.rs", &source)]);
+        found.dedup();
+        assert_eq!(found, [expected], "{line}");
     }
-    let said = "//! A.\nconst A: &str = \"TODO todo!()\";\n";
+    let said = "//! A.\nconst A: &str = \"TODO todo!() lane\";\n";
     assert_eq!(found(&[("crates/nbd/tests/a.rs", said)]), [""; 0]);
     let mute = [("crates/nbd/src/a.rs", "use b;\n"), ("crates/nbd/tests/b.rs", "use b;\n")];
     assert_eq!(found(&mute), ["crates/nbd/src/a.rs:0 opening"]);

@@ -15,6 +15,24 @@ const FILE_BYTES: usize = 256 * 1024;
 /// Where every foreign crate comes from.
 const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Words of our own that gave way to those of the field.
+const VOCABULARY: &[(&str, &str)] = &[
+    ("lane", "a CPU"),
+    ("Lane", "Cpu"),
+    ("lanes", "CPUs"),
+    ("Pins", "ReaderEpochs"),
+    ("door", "a frontend"),
+    ("Door", "Frontend"),
+    ("doors", "frontends"),
+    ("crew", "workers"),
+    ("deed", "an action"),
+    ("mood", "a fault mode"),
+    ("Rooms", "WaitQueues"),
+    ("Bell", "EventCount"),
+    ("Workshop", "Factory"),
+    ("Belongings", "Shared"),
+];
+
 /// Runs the rules of this file.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -95,6 +113,11 @@ fn words(source: &Source, findings: &mut Vec<Finding>) {
         for name in ["FIXME", "XXX", "TODO", "HACK"] {
             if has_word(&line.comment, name) {
                 say(format!("{name}: do it now, or open an issue"));
+            }
+        }
+        for (own, field) in VOCABULARY {
+            if has_word(&line.code, own) || has_word(&line.comment, own) {
+                say(format!("{own}: say what people who know Linux say, {field}"));
             }
         }
         if line.code.contains("#[ignore]") {

@@ -188,8 +188,8 @@ const SOON: Duration = Duration::from_millis(5);
 /// Frames that are asked for at a time: 256 KiB, which is what the zone asks for.
 const PIECE: u64 = 64;
 
-/// Provides memory ahead of its use until it is told to end, as [`work`] is; a notification of the
-/// memory event has it look.
+/// Provides memory ahead of its use until it is told to end, as [`work`] is. It looks
+/// when the cache notifies its memory event.
 ///
 /// It takes memory that the kernel has to spare: the more of the headroom there is, the less it
 /// asks of the kernel, so that what serves pages in the kernel finds some as well.

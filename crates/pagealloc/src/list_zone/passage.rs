@@ -1,16 +1,16 @@
-//! Going through a lock class, and telling a trace of it.
+//! Taking a lock, and telling a trace of it.
 
 use units::Cpu;
 
 use crate::{LockClass, LockTrace};
 
-/// A trace, and the CPU on which somebody goes through lock classes.
+/// A trace, and the CPU on which somebody takes locks.
 pub(super) struct Watch<'a, P> {
     pub trace: &'a P,
     pub cpu: Cpu,
 }
 
-/// What somebody holds who came through a lock class.
+/// A lock that somebody holds, of some class.
 pub(super) struct Hold<G> {
     pub guard: G,
     class: LockClass,

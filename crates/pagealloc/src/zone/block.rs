@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    /// Whether the shelf is another since `frames` were added, which made this of it. Of those who
-    /// add to a reserved block nobody has to file it: who unreserves it will.
+    /// Whether the block belongs on another shelf now that `frames` frames were added to it. A
+    /// reserved block is on no shelf; it is filed when it is no longer reserved.
     #[inline]
     pub fn is_to_be_filed(self, frames: u32) -> bool {
         !self.is_reserved() && (self.count() == frames || self.count() == FRAMES)

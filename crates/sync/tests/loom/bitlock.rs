@@ -104,7 +104,7 @@ fn waiters_marks_do_not_disturb_the_holder() {
     });
 }
 
-/// A copy of the bit lock, with wait queue for flaws.
+/// A copy of the bit lock, with room for flaws.
 mod copy {
     use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use sync::{LOCKED, WAITED};

@@ -67,7 +67,7 @@ fn trying_excludes_and_never_waits() {
     });
 }
 
-/// A copy of the mutex, with wait queue for flaws.
+/// A copy of the mutex, with room for flaws.
 mod copy {
     use loom::cell::UnsafeCell;
     use loom::sync::atomic::{AtomicU32, Ordering};

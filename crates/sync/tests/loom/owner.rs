@@ -68,7 +68,7 @@ fn the_highest_cpus_have_names_too() {
     every(|| all_add(&[u32::MAX, u32::MAX >> 3], 1));
 }
 
-/// A copy of the lock, with wait queue for flaws.
+/// A copy of the lock, with room for flaws.
 mod copy {
     use loom::cell::UnsafeCell;
     use loom::sync::atomic::{AtomicU32, Ordering};

@@ -194,7 +194,7 @@ fn readers_writes_are_seen_after_waiting() {
     });
 }
 
-/// A copy of the readers, for one changer, with wait queue for flaws.
+/// A copy of the readers, for one changer, with room for flaws.
 struct Copy<F> {
     phase: AtomicUsize,
     readers: [[AtomicUsize; 2]; 2],

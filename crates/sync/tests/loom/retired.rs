@@ -122,7 +122,7 @@ fn readers_may_share_the_cpu_of_a_writer() {
     bounded(3, || run(Retired::new(1, 1), &[0], &[(0, 1)]));
 }
 
-/// With wait queue for four a step is tried at each displaced word, and the first is freed without
+/// With room for four a step is tried at each displaced word, and the first is freed without
 /// waiting.
 #[test]
 fn nothing_ripe_is_held_by_a_reader() {

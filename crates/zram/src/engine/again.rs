@@ -44,8 +44,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     }
 
     pub(super) fn finish_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
-        // Who stores clears the mark, and so does who reads; both mean that the page is wanted.
-        // Only one at a time marks and finishes, so the mark is the one that was exported.
+        // A store or a read of the page clears the mark: the page is in use and stays in memory.
+        // One thread at a time writes back, so a mark that is still there is the one it set.
         let new = Slot::backed(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };

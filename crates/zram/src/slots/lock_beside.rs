@@ -12,7 +12,7 @@ use units::Cpu;
 use super::{SlotTable, Touched};
 use crate::Slot;
 
-/// A lock in a word, with the wait queues where those wait who want it. What differs between the
+/// A lock in a word, with the wait queues of those who want it. What differs between the
 /// kinds.
 pub trait WordLock: Default + Send + Sync {
     /// The name of the scheme.

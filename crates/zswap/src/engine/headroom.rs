@@ -2,8 +2,8 @@
 //! ([`pagealloc::World::is_ahead`]).
 //!
 //! A store uses what is there: it takes no page fault and asks the system for nothing. When little
-//! is left it rings a event, and a thread beside the way of pages calls [`Zswap::provide`]. A store
-//! that comes too late is refused at once.
+//! is left it notifies an event, and a thread beside the way of pages calls [`Zswap::provide`]. A
+//! store that comes too late is refused at once.
 
 use alloc::sync::Arc;
 use core::fmt;

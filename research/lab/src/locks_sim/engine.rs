@@ -30,11 +30,11 @@ pub struct Parts {
 pub struct Scene<'a> {
     /// How slots are guarded.
     pub scheme: Scheme,
-    /// Where.
+    /// Which slots the threads work on.
     pub workload: Workload,
-    /// What.
+    /// What the pages contain.
     pub content: Content,
-    /// Doing what.
+    /// What the threads do.
     pub op: Op,
     /// How long things take.
     pub parts: Parts,

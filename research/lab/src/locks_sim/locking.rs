@@ -59,7 +59,7 @@ pub enum LockStep {
     TakeOrSleep(LockId),
     /// Having the line: the lock is left.
     Left(LockId, Mode),
-    /// Having the line of the wait queue: everybody in it is woken.
+    /// Has the line of the wait queue: everybody in it is woken.
     Open(LockId),
 }
 

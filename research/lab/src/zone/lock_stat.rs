@@ -59,7 +59,7 @@ fn add(to: &AtomicU64, more: u64) {
 }
 
 impl LockStat {
-    /// For so many CPUs; deaf at first.
+    /// For so many CPUs. It counts nothing until [`LockStat::listen`] is called.
     #[must_use]
     pub fn new(cpus: usize) -> LockStat {
         let book = |_| {

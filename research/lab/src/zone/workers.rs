@@ -33,13 +33,13 @@ const STAYS: usize = 16;
 /// What is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// What.
+    /// Which calls the threads make.
     pub workload: Workload,
     /// What is done with each frame.
     pub mode: Mode,
     /// When threads begin.
     pub start: Start,
-    /// How many.
+    /// How many threads there are.
     pub threads: usize,
     /// Frames of each in a cycle.
     pub share: usize,
