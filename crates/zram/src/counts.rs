@@ -25,21 +25,21 @@ pub(crate) enum Count {
     SamePages,
     /// Gauge: zero-filled pages.
     ZeroPages,
-    /// Gauge: pages stored raw.
+    /// Gauge: pages stored as they are.
     HugePages,
-    /// Pages stored raw since the device was initialised.
+    /// Pages stored as they are since the device was initialised.
     HugePagesSince,
     /// Gauge: bytes of all objects.
     ComprBytes,
     /// Gauge: pages on the backing device.
-    BackedPages,
+    WrittenBackPages,
     /// Blocks read from the backing device.
-    BackedReads,
+    WritebackReads,
     /// Blocks written to the backing device.
-    BackedWrites,
+    WritebackWrites,
 }
 
-const COUNTS: usize = Count::BackedWrites as usize + 1;
+const COUNTS: usize = Count::WritebackWrites as usize + 1;
 
 /// The counters of a device.
 pub(crate) struct Counts(PerCpuCounters<COUNTS>);

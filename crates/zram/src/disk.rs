@@ -11,7 +11,7 @@ use units::{Cpu, PAGE_SIZE, Page, pages_for};
 
 use crate::access::Clock;
 use crate::counts::{Count, Counts};
-use crate::life::{Factory, Plan};
+use crate::factory::{Factory, Plan};
 use crate::settings::Settings;
 use crate::store::{Loaded, PageStore};
 use crate::{Stats, ranges};
@@ -296,9 +296,9 @@ impl Disk {
             failed_writes: sum(Count::FailedWrites),
             invalid_io: sum(Count::InvalidIo),
             notify_free: sum(Count::NotifyFree),
-            backed_pages: sum(Count::BackedPages),
-            backed_reads: sum(Count::BackedReads),
-            backed_writes: sum(Count::BackedWrites),
+            backed_pages: sum(Count::WrittenBackPages),
+            backed_reads: sum(Count::WritebackReads),
+            backed_writes: sum(Count::WritebackWrites),
             ..Stats::default()
         };
         let reader = self.readers.enter(Cpu(0));
@@ -439,7 +439,7 @@ impl BlockDevice for Disk {
     fn may_wait(&self, offset: u64, length: u64) -> bool {
         let reader = self.readers.enter(Cpu(0));
         let Some(engine) = self.engine.get(&reader) else { return false };
-        if engine.backing().is_none() || self.counts.sum(Count::BackedPages) == 0 {
+        if engine.backing().is_none() || self.counts.sum(Count::WrittenBackPages) == 0 {
             return false;
         }
         let (first, count) = ranges::touched_pages(offset, length);

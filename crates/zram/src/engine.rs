@@ -3,7 +3,7 @@
 //! A stored object is never modified. A store makes a new object and swaps one word; all that can
 //! fail comes before that, all that frees comes after.
 
-mod again;
+mod post_processing;
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::{ControlFlow, Range};
@@ -96,14 +96,14 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         if let Some(handle) = replacing {
             self.pool.prefetch(handle);
         }
-        if let Some(slot) = pattern.and_then(Slot::filled) {
+        if let Some(slot) = pattern.and_then(Slot::same_filled) {
             return Ok(slot);
         }
         self.with_space(cpu, || match pattern {
             Some(pattern) => self
                 .pool
                 .store(reader, cpu, &pattern.to_ne_bytes(), replacing)
-                .map(Slot::filled_object)
+                .map(Slot::same_filled_object)
                 .map_err(refused),
             None => self.pack(reader, cpu, page, replacing),
         })
@@ -128,7 +128,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             Some(length) if length <= pool.raw_threshold() => pool
                 .store(reader, cpu, &stream.output[..length], replacing)
                 .map(|handle| Slot::compressed(handle, length, number)),
-            _ => pool.store(reader, cpu, page, replacing).map(Slot::raw),
+            _ => pool.store(reader, cpu, page, replacing).map(Slot::huge),
         }
         .map_err(refused)
     }
@@ -158,7 +158,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     #[inline]
     fn release(&self, cpu: Cpu, slot: Slot) {
         match slot.kind() {
-            Kind::Backed(place) => self.release_block(place),
+            Kind::WrittenBack(place) => self.release_block(place),
             _ => {
                 if let Some(handle) = handle_of(slot) {
                     self.pool.free(cpu, handle);
@@ -198,7 +198,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         add(Count::ZeroPages, is.zero - was.zero);
         add(Count::HugePages, is.huge - was.huge);
         add(Count::HugePagesSince, is.huge);
-        add(Count::BackedPages, is.backed - was.backed);
+        add(Count::WrittenBackPages, is.backed - was.backed);
     }
 
     /// Fills `page` with what a slot stands for, or tells where that is. The slot's object must be
@@ -214,15 +214,15 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         let pool = &self.pool;
         match slot.kind() {
             Kind::Empty => page.fill(0),
-            Kind::Filled(pattern) => fill(page, pattern),
-            Kind::FilledObject(handle) => {
+            Kind::SameFilled(pattern) => fill(page, pattern),
+            Kind::SameFilledObject(handle) => {
                 let mut pattern = [0; 8];
                 pool.read(reader, handle, 8, |object| {
                     object.copy_to(&mut pattern);
                 });
                 fill(page, u64::from_ne_bytes(pattern));
             }
-            Kind::Raw(handle) => pool.read(reader, handle, PAGE_SIZE, |object| {
+            Kind::Huge(handle) => pool.read(reader, handle, PAGE_SIZE, |object| {
                 object.copy_to(page);
             }),
             Kind::Compressed { handle, length, codec } => pool
@@ -230,7 +230,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
                     object.joined(|bytes| self.codecs.decompress(reader, cpu, codec, bytes, page))
                 })
                 .map_err(|Corrupt| IoError::Corrupt)?,
-            Kind::Backed(place) => return Ok(Loaded::Backed(place)),
+            Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
         }
         Ok(Loaded::Page)
     }
@@ -284,11 +284,11 @@ impl Shape {
     fn of(slot: Slot) -> Shape {
         let (bytes, same, zero, huge, backed) = match slot.kind() {
             Kind::Empty => return Shape::default(),
-            Kind::Filled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
-            Kind::FilledObject(_) => (8, 1, 0, 0, 0),
+            Kind::SameFilled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
+            Kind::SameFilledObject(_) => (8, 1, 0, 0, 0),
             Kind::Compressed { length, .. } => (length as i64, 0, 0, 0, 0),
-            Kind::Raw(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
-            Kind::Backed(_) => (0, 0, 0, 0, 1),
+            Kind::Huge(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
+            Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
         };
         Shape { bytes, stored: 1, same, zero, huge, backed }
     }
@@ -297,8 +297,8 @@ impl Shape {
 #[inline]
 fn handle_of(slot: Slot) -> Option<Handle> {
     match slot.kind() {
-        Kind::Empty | Kind::Filled(_) | Kind::Backed(_) => None,
-        Kind::FilledObject(handle) | Kind::Raw(handle) | Kind::Compressed { handle, .. } => {
+        Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) => None,
+        Kind::SameFilledObject(handle) | Kind::Huge(handle) | Kind::Compressed { handle, .. } => {
             Some(handle)
         }
     }
@@ -314,7 +314,7 @@ fn refused(error: StoreError) -> IoError {
 fn extent_kind(slot: Slot) -> ExtentKind {
     match slot.kind() {
         Kind::Empty => ExtentKind::Hole,
-        Kind::Filled(0) => ExtentKind::Zero,
+        Kind::SameFilled(0) => ExtentKind::Zero,
         _ => ExtentKind::Data,
     }
 }
@@ -429,7 +429,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
     }
 
     fn store_zeroes(&self, cpu: Cpu, index: usize) {
-        if let Some(zeroes) = Slot::filled(0) {
+        if let Some(zeroes) = Slot::same_filled(0) {
             self.note(index);
             self.commit(cpu, index, zeroes);
         }

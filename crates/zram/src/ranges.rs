@@ -8,7 +8,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::Disk;
 use crate::counts::Count;
-use crate::fetch::Fetches;
+use crate::read_backing::Fetches;
 use crate::store::{Loaded, PageStore};
 
 const P: u64 = PAGE_SIZE as u64;

@@ -8,8 +8,8 @@ use zcomp::{Chosen, OneStream, PRIORITIES, Params};
 
 use crate::blocks::Backing;
 use crate::disk::Disk;
-use crate::life::Factory;
-use crate::post::each;
+use crate::factory::Factory;
+use crate::post_processing::each;
 use crate::slot::Slot;
 use crate::store::PageStore;
 

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | 0–31 | the object's handle, the fill pattern, or the block of the backing device |
 //! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is a page as it is |
-//! | 45–46 | kind: 0 empty, 1 filled, 2 stored, 3 backed (written back) |
+//! | 45–46 | kind: 0 empty, 1 same-filled, 2 stored, 3 written back |
 //! | 47–51 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
 //! | 52 | claimed: somebody prepares a replacement from the present contents |
 //! | 53 | marked: chosen to be written back |
 //! | 54 | idle: not used since it was marked so |
 //! | 55 | incompressible: no codec of the device makes it smaller |
-//! | 56 | huge: a backed page that would not shrink |
+//! | 56 | huge: a page that was written back that would not shrink |
 //! | 57–61 | free |
 //! | 62–63 | the slot table's own: the lock and its waiters |
 //!
@@ -47,9 +47,9 @@ pub enum Kind {
     /// Never written, or discarded: reads as zeroes.
     Empty,
     /// The same eight bytes over and over, which are in the slot.
-    Filled(u64),
+    SameFilled(u64),
     /// The same eight bytes over and over, which are an object.
-    FilledObject(Handle),
+    SameFilledObject(Handle),
     /// Compressed by one of the disk's codecs.
     Compressed {
         /// The object.
@@ -60,9 +60,9 @@ pub enum Kind {
         codec: u8,
     },
     /// As it is, because it would not shrink.
-    Raw(Handle),
+    Huge(Handle),
     /// Not in memory: written back.
-    Backed(Backed),
+    WrittenBack(Backed),
 }
 
 /// Where a page that was written back is, and as what.
@@ -85,7 +85,7 @@ impl Slot {
     /// A slot for a page filled with `pattern`, if the pattern fits: its halves are the same.
     #[inline]
     #[must_use]
-    pub const fn filled(pattern: u64) -> Option<Slot> {
+    pub const fn same_filled(pattern: u64) -> Option<Slot> {
         let low = pattern as u32;
         if low == (pattern >> 32) as u32 {
             Some(Slot(low as u64 | FILLED << KIND_SHIFT))
@@ -97,7 +97,7 @@ impl Slot {
     /// A slot for a page filled with the eight bytes of an object.
     #[inline]
     #[must_use]
-    pub const fn filled_object(handle: Handle) -> Slot {
+    pub const fn same_filled_object(handle: Handle) -> Slot {
         Slot::stored(handle, 8, FILL_CODEC)
     }
 
@@ -112,13 +112,13 @@ impl Slot {
     /// A slot for a page stored as it is.
     #[inline]
     #[must_use]
-    pub const fn raw(handle: Handle) -> Slot {
+    pub const fn huge(handle: Handle) -> Slot {
         Slot::stored(handle, PAGE_SIZE, 0)
     }
 
     /// A slot for a page that was written back.
     #[must_use]
-    pub const fn backed(place: Backed) -> Slot {
+    pub const fn written_back(place: Backed) -> Slot {
         debug_assert!(place.length > 0 && place.length as usize <= PAGE_SIZE);
         let word = place.block as u64
             | (place.length as u64) << LENGTH_SHIFT
@@ -145,18 +145,18 @@ impl Slot {
                 let length = (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as usize;
                 let codec = (self.0 >> CODEC_SHIFT & CODEC_MASK) as u8;
                 if codec == FILL_CODEC {
-                    Kind::FilledObject(handle)
+                    Kind::SameFilledObject(handle)
                 } else if length == PAGE_SIZE {
-                    Kind::Raw(handle)
+                    Kind::Huge(handle)
                 } else {
                     Kind::Compressed { handle, length, codec }
                 }
             }
             FILLED => {
                 let half = self.0 as u32 as u64;
-                Kind::Filled(half << 32 | half)
+                Kind::SameFilled(half << 32 | half)
             }
-            BACKED => Kind::Backed(Backed {
+            BACKED => Kind::WrittenBack(Backed {
                 block: self.0 as u32,
                 length: (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as u16,
                 codec: (self.0 >> CODEC_SHIFT & CODEC_MASK) as u8,

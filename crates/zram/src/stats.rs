@@ -31,9 +31,9 @@ pub struct Stats {
     pub same_filled_pages: u64,
     /// Zero-filled pages.
     pub zero_pages: u64,
-    /// Pages stored raw because they would not shrink.
+    /// Pages stored as they are because they would not shrink.
     pub huge_pages: u64,
-    /// Pages stored raw since the device was initialised.
+    /// Pages stored as they are since the device was initialised.
     pub huge_pages_since: u64,
     /// Frames freed by compaction since the device was initialised.
     pub pages_compacted: u64,

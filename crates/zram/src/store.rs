@@ -43,7 +43,7 @@ impl Select {
     #[must_use]
     pub const fn admits(self, slot: Slot) -> bool {
         let huge = match slot.kind() {
-            Kind::Raw(_) => true,
+            Kind::Huge(_) => true,
             Kind::Compressed { .. } => false,
             _ => return false,
         };

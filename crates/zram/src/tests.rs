@@ -4,7 +4,7 @@ use core::ops::ControlFlow;
 use block::{Extent, ExtentKind};
 use units::PAGE_SIZE;
 
-use crate::post::apart;
+use crate::post_processing::apart;
 use crate::ranges::{clip, touched_pages};
 use crate::{Backed, Kind, Slot};
 use zcomp::{fill, same_filled};
@@ -15,7 +15,8 @@ const PLACE: Backed = Backed { block: u32::MAX, length: 4096, codec: 30, huge: t
 #[test]
 fn what_is_known_of_a_slot_is_apart_from_its_contents() {
     let handle = Handle::from_raw(u32::MAX);
-    for slot in [Slot::compressed(handle, 4095, 30), Slot::raw(handle), Slot::backed(PLACE)] {
+    for slot in [Slot::compressed(handle, 4095, 30), Slot::huge(handle), Slot::written_back(PLACE)]
+    {
         let known = slot.claimed().with_mark(true).with_idle(true).incompressible();
         assert!(known.is_claimed() && known.is_marked() && known.is_idle());
         assert!(known.is_incompressible() && known.notices_readers());
@@ -25,10 +26,10 @@ fn what_is_known_of_a_slot_is_apart_from_its_contents() {
         assert!(!touched.is_marked() && !touched.is_idle() && touched.is_incompressible());
         assert_eq!(known.with_mark(false).with_idle(false), slot.claimed().incompressible());
         assert_eq!(known.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
-        assert_eq!(slot.is_backed(), matches!(slot.kind(), Kind::Backed(_)));
+        assert_eq!(slot.is_backed(), matches!(slot.kind(), Kind::WrittenBack(_)));
     }
-    let other = Slot::backed(Backed { huge: false, ..PLACE });
-    assert!(!other.same_contents(Slot::backed(PLACE)));
+    let other = Slot::written_back(Backed { huge: false, ..PLACE });
+    assert!(!other.same_contents(Slot::written_back(PLACE)));
 }
 
 #[test]
@@ -36,13 +37,13 @@ fn slots_say_what_they_were_made_of() {
     let handle = Handle::from_raw(0xfedc_ba98);
     for (slot, kind) in [
         (Slot::EMPTY, Kind::Empty),
-        (Slot::filled(0).unwrap(), Kind::Filled(0)),
-        (Slot::filled(u64::MAX).unwrap(), Kind::Filled(u64::MAX)),
-        (Slot::filled_object(handle), Kind::FilledObject(handle)),
-        (Slot::raw(handle), Kind::Raw(handle)),
+        (Slot::same_filled(0).unwrap(), Kind::SameFilled(0)),
+        (Slot::same_filled(u64::MAX).unwrap(), Kind::SameFilled(u64::MAX)),
+        (Slot::same_filled_object(handle), Kind::SameFilledObject(handle)),
+        (Slot::huge(handle), Kind::Huge(handle)),
         (Slot::compressed(handle, 1, 0), Kind::Compressed { handle, length: 1, codec: 0 }),
         (Slot::compressed(handle, 3640, 30), Kind::Compressed { handle, length: 3640, codec: 30 }),
-        (Slot::backed(PLACE), Kind::Backed(PLACE)),
+        (Slot::written_back(PLACE), Kind::WrittenBack(PLACE)),
     ] {
         assert_eq!(slot.kind(), kind);
         assert_eq!(slot.claimed().kind(), kind);
@@ -52,7 +53,7 @@ fn slots_say_what_they_were_made_of() {
         assert_eq!(slot.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
         assert_eq!(slot.is_empty(), kind == Kind::Empty);
     }
-    assert_eq!(Slot::filled(1), None, "its halves differ");
+    assert_eq!(Slot::same_filled(1), None, "its halves differ");
 }
 
 #[test]

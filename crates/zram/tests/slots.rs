@@ -96,7 +96,7 @@ fn matches_model<T: SlotTable>(seed: u64) -> Result<(), String> {
                 check(declined == Err(was), "a declined update", step)?;
             }
             2 => {
-                let new = Slot::filled(step << 32 | step).unwrap_or(Slot::EMPTY);
+                let new = Slot::same_filled(step << 32 | step).unwrap_or(Slot::EMPTY);
                 check(table.update(index, |_| Some(new)) == Ok(was), "update", step)?;
                 model.insert(index, new);
             }

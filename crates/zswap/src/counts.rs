@@ -16,8 +16,8 @@ macro_rules! counts { ($($name:ident, $text:literal;)*) => {
 
 counts! {
     Pages, "Gauge: pages in the cache.";
-    Filled, "Gauge: same-filled pages among them.";
-    Raw, "Gauge: pages among them that would not shrink.";
+    SameFilled, "Gauge: same-filled pages among them.";
+    Incompressible, "Gauge: pages among them that would not shrink.";
     Bytes, "Gauge: bytes of all objects.";
     Stores, "Pages that were stored.";
     Loads, "Pages that were loaded from the cache.";

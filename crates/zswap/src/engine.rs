@@ -340,7 +340,7 @@ impl Zswap {
         if self.policy.same_filled()
             && let Some(pattern) = same_filled(page)
         {
-            return Ok(Content::Filled(pattern));
+            return Ok(Content::SameFilled(pattern));
         }
         if !self.policy.non_same_filled() {
             return Err(Reject::Disabled);
@@ -364,7 +364,7 @@ impl Zswap {
             return match ratio {
                 100 if owner == Owner::HasNoOther || !stays => {
                     let handle = self.pool.store(reader, cpu, page, None).map_err(refused)?;
-                    Ok(Content::Raw(handle))
+                    Ok(Content::Incompressible(handle))
                 }
                 100 => Err(Reject::Incompressible),
                 _ => Err(Reject::Poor),
@@ -454,10 +454,12 @@ impl Zswap {
         page: &mut Page,
     ) -> Result<(), LoadError> {
         match self.entries.content(word.number()) {
-            Content::Filled(pattern) => fill(page, pattern),
-            Content::Raw(handle) => self.pool.read(reader, handle, PAGE_SIZE, |object| {
-                object.copy_to(page);
-            }),
+            Content::SameFilled(pattern) => fill(page, pattern),
+            Content::Incompressible(handle) => {
+                self.pool.read(reader, handle, PAGE_SIZE, |object| {
+                    object.copy_to(page);
+                })
+            }
             Content::Compressed { handle, length, codec } => {
                 let done = self.pool.read(reader, handle, length, |object| {
                     object.joined(|bytes| self.bank.decompress(reader, cpu, codec, bytes, page))

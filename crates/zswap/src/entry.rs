@@ -16,9 +16,9 @@ use crate::{Key, Word};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// These eight bytes over and over.
-    Filled(u64),
+    SameFilled(u64),
     /// An object as long as a page.
-    Raw(Handle),
+    Incompressible(Handle),
     /// An object made by codec number `codec`.
     Compressed { handle: Handle, length: usize, codec: u8 },
 }
@@ -27,24 +27,24 @@ impl Content {
     /// Its object, if it has one.
     pub(crate) fn handle(self) -> Option<Handle> {
         match self {
-            Content::Filled(_) => None,
-            Content::Raw(handle) | Content::Compressed { handle, .. } => Some(handle),
+            Content::SameFilled(_) => None,
+            Content::Incompressible(handle) | Content::Compressed { handle, .. } => Some(handle),
         }
     }
 
     /// Bytes of its object.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            Content::Filled(_) => 0,
-            Content::Raw(_) => units::PAGE_SIZE,
+            Content::SameFilled(_) => 0,
+            Content::Incompressible(_) => units::PAGE_SIZE,
             Content::Compressed { length, .. } => length,
         }
     }
 
     fn pack(self) -> (u64, u64) {
         match self {
-            Content::Filled(pattern) => (FILLED, pattern),
-            Content::Raw(handle) => (RAW | u64::from(handle.get()), 0),
+            Content::SameFilled(pattern) => (SAME_FILLED, pattern),
+            Content::Incompressible(handle) => (INCOMPRESSIBLE | u64::from(handle.get()), 0),
             Content::Compressed { handle, length, codec } => {
                 let codec = u64::from(codec) << CODEC_SHIFT;
                 let length = (length as u64) << LENGTH_SHIFT;
@@ -56,8 +56,8 @@ impl Content {
     fn unpack(object: u64, pattern: u64) -> Content {
         let handle = Handle::from_raw(object as u32);
         match object & KINDS {
-            FILLED => Content::Filled(pattern),
-            RAW => Content::Raw(handle),
+            SAME_FILLED => Content::SameFilled(pattern),
+            INCOMPRESSIBLE => Content::Incompressible(handle),
             _ => Content::Compressed {
                 handle,
                 length: (object >> LENGTH_SHIFT) as usize & 0x1fff,
@@ -70,8 +70,8 @@ impl Content {
 const LENGTH_SHIFT: u32 = 32;
 const CODEC_SHIFT: u32 = 45;
 const KINDS: u64 = 3 << 62;
-const FILLED: u64 = 1 << 62;
-const RAW: u64 = 2 << 62;
+const SAME_FILLED: u64 = 1 << 62;
+const INCOMPRESSIBLE: u64 = 2 << 62;
 const COMPRESSED: u64 = 3 << 62;
 
 /// Numbers of an entry's words.

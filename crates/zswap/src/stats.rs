@@ -96,8 +96,8 @@ impl Zswap {
         let indexes: u64 = areas().map(|area| area.index.bytes()).sum();
         Stats {
             stored_pages: count(Count::Pages),
-            same_filled_pages: count(Count::Filled),
-            incompressible_pages: count(Count::Raw),
+            same_filled_pages: count(Count::SameFilled),
+            incompressible_pages: count(Count::Incompressible),
             compressed_bytes: count(Count::Bytes),
             pool_bytes: self.pool.frames() * PAGE_SIZE as u64,
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,

@@ -6,7 +6,7 @@ use control::{Access, Fault, Row};
 use units::PAGE_SIZE;
 
 use super::keys::put;
-use crate::post::each;
+use crate::post_processing::each;
 use crate::{Disk, Kind, Slot, Stats};
 
 macro_rules! statistic {
@@ -167,12 +167,12 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), Fault> {
 fn flags(slot: Slot, again: bool) -> [u8; 6] {
     let kind = slot.kind();
     let huge = match kind {
-        Kind::Raw(_) => true,
-        Kind::Backed(place) => place.huge,
+        Kind::Huge(_) => true,
+        Kind::WrittenBack(place) => place.huge,
         _ => false,
     };
     let all = [
-        (matches!(kind, Kind::Filled(_) | Kind::FilledObject(_)), b's'),
+        (matches!(kind, Kind::SameFilled(_) | Kind::SameFilledObject(_)), b's'),
         (slot.is_backed(), b'w'),
         (huge, b'h'),
         (slot.is_idle(), b'i'),

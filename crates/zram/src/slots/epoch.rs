@@ -78,8 +78,8 @@ impl SlotTable for Epoch {
     #[inline]
     fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         match displaced.kind() {
-            Kind::Empty | Kind::Filled(_) | Kind::Backed(_) => free(displaced),
-            Kind::FilledObject(_) | Kind::Raw(_) | Kind::Compressed { .. } => {
+            Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) => free(displaced),
+            Kind::SameFilledObject(_) | Kind::Huge(_) | Kind::Compressed { .. } => {
                 self.retired.retire(cpu, displaced.word(), |word| free(Slot::from_word(word)));
             }
         }

@@ -107,7 +107,7 @@ impl Zswap {
         let tenants: u64 = self.tenants().iter().map(Tenant::pages).sum();
         assert_eq!(pages, tenants, "the indexes have {pages} pages, and tenants {tenants}");
         let objects = self.pool.stats().objects;
-        let expected = pages - self.counts.sum(Count::Filled);
+        let expected = pages - self.counts.sum(Count::SameFilled);
         assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
     }
 }

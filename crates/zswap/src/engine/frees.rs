@@ -110,9 +110,9 @@ impl Zswap {
         tenant.add(cpu, sign, bytes);
         self.counts.add(cpu, Count::Pages, sign);
         match content {
-            Content::Filled(_) => self.counts.add(cpu, Count::Filled, sign),
-            Content::Raw(_) => {
-                self.counts.add(cpu, Count::Raw, sign);
+            Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
+            Content::Incompressible(_) => {
+                self.counts.add(cpu, Count::Incompressible, sign);
                 self.counts.add(cpu, Count::Bytes, bytes);
             }
             Content::Compressed { codec, .. } => {

@@ -37,7 +37,7 @@ pub enum Content {
     /// Noise: fio's refill_buffers without a percentage, which is what seed tables of 2014 had.
     Random,
     /// Each page is one byte over and over: 256 pages, the first of zeroes.
-    Filled,
+    SameFilled,
     /// The pages of a file.
     File {
         /// Where it is.
@@ -57,7 +57,7 @@ impl Content {
             "iozone" => Content::Iozone,
             "half" => Content::Half,
             "random" => Content::Random,
-            "filled" => Content::Filled,
+            "filled" => Content::SameFilled,
             path if Path::new(path).exists() => {
                 return Ok(Content::File { path: path.into(), shuffled });
             }
@@ -78,7 +78,7 @@ impl Content {
             Content::Iozone => "iozone".to_owned(),
             Content::Half => "half".to_owned(),
             Content::Random => "random".to_owned(),
-            Content::Filled => "filled".to_owned(),
+            Content::SameFilled => "filled".to_owned(),
             Content::File { path, shuffled } => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 format!("{name}{}", if *shuffled { " shuffled" } else { "" })
@@ -92,7 +92,7 @@ impl Content {
             Content::Iozone => "nearly empty pages, as iozone writes them".to_owned(),
             Content::Half => "pages of half noise, half zeroes".to_owned(),
             Content::Random => "noise, which does not shrink".to_owned(),
-            Content::Filled => "pages of one byte each".to_owned(),
+            Content::SameFilled => "pages of one byte each".to_owned(),
             Content::File { .. } => format!("the pages of {}", self.name()),
         }
     }
@@ -118,7 +118,7 @@ impl Content {
             }
             Content::Half => noise(room(generated)?, PAGE_SIZE / 2),
             Content::Random => noise(room(generated)?, PAGE_SIZE),
-            Content::Filled => {
+            Content::SameFilled => {
                 let mut memory = room(FILLED_PAGES * PAGE_SIZE)?;
                 for index in 0..FILLED_PAGES {
                     page_mut(&mut memory, index).fill(index as u8);

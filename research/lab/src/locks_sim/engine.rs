@@ -223,7 +223,7 @@ impl<'a> Engine<'a> {
         let mut steps = vec![Step::Work(parts.outside / 2.0), Step::Prefetch(line)];
         match scene.content {
             // `make` looks through the page first, and peeks then.
-            Content::Filled => steps.extend([body, Step::Read(line)]),
+            Content::SameFilled => steps.extend([body, Step::Read(line)]),
             Content::Pages => {
                 steps.push(Step::Read(line));
                 steps.extend(self.stream.map(|stream| take(stream, Mode::Write)));

@@ -80,7 +80,7 @@ impl<'a> Hand<'a> {
     fn source(&mut self, slot: usize) -> &Page {
         let Hand { device, contents, random, patterns, .. } = self;
         match (device.content, device.workload) {
-            (Content::Filled, _) => page(patterns, random.below(PATTERNS as u64) as usize),
+            (Content::SameFilled, _) => page(patterns, random.below(PATTERNS as u64) as usize),
             (_, Workload::Eight) => page(&contents.bytes, contents.eight[slot].0),
             (_, Workload::Spread) => page(&contents.bytes, random.pick(&contents.objects).0),
         }

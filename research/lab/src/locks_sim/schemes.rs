@@ -112,19 +112,19 @@ impl Op {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Content {
     /// The same eight bytes over and over: the slot says it all (crates/zram/src/filled.rs).
-    Filled,
+    SameFilled,
     /// Pages to compress, which are objects of a pool.
     Pages,
 }
 
 impl Content {
     /// Both.
-    pub const ALL: [Content; 2] = [Content::Filled, Content::Pages];
+    pub const ALL: [Content; 2] = [Content::SameFilled, Content::Pages];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Content::Filled => "same-filled",
+            Content::SameFilled => "same-filled",
             Content::Pages => "pages",
         }
     }

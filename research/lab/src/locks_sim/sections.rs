@@ -90,7 +90,7 @@ fn no_memory(error: impl std::fmt::Display) -> anyhow::Error {
 fn table<T: SlotTable>() -> Result<Table> {
     let table = T::new(&host::Mmap, FEW, 2).map_err(no_memory)?;
     let cpu = Cpu(0);
-    let slot = Slot::filled(0).unwrap_or_default();
+    let slot = Slot::same_filled(0).unwrap_or_default();
     let update = |go: u32| {
         let _ = table.update(go as usize % FEW, |_| Some(slot));
     };

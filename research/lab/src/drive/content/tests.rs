@@ -33,7 +33,7 @@ fn half_is_half_and_new_in_each_page() {
 fn noise_does_not_end_and_filled_pages_are_filled() {
     let noise = prepared(&Content::Random);
     assert!(pages(&noise.memory).all(|page| page[4088..] != [0; 8]));
-    let filled = prepared(&Content::Filled);
+    let filled = prepared(&Content::SameFilled);
     assert!(pages(&filled.memory).all(|page| page.iter().all(|byte| *byte == page[0])));
     assert_ne!(filled.block(0)[0], filled.block(1)[0]);
 }

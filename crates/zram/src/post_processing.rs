@@ -346,7 +346,7 @@ impl<'a> Batch<'a> {
                 outcome = Err(write_fault(error, self.backing.path()));
                 continue;
             }
-            self.disk.counts.add(CPU, Count::BackedWrites, 1);
+            self.disk.counts.add(CPU, Count::WritebackWrites, 1);
             let reader = self.disk.readers.enter(CPU);
             if !self.engine.finish_writeback(&reader, CPU, *index, *place) {
                 // Used meanwhile: it stays in memory, and the block was nobody's.

@@ -80,7 +80,7 @@ impl Disk {
         let backing = engine.backing().ok_or(IoError::Corrupt)?;
         let read = Operation::Read { offset: offset(place), into: page };
         backing.device().submit(cpu, read)?;
-        self.counts.add(cpu, Count::BackedReads, 1);
+        self.counts.add(cpu, Count::WritebackReads, 1);
         unpack(engine, reader, cpu, place, page)
     }
 }
@@ -150,7 +150,7 @@ impl<'a, 'e> Fetches<'a, 'e> {
         for (job, place) in jobs.iter_mut().zip(self.places) {
             let job = core::mem::replace(job, Job::new(Operation::Flush));
             let fetched = job.result.and_then(|()| {
-                disk.counts.add(cpu, Count::BackedReads, 1);
+                disk.counts.add(cpu, Count::WritebackReads, 1);
                 match job.operation {
                     Operation::Read { into, .. } => {
                         let page = into.try_into().map_err(|_| IoError::Unaligned)?;

@@ -34,9 +34,9 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
                     bytes[length..].fill(0);
                     Ok(place(length as u16, codec, false))
                 }
-                kind @ (Kind::Compressed { .. } | Kind::Raw(_)) => {
+                kind @ (Kind::Compressed { .. } | Kind::Huge(_)) => {
                     self.expand(reader, cpu, slot, bytes)?;
-                    Ok(place(PAGE_SIZE as u16, 0, matches!(kind, Kind::Raw(_))))
+                    Ok(place(PAGE_SIZE as u16, 0, matches!(kind, Kind::Huge(_))))
                 }
                 _ => Ok(None),
             }
@@ -46,7 +46,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     pub(super) fn finish_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
         // A store or a read of the page clears the mark: the page is in use and stays in memory.
         // One thread at a time writes back, so a mark that is still there is the one it set.
-        let new = Slot::backed(place);
+        let new = Slot::written_back(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };
         self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
@@ -101,7 +101,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     /// Is this a page to compress again?
     fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
         let (length, priority) = match slot.kind() {
-            Kind::Raw(_) => (PAGE_SIZE, 0),
+            Kind::Huge(_) => (PAGE_SIZE, 0),
             Kind::Compressed { length, codec, .. } => {
                 (length, self.codecs.get(reader, codec).map_or(0, |codec| codec.priority))
             }
@@ -149,7 +149,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         while index < pages {
             match self.slots.peek(index).kind() {
                 Kind::Compressed { codec, .. } => all |= 1 << codec,
-                Kind::Backed(place) if usize::from(place.length) < PAGE_SIZE => {
+                Kind::WrittenBack(place) if usize::from(place.length) < PAGE_SIZE => {
                     all |= 1 << place.codec;
                 }
                 _ => {}
