@@ -37,7 +37,6 @@ pub enum Action {
     Switch,
     /// All pages of another area are given up.
     OtherArea,
-    Validate,
 }
 
 /// A world: who is there, and what they may do.
@@ -208,7 +207,6 @@ impl Stage {
             Action::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
             Action::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
             Action::OtherArea => self.other_area(rng, cpu),
-            Action::Validate => cache.validate(),
         }
     }
 
