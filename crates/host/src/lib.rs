@@ -20,8 +20,8 @@ pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu};
 pub use heap::Heap;
 pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
-pub use oom::{MemoryStall, OomKiller};
-pub use pressure::{Pressure, PressureEnd, Waited};
+pub use oom::OomKiller;
+pub use pressure::{MemoryStall, Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
 pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{

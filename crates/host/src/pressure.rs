@@ -1,4 +1,4 @@
-//! Waiting for memory to become short.
+//! Waiting for memory to become short, and how long programs have waited for it.
 //!
 //! # Why unsafe
 //! poll(2) on descriptors that are open as long as the call lasts.
@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
 use crate::memory::{available_memory, total_memory};
@@ -100,4 +100,34 @@ impl Pressure {
             false => Waited::Quiet,
         }
     }
+}
+
+/// How long anybody has waited for memory.
+#[derive(Debug)]
+pub struct MemoryStall(File);
+
+impl MemoryStall {
+    /// Opens the kernel's file for it and reads it once, so that the kernel has its buffer.
+    ///
+    /// # Errors
+    /// Kernels without PSI, or started with `psi=0`, do not tell.
+    pub fn open() -> io::Result<MemoryStall> {
+        let stall = MemoryStall(File::open(PSI)?);
+        stall.total().map(|_| stall).ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// For how long at least one program has waited for memory, since the machine started.
+    #[must_use]
+    pub fn total(&self) -> Option<Duration> {
+        let mut text = [0; 256];
+        let length = self.0.read_at(&mut text, 0).ok()?;
+        parse_stall(std::str::from_utf8(&text[..length]).ok()?)
+    }
+}
+
+/// The microseconds of the line `some avg10=… avg60=… avg300=… total=N`.
+pub(crate) fn parse_stall(text: &str) -> Option<Duration> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    total.parse().ok().map(Duration::from_micros)
 }

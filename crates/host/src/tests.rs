@@ -441,8 +441,8 @@ fn a_stack_that_was_touched_is_there() {
 fn waiting_for_memory_is_read_from_what_the_kernel_tells() {
     let text = "some avg10=0.00 avg60=1.20 avg300=0.63 total=2606194\n\
                 full avg10=0.00 avg60=0.00 avg300=0.23 total=1155622\n";
-    assert_eq!(crate::oom::parse_stall(text), Some(Duration::from_micros(2_606_194)));
+    assert_eq!(crate::pressure::parse_stall(text), Some(Duration::from_micros(2_606_194)));
     for text in ["", "full avg10=0.00 total=1\n", "some total=\n", "some total=x\n"] {
-        assert_eq!(crate::oom::parse_stall(text), None, "{text:?}");
+        assert_eq!(crate::pressure::parse_stall(text), None, "{text:?}");
     }
 }

@@ -56,7 +56,7 @@ impl SharedWaitQueues {
 
     #[cold]
     fn end_last_read(&self, word: &AtomicU64, key: usize) {
-        // If a writer took it with the mark in it, that one will open the wait queue.
+        // If a writer took it with the mark in it, that one will wake the wait queue.
         if word.compare_exchange(WAITED, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.queues.open(key);
         }

@@ -1,5 +1,4 @@
-//! The system calls that the standard library does not offer, and the ring of the control
-//! device.
+//! The system calls that the standard library does not offer, and the ring of the control device.
 //!
 //! # Why unsafe
 //! mknod(2), eventfd(2) and ioctl(2) are calls of the C library. A command of the control device

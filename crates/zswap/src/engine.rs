@@ -423,7 +423,7 @@ impl Zswap {
         match behind {
             None => self.take_out(&reader, cpu, area, (key.offset, word)),
             Some(area) => {
-                // Claims are waited for without readers.
+                // A thread that waits for a claim is no reader.
                 drop(reader);
                 let mut claims = Claims::of(&area);
                 claims.add(key.offset);

@@ -88,7 +88,8 @@ pub struct SwapOn {
     #[arg(long, value_name = "SECONDS")]
     pub oom_after: Option<u32>,
 
-    /// The kernel uses swap space of higher priority first; -1 puts it after all other
+    /// The kernel uses swap space of higher priority first; -1 puts it after all other. Partitions
+    /// of the device have this and the next lower ones
     #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..=32767))]
     pub priority: i32,

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use control::Fault;
+use control::{Errno, Fault};
 use host::{MemoryStall, OomKiller, Watermark, Watermarks};
 use zswap::{Traffic, Zswap};
 
@@ -110,8 +110,13 @@ impl Watcher {
             .map_err(|error| failed("the kernel's OOM killer cannot be called", &error))?;
         let stall = MemoryStall::open()
             .map_err(|error| failed("the kernel tells of no pressure (PSI)", &error))?;
-        let (watermarks, begun) = (Watermarks::new(), Instant::now());
-        Ok(Watcher { killer, stall, watermarks, begun, stuck: Stuck::new(after) })
+        let mut watermarks = Watermarks::new();
+        if watermarks.look().is_none() {
+            let message = "the kernel does not tell its watermarks (/proc/zoneinfo)";
+            return Err(Fault::new(Errno::ENOTSUP, message));
+        }
+        let (begun, stuck) = (Instant::now(), Stuck::new(after));
+        Ok(Watcher { killer, stall, watermarks, begun, stuck })
     }
 
     /// Looks, if it did not just now, and calls the OOM killer if it is time. Called by one thread,

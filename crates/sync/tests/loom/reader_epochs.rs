@@ -39,7 +39,7 @@ struct World<M> {
     values: [UnsafeCell<usize>; 3],
 }
 
-// SAFETY: the readers keep readers and the changer apart; loom checks that they do.
+// SAFETY: the reader epochs keep readers and the changer apart; loom checks that they do.
 unsafe impl<M: Sync> Sync for World<M> {}
 // SAFETY: as above.
 unsafe impl<M: Send> Send for World<M> {}
@@ -167,7 +167,7 @@ fn readers_nest() {
     });
 }
 
-/// What a reader did under its reader has happened for the changer, too.
+/// What a reader did has happened for the changer, too, once the reader has left.
 #[test]
 fn readers_writes_are_seen_after_waiting() {
     every(|| {
@@ -194,7 +194,7 @@ fn readers_writes_are_seen_after_waiting() {
     });
 }
 
-/// A copy of the readers, for one changer, with room for flaws.
+/// A copy of the reader epochs, for one changer, with room for flaws.
 struct Copy<F> {
     phase: AtomicUsize,
     readers: [[AtomicUsize; 2]; 2],

@@ -66,7 +66,7 @@ impl Readers {
         Readers { phase: 0, epoch: 0, turn_held: false, phase_line, epoch_line, turn_line, cpus }
     }
 
-    /// Readers::reader: the phase, and the CPU's own counter.
+    /// ReaderEpochs::enter: the phase, and the CPU's own counter.
     pub(super) fn enter(&self) -> [Step; 2] {
         [Step::Read(self.phase_line), Step::Call(ENTER, 0)]
     }
@@ -120,7 +120,7 @@ impl Readers {
                     machine.push_all(me, &try_flip);
                 }
             }
-            // Readers::try_turn, and the same in Readers::wait_for_readers.
+            // ReaderEpochs::try_flip, and the same in wait_for_readers.
             TAKE_TURN if self.turn_held && self.cpus[me].waits > 0 => {
                 let again = [
                     Step::Work(machine.costs.pause),
@@ -143,7 +143,7 @@ impl Readers {
                 self.phase += 1;
                 self.look_at(me, 0, machine);
             }
-            // Readers::have_left looks at the CPUs in turn, until one has a reader.
+            // ReaderEpochs::have_left looks at the CPUs in turn, until one has a reader.
             COUNTED if self.cpus[with].inside[(self.epoch & 1) as usize] > 0 => {
                 if self.cpus[me].waits > 0 {
                     self.look_again(me, machine);
