@@ -8,15 +8,21 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::check::cargo;
+use crate::cargo::cargo;
 use crate::source::HOUSES;
 
 /// The only target for which the sanitizer is set up here.
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What is run under the sanitizer: crates whose objects it is told of, and those tests of theirs
 /// that do not count bytes of memory, of which it takes many itself.
-const SANITIZED_CRATES: &[&str] =
-    &["rampack-pagealloc", "rampack-zsmalloc", "rampack-zram", "rampack-zswap", "rampack-sim"];
+const SANITIZED_CRATES: &[&str] = &[
+    "rampack-pagealloc",
+    "rampack-zsmalloc",
+    "rampack-zram",
+    "rampack-zswap",
+    "rampack-sim",
+    "rampack-designs",
+];
 const SANITIZED_TESTS: &[&str] = &[
     "asan",
     "blocks",

@@ -44,9 +44,81 @@ impl Count {
     }
 }
 
+/// How long each test program took, by what `cargo test` said of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Suites {
+    /// The library whose unit tests ran last: tests of its package come after them.
+    library: String,
+    current: String,
+    /// Names and seconds, in the order they ended.
+    pub ended: Vec<(String, f64)>,
+}
+
+impl Suites {
+    /// Takes in one line of output.
+    pub fn line(&mut self, line: &str) {
+        // `     Running unittests src/lib.rs (target/debug/deps/zram-0123456789abcdef)`
+        // `     Running tests/model.rs (target/debug/deps/model-0123456789abcdef)`
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Running", "unittests", source, file] => {
+                let file = file.rsplit('/').next().unwrap_or(file);
+                let name = file.rsplit_once('-').map_or(file, |(name, _)| name);
+                if source == "src/lib.rs" {
+                    self.library = name.to_owned();
+                    self.current = format!("{name}: unit tests");
+                } else {
+                    self.current = format!("{}: {source}", self.library);
+                }
+            }
+            ["Running", source, file] if file.starts_with('(') => {
+                self.current = format!("{}: {source}", self.library);
+            }
+            ["Doc-tests", name] => self.current = format!("{name}: documentation"),
+            ["test", "result:", ..] => {
+                let time = line.rsplit_once("finished in ").and_then(|(_, time)| {
+                    time.strip_suffix('s').and_then(|seconds| seconds.parse().ok())
+                });
+                if let Some(seconds) = time {
+                    self.ended.push((self.current.clone(), seconds));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The slowest ones, the slowest first.
+    pub fn slowest(mut self, most: usize) -> Vec<(String, f64)> {
+        self.ended.sort_by(|one, other| other.1.total_cmp(&one.1));
+        self.ended.truncate(most);
+        self.ended
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Count;
+    use super::{Count, Suites};
+
+    #[test]
+    fn suites_have_names_and_times() {
+        let mut suites = Suites::default();
+        for line in [
+            "   Compiling rampack-zram v0.1.0 (/x)",
+            "     Running unittests src/lib.rs (target/debug/deps/zram-0123456789abcdef)",
+            "test result: ok. 9 passed; 0 failed; 0 ignored; 0 measured; finished in 0.41s",
+            "     Running tests/model.rs (/t/debug/deps/model-0123456789abcdef)",
+            "Running late",
+            "test result: FAILED. 9 passed; 1 failed; 0 ignored; 0 measured; finished in 12.00s",
+            "     Running unittests examples/embed.rs (target/debug/examples/embed-0123)",
+            "test result: ok. 1 passed; 0 failed",
+            "   Doc-tests zram",
+            "test result: ok. 0 passed; 0 failed; finished in 2.50s",
+        ] {
+            suites.line(line);
+        }
+        let expected = [("zram: tests/model.rs", 12.0), ("zram: documentation", 2.5)];
+        assert_eq!(suites.slowest(2), expected.map(|(name, time)| (name.to_owned(), time)));
+    }
 
     #[test]
     fn results_of_several_programs_add_up() {

@@ -7,6 +7,7 @@ mod image;
 mod kernel;
 mod machine;
 mod options;
+mod status;
 mod tools;
 mod watch;
 
@@ -17,17 +18,11 @@ use std::process;
 
 use anyhow::{Context, Result, bail};
 
-use crate::check::cargo;
+use crate::cargo::cargo;
 use kernel::{Flavour, Kernel};
 use machine::Machine;
 pub use options::Options;
-
-/// The exit status of a hang.
-pub const HANG: u8 = 123;
-/// The exit status when the time is up.
-pub const TIME_OUT: u8 = 124;
-/// The exit status when the machine ended before its command.
-pub const DIED: u8 = 125;
+pub use status::{DIED, HANG, TIME_OUT};
 
 /// Runs the chore with these words; the status to exit with.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {

@@ -1,12 +1,13 @@
 //! The chores of rampack: `cargo xtask help` lists them.
 #![forbid(unsafe_code)]
 
+mod cargo;
 mod check;
 mod checkers;
 mod count;
 mod guest;
-mod licences;
 mod rules;
+mod seed;
 mod source;
 mod test;
 mod tree;
@@ -25,7 +26,8 @@ usage: cargo xtask <chore>
                    N failed, N skipped`. A test that needs more than this machine has says what
                    and is skipped; --strict fails it instead. --long runs all cases in the guest,
                    --guest nothing but them.
-  check            formatting, clippy, the rules, the licences, and that the fuzz targets build
+  check            formatting, clippy, the rules, licences and sources of dependencies (by
+                   cargo-deny, where it is installed), and that the fuzz targets build
   rules            the rules of the house alone: who may depend on whom, where atomics and unsafe
                    may be, file sizes and the like
   guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
@@ -35,7 +37,6 @@ usage: cargo xtask <chore>
                    command's status; 123 if the guest hangs (no page was swapped and nothing said
                    for --hang seconds, 60 if not given; 0: never), 124 after --time seconds (600),
                    125 if it died. Then the kernel says first which tasks are blocked.
-  licences         the licence of every dependency; fails on one that is not on the list
 ";
 
 const TEST_FLAGS: [&str; 3] = ["--strict", "--long", "--guest"];
@@ -60,7 +61,6 @@ fn main() -> ExitCode {
         }
         ["check"] => check::run(&root),
         ["rules"] => rules::run(&root),
-        ["licences"] => licences::run(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(true)

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::check::cargo;
+use crate::cargo::cargo;
 use crate::checkers;
-use crate::count::Count;
+use crate::count::{Count, Suites};
 use crate::guest;
+use crate::seed;
 
 /// Which tests are run, and how.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,9 @@ pub struct Extent {
     pub guest: bool,
 }
 
+/// Test programs whose times are shown in the end.
+const SLOWEST: usize = 10;
+
 /// Builds and runs the tests of the checkout at `root`. True when none failed and, when strict,
 /// none was skipped.
 pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> {
@@ -33,12 +37,18 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
     fs::write(&skips_file, "").with_context(|| skips_file.display().to_string())?;
 
-    let mut runs = Runs { skips_file, strict, count: Count::default(), ..Runs::default() };
+    let seed = seed::draw()?;
+    println!("{}={seed}", seed::VARIABLE);
+    let mut runs = Runs { skips_file, strict, seed, count: Count::default(), ..Runs::default() };
 
     if !guest {
         let mut workspace = cargo(root);
         workspace.args(["test", "--workspace", "--no-fail-fast"]);
         runs.add(&mut workspace)?;
+        // Each benchmark once: none of them may fail to build or to run.
+        let mut benchmarks = cargo(root);
+        benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
+        runs.add(&mut benchmarks)?;
 
         for mut checker in checkers::models(root, &target)? {
             runs.add(&mut checker)?;
@@ -60,13 +70,23 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     }
     runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
 
-    let Runs { skips_file, count, broken, times, .. } = runs;
+    let Runs { skips_file, count, broken, again, times, suites, .. } = runs;
     let text = fs::read_to_string(&skips_file).with_context(|| skips_file.display().to_string())?;
     let _ = fs::remove_file(&skips_file);
     let skips: BTreeSet<&str> = text.lines().collect();
     println!();
     for (what, time) in times {
         println!("{:>6.0} s  {what}", time.as_secs_f64());
+    }
+    if !again.is_empty() {
+        println!("\nThe tests that failed, each once more with the same random events:");
+    }
+    for line in again {
+        println!("{line}");
+    }
+    println!("\nthe slowest test programs, without building them:");
+    for (name, seconds) in suites.slowest(SLOWEST) {
+        println!("{seconds:>6.0} s  {name}");
     }
     Ok(report(count, &broken, &skips, strict))
 }
@@ -104,18 +124,24 @@ struct Runs {
     /// Each test that is skipped adds a line to it.
     skips_file: PathBuf,
     strict: bool,
+    /// What all of them draw their random events from.
+    seed: String,
     count: Count,
     /// Runs that failed though no test did.
     broken: Vec<String>,
+    /// How each test that failed is run again.
+    again: Vec<String>,
     /// What took how long, building it included.
     times: Vec<(String, Duration)>,
+    suites: Suites,
 }
 
 impl Runs {
     /// Runs one `cargo test`, shows and counts what it prints. A run that fails without a failed
     /// test did not build, or a test program died; it counts as one more failure.
     fn add(&mut self, command: &mut Command) -> Result<()> {
-        command.env("RAMPACK_SKIPS", &self.skips_file);
+        command.env("RAMPACK_SKIPS", &self.skips_file).env("RAMPACK_THOROUGH", "1");
+        command.env(seed::VARIABLE, &self.seed);
         if self.strict {
             command.env("RAMPACK_STRICT", "1");
         } else {
@@ -126,23 +152,26 @@ impl Runs {
         let shown = format!("cargo {}", words.join(" "));
         println!("$ {shown}");
         let begun = Instant::now();
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| shown.clone())?;
+        // One pipe for both streams: cargo tells on one which program it runs, and the program its
+        // result on the other.
+        let (output, input) = io::pipe().context("a pipe")?;
+        command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+        let mut child = command.spawn().with_context(|| shown.clone())?;
+        // Ours would keep the pipe open.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut own = Count::default();
-        let output = BufReader::new(child.stdout.take().context("no standard output")?);
-        for line in output.split(b'\n') {
+        for line in BufReader::new(output).split(b'\n') {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
             own.line(&line);
+            self.suites.line(&line);
             writeln!(io::stdout(), "{line}")?;
         }
         let status = child.wait()?;
         if !status.success() && own.failed == 0 {
             self.broken.push(format!("{shown}: {status}, though no test says it failed"));
         }
+        self.again.extend(own.failures.iter().map(|name| seed::again(command, name)));
         self.count.add(own);
         self.times.push((shown, begun.elapsed()));
         Ok(())

@@ -8,8 +8,9 @@ use std::io;
 use block::{IoError, Job, Operation};
 use units::PAGE_SIZE;
 
-use crate::DEPTH;
-
+/// How many pages of memory a ring has, and operations it has under way at most: one bit of a word
+/// for each.
+pub(crate) const DEPTH: usize = u64::BITS as usize;
 /// The longest part, in pages: four of them are under way at once.
 const LONGEST: usize = DEPTH / 4;
 /// Parts that must have finished before more are put in, where more are waiting: a system call for

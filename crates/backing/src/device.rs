@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
+    ZeroMode,
 };
 use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
@@ -16,8 +17,7 @@ use crate::sys;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// Ranges that pass the end or lie between pages do not reach it: it stands behind
-/// [`block::Checked`].
+/// Ranges that pass the end or lie between pages do not reach it: [`block::Checked`] judges them.
 pub(crate) struct Backing {
     pub(crate) file: Arc<File>,
     pub(crate) bytes: u64,
@@ -115,9 +115,11 @@ impl BlockDevice for Backing {
         Abilities { read_only: false, discard, fast_zero: false, flush: true }
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        // Whatever it is asked, it waits for the system.
+        context.may_wait()?;
         let mut job = [Job::new(operation)];
-        self.submit_all(cpu, &mut job);
+        self.submit_all(context.cpu, &mut job);
         job[0].result
     }
 
@@ -129,11 +131,7 @@ impl BlockDevice for Backing {
         }
     }
 
-    fn may_wait(&self, _offset: u64, _length: u64) -> bool {
-        true
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let (mut at, end) = (offset, offset + length);
         while at < end {
             let (kind, next) = self.extent_at(at, end);

@@ -22,9 +22,5 @@ mod sys;
 pub use open::{Options, open};
 pub use read::read;
 
-/// How many pages of memory a ring has, and operations it has under way at most: one bit of a word
-/// for each.
-const DEPTH: usize = u64::BITS as usize;
-
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use units::PAGE_SIZE;
 
-use crate::DEPTH;
-use crate::batch::{Done, Part, Queue, Way};
+use crate::batch::{DEPTH, Done, Part, Queue, Way};
 
 /// Carries parts out one by one, as they are begun.
 pub(crate) struct Plain {

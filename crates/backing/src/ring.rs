@@ -23,8 +23,7 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, types};
 use units::PAGE_SIZE;
 
-use crate::DEPTH;
-use crate::batch::{Done, Part, Queue, Way, pages};
+use crate::batch::{DEPTH, Done, Part, Queue, Way, pages};
 
 const BYTES: usize = DEPTH * PAGE_SIZE;
 /// How often the kernel may have no memory for an operation before the ring is given up; a

@@ -6,11 +6,11 @@ use block::{BlockDevice, IoError, Job, Operation, ZeroMode};
 use testkit::{Rng, TempDir};
 use units::PAGE_SIZE;
 
-use crate::batch::{Aside, Done, Part, Queue, Way, pages, run, run_of_ones};
+use crate::Options;
+use crate::batch::{Aside, DEPTH, Done, Part, Queue, Way, pages, run, run_of_ones};
 use crate::plain::Plain;
 use crate::pool::{Pool, Rail};
 use crate::ring::Ring;
-use crate::{DEPTH, Options};
 
 /// A file in memory, with a kernel that means no good: it answers in any order, late, in pieces,
 /// and with the errors that ask for another try.
@@ -280,10 +280,18 @@ fn real_queues_do_as_the_model() {
     }
 }
 
+/// A ring, if the kernel has some.
+fn ring(test: &str, file: Arc<File>) -> Option<Ring> {
+    let ring = Ring::new(file);
+    let what = "io_uring (a kernel with it, and kernel.io_uring_disabled=0)";
+    testkit::met(test, &[testkit::Need::other(ring.is_ok(), what)]).then(|| ring.ok())?
+}
+
 #[test]
 fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
     let (_directory, file) = file(DEPTH);
-    let Ok(mut ring) = Ring::new(file.clone()) else { return };
+    let name = "a_ring_that_is_dropped_waits_for_what_is_under_way";
+    let Some(mut ring) = ring(name, file.clone()) else { return };
     for first in 0..DEPTH {
         ring.memory(first, PAGE_SIZE).fill(first as u8 + 1);
         let offset = (first * PAGE_SIZE) as u64;
@@ -303,7 +311,7 @@ fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
 #[test]
 fn memory_under_way_is_not_given_out() {
     let (_directory, file) = file(1);
-    let Ok(mut ring) = Ring::new(file) else { return };
+    let Some(mut ring) = ring("memory_under_way_is_not_given_out", file) else { return };
     ring.start(Part { way: Way::Read, first: 3, skip: 0, length: 2 * PAGE_SIZE, offset: 0 });
     let refused = |act: &mut dyn FnMut()| {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).expect_err("it is refused");

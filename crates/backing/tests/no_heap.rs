@@ -1,41 +1,15 @@
 //! After it was opened, the data path takes nothing from the heap.
-//!
-//! # Why unsafe
-//! Only a global allocator can count what is allocated.
 
 mod common;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 
 use backing::{Options, open};
 use block::{BlockDevice, Job, Operation};
 use common::*;
-use testkit::TempDir;
+use testkit::{CountingHeap, TempDir};
 use units::Cpu;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: as our caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promised.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTER: Counting = Counting;
+static HEAP: CountingHeap = CountingHeap;
 
 fn work(device: &dyn BlockDevice, memory: &mut [u8]) {
     let (mut jobs, mut rest): ([_; 100], _) = ([const { None }; 100], memory);
@@ -61,13 +35,13 @@ fn operations_allocate_nothing() {
         let path = sparse(&directory.join("f"), 100 * P);
         let device = open(&path, Options { io_uring, ..Options::default() }).unwrap();
         let mut memory = vec![5; 100 * P as usize];
-        let before = ALLOCATIONS.get();
-        assert!(before > 0, "the counter counts");
-        for _ in 0..5 {
-            work(&*device, &mut memory);
-            let read = Operation::Read { offset: 0, into: &mut memory };
-            device.submit(Cpu(0), read).unwrap();
-        }
-        assert_eq!(ALLOCATIONS.get(), before, "io_uring: {io_uring}");
+        let calls = CountingHeap::calls_of(|| {
+            for _ in 0..5 {
+                work(&*device, &mut memory);
+                let read = Operation::Read { offset: 0, into: &mut memory };
+                device.submit(Cpu(0), read).unwrap();
+            }
+        });
+        assert_eq!(calls, 0, "io_uring: {io_uring}");
     }
 }

@@ -1,11 +1,12 @@
-//! The one place where the contract of an operation is checked.
+//! The contract of an operation, checked for a device that does not do so itself.
 
 use units::Cpu;
 
-use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
-/// The outermost link of a chain: refuses what passes the end, is unaligned, or changes a
-/// read-only device, so that no device below needs to.
+/// Refuses what passes the end, is unaligned, or changes a read-only device, so that the device
+/// below need not. Tests put it round a device to see what else it gets; the devices of this
+/// project judge ranges themselves, in the pass that carries them out.
 pub struct Checked<D> {
     next: D,
 }
@@ -79,21 +80,17 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
         self.next.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         self.judge(&operation)?;
-        self.next.submit(cpu, operation)
+        self.next.perform(context, operation)
     }
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
     }
 
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        self.next.may_wait(offset, length)
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         check(Geometry { minimum_block: 1, ..self.next.geometry() }, offset, length)?;
-        self.next.extents(offset, length, visit)
+        self.next.extents(cpu, offset, length, visit)
     }
 }

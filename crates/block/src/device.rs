@@ -90,6 +90,49 @@ impl Operation<'_> {
     }
 }
 
+/// May a device wait for a slower one below it before it answers?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// The calling thread can wait.
+    Yes,
+    /// The calling thread serves others too: the device answers [`IoError::WouldBlock`] instead.
+    No,
+}
+
+/// What an operation is carried out with: handed down once, from the frontend to the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Context {
+    /// The CPU the caller runs on, or any number.
+    pub cpu: Cpu,
+    /// May this take longer than the device's own work?
+    pub wait: Wait,
+}
+
+impl Context {
+    /// On a thread that can wait.
+    #[must_use]
+    pub const fn waiting(cpu: Cpu) -> Context {
+        Context { cpu, wait: Wait::Yes }
+    }
+
+    /// On a thread that serves others too.
+    #[must_use]
+    pub const fn at_once(cpu: Cpu) -> Context {
+        Context { cpu, wait: Wait::No }
+    }
+
+    /// Nothing if the operation may wait here.
+    ///
+    /// # Errors
+    /// [`IoError::WouldBlock`] if it may not.
+    pub const fn may_wait(self) -> Result<(), IoError> {
+        match self.wait {
+            Wait::Yes => Ok(()),
+            Wait::No => Err(IoError::WouldBlock),
+        }
+    }
+}
+
 /// One of several operations that are carried out together.
 #[derive(Debug)]
 pub struct Job<'a> {
@@ -157,40 +200,46 @@ pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
 /// A device, a layer over one, or a backing store. Every method may be called by any number of
 /// threads at once.
 pub trait BlockDevice: Send + Sync {
-    /// Its shape, now: a device may be resized.
+    /// Its shape, now: a device may be resized. For those who open or resize it; requests do not
+    /// ask.
     fn geometry(&self) -> Geometry;
 
     /// What it can do.
     fn abilities(&self) -> Abilities;
 
-    /// Carries out one operation, on this thread, before it returns. `cpu` is the CPU the caller
-    /// runs on, or any number.
+    /// Carries out one operation, on this thread, before it returns. The device judges the range.
+    ///
+    /// Under [`Wait::No`] it answers [`IoError::WouldBlock`] rather than wait for a slower device
+    /// below. Nothing has changed then, but for the buffer of a read, whose contents are undefined:
+    /// the caller repeats the operation on a thread that can wait. A device that has changed
+    /// something already goes on and waits.
     ///
     /// # Errors
     /// See [`IoError`]; contents outside the range are never touched.
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError>;
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError>;
+
+    /// Carries out one operation on a thread that can wait; see [`BlockDevice::perform`].
+    ///
+    /// # Errors
+    /// As of [`BlockDevice::perform`], but never [`IoError::WouldBlock`].
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        self.perform(Context::waiting(cpu), operation)
+    }
 
     /// Carries out operations that do not depend on each other, in any order and as many at once
-    /// as the device can, before it returns; each job tells its own result.
+    /// as the device can, before it returns; each job tells its own result. Waits if need be.
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         for job in jobs {
             job.result = self.submit(cpu, job.operation.reborrow());
         }
     }
 
-    /// Whether an operation on the range may have to wait for a slower device below. A hint, of the
-    /// moment: frontends carry such a request out on a thread that holds up nobody else.
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let _ = (offset, length);
-        false
-    }
-
     /// Tells what the range holds, in order and without gaps; neighbouring extents may be of one
-    /// kind. The answer is of the moment; others may be writing.
+    /// kind. The answer is of the moment; others may be writing. It never waits.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] for a range that passes the end.
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError>;
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError>;
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
@@ -200,16 +249,13 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn abilities(&self) -> Abilities {
         (**self).abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
-        (**self).submit(cpu, operation)
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        (**self).perform(context, operation)
     }
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         (**self).submit_all(cpu, jobs);
     }
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        (**self).may_wait(offset, length)
-    }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        (**self).extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        (**self).extents(cpu, offset, length, visit)
     }
 }

@@ -23,6 +23,8 @@ pub enum IoError {
     Unsupported,
     /// A device below failed.
     Failed,
+    /// It would have to wait, and was asked not to ([`crate::Wait::No`]). Nothing has changed.
+    WouldBlock,
 }
 
 impl IoError {
@@ -36,6 +38,7 @@ impl IoError {
             IoError::NoSpace => 28,
             IoError::NoMemory => 12,
             IoError::Unsupported => 95,
+            IoError::WouldBlock => 11,
         }
     }
 }
@@ -52,6 +55,7 @@ impl fmt::Display for IoError {
             IoError::Corrupt => "stored data is corrupt",
             IoError::Unsupported => "the device cannot do this",
             IoError::Failed => "a device below failed",
+            IoError::WouldBlock => "the device would have to wait",
         })
     }
 }

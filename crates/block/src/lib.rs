@@ -1,8 +1,8 @@
 //! What a request, a block device and a layer are.
 //!
 //! One shape serves all three: a disk, a layer over a disk and later a backing store are each a
-//! [`BlockDevice`]. Frontends (NBD, FUSE) serve any of them; layers own the next device. The
-//! contract of an operation is checked once, by [`Checked`], the outermost link of every chain.
+//! [`BlockDevice`]. Frontends (NBD, FUSE, ublk) serve any of them; layers own the next device. A
+//! device judges the range of an operation itself; [`Checked`] does so for one that does not.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,8 @@ mod plain;
 
 pub use checked::Checked;
 pub use device::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, Job, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, Job, Operation, Visit, Wait,
+    ZeroMode,
 };
 pub use error::IoError;
 pub use plain::Plain;

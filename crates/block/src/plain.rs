@@ -7,7 +7,8 @@ use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Visit,
+    ZeroMode,
 };
 
 /// An uncompressed RAM disk under one lock: the model in property tests, the device in tests of
@@ -70,7 +71,7 @@ impl BlockDevice for Plain {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    fn submit(&self, _cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, _context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let mut state = self.state.lock();
         let (offset, length) = operation.range();
         let (offset, length) = (offset as usize, length as usize);
@@ -95,7 +96,7 @@ impl BlockDevice for Plain {
         Ok(())
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let state = self.state.lock();
         let (mut at, end) = (offset as usize, (offset + length) as usize);
         while at < end {

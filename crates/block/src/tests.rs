@@ -11,7 +11,7 @@ const P: u64 = PAGE_SIZE as u64;
 
 fn extents(device: &impl BlockDevice, offset: u64, length: u64) -> Vec<Extent> {
     let mut found = vec![];
-    let seen = device.extents(offset, length, &mut |e| {
+    let seen = device.extents(CPU, offset, length, &mut |e| {
         found.push(e);
         ControlFlow::Continue(())
     });
@@ -77,15 +77,15 @@ impl BlockDevice for Batches {
     fn abilities(&self) -> Abilities {
         self.next.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
-        self.next.submit(cpu, operation)
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        self.next.perform(context, operation)
     }
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         self.seen.lock().push(jobs.len());
         self.next.submit_all(cpu, jobs);
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.next.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
     }
 }
 

@@ -1,21 +1,24 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use units::parse_size;
+use clap::{Args, Parser, Subcommand};
 
 use crate::columns;
-use crate::filesystem;
 use crate::protocol::Attribute;
+pub use crate::transport::{SwapTransport, Transport};
 
 mod swap;
+mod values;
 use swap::SWAP_NOTES;
 pub use swap::{
-    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapTransport,
-    SwapoffHelper,
+    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
+};
+pub use values::{ColumnNames, Size};
+use values::{
+    algorithm, algorithm_help, assignment, column_names, disk_size, fs_name, size, tcp_address,
 };
 
 const EXIT_CODES: &str = "\
@@ -177,52 +180,6 @@ pub struct FrontendOptions {
     pub force: bool,
 }
 
-/// How programs reach a device.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    /// A block device if this machine and user allow one, and NBD in any case.
-    Auto,
-    /// A file through FUSE, and for root a block device (loop); no NBD.
-    Fuse,
-    /// NBD only, on a Unix socket.
-    Nbd,
-}
-
-/// Which variant of each seam.
-#[derive(Args, Clone, Debug)]
-pub struct VariantOptions {
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = zone, help = zone_help())]
-    pub zone: Option<String>,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
-    pub slots: Option<String>,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = stream_policy, help = streams_help())]
-    pub streams: Option<String>,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = index, help = index_help())]
-    pub index: Option<String>,
-}
-
-impl VariantOptions {
-    /// The usual variants, but for those that were asked for.
-    #[must_use]
-    pub fn variants(&self) -> stack::Variants {
-        let usual = stack::Variants::default();
-        stack::Variants {
-            zone: self.zone.clone().unwrap_or(usual.zone),
-            slots: self.slots.clone().unwrap_or(usual.slots),
-            streams: self.streams.clone().unwrap_or(usual.streams),
-            index: self.index.clone().unwrap_or(usual.index),
-            ..usual
-        }
-    }
-}
-
 /// `rampack up`.
 #[derive(Args, Debug)]
 pub struct Up {
@@ -233,10 +190,6 @@ pub struct Up {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub device: DeviceOptions,
-
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub variants: VariantOptions,
 
     /// Make a file system and mount it here. Needs root.
     #[arg(long, short, value_name = "DIR")]
@@ -271,10 +224,6 @@ pub struct Serve {
     #[allow(missing_docs)]
     pub frontends: FrontendOptions,
 
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub variants: VariantOptions,
-
     /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     pub stdio: bool,
@@ -301,16 +250,6 @@ pub struct Status {
     /// Only these columns, separated by commas.
     #[arg(long, short, value_name = "COLUMNS", value_parser = column_names)]
     pub output: Option<ColumnNames>,
-}
-
-/// Columns that were asked for.
-#[derive(Clone)]
-pub struct ColumnNames(pub Vec<&'static columns::Column>);
-
-impl std::fmt::Debug for ColumnNames {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|column| column.name)).finish()
-    }
 }
 
 /// `rampack add`.
@@ -414,123 +353,6 @@ impl Set {
         };
         self.assignments.iter().map(pair).collect()
     }
-}
-
-fn assignment(text: &str) -> Result<Attribute, String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => {
-            Ok(Attribute { name: name.to_string(), value: value.to_string() })
-        }
-        _ => Err("it is not ATTRIBUTE=VALUE".to_string()),
-    }
-}
-
-/// A size as it was written; that it is one was checked.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Size {
-    /// The text.
-    pub text: String,
-    /// What it says.
-    pub bytes: u64,
-}
-
-fn size(text: &str) -> Result<Size, String> {
-    match parse_size(text) {
-        Ok(bytes) => Ok(Size { text: text.to_string(), bytes }),
-        Err(error) => Err(format!("{error} (EINVAL)")),
-    }
-}
-
-fn disk_size(text: &str) -> Result<Size, String> {
-    let size = size(text)?;
-    if size.bytes == 0 {
-        return Err("a device cannot be of size 0; write for example 512M or 4G (EINVAL)".into());
-    }
-    Ok(size)
-}
-
-fn algorithm_help() -> String {
-    let (known, default) = (stack::ALGORITHMS.join(", "), stack::DEFAULT_ALGORITHM);
-    format!("How to compress: {known} [default: {default}]")
-}
-
-fn algorithm(text: &str) -> Result<String, String> {
-    if stack::ALGORITHMS.contains(&text) {
-        return Ok(text.to_string());
-    }
-    let known = stack::ALGORITHMS.join(" ");
-    Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
-}
-
-fn zone_help() -> String {
-    let (known, default) = (stack::ZONES.join(", "), stack::ZONES[0]);
-    format!("How memory is lent to what is stored: {known} [default: {default}]")
-}
-
-fn zone(text: &str) -> Result<String, String> {
-    let variants = stack::Variants { zone: text.to_string(), ..stack::Variants::default() };
-    variants.check().map_err(|fault| fault.to_string())?;
-    Ok(variants.zone)
-}
-
-fn index_help() -> String {
-    let (known, default) = (stack::INDEXES.join(", "), stack::INDEXES[0]);
-    format!("How the cache of swap devices finds its pages: {known} [default: {default}]")
-}
-
-fn index(text: &str) -> Result<String, String> {
-    let variants = stack::Variants { index: text.to_string(), ..stack::Variants::default() };
-    variants.check().map_err(|fault| fault.to_string())?;
-    Ok(variants.index)
-}
-
-fn slots_help() -> String {
-    let (known, default) = (stack::SLOT_SCHEMES.join(", "), stack::SLOT_SCHEMES[0]);
-    format!("How the tables of pages are guarded: {known} [default: {default}]")
-}
-
-fn slot_scheme(text: &str) -> Result<String, String> {
-    let variants = stack::Variants { slots: text.to_string(), ..stack::Variants::default() };
-    variants.check().map_err(|fault| fault.to_string())?;
-    Ok(variants.slots)
-}
-
-fn streams_help() -> String {
-    let (known, default) = (stack::STREAM_POLICIES.join(", "), stack::STREAM_POLICIES[0]);
-    format!(
-        "How threads come by what they compress with: {known} [default: {default}]; mutex is for \
-         measuring only"
-    )
-}
-
-fn stream_policy(text: &str) -> Result<String, String> {
-    let variants = stack::Variants { streams: text.to_string(), ..stack::Variants::default() };
-    variants.check().map_err(|fault| fault.to_string())?;
-    Ok(variants.streams)
-}
-
-fn fs_name(text: &str) -> Result<String, String> {
-    match filesystem::kind(text) {
-        Ok(kind) => Ok(kind.name.to_string()),
-        Err(fault) => Err(crate::failure::sentence(&fault)),
-    }
-}
-
-fn column_names(text: &str) -> Result<ColumnNames, String> {
-    columns::named(text).map(ColumnNames)
-}
-
-fn tcp_address(text: &str) -> Result<SocketAddr, String> {
-    let wrong = |why: String| {
-        format!("{text:?} is no address: {why}; write PORT, HOST:PORT or [IPV6]:PORT (EINVAL)")
-    };
-    let port = text.strip_prefix(':').unwrap_or(text);
-    if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) {
-        let port = port.parse().map_err(|_| wrong("a port is at most 65535".into()))?;
-        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
-    }
-    let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
-    found.next().ok_or_else(|| wrong("the name has no address".into()))
 }
 
 #[cfg(test)]

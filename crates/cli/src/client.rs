@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 use serde::de::DeserializeOwned;
 
 use crate::failure::failed;

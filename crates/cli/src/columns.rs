@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use rampack::units::human;
 use serde_json::{Map, Value};
-use units::human;
 
 use crate::protocol::DeviceReport;
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 use serde_json::json;
 
 use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
@@ -16,7 +16,7 @@ use crate::protocol::{
     self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request, TreeRow,
 };
 use crate::root::Root;
-use crate::swap::commands::Progress;
+use crate::swap::progress::Progress;
 use crate::swap::{self, report};
 
 /// How long a daemon that said that it ends may take to be gone.

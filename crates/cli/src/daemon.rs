@@ -10,28 +10,27 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use control::{Errno, Fault};
-use fuse::{Mount, TreeMount, leftovers};
-use nbd::{Activated, Exports, Listener, Server};
+use rampack::control::{Errno, Fault};
+use rampack::fuse::{Mount, TreeMount, leftovers};
+use rampack::nbd::{Activated, Exports, Listener, Server};
+use rampack::sync::Mutex;
 use serde_json::Value;
-use stack::{Machine, MachineOptions, Variants};
-use sync::Mutex;
 
-use crate::args::Transport;
-use crate::devices::{Devices, Files, frontend_fault};
+use crate::devices::{Devices, Files};
 use crate::events::Event;
 use crate::exports::DiskExports;
-use crate::failure::{failed, say, sentence};
+use crate::failure::{failed, frontend_fault, say, sentence};
 use crate::filesystem::{self, Kind};
-use crate::host_files::System;
+use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Claim, Made, Root};
 use crate::server::{ControlServer, Handler};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
+use crate::transport::Transport;
 use crate::tree;
-use crate::zone;
+use crate::zone::ZoneReport;
 
 /// How long NBD clients that are leaving may take before a stop is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -44,8 +43,6 @@ pub struct DaemonOptions {
     pub transport: Transport,
     /// An address for NBD besides the socket in the root.
     pub nbd_tcp: Option<SocketAddr>,
-    /// Which variant of each seam its devices are built from.
-    pub variants: Variants,
 }
 
 /// A file system that was made and mounted for the user.
@@ -68,63 +65,13 @@ pub struct Daemon {
     claim: Claim,
 }
 
-/// A machine on real memory, with one CPU per CPU.
-///
-/// # Errors
-/// `EINVAL` for an unknown variant, `ENOMEM` when there are no addresses.
-pub fn machine(variants: Variants) -> Result<Arc<Machine>, Fault> {
-    let memory = match host::total_memory() {
-        0 => 1 << 40,
-        memory => memory,
-    };
-    let options = MachineOptions {
-        cpus: host::cpus(),
-        memory,
-        variants,
-        files: Arc::new(System),
-        swap_world: Arc::new(host::MmapAhead),
-        track_access: true,
-    };
-    let machine = Arc::new(Machine::new(Arc::new(host::Mmap), options)?);
-    keep_time(&machine);
-    Ok(machine)
-}
-
-/// How exact the ages of pages are.
-const TICK: Duration = Duration::from_secs(1);
-/// 2 MiB blocks for which a huge page is asked for in that time: some tens of milliseconds' work.
-const MAINTAINED: u32 = 8;
-
-/// Tells a machine the time and tends its memory, as long as it is there.
-fn keep_time(machine: &Arc<Machine>) {
-    machine.set_clock(seconds_since_start());
-    let machine = Arc::downgrade(machine);
-    let keep = move || {
-        while let Some(machine) = machine.upgrade() {
-            machine.set_clock(seconds_since_start());
-            machine.frames().maintain(MAINTAINED);
-            drop(machine);
-            thread::sleep(TICK);
-        }
-    };
-    // Without it pages do not age, and memory is in small pages; nothing else is amiss.
-    if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
-        tracing::warn!("pages will not age: no thread can be started: {error}");
-    }
-}
-
-/// Seconds since the system started (proc_uptime(5)).
-fn seconds_since_start() -> u32 {
-    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
-}
-
 /// An NBD server for `exports`.
 ///
 /// # Errors
 /// What the system reports.
 pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, Fault> {
-    let options = nbd::Options { cpu: host::cpu, ..nbd::Options::default() };
+    let options =
+        rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
 }
 
@@ -149,12 +96,12 @@ impl Daemon {
     /// # Errors
     /// What stood in the way; nothing is left behind then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
-        let DaemonOptions { root, transport, nbd_tcp, variants } = options;
+        let DaemonOptions { root, transport, nbd_tcp } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim);
         let made = claim.made().clone();
-        let machine = machine(variants)?;
+        let machine = machine::new()?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on dropping it clears what was made.
         let mut daemon = Daemon {
@@ -222,7 +169,7 @@ impl Daemon {
                 return Err(frontend_fault(&error));
             }
         }
-        zone::link(self.root(), made)
+        tree::zone::link(self.root(), made)
     }
 
     /// Its devices.
@@ -306,7 +253,7 @@ impl Daemon {
             server.join();
         }
         let (root, made) = (self.root(), self.claim.made());
-        zone::unlink(root, made);
+        tree::zone::unlink(root, made);
         for directory in [root.tree(), root.files(), root.devices()] {
             made.remove(&directory);
         }
@@ -395,7 +342,7 @@ impl Handler for Commands {
                 devices: devices.reports(),
                 swaps: self.swaps.reports(),
                 swap_cache: self.swaps.pool(),
-                zone: zone::ZoneReport::of(devices.machine()),
+                zone: ZoneReport::of(devices.machine()),
             }),
             Request::Add(options) => {
                 let disk = devices.add(&options)?;
@@ -448,7 +395,8 @@ fn open_files(
         Transport::Auto | Transport::Fuse => {}
     }
     made.directory(&root.files())?;
-    let options = fuse::Options { cpu: host::cpu, ..fuse::Options::default() };
+    let options =
+        rampack::fuse::Options { cpu: rampack::host::cpu, ..rampack::fuse::Options::default() };
     let mount = match Mount::new(&root.files(), options) {
         Ok(mount) => mount,
         Err(error) if transport == Transport::Auto => {
@@ -465,7 +413,7 @@ fn open_files(
         Ok(_) => is_root,
         Err(error) => {
             if is_root {
-                let error = frontend_fault(&fuse::Error::NoLoop(error));
+                let error = frontend_fault(&rampack::fuse::Error::NoLoop(error));
                 notes.push(format!("no block device, only a file: {}", error.message));
             }
             false
@@ -491,16 +439,16 @@ fn listen(server: &Server, root: &Root, tcp: Option<SocketAddr>) -> Result<Vec<S
     Ok(addresses)
 }
 
-fn listen_fault(error: &nbd::ListenError) -> Fault {
+fn listen_fault(error: &rampack::nbd::ListenError) -> Fault {
     let errno = match error {
-        nbd::ListenError::InUse(_) => libc::EADDRINUSE,
-        nbd::ListenError::NotASocket(_) => libc::EEXIST,
-        nbd::ListenError::TooLong(_) => libc::ENAMETOOLONG,
-        nbd::ListenError::Locked(_) => libc::EBUSY,
-        nbd::ListenError::Path(path, error) => {
+        rampack::nbd::ListenError::InUse(_) => libc::EADDRINUSE,
+        rampack::nbd::ListenError::NotASocket(_) => libc::EEXIST,
+        rampack::nbd::ListenError::TooLong(_) => libc::ENAMETOOLONG,
+        rampack::nbd::ListenError::Locked(_) => libc::EBUSY,
+        rampack::nbd::ListenError::Path(path, error) => {
             return failed(format!("cannot listen at {}", path.display()), error);
         }
-        nbd::ListenError::Address(address, error) => {
+        rampack::nbd::ListenError::Address(address, error) => {
             return failed(format!("cannot listen at {address}"), error);
         }
     };

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use control::tree::DeviceNode;
-use control::{Access, Errno, Fault, Object};
-use nbd::Server;
-use stack::Machine;
-use sync::Mutex;
-use sync::atomic::{AtomicBool, Ordering};
-use zram::Disk;
+use rampack::control::tree::DeviceNode;
+use rampack::control::{Access, Errno, Fault, Object};
+use rampack::nbd::Server;
+use rampack::sync::Mutex;
+use rampack::sync::atomic::{AtomicBool, Ordering};
+use rampack::zram::Disk;
 
-use crate::failure::failed;
+use crate::failure::frontend_fault;
+use crate::machine::Machine;
 use crate::mounts::places_of;
 use crate::protocol::{Add, Attribute, Description, DeviceReport};
 use crate::root::{Made, Root};
@@ -49,19 +49,6 @@ pub struct Devices {
 
 /// Attributes whose change the frontends of a device follow.
 const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
-
-/// A fault of the FUSE frontend.
-#[must_use]
-pub fn frontend_fault(error: &fuse::Error) -> Fault {
-    let errno = match error {
-        fuse::Error::NoFuse(_) | fuse::Error::NoLoop(_) => Errno::ENODEV,
-        fuse::Error::NoPermission { .. } => Errno::EPERM,
-        fuse::Error::MountPoint { .. } | fuse::Error::Name { .. } => Errno::EINVAL,
-        fuse::Error::Busy { .. } => Errno::EBUSY,
-        fuse::Error::System { doing, source } => return failed(format!("cannot {doing}"), source),
-    };
-    Fault::new(errno, error.to_string())
-}
 
 impl Devices {
     /// The devices of `machine`, behind no frontend yet.
@@ -181,7 +168,7 @@ impl Devices {
         value: &str,
         force: bool,
     ) -> Result<(), Fault> {
-        let rows = zram::attributes(disk.clone());
+        let rows = rampack::zram::attributes(disk.clone());
         let user = disk.open();
         match rows.store("reset", value) {
             // Not for its value: it is one that resets, were it not for this user.
@@ -224,7 +211,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV` if it has been removed, or what the attribute refuses; nothing has changed then.
     pub fn set_on(&self, disk: &Arc<Disk>, attribute: &str, value: &str) -> Result<(), Fault> {
-        let rows = zram::attributes(disk.clone());
+        let rows = rampack::zram::attributes(disk.clone());
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
             return rows.store(attribute, value);
@@ -255,7 +242,7 @@ impl Devices {
     pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), Fault> {
         match self.is_present(disk) {
             true => Ok(()),
-            false => Err(control::tree::gone(&disk.name())),
+            false => Err(rampack::control::tree::gone(&disk.name())),
         }
     }
 
@@ -281,7 +268,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, or what an attribute refuses.
     pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, Fault> {
-        let rows = zram::attributes(self.disk(name)?);
+        let rows = rampack::zram::attributes(self.disk(name)?);
         let read = |name: &str| {
             let value = rows.show(name)?.trim_end_matches('\n').to_string();
             Ok(Attribute { name: name.to_string(), value })
@@ -290,8 +277,9 @@ impl Devices {
             return attributes.iter().map(|name| read(name)).collect();
         }
         // What only its owner may read is long, and told when it is asked for by name.
-        let told =
-            |row: &control::RowInfo| row.access.readable() && row.access != Access::ReadOwner;
+        let told = |row: &rampack::control::RowInfo| {
+            row.access.readable() && row.access != Access::ReadOwner
+        };
         let readable = rows.rows().into_iter().filter(told);
         readable.map(|row| read(row.name)).collect()
     }
@@ -301,8 +289,8 @@ impl Devices {
     /// # Errors
     /// `ENODEV`.
     pub fn describe(&self, name: &str) -> Result<Vec<Description>, Fault> {
-        let rows = zram::attributes(self.disk(name)?).rows();
-        let description = |row: control::RowInfo| Description {
+        let rows = rampack::zram::attributes(self.disk(name)?).rows();
+        let description = |row: rampack::control::RowInfo| Description {
             name: row.name.into(),
             mode: row.access.mode(),
             unit: row.unit.into(),
@@ -486,7 +474,7 @@ impl Lifecycle {
 /// # Errors
 /// What an attribute refuses; those before it have their values then.
 pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), Fault> {
-    let rows = zram::attributes(disk.clone());
+    let rows = rampack::zram::attributes(disk.clone());
     if let Some(algorithm) = &options.algorithm {
         rows.store("comp_algorithm", algorithm)?;
     }

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 
 use crate::client::call;
 use crate::failure::{failed, say, sentence};

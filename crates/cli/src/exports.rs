@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Checked};
-use nbd::{ExportInfo, Exports, OpenError};
-use stack::Machine;
-use units::human;
+use rampack::block::BlockDevice;
+use rampack::nbd::{ExportInfo, Exports, OpenError};
+use rampack::units::human;
+
+use crate::machine::Machine;
 
 /// Every device of a machine, by its name. A connected client is a user of its device: it cannot
 /// be reset or removed meanwhile.
@@ -23,7 +24,7 @@ impl DiskExports {
 
 impl Exports for DiskExports {
     fn list(&self) -> Vec<ExportInfo> {
-        let info = |disk: &Arc<zram::Disk>| {
+        let info = |disk: &Arc<rampack::zram::Disk>| {
             let description = match disk.bytes() {
                 0 => "compressed RAM disk without a size".to_string(),
                 bytes => format!("compressed RAM disk of {}", human(bytes)),
@@ -42,6 +43,6 @@ impl Exports for DiskExports {
             let message = format!("{name} has no size yet: rampack set {name} disksize SIZE");
             return Err(OpenError::Refused(message));
         }
-        Ok(Arc::new(Checked::new(user)))
+        Ok(Arc::new(user))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 
 /// Error numbers that programs meet and kernel attributes do not answer with.
 const MORE: [(i32, &str); 21] = [
@@ -66,6 +66,23 @@ pub fn sentence(fault: &Fault) -> String {
 /// Says something on standard error. A terminal that is gone is no reason to fail.
 pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// A fault of the FUSE frontend.
+#[must_use]
+pub fn frontend_fault(error: &rampack::fuse::Error) -> Fault {
+    let errno = match error {
+        rampack::fuse::Error::NoFuse(_) | rampack::fuse::Error::NoLoop(_) => Errno::ENODEV,
+        rampack::fuse::Error::NoPermission { .. } => Errno::EPERM,
+        rampack::fuse::Error::MountPoint { .. } | rampack::fuse::Error::Name { .. } => {
+            Errno::EINVAL
+        }
+        rampack::fuse::Error::Busy { .. } => Errno::EBUSY,
+        rampack::fuse::Error::System { doing, source } => {
+            return failed(format!("cannot {doing}"), source);
+        }
+    };
+    Fault::new(errno, error.to_string())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 
 use crate::failure::failed;
 use crate::mounts::{mounts, used_by};

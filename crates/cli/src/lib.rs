@@ -7,6 +7,25 @@
 //! [`server`], [`client`]); what they show comes from the attribute rows of the device.
 //!
 //! Nothing here is on the data path.
+//!
+//! # Layers
+//!
+//! A file imports files of the layers below its own, or of its own; no two import each other, not
+//! by others either (`cargo xtask rules` looks). From the bottom up:
+//!
+//! 1. [`sys`], [`failure`], [`transport`]: calls of the system, faults in words, ways of serving.
+//! 2. [`mounts`], [`filesystem`], [`root`]: what is on the machine, and where a daemon's state is.
+//! 3. [`machine`]: the engine; [`exports`], [`live`], [`zone`]: what shows it.
+//! 4. [`swap::active`], [`swap::signals`], [`events`]: what the kernel swaps to, and what ends us;
+//!    [`swap::report`], [`swap::progress`]: what there is to say of swap devices.
+//! 5. [`protocol`], [`server`], [`client`]: the control socket.
+//! 6. [`columns`], [`args`]: the table of `rampack status`, and the command line.
+//! 7. [`devices`]: devices behind frontends.
+//! 8. [`swap`]: swap devices, but for what stands in other layers.
+//! 9. [`tree`]: the control tree; [`exec`]: a command that sees it as the system's.
+//! 10. [`daemon`]: all of that in one root.
+//! 11. [`terminal`], [`up`]: from the command line to a daemon, and to its end.
+//! 12. [`swap::commands`], [`swap::selftest`], [`commands`]: the other commands.
 
 pub mod args;
 pub mod client;
@@ -19,14 +38,16 @@ pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
-pub mod host_files;
 pub mod live;
+pub mod machine;
 pub mod mounts;
 pub mod protocol;
 pub mod root;
 pub mod server;
 pub mod swap;
 pub mod sys;
+pub mod terminal;
+pub mod transport;
 pub mod tree;
 pub mod up;
 pub mod zone;
@@ -34,7 +55,7 @@ pub mod zone;
 use std::process::ExitCode;
 
 use clap::Parser;
-use control::Fault;
+use rampack::control::Fault;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command, Swap, SwapAction};

@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use stack::Machine;
-use units::{PAGE_SIZE, human};
+use rampack::units::{PAGE_SIZE, human};
+
+use crate::machine::Machine;
 
 /// A line that is drawn over and over; nothing where standard output is not a terminal.
 pub struct Live {

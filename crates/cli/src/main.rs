@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// A daemon that serves swap space has its memory locked.
 #[global_allocator]
-static HEAP: host::Heap = host::Heap;
+static HEAP: rampack::host::Heap = rampack::host::Heap;
 
 fn main() -> ExitCode {
     cli::main()

@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::args::SwapTransport;
 use crate::failure::symbol;
 use crate::swap::report::{PoolReport, SwapReport};
+use crate::transport::SwapTransport;
 use crate::zone::ZoneReport;
 
 /// The version spoken here.
@@ -118,12 +118,6 @@ pub struct SwapOn {
     /// For the parameter `compressor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,
-    /// The kind of index, which is the daemon's if it is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<String>,
-    /// The design of the page allocator, which is the daemon's if it is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub zone: Option<String>,
     /// The kernel's priority of it; below all others without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 
 use crate::failure::failed;
 use crate::sys;
@@ -96,13 +96,13 @@ impl Root {
     /// Where the files are that the kernel swaps to.
     #[must_use]
     pub fn swap(&self) -> PathBuf {
-        self.path.join(fuse::leftovers::SWAP)
+        self.path.join(rampack::fuse::leftovers::SWAP)
     }
 
     /// Where the control tree is.
     #[must_use]
     pub fn tree(&self) -> PathBuf {
-        self.path.join(fuse::leftovers::TREE)
+        self.path.join(rampack::fuse::leftovers::TREE)
     }
 
     /// Where the link is for those who know a file of the tree from `/proc`.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
+use rampack::sync::Mutex;
 use serde_json::Value;
-use sync::Mutex;
 
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
 

@@ -20,6 +20,7 @@ pub mod leftovers;
 pub mod limits;
 pub mod off;
 pub mod parts;
+pub mod progress;
 pub mod protections;
 pub mod report;
 pub mod selftest;
@@ -31,7 +32,7 @@ mod swaps;
 pub use swaps::Swaps;
 
 /// Swap devices of a daemon at most: as many as the engine has swap types.
-pub const MOST: usize = zswap::MAX_TYPES;
+pub const MOST: usize = rampack::zswap::MAX_TYPES;
 
 /// The name of swap device `number`.
 #[must_use]

@@ -6,22 +6,21 @@
 
 use std::sync::Arc;
 
-use control::tree::{Attribute, Directory, Fixed, Node, Rows, gone};
-use control::{Access, Bound, Errno, Fault, Object, Row, RowInfo};
-use zram::Disk;
+use rampack::control::tree::{Attribute, Directory, Fixed, Node, Rows, gone};
+use rampack::control::{Access, Bound, Errno, Fault, Object, Row};
+use rampack::zram::Disk;
 
 use crate::devices::Devices;
 use crate::protocol::{self, Add, TreeRow};
 
 mod block;
+mod device;
 pub mod host;
 mod swap;
 pub mod zone;
 
-use block::BlockView;
-
-/// Rows of a device that debugfs has, not sysfs.
-const DEBUG: [&str; 1] = ["block_state"];
+pub use device::object;
+use device::{block_directory, debug_directory};
 
 /// The whole tree.
 #[must_use]
@@ -49,22 +48,13 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     Arc::new(top)
 }
 
-/// The attributes of a device: its own, and what the system's block layer says of any.
-#[must_use]
-pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
-    let (devices, disk) = (devices.clone(), disk.clone());
-    let view = Arc::new(BlockView { devices: devices.clone(), disk: disk.clone() });
-    let system = Bound::new(view, block::ROWS);
-    Arc::new(DeviceObject { own: zram::attributes(disk.clone()), system, devices, disk })
-}
-
 /// The attribute `attribute` of `name`: a device, or the path of a directory of the tree.
 ///
 /// # Errors
 /// `ENODEV` or `ENOENT`, naming what there is.
 pub fn attribute(devices: &Arc<Devices>, name: &str, attribute: &str) -> Result<Attribute, Fault> {
     if name.contains('/') {
-        let found = control::tree::find(&tree(devices), &format!("{name}/{attribute}"));
+        let found = rampack::control::tree::find(&tree(devices), &format!("{name}/{attribute}"));
         if let Some(Node::Row(attribute)) = found {
             return Ok(attribute);
         }
@@ -78,7 +68,7 @@ pub fn attribute(devices: &Arc<Devices>, name: &str, attribute: &str) -> Result<
 
 /// The attributes of the directory at `path`, none of those below it.
 fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<Attribute>> {
-    let Some(Node::Directory(found)) = control::tree::find(&tree(devices), path) else {
+    let Some(Node::Directory(found)) = rampack::control::tree::find(&tree(devices), path) else {
         return None;
     };
     let rows = found.names().into_iter().filter_map(|name| match found.get(&name) {
@@ -133,26 +123,7 @@ pub fn listing(devices: &Arc<Devices>, values: bool) -> Vec<TreeRow> {
                 .map(|text| text.trim_end_matches('\n').to_string()),
         }
     };
-    control::tree::attributes(&*tree(devices)).into_iter().map(row).collect()
-}
-
-/// Is it a row of debugfs?
-fn is_debug(name: &str) -> bool {
-    DEBUG.contains(&name)
-}
-
-fn identity(disk: &Arc<Disk>) -> u64 {
-    Arc::as_ptr(disk).addr() as u64
-}
-
-fn block_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
-    let rows = Rows::new(object(devices, disk), |name| !is_debug(name)).identified(identity(disk));
-    Node::Directory(Arc::new(block::BlockDirectory { rows }))
-}
-
-fn debug_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
-    let rows = Rows::new(object(devices, disk), is_debug).identified(identity(disk));
-    Node::Directory(Arc::new(rows))
+    rampack::control::tree::attributes(&*tree(devices)).into_iter().map(row).collect()
 }
 
 /// A directory with one directory for each device.
@@ -170,52 +141,6 @@ impl Directory for OfDevices {
         let disks = self.devices.machine().disks();
         let disk = disks.iter().find(|disk| disk.name() == name)?;
         Some((self.make)(&self.devices, disk))
-    }
-}
-
-/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of
-/// it once the device has been removed.
-struct DeviceObject {
-    own: Bound<Disk>,
-    system: Bound<BlockView>,
-    devices: Arc<Devices>,
-    disk: Arc<Disk>,
-}
-
-impl DeviceObject {
-    fn is_own(&self, name: &str) -> bool {
-        self.own.rows().iter().any(|row| row.name == name)
-    }
-}
-
-impl Object for DeviceObject {
-    fn rows(&self) -> Vec<RowInfo> {
-        if !self.devices.is_present(&self.disk) {
-            return Vec::new();
-        }
-        let mut rows = self.own.rows();
-        rows.extend(self.system.rows());
-        rows
-    }
-
-    fn show(&self, name: &str) -> Result<String, Fault> {
-        if !self.devices.is_present(&self.disk) {
-            return Err(gone(&self.disk.name()));
-        }
-        // An unknown name is one of the device's own attributes that is not there.
-        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
-            true => self.system.show(name),
-            false => self.own.show(name),
-        }
-    }
-
-    fn store(&self, name: &str, value: &str) -> Result<(), Fault> {
-        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
-            true => {
-                self.devices.check_present(&self.disk).and_then(|()| self.system.store(name, value))
-            }
-            false => self.devices.set_on(&self.disk, name, value),
-        }
     }
 }
 

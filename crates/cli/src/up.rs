@@ -1,28 +1,29 @@
 //! `rampack up` and `rampack serve`: from the command line to a daemon, and to its end.
 
 use std::fmt::Write;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use control::{Errno, Fault};
-use nbd::Stream;
-use stack::Variants;
-use units::human;
+use rampack::control::{Errno, Fault};
+use rampack::nbd::Stream;
+use rampack::units::human;
 
-use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Transport, Up};
+use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
 use crate::daemon::{self, Daemon, DaemonOptions};
 use crate::events::{Event, Events};
 use crate::exports::DiskExports;
 use crate::failure::{failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::live::Live;
+use crate::machine;
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
-use crate::swap::commands::Progress;
+use crate::swap::progress::Progress;
 use crate::swap::protections;
 use crate::sys;
+use crate::terminal::{print, program};
+use crate::transport::Transport;
 
 /// How often the statistics are drawn.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -105,7 +106,7 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), Fault> {
 pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
     let plan = Plan::check(up)?;
     let events = listen()?;
-    let daemon = start(root, &up.frontends, up.variants.variants(), events.sender())?;
+    let daemon = start(root, &up.frontends, events.sender())?;
     say_notes(&daemon);
     // Only now, for a daemon that was killed may have had it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
@@ -137,8 +138,8 @@ pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
 /// # Errors
 /// What stood in the way.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
-    let activated =
-        nbd::activated().map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
+    let activated = rampack::nbd::activated()
+        .map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
     let handed_over = !activated.is_empty();
     if serve.stdio && !handed_over {
         return stdio(serve);
@@ -149,7 +150,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
     }
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
-    let daemon = start(root, &serve.frontends, serve.variants.variants(), events.sender())?;
+    let daemon = start(root, &serve.frontends, events.sender())?;
     say_notes(&daemon);
     for _ in 0..serve.num_devices {
         daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
@@ -169,11 +170,10 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
 pub(crate) fn run_daemon(
     root: Root,
     frontends: &FrontendOptions,
-    variants: Variants,
     make: impl FnOnce(&Daemon) -> Result<String, Fault>,
 ) -> Result<(), Fault> {
     let events = listen()?;
-    let daemon = start(root, frontends, variants, events.sender())?;
+    let daemon = start(root, frontends, events.sender())?;
     say_notes(&daemon);
     let text = make(&daemon)?;
     print(&text);
@@ -206,7 +206,7 @@ fn stdio(options: &Serve) -> Result<(), Fault> {
 }
 
 /// NBD on sockets that were handed over, without a root directory.
-fn sockets_only(options: &Serve, activated: Vec<nbd::Activated>) -> Result<(), Fault> {
+fn sockets_only(options: &Serve, activated: Vec<rampack::nbd::Activated>) -> Result<(), Fault> {
     let events = listen()?;
     let server = daemon::nbd_server(private_machine(options, options.num_devices)?)?;
     daemon::serve_activated(&server, activated)?;
@@ -218,7 +218,7 @@ fn sockets_only(options: &Serve, activated: Vec<nbd::Activated>) -> Result<(), F
 
 /// Devices that only NBD clients can reach: they need a size from the start.
 fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExports>, Fault> {
-    let machine = daemon::machine(options.variants.variants())?;
+    let machine = machine::new()?;
     let mut request = options.device.request(options.size.as_ref());
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
     for _ in 0..count.max(1) {
@@ -233,26 +233,15 @@ fn listen() -> Result<Events, Fault> {
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
 
-fn start(
-    root: Root,
-    frontends: &FrontendOptions,
-    variants: Variants,
-    events: Sender<Event>,
-) -> Result<Daemon, Fault> {
+fn start(root: Root, frontends: &FrontendOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
     let (transport, nbd_tcp) = (frontends.transport, frontends.nbd_tcp);
-    Daemon::start(DaemonOptions { root, transport, nbd_tcp, variants }, events)
+    Daemon::start(DaemonOptions { root, transport, nbd_tcp }, events)
 }
 
 fn say_notes(daemon: &Daemon) {
     for note in daemon.notes() {
         say(&format!("rampack: {note}\n"));
     }
-}
-
-/// A closed standard output is no reason to end.
-pub(crate) fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Was the daemon told to end while it started?
@@ -322,16 +311,6 @@ fn refusal(daemon: &Daemon, fault: &Fault, times: u32) -> String {
         program(root)
     );
     text
-}
-
-/// The command that reaches a daemon at `root`.
-pub(crate) fn program(root: &Root) -> String {
-    let default = Root::choose(None).is_ok_and(|default| default == *root);
-    let chosen = std::env::var_os("RAMPACK_ROOT").is_some_and(|set| set == root.path().as_os_str());
-    match default || chosen {
-        true => "rampack".to_string(),
-        false => format!("rampack --root {}", root.path().display()),
-    }
 }
 
 /// What a user can do now.

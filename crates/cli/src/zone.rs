@@ -2,20 +2,12 @@
 //! of its swap devices, take their memory from.
 
 use std::fmt::Write;
-use std::path::Path;
 
-use control::Fault;
-use fuse::leftovers;
-use pagealloc::ZoneStats;
+use rampack::pagealloc::ZoneStats;
+use rampack::units::{PAGE_SIZE, human};
 use serde::{Deserialize, Serialize};
-use stack::Machine;
-use units::{PAGE_SIZE, human};
 
-use crate::root::{Made, Root};
-use crate::tree;
-
-/// The name of the link in a root's `proc`, as in `/proc`.
-const BUDDYINFO: &str = "buddyinfo";
+use crate::machine::{self, Machine};
 
 /// What is to be said of a zone.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -59,7 +51,8 @@ impl ZoneReport {
     /// That of a machine's zone, of the moment.
     #[must_use]
     pub fn of(machine: &Machine) -> ZoneReport {
-        ZoneReport::new(&machine.variants().zone, &machine.frames().stats())
+        let (design, stats) = machine::zone(machine);
+        ZoneReport::new(design, &stats)
     }
 
     fn new(design: &str, stats: &ZoneStats) -> ZoneReport {
@@ -99,22 +92,6 @@ impl ZoneReport {
         line.push('\n');
         line
     }
-}
-
-/// Makes the link to the free blocks: the kernel has them in `/proc`, where programs look for them.
-///
-/// # Errors
-/// What the system reports.
-pub(crate) fn link(root: &Root, made: &Made) -> Result<(), Fault> {
-    made.directory(&root.proc())?;
-    let target = Path::new("..").join(leftovers::TREE).join(tree::zone::BUDDYINFO);
-    made.link(&root.proc().join(BUDDYINFO), &target)
-}
-
-/// Removes what [`link`] made.
-pub(crate) fn unlink(root: &Root, made: &Made) {
-    made.remove(&root.proc().join(BUDDYINFO));
-    made.remove(&root.proc());
 }
 
 #[cfg(test)]

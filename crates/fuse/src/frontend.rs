@@ -10,14 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use block::{ExtentKind, IoError, Operation};
+use block::{Context, ExtentKind, IoError, Operation, Wait};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate,
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use units::{Cpu, PAGE_SHIFT, PAGE_SIZE};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE};
 
 use crate::patient::Patient;
 use crate::ranges;
@@ -44,10 +45,25 @@ fn errno(error: IoError) -> Errno {
 }
 
 impl Frontend {
-    /// The file, or the answer for one whose device was removed while it was open.
-    fn file(&self, number: INodeNo) -> Result<Arc<Served>, Errno> {
+    /// Begins a request.
+    #[inline]
+    fn enter(&self) -> (Cpu, Reader<'_>) {
         self.workers.enter();
-        self.table.numbered(number.0).ok_or(Errno::ESTALE)
+        let cpu = (self.cpu)();
+        (cpu, self.table.enter(cpu))
+    }
+
+    /// The file, by its number or handle, or the answer for one whose device was removed while it
+    /// was open.
+    #[inline]
+    fn file<'r>(&self, reader: &'r Reader<'_>, number: u64) -> Result<&'r Arc<Served>, Errno> {
+        self.table.numbered(reader, number).ok_or(Errno::ESTALE)
+    }
+
+    /// Workers wait only if there are no threads for that.
+    #[inline]
+    fn context(&self, cpu: Cpu) -> Context {
+        Context { cpu, wait: if self.patient.is_there() { Wait::No } else { Wait::Yes } }
     }
 
     fn attributes(&self, file: Option<&Served>) -> FileAttr {
@@ -55,7 +71,7 @@ impl Frontend {
             None => (0, FileType::Directory, 0o700, INodeNo::ROOT.0),
             Some(file) => {
                 let perm = if file.device.abilities().read_only { 0o400 } else { 0o600 };
-                (file.device.geometry().bytes, FileType::RegularFile, perm, file.number)
+                (file.bytes(), FileType::RegularFile, perm, file.number)
             }
         };
         FileAttr {
@@ -77,29 +93,24 @@ impl Frontend {
         }
     }
 
-    fn flush_device(&self, number: INodeNo) -> Result<(), Errno> {
-        let file = self.file(number)?;
-        if !file.device.abilities().flush {
-            return Ok(());
+    /// Carries out and answers an operation without data.
+    fn change(
+        &self,
+        file: &Arc<Served>,
+        cpu: Cpu,
+        mut operation: Operation<'static>,
+        reply: ReplyEmpty,
+    ) {
+        let context = self.context(cpu);
+        match file.device.perform(context, operation.reborrow()) {
+            Err(IoError::WouldBlock) if context.wait == Wait::No => {
+                let (file, cpu) = (file.clone(), self.cpu);
+                self.patient.run(move || {
+                    empty(reply, file.device.submit(cpu(), operation).map_err(errno));
+                });
+            }
+            done => empty(reply, done.map_err(errno)),
         }
-        file.device.submit((self.cpu)(), Operation::Flush).map_err(errno)
-    }
-
-    /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
-    fn edges_may_wait(&self, file: &Served, offset: u64, length: u64) -> bool {
-        let bytes = file.device.geometry().bytes;
-        let part = |at: u64| at.trailing_zeros() < PAGE_SHIFT && at < bytes;
-        let end = offset.saturating_add(length);
-        let (first, last) = (part(offset), end > offset && part(end));
-        self.patient.is_there()
-            && (first && file.device.may_wait(offset, 1)
-                || last && file.device.may_wait(end - 1, 1))
-    }
-
-    /// Those that may have to wait are carried out beside the workers, on any thread.
-    #[inline]
-    fn may_wait(&self, file: &Served, offset: u64, length: usize) -> bool {
-        self.patient.is_there() && length > 0 && file.device.may_wait(offset, length as u64)
     }
 
     fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
@@ -108,12 +119,13 @@ impl Frontend {
             libc::SEEK_DATA => false,
             _ => return Err(Errno::EINVAL),
         };
-        let file = self.file(number)?;
-        let bytes = file.device.geometry().bytes;
+        let (cpu, reader) = self.enter();
+        let file = self.file(&reader, number.0)?;
+        let bytes = file.bytes();
         let start = u64::try_from(offset).ok().filter(|start| *start < bytes);
         let start = start.ok_or(Errno::ENXIO)?;
         let (mut at, mut found) = (start, None);
-        let seen = file.device.extents(start, bytes - start, &mut |extent| {
+        let seen = file.device.extents(cpu, start, bytes - start, &mut |extent| {
             if want_hole == (extent.kind != ExtentKind::Data) {
                 found = Some(at);
                 return ControlFlow::Break(());
@@ -131,21 +143,68 @@ impl Frontend {
     }
 }
 
-fn read(file: &Served, cpu: Cpu, offset: u64, length: usize, reply: ReplyData) {
-    with_buffer(length, |into| {
-        let operation = Operation::Read { offset, into: &mut *into };
-        match file.device.submit(cpu, operation) {
-            Ok(()) => reply.data(into),
-            Err(error) => reply.error(errno(error)),
+/// Calls `perform` with `length` for the bytes from `offset` on, and again with as many of them as
+/// `file` still has if it has become smaller. Tells how many these were.
+#[inline]
+fn on_what_is_there(
+    file: &Served,
+    context: Context,
+    (offset, length): (u64, usize),
+    mut perform: impl FnMut(usize) -> Result<(), IoError>,
+) -> Result<usize, IoError> {
+    match perform(length) {
+        Ok(()) => Ok(length),
+        Err(IoError::OutOfRange | IoError::NotReady) => {
+            match file.part_now(offset, length as u64) as usize {
+                0 => Ok(0),
+                length => perform(length).map(|()| length),
+            }
         }
-    });
+        // It was let wait.
+        Err(IoError::WouldBlock) if context.wait == Wait::Yes => Err(IoError::Failed),
+        Err(error) => Err(error),
+    }
 }
 
-fn write(file: &Served, cpu: Cpu, offset: u64, from: &[u8], reply: ReplyWrite) {
-    match file.device.submit(cpu, Operation::Write { offset, from }) {
-        Ok(()) => reply.written(from.len() as u32),
+/// Answers a read; gives the reply back if the device would have to wait.
+#[inline]
+fn read(
+    file: &Served,
+    context: Context,
+    (offset, length): (u64, usize),
+    reply: ReplyData,
+) -> Option<ReplyData> {
+    with_buffer(length, |into| {
+        let done = on_what_is_there(file, context, (offset, length), |length| {
+            file.device.perform(context, Operation::Read { offset, into: &mut into[..length] })
+        });
+        match done {
+            Ok(length) => reply.data(&into[..length]),
+            Err(IoError::WouldBlock) => return Some(reply),
+            Err(error) => reply.error(errno(error)),
+        }
+        None
+    })
+}
+
+/// Answers a write; gives the reply back if the device would have to wait.
+#[inline]
+fn write(
+    file: &Served,
+    context: Context,
+    (offset, from): (u64, &[u8]),
+    reply: ReplyWrite,
+) -> Option<ReplyWrite> {
+    let done = on_what_is_there(file, context, (offset, from.len()), |length| {
+        file.device.perform(context, Operation::Write { offset, from: &from[..length] })
+    });
+    match done {
+        Ok(0) => reply.error(Errno::ENOSPC),
+        Ok(length) => reply.written(length as u32),
+        Err(IoError::WouldBlock) => return Some(reply),
         Err(error) => reply.error(errno(error)),
     }
+    None
 }
 
 fn empty(reply: ReplyEmpty, done: Result<(), Errno>) {
@@ -177,8 +236,9 @@ impl Filesystem for Frontend {
         if number == INodeNo::ROOT {
             return reply.attr(&KEEP, &self.attributes(None));
         }
-        match self.file(number) {
-            Ok(file) => reply.attr(&KEEP, &self.attributes(Some(&file))),
+        let (_, reader) = self.enter();
+        match self.file(&reader, number.0) {
+            Ok(file) => reply.attr(&KEEP, &self.attributes(Some(file))),
             Err(error) => reply.error(error),
         }
     }
@@ -204,20 +264,22 @@ impl Filesystem for Frontend {
         if mode.is_some() || uid.is_some() || gid.is_some() || number == INodeNo::ROOT {
             return reply.error(Errno::EPERM);
         }
-        let file = match self.file(number) {
+        let (_, reader) = self.enter();
+        let file = match self.file(&reader, number.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let bytes = file.device.geometry().bytes;
+        let bytes = file.bytes();
         // O_TRUNC arrives as a change of size to 0 without a file handle; a disk ignores it.
         if size.is_some_and(|size| size != bytes && !(size == 0 && handle.is_none())) {
             return reply.error(Errno::EINVAL);
         }
-        reply.attr(&KEEP, &self.attributes(Some(&file)));
+        reply.attr(&KEEP, &self.attributes(Some(file)));
     }
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let file = match self.file(number) {
+        let (_, reader) = self.enter();
+        let file = match self.file(&reader, number.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
@@ -230,7 +292,7 @@ impl Filesystem for Frontend {
         let how = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(0), how);
+        reply.opened(FileHandle(file.number), how);
     }
 
     fn release(
@@ -243,7 +305,8 @@ impl Filesystem for Frontend {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        if let Ok(file) = self.file(number) {
+        let (_, reader) = self.enter();
+        if let Ok(file) = self.file(&reader, number.0) {
             file.closed();
         }
         reply.ok();
@@ -252,35 +315,36 @@ impl Filesystem for Frontend {
     fn read(
         &self,
         _: &Request,
-        number: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         size: u32,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let file = match self.file(number) {
+        let (cpu, reader) = self.enter();
+        let file = match self.file(&reader, handle.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let left = file.device.geometry().bytes.saturating_sub(offset);
-        let length = (size as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let length = file.part(offset, size.into()) as usize;
         if length == 0 {
             return reply.data(&[]);
         }
-        if self.may_wait(&file, offset, length) {
-            let cpu = self.cpu;
-            return self.patient.run(move || read(&file, cpu(), offset, length, reply));
+        if let Some(reply) = read(file, self.context(cpu), (offset, length), reply) {
+            let (file, cpu) = (file.clone(), self.cpu);
+            self.patient.run(move || {
+                drop(read(&file, Context::waiting(cpu()), (offset, length), reply));
+            });
         }
-        read(&file, (self.cpu)(), offset, length, reply);
     }
 
     fn write(
         &self,
         _: &Request,
-        number: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         data: &[u8],
         _: WriteFlags,
@@ -288,23 +352,29 @@ impl Filesystem for Frontend {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let file = match self.file(number) {
+        let (cpu, reader) = self.enter();
+        let file = match self.file(&reader, handle.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let room = file.device.geometry().bytes.saturating_sub(offset);
-        if room == 0 && !data.is_empty() {
+        if data.is_empty() {
+            return reply.written(0);
+        }
+        let from = &data[..file.part(offset, data.len() as u64) as usize];
+        if from.is_empty() {
             return reply.error(Errno::ENOSPC);
         }
-        let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        let cpu = self.cpu;
-        if self.may_wait(&file, offset, from.len())
-            && let Some(payload) = self.patient.copy(from)
-        {
-            let write = move || write(&file, cpu(), offset, &payload.data, reply);
-            return self.patient.run(write);
+        let Some(reply) = write(file, self.context(cpu), (offset, from), reply) else { return };
+        match self.patient.copy(from) {
+            Some(payload) => {
+                let (file, cpu) = (file.clone(), self.cpu);
+                self.patient.run(move || {
+                    drop(write(&file, Context::waiting(cpu()), (offset, &payload.data), reply));
+                });
+            }
+            // Too much is under way, or memory is out: this thread waits.
+            None => drop(write(file, Context::waiting(cpu), (offset, from), reply)),
         }
-        write(&file, cpu(), offset, from, reply);
     }
 
     /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
@@ -312,33 +382,38 @@ impl Filesystem for Frontend {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        empty(reply, self.flush_device(number));
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        let (cpu, reader) = self.enter();
+        match self.file(&reader, handle.0) {
+            Ok(file) if file.device.abilities().flush => {
+                self.change(file, cpu, Operation::Flush, reply);
+            }
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn fallocate(
         &self,
         _: &Request,
-        number: INodeNo,
-        _: FileHandle,
+        _: INodeNo,
+        handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let file = match self.file(number) {
+        let (cpu, reader) = self.enter();
+        let file = match self.file(&reader, handle.0) {
             Ok(file) => file,
             Err(error) => return reply.error(error),
         };
-        let cpu = self.cpu;
-        let change = move |file: &Served| {
-            let changed = ranges::change(&*file.device, cpu(), (offset, length), mode);
-            changed.map_err(Errno::from_i32)
-        };
-        if self.edges_may_wait(&file, offset, length) {
-            return self.patient.run(move || empty(reply, change(&file)));
+        let (kept, discard) = (file.part(offset, length), file.device.abilities().discard);
+        match ranges::operation(mode, (offset, length), kept, discard) {
+            Ok(Some(operation)) => self.change(file, cpu, operation, reply),
+            Ok(None) => reply.ok(),
+            Err(error) => reply.error(Errno::from_i32(error)),
         }
-        empty(reply, change(&file));
     }
 
     fn lseek(
@@ -382,7 +457,7 @@ impl Filesystem for Frontend {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let files = self.table.all();
-        let pages = files.iter().map(|file| units::pages_for(file.device.geometry().bytes));
+        let pages = files.iter().map(|file| units::pages_for(file.bytes()));
         let page = PAGE_SIZE as u32;
         reply.statfs(pages.sum(), 0, 0, files.len() as u64, 0, page, 255, page);
     }

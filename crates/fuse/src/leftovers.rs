@@ -6,7 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::loopdev::{self, backed_under};
+use crate::loopdev;
+use crate::loops::{self, backed_under};
 use crate::mounts::{self, Mounted};
 use crate::swapfile::remove_point;
 use crate::sys::{self, Unmount};
@@ -104,7 +105,7 @@ fn ours_in(directory: &Path) -> Vec<Mounted> {
 }
 
 fn clear_loop(number: u32, file: &Path, report: &mut Report) {
-    let node = loopdev::node(number);
+    let node = loops::node(number);
     let (node, file) = (node.display(), file.display());
     match loopdev::unmount_all(number) {
         Ok(paths) => report.cleared.extend(paths.iter().map(|path| {

@@ -17,6 +17,7 @@ mod error;
 mod frontend;
 pub mod leftovers;
 mod loopdev;
+mod loops;
 mod mount;
 mod mounts;
 mod patient;
@@ -30,7 +31,8 @@ mod users;
 mod worker;
 
 pub use error::Error;
-pub use loopdev::{LoopDevice, LoopOptions, find_by_backing};
+pub use loopdev::{LoopDevice, LoopOptions};
+pub use loops::find_by_backing;
 pub use mount::{Mount, Options};
 pub use swapfile::{SwapFile, SwapFileOptions};
 pub use sys::current_cpu;

@@ -30,8 +30,8 @@ pub struct Options {
     pub pin: bool,
     /// Gives each worker a queue of requests under way of its own (`FUSE_DEV_IOC_CLONE`).
     pub clone_fd: bool,
-    /// Threads at most for requests of which a device says that they may have to wait; they hold
-    /// up nobody then. 0 to have the workers wait.
+    /// Threads at most for requests that the device would have to wait for; they hold up nobody
+    /// then. 0 to have the workers wait.
     pub waiters: usize,
     /// Tells the CPU of the calling thread.
     pub cpu: fn() -> Cpu,
@@ -64,7 +64,7 @@ impl Mount {
         let at = prepare(at)?;
         let cpus = sys::allowed_cpus();
         let workers = options.workers.unwrap_or(cpus.len()).max(1);
-        let table = Arc::new(Table::new());
+        let table = Arc::new(Table::new(host::cpus()));
         let owner = sys::owner();
         let patient = Arc::new(Patient::new(options.waiters));
         let frontend = Frontend {
@@ -151,11 +151,11 @@ impl Mount {
         // Aborted by somebody else, it is not served any more, but still there.
         let backoff = if self.is_served() || self.place.is_mounted() {
             // Whatever comes once it is forced fails, even where the kernel cannot be told to.
-            self.place.take_down(force, || self.table.clear())?
+            self.place.take_down(force, || self.table.close())?
         } else {
             ENDING
         };
-        self.table.clear();
+        self.table.close();
         self.join(backoff);
         Ok(())
     }
@@ -171,6 +171,7 @@ impl Mount {
         if session.guard.is_finished() {
             // How the threads ended is of no use to anybody: the mount is gone.
             let _ = session.join();
+            self.table.clear();
         }
     }
 }

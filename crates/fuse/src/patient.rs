@@ -1,4 +1,4 @@
-//! Requests that may have to wait, carried out beside the workers.
+//! Requests that would have to wait, carried out beside the workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Drop for Payload {
     }
 }
 
-/// Threads for requests that may have to wait, started when there are any.
+/// Threads for requests that would have to wait, started when there are any.
 pub(crate) struct Patient {
     waiters: Option<Waiters>,
     bytes: AtomicUsize,
@@ -35,7 +35,7 @@ impl Patient {
         Patient { waiters, bytes: AtomicUsize::new(0) }
     }
 
-    /// Is there a place for requests that may wait?
+    /// Is there a place for requests that would have to wait?
     #[inline]
     pub(crate) fn is_there(&self) -> bool {
         self.waiters.is_some()

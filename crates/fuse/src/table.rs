@@ -2,30 +2,39 @@
 
 use std::mem;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use block::BlockDevice;
-use sync::Mutex;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::{Mutex, Published, Reader, ReaderEpochs};
+use units::Cpu;
 
 use crate::Error;
 
 /// The number of the first file; smaller ones are the directory's and reserved.
 const FIRST: u64 = 16;
 
-/// A file: one device under one name. Its number is never given to another.
+/// A file: one device under one name. Its number is never given to another; it is also the handle
+/// of the file while it is open.
 pub(crate) struct Served {
     pub(crate) number: u64,
     pub(crate) name: String,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) opens: AtomicU64,
+    /// Bytes the device had when it was last asked.
+    bytes: AtomicU64,
 }
 
-/// Every file of a mount, in the order of their numbers.
+/// Every file of a mount, in the order of their numbers. Names are looked up under a lock, numbers
+/// by readers without one.
 pub(crate) struct Table {
     state: Mutex<State>,
+    places: Places,
+    readers: ReaderEpochs,
+    /// No file is found by its number any more.
+    closed: AtomicBool,
 }
 
 struct State {
@@ -33,9 +42,54 @@ struct State {
     files: Vec<Arc<Served>>,
 }
 
+type Place = Published<Arc<Served>>;
+
+/// A place for each number there ever was, in pieces that stay where they are: each has twice as
+/// many as the one before.
+struct Places([OnceLock<Box<[Place]>>; PIECES]);
+
+const PIECES: usize = 48;
+
+impl Places {
+    fn at(number: u64) -> Option<(usize, usize)> {
+        let nth = number.checked_sub(FIRST - 1).filter(|nth| *nth > 0)?;
+        let piece = nth.ilog2();
+        Some((piece as usize, usize::try_from(nth - (1 << piece)).ok()?))
+    }
+
+    #[inline]
+    fn get(&self, number: u64) -> Option<&Place> {
+        let (piece, index) = Places::at(number)?;
+        self.0.get(piece)?.get()?.get(index)
+    }
+
+    /// The place of a new number.
+    fn make(&self, number: u64) -> Option<&Place> {
+        let (piece, index) = Places::at(number)?;
+        let places = || (0..1usize << piece).map(|_| Place::default()).collect();
+        self.0.get(piece)?.get_or_init(places).get(index)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.0.iter().filter_map(OnceLock::get).flatten()
+    }
+}
+
 impl Table {
-    pub(crate) fn new() -> Table {
-        Table { state: Mutex::new(State { next: FIRST, files: Vec::new() }) }
+    /// No files; readers run on `cpus` CPUs.
+    pub(crate) fn new(cpus: usize) -> Table {
+        Table {
+            state: Mutex::new(State { next: FIRST, files: Vec::new() }),
+            places: Places([const { OnceLock::new() }; PIECES]),
+            readers: ReaderEpochs::new(cpus),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins a request: files that it finds stay until the reader is dropped.
+    #[inline]
+    pub(crate) fn enter(&self, cpu: Cpu) -> Reader<'_> {
+        self.readers.enter(cpu)
     }
 
     pub(crate) fn add(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<(), Error> {
@@ -51,9 +105,15 @@ impl Table {
             return refuse("another device has it");
         }
         let number = state.next;
-        state.next += 1;
         let opens = AtomicU64::new(0);
-        state.files.push(Arc::new(Served { number, name: name.to_owned(), device, opens }));
+        let bytes = AtomicU64::new(device.geometry().bytes);
+        let file = Arc::new(Served { number, name: name.to_owned(), device, opens, bytes });
+        let place = self.places.make(number);
+        if place.is_none_or(|place| place.publish(Box::new(file.clone())).is_err()) {
+            return refuse("there were more files than there are numbers");
+        }
+        state.next += 1;
+        state.files.push(file);
         Ok(())
     }
 
@@ -65,8 +125,9 @@ impl Table {
             let at = state.files.iter().position(|file| file.name == name)?;
             state.files.remove(at)
         };
-        // A request holds the file only while it is served, which for memory is microseconds, and
-        // for a slower device below it milliseconds.
+        // A request is a reader only while it is served, which for memory is microseconds.
+        drop(self.places.get(file.number).and_then(|place| place.withdraw(&self.readers)));
+        // Those that wait for a slower device below have the file itself, for milliseconds.
         loop {
             match Arc::try_unwrap(file) {
                 Ok(served) => return Some(served.device),
@@ -76,16 +137,30 @@ impl Table {
         }
     }
 
-    /// Takes every file away, without waiting.
-    pub(crate) fn clear(&self) {
+    /// Takes every file away, without waiting. Nothing may be added after it.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
         let files = mem::take(&mut self.state.lock().files);
         drop(files);
     }
 
-    pub(crate) fn numbered(&self, number: u64) -> Option<Arc<Served>> {
-        let state = self.state.lock();
-        let at = state.files.binary_search_by_key(&number, |file| file.number).ok()?;
-        Some(state.files[at].clone())
+    /// Lets go of the devices of a table that was closed, when no request is served any more.
+    pub(crate) fn clear(&self) {
+        for place in self.places.iter() {
+            drop(place.withdraw(&self.readers));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn numbered<'r>(
+        &self,
+        reader: &'r Reader<'_>,
+        number: u64,
+    ) -> Option<&'r Arc<Served>> {
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.places.get(number)?.get(reader)
     }
 
     pub(crate) fn named(&self, name: &Path) -> Option<Arc<Served>> {
@@ -99,6 +174,30 @@ impl Table {
 }
 
 impl Served {
+    /// Its size at this moment, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.device.geometry().bytes;
+        self.bytes.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// How many of `length` bytes from `offset` on it has. The device is asked only if they pass
+    /// the end that is known.
+    #[inline]
+    pub(crate) fn part(&self, offset: u64, length: u64) -> u64 {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        match offset.checked_add(length) {
+            Some(end) if end <= bytes => length,
+            _ => self.part_now(offset, length),
+        }
+    }
+
+    /// The same, of this moment.
+    #[cold]
+    pub(crate) fn part_now(&self, offset: u64, length: u64) -> u64 {
+        self.bytes().saturating_sub(offset).min(length)
+    }
+
     pub(crate) fn opened(&self) {
         self.opens.fetch_add(1, Ordering::Relaxed);
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use block::Plain;
+use units::Cpu;
 
 use crate::mounts::{Mounted, parse, unescape};
 use crate::table::Table;
@@ -40,7 +41,7 @@ fn what_is_no_escape_stays() {
 
 #[test]
 fn names_are_checked_and_numbers_never_used_again() {
-    let table = Table::new();
+    let table = Table::new(2);
     let add = |name: &str| table.add(name, Arc::new(Plain::new(0)));
     for name in ["", ".", "..", "a/b", "a\0", &"x".repeat(256)] {
         assert!(matches!(add(name), Err(Error::Name { .. })), "{name:?}");
@@ -52,18 +53,23 @@ fn names_are_checked_and_numbers_never_used_again() {
         assert!(matches!(add("zram0"), Err(Error::Name { .. })));
         for file in table.all() {
             assert!(seen.insert(file.number));
-            assert_eq!(table.numbered(file.number).unwrap().name, file.name);
+            let reader = table.enter(Cpu(0));
+            assert_eq!(table.numbered(&reader, file.number).unwrap().name, file.name);
         }
         table.remove("zram0").unwrap();
         table.remove(&"x".repeat(255)).unwrap();
     }
     assert!(table.remove("zram0").is_none());
-    assert!(seen.iter().all(|number| table.numbered(*number).is_none()));
+    let reader = table.enter(Cpu(1));
+    assert!(seen.iter().all(|number| table.numbered(&reader, *number).is_none()));
+    for number in [0, 1, 15, 10_000, u64::MAX] {
+        assert!(table.numbered(&reader, number).is_none(), "{number} was never a file's");
+    }
 }
 
 #[test]
 fn a_removed_device_is_not_served_any_more() {
-    let table = Table::new();
+    let table = Table::new(2);
     let device = Arc::new(Plain::new(0));
     table.add("zram0", device.clone()).unwrap();
     let served = table.named(Path::new("zram0")).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{loopdev, mounts};
+use crate::{loops, mounts};
 
 mod namespaces;
 pub(crate) use namespaces::elsewhere;
@@ -64,14 +64,14 @@ fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
 
 /// Users of the FUSE mount at `at`. Touches no file of it, so it answers even if that does not.
 pub(crate) fn of_mount(at: &Path) -> Vec<User> {
-    let loops = loopdev::backed_under(at).into_iter();
-    let loops = loops.map(|(number, _)| User::LoopDevice(loopdev::node(number)));
+    let loops = loops::backed_under(at).into_iter();
+    let loops = loops.map(|(number, _)| User::LoopDevice(loops::node(number)));
     loops.chain(processes(|path| path.starts_with(at))).collect()
 }
 
 /// Users of loop device `number` that keep it from being taken down.
 pub(crate) fn of_loop(number: u32) -> Vec<User> {
-    let node = loopdev::node(number);
+    let node = loops::node(number);
     let mounted = mounts::all().into_iter();
     let mounted = mounted.filter(|m| m.device == (7, number) || Path::new(&m.source) == node);
     let mut users: Vec<User> = mounted.map(|m| User::MountedAt(m.at)).collect();

@@ -134,7 +134,7 @@ fn many_use_the_file_at_once() {
             let (path, together) = (&path, &together);
             scope.spawn(move || {
                 let file = direct(path);
-                let mut rng = Rng::new(seed + client as u64);
+                let mut rng = Rng::new(seed.wrapping_add(client as u64));
                 together.wait();
                 compare_with_a_vector(&file, (client * part, part), 512, (300, true), &mut rng);
             });

@@ -119,6 +119,11 @@ impl Output {
         self.length += length;
     }
 
+    /// Takes back everything after the first `length` bytes.
+    pub(crate) fn cut(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
     /// Appends a few bytes.
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {

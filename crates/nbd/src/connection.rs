@@ -7,9 +7,11 @@ use std::time::Instant;
 use crate::Exports;
 use crate::buffer::{Input, Output};
 use crate::later::Later;
-use crate::server::{Options, Stop};
-use crate::session::{Progress, Session};
+use crate::options::Options;
+use crate::outcome::Progress;
+use crate::session::Session;
 use crate::spin::Spinner;
+use crate::stop::Stop;
 use crate::stream::Stream;
 
 /// Replies of this many bytes are sent although more requests are there.
@@ -45,7 +47,7 @@ impl Drop for Outlet<'_> {
 }
 
 /// Serves `stream` until its client leaves, misbehaves, or `stop` is given and every request
-/// received has been answered. Requests that may have to wait go to `later`.
+/// received has been answered. Requests that would have to wait go to `later`.
 pub(crate) fn serve(
     stream: &Stream,
     exports: &dyn Exports,

@@ -42,8 +42,8 @@ pub trait Exports: Send + Sync {
     /// All of them; the first is the default, which clients ask for by the empty name.
     fn list(&self) -> Vec<ExportInfo>;
 
-    /// The device of an export; `name` is never empty unless an export is named so. It should be
-    /// [`block::Checked`], for it may be resized while clients believe the size they were told.
+    /// The device of an export; `name` is never empty unless an export is named so. It judges the
+    /// ranges of requests, for it may be resized while clients believe the size they were told.
     /// The connection keeps what is returned until it ends, so it may carry a guard.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Requests that may have to wait, carried out beside their connection.
+//! Requests that would have to wait, carried out beside their connection.
 //!
 //! Such a request goes to a thread that may wait, and its reply is sent when there is one, while
 //! the connection goes on with later requests: the protocol lets a server answer in any order. The

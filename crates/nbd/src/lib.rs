@@ -8,8 +8,8 @@
 //!
 //! One thread serves one connection: it receives as many requests as there are, carries them out
 //! in order on itself, and sends all their replies at once. Nothing is allocated per request. A
-//! request of which the device says that it may have to wait goes to one of a few other threads,
-//! and is answered out of order: it holds up nobody.
+//! request that the device would have to wait for ([`block::IoError::WouldBlock`]) goes to one of a
+//! few other threads, and is answered out of order: it holds up nobody.
 
 mod activation;
 mod buffer;
@@ -19,9 +19,12 @@ mod exports;
 mod later;
 mod listen;
 mod negotiate;
+mod options;
+mod outcome;
 mod server;
 mod session;
 mod spin;
+mod stop;
 mod stream;
 mod sys;
 mod transmit;
@@ -35,15 +38,14 @@ use units::Cpu;
 pub use activation::{Activated, activated};
 pub use exports::{ExportInfo, Exports, One, OpenError};
 pub use listen::{ListenError, Listener};
-pub use server::{Options, Server};
+pub use options::Options;
+pub use server::Server;
 pub use stream::Stream;
+pub use wire::MAX_PAYLOAD;
 
 use buffer::Output;
-use session::{Progress, Session};
-
-/// The longest payload of one READ or WRITE, in bytes, as told in `NBD_INFO_BLOCK_SIZE`: what the
-/// protocol document asks every server to take.
-pub const MAX_PAYLOAD: u32 = 32 << 20;
+use outcome::Progress;
+use session::Session;
 
 /// Replies kept by [`drive`] before it stops, in bytes.
 const DRIVE_LIMIT: usize = 2 * MAX_PAYLOAD as usize;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use block::BlockDevice;
 
 use crate::buffer::Output;
-use crate::session::{Answer, Discarding, Outcome, Progress};
+use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::transmit::Transmission;
 use crate::wire::{
-    self, InfoQuery, MAX_STRING, Malformed, OPTION_HEADER, export, info, opt, parse_info_query,
-    parse_meta_query, parse_name, parse_option_header, rep,
+    self, ALLOCATION_ID, InfoQuery, MAX_STRING, Malformed, OPTION_HEADER, export, info, opt,
+    parse_info_query, parse_meta_query, parse_name, parse_option_header, rep,
 };
 use crate::{Exports, MAX_PAYLOAD, OpenError};
 
@@ -26,8 +26,6 @@ const MAX_OPTIONS: u32 = 1024;
 const ALLOCATION: &str = "base:allocation";
 /// Its namespace: in a list, a query for all contexts of it.
 const NAMESPACE: &[u8] = b"base:";
-/// Its number on every connection.
-pub(crate) const ALLOCATION_ID: u32 = 1;
 
 pub(crate) struct Negotiation {
     no_zeroes: bool,
@@ -35,6 +33,14 @@ pub(crate) struct Negotiation {
     /// The export that `base:allocation` was chosen for.
     allocation_of: Option<String>,
     options: u32,
+}
+
+/// What became of an option.
+pub(crate) enum Step {
+    /// Negotiation goes on.
+    Go(Outcome),
+    /// This many bytes were used; negotiation is over.
+    Begin(usize, Box<Transmission>),
 }
 
 /// An export about to be told or begun.
@@ -105,10 +111,12 @@ impl Negotiation {
         exports: &dyn Exports,
         input: &[u8],
         output: &mut Output,
-    ) -> io::Result<Outcome> {
-        const CLOSE: io::Result<Outcome> = Ok(Outcome::Progress(Progress::Close));
+    ) -> io::Result<Step> {
+        const CLOSE: io::Result<Step> = Ok(Step::Go(Outcome::Progress(Progress::Close)));
         let Ok(header) = parse_option_header(input) else { return CLOSE };
-        let Some(header) = header else { return Ok(Outcome::Progress(Progress::Need(16))) };
+        let Some(header) = header else {
+            return Ok(Step::Go(Outcome::Progress(Progress::Need(16))));
+        };
         let option = header.option;
         if header.length > MAX_OPTION {
             self.options += 1;
@@ -123,11 +131,11 @@ impl Negotiation {
                 Answer::Option { option, kind: rep::ERR_UNSUP, message: "unknown option" }
             };
             let discarding = Discarding { left: u64::from(header.length), then };
-            return Ok(Outcome::Discard(OPTION_HEADER, discarding));
+            return Ok(Step::Go(Outcome::Discard(OPTION_HEADER, discarding)));
         }
         let used = OPTION_HEADER + header.length as usize;
         let Some(data) = input.get(OPTION_HEADER..used) else {
-            return Ok(Outcome::Progress(Progress::Need(used)));
+            return Ok(Step::Go(Outcome::Progress(Progress::Need(used))));
         };
         self.options += 1;
         if self.options > MAX_OPTIONS {
@@ -144,7 +152,7 @@ impl Negotiation {
             opt::LIST => list(exports, data, output)?,
             opt::INFO | opt::GO => {
                 if let Some(device) = self.info(exports, option, data, output)? {
-                    return Ok(Outcome::Begin(used, device));
+                    return Ok(Step::Begin(used, device));
                 }
             }
             opt::STRUCTURED_REPLY => {
@@ -160,7 +168,7 @@ impl Negotiation {
             }
             _ => refuse(output, option, rep::ERR_UNSUP, &"unknown option")?,
         }
-        Ok(Outcome::Progress(Progress::Consumed(used)))
+        Ok(Step::Go(Outcome::Progress(Progress::Consumed(used))))
     }
 
     fn begin(&self, opened: Opened) -> Box<Transmission> {
@@ -174,15 +182,15 @@ impl Negotiation {
         data: &[u8],
         used: usize,
         output: &mut Output,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<Step> {
         let opened = parse_name(data).ok().and_then(|name| open(exports, name).ok());
-        let Some(opened) = opened else { return Ok(Outcome::Progress(Progress::Close)) };
+        let Some(opened) = opened else { return Ok(Step::Go(Outcome::Progress(Progress::Close))) };
         output.put(&opened.device.geometry().bytes.to_be_bytes())?;
         output.put(&transmission_flags(&*opened.device, self.structured).to_be_bytes())?;
         if !self.no_zeroes {
             output.put(&[0; 124])?;
         }
-        Ok(Outcome::Begin(used, self.begin(opened)))
+        Ok(Step::Begin(used, self.begin(opened)))
     }
 
     /// INFO and GO; a device to go on with after a successful GO.

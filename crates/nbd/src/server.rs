@@ -2,86 +2,19 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use host::Waiters;
-use sync::atomic::{AtomicBool, Ordering};
-use units::Cpu;
 
 use crate::later::Later;
+use crate::options::Options;
+use crate::stop::Stop;
 use crate::sys::{self, For};
 use crate::{ExportInfo, Exports, Listener, OpenError, Stream, connection};
-
-/// How a server behaves.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The CPU of the calling thread, asked once per batch of requests.
-    pub cpu: fn() -> Cpu,
-    /// How long a thread looks for the next request before it sleeps, where that has proved
-    /// worth while; zero for never.
-    pub spin: Duration,
-    /// Connections served at once; further ones are closed as they are made.
-    pub max_connections: usize,
-    /// How long a client may take to choose an export; a socket that takes longer is closed.
-    pub handshake: Duration,
-    /// Threads at most for requests that may have to wait, of all connections together; 0 to have
-    /// them wait on the thread of their connection.
-    pub waiters: usize,
-    /// How long [`Server::join`] waits for clients to take their last replies.
-    pub grace: Duration,
-}
-
-impl Default for Options {
-    /// CPU 0 for everyone, 50 microseconds of spinning, 256 connections, half a minute for the
-    /// handshake, 16 threads that may wait, five seconds of grace.
-    fn default() -> Options {
-        Options {
-            cpu: || Cpu(0),
-            spin: Duration::from_micros(50),
-            max_connections: 256,
-            handshake: Duration::from_secs(30),
-            waiters: 16,
-            grace: Duration::from_secs(5),
-        }
-    }
-}
-
-/// Tells every thread to stop.
-pub(crate) struct Stop {
-    given: AtomicBool,
-    /// Readable for ever once `hold` is shut down.
-    seen: UnixStream,
-    hold: UnixStream,
-}
-
-impl Stop {
-    fn new() -> io::Result<Stop> {
-        let (seen, hold) = UnixStream::pair()?;
-        Ok(Stop { given: AtomicBool::new(false), seen, hold })
-    }
-
-    /// Was it given? Threads that wait are woken by other means, so this orders nothing.
-    #[inline]
-    pub(crate) fn given(&self) -> bool {
-        self.given.load(Ordering::Relaxed)
-    }
-
-    /// Readable once it was given.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.seen.as_fd()
-    }
-
-    fn give(&self) {
-        self.given.store(true, Ordering::Relaxed);
-        // It cannot fail on a connected pair.
-        let _ = self.hold.shutdown(std::net::Shutdown::Both);
-    }
-}
 
 struct Shared {
     exports: Arc<dyn Exports>,

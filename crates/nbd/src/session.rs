@@ -11,43 +11,12 @@ use units::Cpu;
 use crate::Exports;
 use crate::buffer::Output;
 use crate::later::Later;
-use crate::negotiate::Negotiation;
+use crate::negotiate::{Negotiation, Step};
+use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::transmit::Transmission;
 use crate::wire::{
     self, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_MAGIC, OPTION_MAGIC, parse_client_flags,
 };
-
-/// What became of the bytes shown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Progress {
-    /// So many were used.
-    Consumed(usize),
-    /// None were: the message is at least so many bytes long.
-    Need(usize),
-    /// None were: the message has so many bytes, and there is no room for them beside the requests
-    /// under way.
-    Full(usize),
-    /// The connection is over, once the output is sent.
-    Close,
-}
-
-/// Data that the client sends although its request is refused.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Discarding {
-    /// Bytes still to come.
-    pub(crate) left: u64,
-    /// What to answer then: clients do not expect a reply to what they have not yet sent.
-    pub(crate) then: Answer,
-}
-
-/// An error put off.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer {
-    /// To a request.
-    Request { cookie: u64, error: u32 },
-    /// To an option.
-    Option { option: u32, kind: u32, message: &'static str },
-}
 
 enum Phase {
     /// The greeting is sent; the client's flags are awaited.
@@ -56,19 +25,9 @@ enum Phase {
     Transmitting(Box<Transmission>),
 }
 
-/// What a handler makes of a message.
-pub(crate) enum Outcome {
-    /// Nothing special.
-    Progress(Progress),
-    /// This many bytes were used; throw away the data that follows.
-    Discard(usize, Discarding),
-    /// This many bytes were used; negotiation is over.
-    Begin(usize, Box<Transmission>),
-}
-
 pub(crate) struct Session<'e> {
     exports: &'e dyn Exports,
-    /// Where requests go that may have to wait; without it they wait here.
+    /// Where requests go that would have to wait; without it they wait here.
     later: Option<Arc<Later>>,
     phase: Phase,
     discarding: Option<Discarding>,
@@ -102,18 +61,23 @@ impl<'e> Session<'e> {
         }
         let outcome = match &mut self.phase {
             Phase::Transmitting(transmission) => transmission.request(input, output, cpu),
-            Phase::Negotiating(negotiation) => negotiation.option(self.exports, input, output),
+            Phase::Negotiating(negotiation) => {
+                match negotiation.option(self.exports, input, output) {
+                    Ok(Step::Go(outcome)) => Ok(outcome),
+                    Ok(Step::Begin(used, mut transmission)) => {
+                        transmission.put_off_to(self.later.take());
+                        self.phase = Phase::Transmitting(transmission);
+                        return Progress::Consumed(used);
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             Phase::Greeted => Ok(self.client_flags(input)),
         };
         match outcome {
             Ok(Outcome::Progress(progress)) => progress,
             Ok(Outcome::Discard(used, discarding)) => {
                 self.discarding = Some(discarding);
-                Progress::Consumed(used)
-            }
-            Ok(Outcome::Begin(used, mut transmission)) => {
-                transmission.put_off_to(self.later.take());
-                self.phase = Phase::Transmitting(transmission);
                 Progress::Consumed(used)
             }
             Err(_) => Progress::Close,

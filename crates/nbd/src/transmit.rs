@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
-use block::{BlockDevice, Operation, ZeroMode};
-use units::{Cpu, PAGE_SIZE};
+use block::{BlockDevice, Context, IoError, Operation, Wait, ZeroMode};
+use units::Cpu;
 
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
 use crate::errors::{
-    EINVAL, ENOMEM, ENOSPC, ENOTSUP, EOVERFLOW, EPERM, on_the_wire, on_the_wire_for_write,
+    EINVAL, ENOMEM, ENOTSUP, EOVERFLOW, EPERM, on_the_wire, on_the_wire_for_write,
 };
 use crate::later::Later;
-use crate::session::{Answer, Discarding, Outcome, Progress};
+use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::wire::{self, REQUEST_HEADER, Request, SIMPLE_HEADER, cmd, parse_request};
 
 mod reply;
@@ -31,6 +31,31 @@ pub(crate) struct Transmission {
     /// Memory for what a range holds, kept so that a request allocates nothing.
     runs: Runs,
     later: Option<Arc<Later>>,
+    /// Requests wait here only if there are no threads for that.
+    wait: Wait,
+}
+
+/// Whether a request was carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answered {
+    /// Its reply is in the output.
+    Now,
+    /// It would have to wait. Nothing is in the output, and nothing was changed that a repetition
+    /// does not change again.
+    WouldBlock,
+}
+
+/// Why a request failed.
+enum Failure {
+    /// An error of the protocol.
+    Error(u32),
+    WouldBlock,
+}
+
+impl From<u32> for Failure {
+    fn from(error: u32) -> Failure {
+        Failure::Error(error)
+    }
 }
 
 /// A device as a client has it: what requests are carried out with, on any thread.
@@ -50,11 +75,12 @@ impl Transmission {
         let abilities = device.abilities();
         let (read_only, fast_zero) = (abilities.read_only, abilities.fast_zero);
         let served = Arc::new(Served { device, structured, read_only, fast_zero });
-        Transmission { served, contexts, runs: Runs::default(), later: None }
+        Transmission { served, contexts, runs: Runs::default(), later: None, wait: Wait::Yes }
     }
 
-    /// Requests that may have to wait go there from now on.
+    /// Requests that would have to wait go there from now on.
     pub(crate) fn put_off_to(&mut self, later: Option<Arc<Later>>) {
+        self.wait = if later.is_some() { Wait::No } else { Wait::Yes };
         self.later = later;
     }
 
@@ -71,43 +97,29 @@ impl Transmission {
             Ok(None) => return Ok(Outcome::Progress(Progress::Need(REQUEST_HEADER))),
             Err(_) => return Ok(Outcome::Progress(Progress::Close)),
         };
-        match request.command {
-            cmd::WRITE => return self.write(request, input, output, cpu),
+        let context = Context { cpu, wait: self.wait };
+        let answered = match request.command {
+            cmd::WRITE => return self.write(request, input, output, context),
             cmd::DISC => return Ok(Outcome::Progress(Progress::Close)),
-            cmd::READ => {
-                if let Err(error) = self.served.may_read(request) {
-                    self.served.refuse_read(request, error, output)?;
-                } else if self.may_wait(request) {
-                    return self.put_off(request, &[], output);
-                } else {
-                    self.served.read(request, &mut self.runs, output, cpu)?;
-                }
-            }
-            cmd::BLOCK_STATUS => self.block_status(request, output)?,
-            cmd::TRIM | cmd::WRITE_ZEROES if self.edges_may_wait(request) => {
-                return self.put_off(request, &[], output);
-            }
-            _ => self.served.simple(request, output, cpu)?,
-        }
-        Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER)))
+            cmd::READ => self.served.read(request, &mut self.runs, output, context)?,
+            cmd::BLOCK_STATUS => self.block_status(request, output, cpu)?,
+            _ => self.served.simple(request, output, context)?,
+        };
+        self.progress(answered, request, &[], output)
     }
 
     #[inline]
-    fn may_wait(&self, request: Request) -> bool {
-        let length = u64::from(request.length);
-        self.later.is_some() && length > 0 && self.served.device.may_wait(request.offset, length)
-    }
-
-    /// Whole pages are given up without a look at them; parts of pages may have to be fetched.
-    fn edges_may_wait(&self, request: Request) -> bool {
-        let device = &*self.served.device;
-        let (start, length) = (request.offset, u64::from(request.length));
-        let end = start.saturating_add(length);
-        if self.later.is_none() || length == 0 || end > device.geometry().bytes {
-            return false;
+    fn progress(
+        &self,
+        answered: Answered,
+        request: Request,
+        from: &[u8],
+        output: &mut Output,
+    ) -> io::Result<Outcome> {
+        match answered {
+            Answered::Now => Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER + from.len()))),
+            Answered::WouldBlock => self.put_off(request, from, output),
         }
-        let part = |at: u64| !at.is_multiple_of(PAGE_SIZE as u64);
-        (part(start) && device.may_wait(start, 1)) || (part(end) && device.may_wait(end - 1, 1))
     }
 
     /// Has a request carried out on a thread that may wait.
@@ -127,10 +139,14 @@ impl Transmission {
         }
         data.extend_from_slice(from);
         let served = self.served.clone();
-        later.begin(payload, move |output, cpu| match request.command {
-            cmd::READ => served.read(request, &mut Runs::default(), output, cpu),
-            cmd::WRITE => served.write(request, &data, output, cpu),
-            _ => served.simple(request, output, cpu),
+        later.begin(payload, move |output, cpu| {
+            let context = Context::waiting(cpu);
+            match request.command {
+                cmd::READ => served.read(request, &mut Runs::default(), output, context),
+                cmd::WRITE => served.write(request, &data, output, context),
+                _ => served.simple(request, output, context),
+            }
+            .map(drop)
         });
         used
     }
@@ -141,7 +157,7 @@ impl Transmission {
         request: Request,
         input: &[u8],
         output: &mut Output,
-        cpu: Cpu,
+        context: Context,
     ) -> io::Result<Outcome> {
         if let Err(error) = self.served.may_write(request) {
             if request.length > MAX_DISCARDED {
@@ -155,49 +171,102 @@ impl Transmission {
         let Some(from) = input.get(REQUEST_HEADER..used) else {
             return Ok(Outcome::Progress(Progress::Need(used)));
         };
-        if self.may_wait(request) {
-            return self.put_off(request, from, output);
-        }
-        self.served.write(request, from, output, cpu)?;
-        Ok(Outcome::Progress(Progress::Consumed(used)))
+        let answered = self.served.write(request, from, output, context)?;
+        self.progress(answered, request, from, output)
     }
 
-    fn block_status(&mut self, request: Request, output: &mut Output) -> io::Result<()> {
+    fn block_status(
+        &mut self,
+        request: Request,
+        output: &mut Output,
+        cpu: Cpu,
+    ) -> io::Result<Answered> {
         let refused = if !self.contexts {
             Some("no metadata context was negotiated")
         } else if request.length == 0 {
             Some("the range is empty")
-        } else if self.served.check(request, cmd::FLAG_REQ_ONE, EINVAL).is_err() {
-            Some("the range passes the end of the device, or an unknown flag is set")
+        } else if check_flags(request, cmd::FLAG_REQ_ONE).is_err() {
+            Some("an unknown flag is set")
         } else {
             None
         };
         if let Some(why) = refused {
             if self.served.structured {
-                return reply::error(output, request, EINVAL, format_args!("{why}"));
+                reply::error(output, request, EINVAL, format_args!("{why}"))?;
+            } else {
+                output.put(&wire::simple_reply(request.cookie, EINVAL))?;
             }
-            return output.put(&wire::simple_reply(request.cookie, EINVAL));
+            return Ok(Answered::Now);
         }
-        match self.runs.of_allocation(&*self.served.device, request) {
-            Ok(()) => reply::block_status(output, request, self.runs.iter()),
+        match self.runs.of_allocation(&*self.served.device, cpu, request) {
+            Ok(()) => reply::block_status(output, request, self.runs.iter())?,
             Err(failed) => {
-                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
+                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))?;
             }
         }
+        Ok(Answered::Now)
     }
 }
 
+/// Are only flags set that this command knows?
+#[inline]
+fn check_flags(request: Request, known: u16) -> Result<(), u32> {
+    if request.flags & !(known | cmd::FLAG_FUA) != 0 { Err(EINVAL) } else { Ok(()) }
+}
+
 impl Served {
-    /// Does the range pass the end, and are only flags set that this command knows?
+    /// Has the device carry out an operation; it judges the range, unless that is empty.
     #[inline]
-    fn check(&self, request: Request, flags: u16, beyond: u32) -> Result<(), u32> {
-        if request.flags & !(flags | cmd::FLAG_FUA) != 0 {
-            return Err(EINVAL);
+    fn ask(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        if let (offset, 0) = operation.range()
+            && !matches!(operation, Operation::Flush)
+        {
+            return self.lies_within(offset, 0);
         }
-        let end = request.offset.checked_add(u64::from(request.length));
-        // Of this moment: the device may have been resized since the client was told its size.
+        match self.device.perform(context, operation) {
+            // It was let wait.
+            Err(IoError::WouldBlock) if context.wait == Wait::Yes => Err(IoError::Failed),
+            done => done,
+        }
+    }
+
+    /// The same; errors become those of the protocol by `on_the_wire`.
+    #[inline]
+    fn perform(
+        &self,
+        context: Context,
+        operation: Operation<'_>,
+        on_the_wire: impl Fn(IoError) -> u32,
+    ) -> Result<(), Failure> {
+        match self.ask(context, operation) {
+            Ok(()) => Ok(()),
+            Err(IoError::WouldBlock) => Err(Failure::WouldBlock),
+            Err(error) => Err(Failure::Error(on_the_wire(error))),
+        }
+    }
+
+    /// Does the device have the range at this moment? For ranges of which it is asked nothing else.
+    #[cold]
+    fn lies_within(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        let end = offset.checked_add(length);
         let bytes = self.device.geometry().bytes;
-        if end.is_none_or(|end| end > bytes) { Err(beyond) } else { Ok(()) }
+        if end.is_none_or(|end| end > bytes) { Err(IoError::OutOfRange) } else { Ok(()) }
+    }
+
+    /// Puts the reply to a request without data in it.
+    #[inline]
+    fn reply(
+        request: Request,
+        done: Result<(), Failure>,
+        output: &mut Output,
+    ) -> io::Result<Answered> {
+        let error = match done {
+            Ok(()) => 0,
+            Err(Failure::Error(error)) => error,
+            Err(Failure::WouldBlock) => return Ok(Answered::WouldBlock),
+        };
+        output.put(&wire::simple_reply(request.cookie, error))?;
+        Ok(Answered::Now)
     }
 
     #[inline]
@@ -206,19 +275,12 @@ impl Served {
         request: Request,
         from: &[u8],
         output: &mut Output,
-        cpu: Cpu,
-    ) -> io::Result<()> {
-        let mut error = 0;
-        if !from.is_empty() {
-            let operation = Operation::Write { offset: request.offset, from };
-            if let Err(failed) = self.device.submit(cpu, operation) {
-                error = on_the_wire_for_write(failed);
-            }
-        }
-        if error == 0 {
-            error = self.force(request, cpu).err().unwrap_or(0);
-        }
-        output.put(&wire::simple_reply(request.cookie, error))
+        context: Context,
+    ) -> io::Result<Answered> {
+        let operation = Operation::Write { offset: request.offset, from };
+        let written = self.perform(context, operation, on_the_wire_for_write);
+        let done = written.and_then(|()| self.force(request, context));
+        Served::reply(request, done, output)
     }
 
     #[inline]
@@ -229,63 +291,65 @@ impl Served {
         if request.length > MAX_PAYLOAD {
             return Err(EINVAL);
         }
-        self.check(request, 0, ENOSPC)
+        check_flags(request, 0)
     }
 
     /// Makes what a request changed durable if it asks for that.
     #[inline]
-    fn force(&self, request: Request, cpu: Cpu) -> Result<(), u32> {
+    fn force(&self, request: Request, context: Context) -> Result<(), Failure> {
         if request.flags & cmd::FLAG_FUA == 0 {
             return Ok(());
         }
-        self.device.submit(cpu, Operation::Flush).map_err(on_the_wire)
+        self.perform(context, Operation::Flush, on_the_wire)
     }
 
     /// The commands without a payload either way.
-    fn simple(&self, request: Request, output: &mut Output, cpu: Cpu) -> io::Result<()> {
-        let error = self.change(request, cpu).err().unwrap_or(0);
-        output.put(&wire::simple_reply(request.cookie, error))
+    fn simple(
+        &self,
+        request: Request,
+        output: &mut Output,
+        context: Context,
+    ) -> io::Result<Answered> {
+        Served::reply(request, self.change(request, context), output)
     }
 
-    fn change(&self, request: Request, cpu: Cpu) -> Result<(), u32> {
+    fn change(&self, request: Request, context: Context) -> Result<(), Failure> {
         let (offset, length) = (request.offset, u64::from(request.length));
         match request.command {
             cmd::FLUSH => {
                 if request.flags & !cmd::FLAG_FUA != 0 || offset != 0 || length != 0 {
-                    return Err(EINVAL);
+                    return Err(EINVAL.into());
                 }
-                self.device.submit(cpu, Operation::Flush).map_err(on_the_wire)
+                self.perform(context, Operation::Flush, on_the_wire)
             }
             cmd::TRIM => {
                 if self.read_only {
-                    return Err(EPERM);
+                    return Err(EPERM.into());
                 }
-                self.check(request, 0, EINVAL)?;
-                if length > 0 {
-                    let operation = Operation::Discard { offset, length };
-                    self.device.submit(cpu, operation).map_err(on_the_wire)?;
-                }
-                self.force(request, cpu)
+                check_flags(request, 0)?;
+                self.perform(context, Operation::Discard { offset, length }, on_the_wire)?;
+                self.force(request, context)
             }
             cmd::WRITE_ZEROES => {
                 if self.read_only {
-                    return Err(EPERM);
+                    return Err(EPERM.into());
                 }
-                self.check(request, cmd::FLAG_NO_HOLE | cmd::FLAG_FAST_ZERO, ENOSPC)?;
+                check_flags(request, cmd::FLAG_NO_HOLE | cmd::FLAG_FAST_ZERO)?;
                 if request.flags & cmd::FLAG_FAST_ZERO != 0 && !self.fast_zero {
-                    return Err(ENOTSUP);
+                    return Err(ENOTSUP.into());
                 }
-                if length > 0 {
-                    let keep = request.flags & cmd::FLAG_NO_HOLE != 0;
-                    let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
-                    let operation = Operation::WriteZeroes { offset, length, mode };
-                    self.device.submit(cpu, operation).map_err(on_the_wire_for_write)?;
-                }
-                self.force(request, cpu)
+                let keep = request.flags & cmd::FLAG_NO_HOLE != 0;
+                let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
+                let operation = Operation::WriteZeroes { offset, length, mode };
+                self.perform(context, operation, on_the_wire_for_write)?;
+                self.force(request, context)
             }
             // There is nothing nearer than memory to bring it to.
-            cmd::CACHE => self.check(request, 0, EINVAL),
-            _ => Err(EINVAL),
+            cmd::CACHE => {
+                check_flags(request, 0)?;
+                self.lies_within(offset, length).map_err(|error| on_the_wire(error).into())
+            }
+            _ => Err(EINVAL.into()),
         }
     }
 
@@ -295,7 +359,7 @@ impl Served {
             // Older clients know no EOVERFLOW; those that ask for structured replies do.
             return Err(if self.structured { EOVERFLOW } else { EINVAL });
         }
-        self.check(request, if self.structured { cmd::FLAG_DF } else { 0 }, EINVAL)
+        check_flags(request, if self.structured { cmd::FLAG_DF } else { 0 })
     }
 
     #[cold]
@@ -305,42 +369,55 @@ impl Served {
         }
         let why = match error {
             EOVERFLOW => "a READ is at most 32 MiB long",
-            _ => "the range passes the end of the device, or an unknown flag is set",
+            _ => "an unknown flag is set",
         };
         reply::error(output, request, error, format_args!("{why}"))
     }
 
-    /// A READ that may be.
     #[inline]
     fn read(
         &self,
         request: Request,
         runs: &mut Runs,
         output: &mut Output,
-        cpu: Cpu,
-    ) -> io::Result<()> {
-        if self.structured {
-            self.read_structured(request, runs, output, cpu)
-        } else {
-            self.read_simple(request, output, cpu)
+        context: Context,
+    ) -> io::Result<Answered> {
+        if let Err(error) = self.may_read(request) {
+            self.refuse_read(request, error, output)?;
+            return Ok(Answered::Now);
         }
+        if !self.structured {
+            return self.read_simple(request, output, context);
+        }
+        let before = output.len();
+        let answered = self.read_structured(request, runs, output, context)?;
+        if answered == Answered::WouldBlock {
+            output.cut(before);
+        }
+        Ok(answered)
     }
 
     #[inline]
-    fn read_simple(&self, request: Request, output: &mut Output, cpu: Cpu) -> io::Result<()> {
+    fn read_simple(
+        &self,
+        request: Request,
+        output: &mut Output,
+        context: Context,
+    ) -> io::Result<Answered> {
         let whole = SIMPLE_HEADER + request.length as usize;
         let Ok(room) = output.room(whole) else {
-            return output.put(&wire::simple_reply(request.cookie, ENOMEM));
+            return Served::reply(request, Err(ENOMEM.into()), output);
         };
         let (header, into) = room.split_at_mut(SIMPLE_HEADER);
-        let mut error = 0;
-        if !into.is_empty() {
-            let operation = Operation::Read { offset: request.offset, into };
-            error = self.device.submit(cpu, operation).map_or_else(on_the_wire, |()| 0);
+        let operation = Operation::Read { offset: request.offset, into };
+        match self.perform(context, operation, on_the_wire) {
+            Ok(()) => {
+                header.copy_from_slice(&wire::simple_reply(request.cookie, 0));
+                output.keep(whole);
+                Ok(Answered::Now)
+            }
+            failed => Served::reply(request, failed, output),
         }
-        header.copy_from_slice(&wire::simple_reply(request.cookie, error));
-        output.keep(if error == 0 { whole } else { SIMPLE_HEADER });
-        Ok(())
     }
 
     fn read_structured(
@@ -348,14 +425,30 @@ impl Served {
         request: Request,
         runs: &mut Runs,
         output: &mut Output,
-        cpu: Cpu,
-    ) -> io::Result<()> {
+        context: Context,
+    ) -> io::Result<Answered> {
+        let refuse = |failed: IoError, output: &mut Output| {
+            reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
+                .map(|()| Answered::Now)
+        };
         if request.length == 0 {
-            return reply::none(output, request);
+            let operation = Operation::Read { offset: request.offset, into: &mut [] };
+            return match self.ask(context, operation) {
+                Ok(()) => reply::none(output, request).map(|()| Answered::Now),
+                Err(IoError::WouldBlock) => Ok(Answered::WouldBlock),
+                Err(failed) => refuse(failed, output),
+            };
         }
-        let whole = request.flags & cmd::FLAG_DF != 0;
-        if whole || runs.of_zeroes(&*self.device, request).is_err() {
+        if request.flags & cmd::FLAG_DF != 0 {
             runs.set_one(request.length);
+        } else {
+            match runs.of_zeroes(&*self.device, context.cpu, request) {
+                Ok(()) => {}
+                Err(failed @ (IoError::OutOfRange | IoError::NotReady)) => {
+                    return refuse(failed, output);
+                }
+                Err(_) => runs.set_one(request.length),
+            }
         }
         let mut offset = request.offset;
         let mut left = request.length;
@@ -363,13 +456,16 @@ impl Served {
             left -= run.length;
             if run.state != 0 {
                 reply::hole(output, request, offset, run.length, left == 0)?;
-            } else if !reply::data(output, request, (offset, run.length), left == 0, |into| {
-                self.device.submit(cpu, Operation::Read { offset, into })
-            })? {
-                return Ok(());
+            } else {
+                let read = |into: &mut [u8]| self.ask(context, Operation::Read { offset, into });
+                match reply::data(output, request, (offset, run.length), left == 0, read)? {
+                    Ok(()) => {}
+                    Err(IoError::WouldBlock) => return Ok(Answered::WouldBlock),
+                    Err(_) => return Ok(Answered::Now),
+                }
             }
             offset += u64::from(run.length);
         }
-        Ok(())
+        Ok(Answered::Now)
     }
 }

@@ -9,7 +9,7 @@ mod numbers;
 use core::fmt;
 
 pub(crate) use numbers::*;
-pub use numbers::{OPTION_HEADER, REQUEST_HEADER};
+pub use numbers::{MAX_PAYLOAD, OPTION_HEADER, REQUEST_HEADER};
 
 /// Why bytes are not what the protocol allows there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

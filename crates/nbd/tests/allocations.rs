@@ -1,47 +1,12 @@
 //! Once a connection is warm, requests take nothing from the heap.
-//!
-//! # Why unsafe
-//! Only a global allocator can count what is allocated.
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use common::*;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    /// The test's own thread is not counted.
-    static COUNTED: Cell<bool> = const { Cell::new(true) };
-}
-
-struct Counting;
-
-fn count() {
-    if COUNTED.try_with(Cell::get).unwrap_or(false) {
-        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as our caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as our caller promised.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use testkit::CountingHeap;
 
 #[global_allocator]
-static COUNTER: Counting = Counting;
+static HEAP: CountingHeap = CountingHeap;
 
 fn round(client: &mut Client, style: Style) {
     for page in 0..16 {
@@ -65,16 +30,17 @@ fn round(client: &mut Client, style: Style) {
 
 #[test]
 fn requests_allocate_nothing() {
-    COUNTED.set(false);
+    CountingHeap::count_this_thread(false);
+    CountingHeap::count_others();
     for style in [Style::Simple, Style::Allocation] {
-        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        let before = CountingHeap::calls();
         let mut client = Client::connected(plain(16 * 4096), style);
         round(&mut client, style);
-        let warm = ALLOCATIONS.load(Ordering::SeqCst);
+        let warm = CountingHeap::calls();
         assert!(warm > before, "the counter counts");
         for _ in 0..50 {
             round(&mut client, style);
         }
-        assert_eq!(ALLOCATIONS.load(Ordering::SeqCst), warm, "{style:?}");
+        assert_eq!(CountingHeap::calls(), warm, "{style:?}");
     }
 }

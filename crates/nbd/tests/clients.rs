@@ -1,4 +1,5 @@
-//! Clients that others wrote.
+//! The clients of libnbd. Those of qemu and fio stand in `crates/rampack/tests`, on a compressed
+//! device.
 
 mod common;
 
@@ -8,18 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use block::{Abilities, BlockDevice, Checked, Geometry, IoError, Operation, Plain, Visit};
+use block::{BlockDevice, Checked, Plain};
 use nbd::{Listener, One, Options, Server};
 use testkit::{Need, Rng, TempDir, met, run, try_run};
-use units::Cpu;
 
 const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
 const NBDCOPY: Need = Need::program("nbdcopy", "libnbd-bin");
-const QEMU_IO: Need = Need::program("qemu-io", "qemu-utils");
-const QEMU_IMG: Need = Need::program("qemu-img", "qemu-utils");
-const FIO: Need = Need::program("fio", "fio");
 
 const SIZE: usize = 64 << 20;
 
@@ -131,148 +128,6 @@ fn nbdcopy_there_and_back() {
         // Overwritten with zeroes, so that the next round starts from holes.
         run(Command::new("nbdcopy").arg("--destination-is-zero").arg(served.uri()).arg("null:"));
     }
-}
-
-#[test]
-fn qemu_io() {
-    if !met("qemu_io", &[QEMU_IO]) {
-        return;
-    }
-    let served = Served::plain();
-    let output = run(Command::new("qemu-io")
-        .args(["-f", "raw"])
-        .args([
-            "-c",
-            "write -P 0xab 0 4k",
-            "-c",
-            "read -P 0xab 0 4k",
-            "-c",
-            "write -P 0x17 4095 70001",
-            "-c",
-            "read -P 0xab 0 4095",
-            "-c",
-            "read -P 0x17 4095 70001",
-            "-c",
-            "discard 0 64k",
-            "-c",
-            "read -P 0 0 64k",
-            "-c",
-            "write -f -P 3 1M 32M",
-            "-c",
-            "read -P 3 1M 32M",
-            "-c",
-            "write -z 1M 64k",
-            "-c",
-            "write -z -u 2M 64k",
-            "-c",
-            "read -P 0 1M 64k",
-            "-c",
-            "read -P 0 2M 64k",
-            "-c",
-            "read -P 3 3M 64k",
-            "-c",
-            "flush",
-        ])
-        .arg(served.uri()));
-    assert!(!output.stdout.contains("verification failed"), "{}", output.stdout);
-    let beyond =
-        Command::new("qemu-io").args(["-f", "raw", "-c", "read 0 65M"]).arg(served.uri()).output();
-    let beyond = beyond.unwrap();
-    assert!(!beyond.status.success(), "reading past the end");
-}
-
-#[test]
-fn qemu_img_there_and_back() {
-    if !met("qemu_img_there_and_back", &[QEMU_IMG]) {
-        return;
-    }
-    let served = Served::plain();
-    let (from, to) = (served.directory.join("from"), served.directory.join("to"));
-    image(&from, "qemu_img_there_and_back");
-    let uri = served.uri();
-    let convert = |from: &str, to: &str, options: &[&str]| {
-        let formats = ["convert", "-f", "raw", "-O", "raw"];
-        run(Command::new("qemu-img").args(formats).args(options).args([from, to]));
-    };
-    let (from_path, to_path) = (from.to_str().unwrap(), to.to_str().unwrap());
-    convert(from_path, &uri, &["-n", "-W", "-m", "16"]);
-    run(Command::new("qemu-img").args(["compare", "-f", "raw", "-F", "raw", from_path, &uri]));
-    convert(&uri, to_path, &[]);
-    assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap());
-    let map =
-        run(Command::new("qemu-img").args(["map", "-f", "raw", "--output=json", &uri])).stdout;
-    assert!(map.contains("\"zero\": true") && map.contains("\"data\": true"), "{map}");
-}
-
-/// fio writes at random with checksums and reads back what it wrote.
-fn fio_verify(served: &Served, options: &[&str]) -> testkit::Output {
-    try_run(
-        Command::new("fio")
-            .args(["--name=verify", "--ioengine=nbd", "--verify=crc32c", "--size=16M"])
-            .args(["--verify_fatal=1", "--do_verify=1"])
-            .arg(format!("--uri={}", served.uri()))
-            .arg(format!("--aux-path={}", served.directory.path().display()))
-            .args(options)
-            .current_dir(served.directory.path()),
-    )
-}
-
-#[test]
-fn fio_verifies() {
-    if !met("fio_verifies", &[FIO]) {
-        return;
-    }
-    for options in [
-        &["--rw=randwrite", "--bs=4k", "--iodepth=16"][..],
-        &["--rw=randrw", "--bsrange=512-64k", "--bs_unaligned", "--iodepth=4"],
-        &["--rw=randwrite", "--bs=4k", "--iodepth=16", "--numjobs=2", "--offset_increment=16M"],
-        &["--rw=randtrimwrite", "--bs=4k", "--iodepth=1"],
-        &["--rw=write", "--bs=1M", "--iodepth=8"],
-    ] {
-        let served = Served::plain();
-        let output = fio_verify(&served, options);
-        assert!(output.status.success(), "{options:?}\n{}\n{}", output.stdout, output.stderr);
-    }
-}
-
-/// Forgets one write in a thousand.
-struct Forgetful {
-    inner: Plain,
-    writes: Mutex<u32>,
-}
-
-impl BlockDevice for Forgetful {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
-    }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
-        if matches!(operation, Operation::Write { .. }) {
-            let mut writes = self.writes.lock().unwrap();
-            *writes += 1;
-            if *writes == 1000 {
-                *writes = 0;
-                return Ok(());
-            }
-        }
-        self.inner.submit(cpu, operation)
-    }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
-    }
-}
-
-#[test]
-fn fio_finds_a_device_out_that_forgets() {
-    if !met("fio_finds_a_device_out_that_forgets", &[FIO]) {
-        return;
-    }
-    let inner = Plain::new(SIZE);
-    let served = Served::new(Arc::new(Forgetful { inner, writes: Mutex::new(0) }));
-    let output = fio_verify(&served, &["--rw=randwrite", "--bs=4k", "--iodepth=16"]);
-    assert!(!output.status.success(), "{}", output.stdout);
 }
 
 /// The example, which `cargo test` builds beside its tests.

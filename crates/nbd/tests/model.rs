@@ -5,7 +5,7 @@ mod common;
 use std::sync::{Arc, Mutex};
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Plain, Visit,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Plain, Visit,
 };
 use common::*;
 use testkit::Rng;
@@ -149,39 +149,39 @@ impl BlockDevice for Liar {
         self.inner.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match (self.lie, operation) {
             (Lie::Stale, Operation::Write { offset, from }) => {
                 let mut before = vec![0; from.len()];
-                self.inner.submit(cpu, Operation::Read { offset, into: &mut before })?;
-                self.old.submit(cpu, Operation::Write { offset, from: &before })?;
-                self.inner.submit(cpu, Operation::Write { offset, from })
+                self.inner.perform(context, Operation::Read { offset, into: &mut before })?;
+                self.old.perform(context, Operation::Write { offset, from: &before })?;
+                self.inner.perform(context, Operation::Write { offset, from })
             }
             (Lie::Stale, Operation::Read { offset, into }) if self.now_and_then() => {
-                self.old.submit(cpu, Operation::Read { offset, into })
+                self.old.perform(context, Operation::Read { offset, into })
             }
             (Lie::Forgetful, Operation::Write { .. }) if self.now_and_then() => Ok(()),
             (Lie::Beyond, Operation::Write { offset, from })
                 if offset + (from.len() as u64) < BYTES =>
             {
                 let beyond = offset + from.len() as u64;
-                self.inner.submit(cpu, Operation::Write { offset, from })?;
-                self.inner.submit(cpu, Operation::Write { offset: beyond, from: &[0x55] })
+                self.inner.perform(context, Operation::Write { offset, from })?;
+                self.inner.perform(context, Operation::Write { offset: beyond, from: &[0x55] })
             }
             (Lie::Trim, Operation::Discard { offset, length }) => {
                 let mode = block::ZeroMode::MayPunch;
-                self.inner.submit(cpu, Operation::WriteZeroes { offset, length, mode })
+                self.inner.perform(context, Operation::WriteZeroes { offset, length, mode })
             }
-            (_, operation) => self.inner.submit(cpu, operation),
+            (_, operation) => self.inner.perform(context, operation),
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         if matches!(self.lie, Lie::Hole) && self.now_and_then() {
             let _ = visit(Extent { length, kind: ExtentKind::Hole });
             return Ok(());
         }
-        self.inner.extents(offset, length, visit)
+        self.inner.extents(cpu, offset, length, visit)
     }
 }
 

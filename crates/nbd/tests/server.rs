@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::*;
 use nbd::{ExportInfo, Exports, ListenError, Listener, One, OpenError, Options, Server, Stream};
 use testkit::TempDir;
@@ -226,15 +226,15 @@ impl BlockDevice for Slow {
     fn abilities(&self) -> Abilities {
         self.inner.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         if matches!(operation, Operation::Read { .. }) {
             self.entered.send(()).unwrap();
             self.go.lock().unwrap().recv().unwrap();
         }
-        self.inner.submit(cpu, operation)
+        self.inner.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(cpu, offset, length, visit)
     }
 }
 
@@ -269,6 +269,7 @@ fn clients_that_do_not_listen_are_cut_off() {
 
 #[test]
 fn a_client_that_says_nothing_is_dropped() {
+    assert_eq!(Options::default().handshake, Duration::from_secs(30));
     let options = Options { handshake: Duration::from_secs(2), ..Options::default() };
     let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
     let mut client = Client::of(Arc::new(server));

@@ -1,13 +1,12 @@
 //! Lends frames of memory it was given, buddy-wise.
 //!
-//! The seam is [`Frames`]: everything above takes frames through it, and a zone design is one
-//! implementation of it. Memory itself comes from above as [`World`] and [`Region`]: this crate
-//! asks the operating system for nothing.
+//! [`Zone`] is the allocator. Everything above takes frames through the seam [`Frames`], which
+//! experiments put other designs behind. Memory itself comes from above as [`World`] and
+//! [`Region`]: this crate asks the operating system for nothing.
 //!
-//! [`Zone`] is our own design. [`ListZone`] is the kernel's shape, in six designs. Zones are not
-//! there under loom, whose atomics are not zero-initialised memory; the part of [`Zone`] in which
-//! threads meet without a lock is compiled into the test `loom_zone`, and the lists that threads
-//! change side by side ([`smp_list`]) are.
+//! The zone is not there under loom; the part in which threads meet without a lock is compiled into
+//! the test `loom_zone`. [`LazyTable`] holds the model's atomics then, so crates that stand on it
+//! run under loom as well.
 #![no_std]
 
 extern crate alloc;
@@ -24,10 +23,8 @@ mod pretended;
 #[cfg(not(loom))]
 mod bits;
 mod frames;
-#[cfg(not(loom))]
-mod list_zone;
 mod lock_trace;
-pub mod smp_list;
+#[cfg_attr(loom, path = "table/model.rs")]
 mod table;
 pub mod watch;
 mod world;
@@ -35,10 +32,6 @@ mod world;
 mod zone;
 
 pub use frames::{Frames, ZoneStats};
-#[cfg(not(loom))]
-pub use list_zone::{
-    Batch, Cluster, Design, ListZone, Merge, NoMerge, Premerge, RangeRw, Spin, Splice,
-};
 pub use lock_trace::{LockClass, LockTrace};
 pub use table::{LazyTable, Zeroed};
 pub use world::{NoMemory, Region, RegionKeeper, World};

@@ -24,10 +24,8 @@ const PIECE: usize = 64 * 1024;
 pub unsafe trait Zeroed: Sync {}
 
 // SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
-#[cfg(not(loom))]
 unsafe impl Zeroed for sync::atomic::AtomicU64 {}
 // SAFETY: as above.
-#[cfg(not(loom))]
 unsafe impl Zeroed for sync::atomic::AtomicU32 {}
 
 // SAFETY: an array is its elements one behind the other.

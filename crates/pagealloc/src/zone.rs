@@ -47,13 +47,14 @@ use sync::{CachePadded, Mutex, PerCpu};
 use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
 use self::block::Block;
+use self::filling::Filling;
 use self::index::Index;
 use self::percpu::Own;
-use self::provide::Filling;
 use crate::{Frames, LazyTable, LockTrace, NoMemory, Region, World, Zeroed, ZoneStats, watch};
 
 mod block;
 mod check;
+mod filling;
 mod give;
 mod held;
 mod index;

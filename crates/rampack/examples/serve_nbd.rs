@@ -10,7 +10,6 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use block::Checked;
 use nbd::{Listener, One, Options, Server};
 use rampack::{DiskOptions, Rampack};
 
@@ -24,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn serve(socket: &Path) -> Result<Server, Box<dyn Error>> {
     let disk = Rampack::new()?.disk(DiskOptions { size: 1 << 30, ..DiskOptions::default() })?;
-    let export = One::new("disk", "compressed RAM disk", Arc::new(Checked::new(disk)));
+    let export = One::new("disk", "compressed RAM disk", Arc::new(disk));
     let server = Server::new(Arc::new(export), Options::default())?;
     server.listen(Listener::unix(socket)?)?;
     Ok(server)

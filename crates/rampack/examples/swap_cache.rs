@@ -51,13 +51,7 @@ fn run(path: &Path) -> Result<(u64, u64), Box<dyn Error>> {
 /// A page that shrinks to half of its size.
 fn page(number: u64) -> [u8; PAGE_SIZE] {
     let mut page = [0; PAGE_SIZE];
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    for byte in &mut page[..PAGE_SIZE / 2] {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *byte = state as u8;
-    }
+    fastrand::Rng::with_seed(number).fill(&mut page[..PAGE_SIZE / 2]);
     page
 }
 

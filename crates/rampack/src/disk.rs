@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 use control::Fault;
-use stack::Machine;
 use units::{Cpu, Page};
 use zram::Stats;
+
+use crate::Machine;
 
 /// What a device is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,16 +114,13 @@ impl BlockDevice for Disk {
     fn abilities(&self) -> Abilities {
         self.disk.disk.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
-        self.disk.disk.submit(cpu, operation)
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        self.disk.disk.perform(context, operation)
     }
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         self.disk.disk.submit_all(cpu, jobs);
     }
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        self.disk.disk.may_wait(offset, length)
-    }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.disk.disk.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.disk.disk.extents(cpu, offset, length, visit)
     }
 }

@@ -11,10 +11,10 @@ use zram::HostFiles;
 /// most: what is longer is a mistake.
 const LONGEST: u64 = 1 << 20;
 
-/// The system this process runs on.
-pub(crate) struct System;
+/// The system that this process runs on: files and block devices by their paths.
+pub struct HostSystem;
 
-impl HostFiles for System {
+impl HostFiles for HostSystem {
     fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
         backing::open(Path::new(path), backing::Options::default())
     }

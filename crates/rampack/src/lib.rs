@@ -21,20 +21,25 @@
 
 mod disk;
 mod host_files;
+mod machine;
 
 use std::sync::Arc;
+
+/// The crates below, for programs that build on more than this one shows.
+pub use {backing, block, control, host, pagealloc, sync, units, zcomp, zram, zswap};
+/// The servers of block devices.
+#[cfg(feature = "serve")]
+pub use {fuse, nbd, ublk};
 
 pub use block::{BlockDevice, IoError};
 pub use control::{Errno, Fault};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-use host_files::System;
-pub use stack::{
-    ALGORITHMS, DEFAULT_ALGORITHM, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES,
-};
-use stack::{Machine, MachineOptions};
+pub use host_files::HostSystem;
+pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
-pub use zram::Stats;
+pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};
+pub use zram::{HostFiles, NoHostFiles, Stats};
 pub use zswap::{
     AreaOptions, AreaStats, Key, LoadError, Reject, SwapDevice, SwapType, Tenant, Work, Zswap,
 };
@@ -46,25 +51,16 @@ pub struct Rampack {
 }
 
 impl Rampack {
-    /// With the default variants, and as much memory as the machine has.
+    /// With as many CPUs and as much memory as the machine has.
     ///
     /// # Errors
     /// `ENOMEM` when the process may not have the addresses.
     pub fn new() -> Result<Rampack, Fault> {
-        Rampack::with_variants(Variants::default())
-    }
-
-    /// With variants of one's choice.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown variant, `ENOMEM` when the process may not have the addresses.
-    pub fn with_variants(variants: Variants) -> Result<Rampack, Fault> {
         let (cpus, memory) = (host::cpus(), host::total_memory());
         let options = MachineOptions {
             cpus,
             memory,
-            variants,
-            files: Arc::new(System),
+            files: Arc::new(HostSystem),
             swap_world: Arc::new(host::Mmap),
             track_access: false,
         };
@@ -121,7 +117,7 @@ impl Rampack {
         self.machine.frames().maintain(most)
     }
 
-    /// The machine behind it, for those who build on the stack itself.
+    /// The machine behind it, for those who need its devices' attributes.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine

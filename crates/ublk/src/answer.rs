@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use block::{BlockDevice, IoError, Operation, ZeroMode};
+use block::{BlockDevice, Context, IoError, Operation, Wait, ZeroMode};
 use units::Cpu;
 
 use crate::wire::{self, Descriptor, SECTOR_SHIFT};
@@ -18,19 +18,17 @@ pub(crate) enum Request {
     Flush,
 }
 
-/// Reads a request to a device of `bytes`, in which one buffer holds `largest` bytes.
+/// Reads a request to a device, in which one buffer holds `largest` bytes. The device judges the
+/// range.
 ///
 /// The error is a Linux error number.
-pub(crate) fn parse(request: &Descriptor, bytes: u64, largest: usize) -> Result<Request, i32> {
+pub(crate) fn parse(request: &Descriptor, largest: usize) -> Result<Request, i32> {
     let operation = request.what & 0xff;
     if operation == wire::FLUSH {
         return Ok(Request::Flush);
     }
     let length = u64::from(request.sectors) << SECTOR_SHIFT;
     let offset = request.start.checked_mul(1 << SECTOR_SHIFT).ok_or(libc::EINVAL)?;
-    if offset.checked_add(length).is_none_or(|end| end > bytes) {
-        return Err(libc::EINVAL);
-    }
     let data = usize::try_from(length).ok().filter(|length| *length <= largest);
     match operation {
         wire::READ => Ok(Request::Read { offset, length: data.ok_or(libc::EINVAL)? }),
@@ -49,49 +47,35 @@ pub(crate) fn parse(request: &Descriptor, bytes: u64, largest: usize) -> Result<
 pub(crate) struct Served {
     device: Arc<dyn BlockDevice>,
     cpu: fn() -> Cpu,
-    bytes: u64,
     largest: usize,
 }
 
 impl Served {
-    /// Serves `device`, whose size stays as it is, with buffers of `largest` bytes.
+    /// Serves `device` with buffers of `largest` bytes.
     pub(crate) fn new(device: Arc<dyn BlockDevice>, cpu: fn() -> Cpu, largest: usize) -> Served {
-        let bytes = device.geometry().bytes;
-        Served { device, cpu, bytes, largest }
+        Served { device, cpu, largest }
     }
 
     /// Reads what is asked; the error is what the driver is told.
     pub(crate) fn parse(&self, request: &Descriptor) -> Result<Request, i32> {
-        parse(request, self.bytes, self.largest).map_err(|errno| -errno)
-    }
-
-    /// May it have to wait for a slower device below?
-    pub(crate) fn may_wait(&self, request: Request) -> bool {
-        let (offset, length) = match request {
-            Request::Read { offset, length } | Request::Write { offset, length } => {
-                (offset, length as u64)
-            }
-            // Whole blocks are given up, which needs nothing from below.
-            Request::Discard { .. } | Request::WriteZeroes { .. } => return false,
-            // What is below is asked to keep what it has.
-            Request::Flush => return true,
-        };
-        let asked = catch_unwind(AssertUnwindSafe(|| self.device.may_wait(offset, length)));
-        asked.unwrap_or(false)
+        parse(request, self.largest).map_err(|errno| -errno)
     }
 
     /// Carries `request` out, whose data is or will be in `buffer`. What the driver is told: how
     /// many bytes were moved, or a negative Linux error number. A device that panics has failed.
-    pub(crate) fn answer(&self, request: Request, buffer: &mut [u8]) -> i32 {
-        let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(request, buffer)));
-        match done {
+    /// Nothing if the device would have to wait, and was not to; nothing has changed then.
+    pub(crate) fn answer(&self, request: Request, buffer: &mut [u8], wait: Wait) -> Option<i32> {
+        let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(request, buffer, wait)));
+        Some(match done {
             Ok(Ok(moved)) => i32::try_from(moved).unwrap_or(-libc::EIO),
+            Ok(Err(IoError::WouldBlock)) if wait == Wait::No => return None,
+            Ok(Err(IoError::WouldBlock)) => -libc::EIO,
             Ok(Err(error)) => -error.errno(),
             Err(_) => -libc::EIO,
-        }
+        })
     }
 
-    fn carry_out(&self, request: Request, buffer: &mut [u8]) -> Result<usize, IoError> {
+    fn carry_out(&self, request: Request, buffer: &mut [u8], wait: Wait) -> Result<usize, IoError> {
         let (operation, moved) = match request {
             Request::Read { offset, length } => {
                 let into = buffer.get_mut(..length).ok_or(IoError::OutOfRange)?;
@@ -107,6 +91,7 @@ impl Served {
             }
             Request::Flush => (Operation::Flush, 0),
         };
-        self.device.submit((self.cpu)(), operation).map(|()| moved)
+        let context = Context { cpu: (self.cpu)(), wait };
+        self.device.perform(context, operation).map(|()| moved)
     }
 }

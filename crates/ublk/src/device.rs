@@ -37,7 +37,7 @@ pub struct Options {
     pub depth: u16,
     /// Bytes of one request, at most; a multiple of the system's page.
     pub largest: u32,
-    /// How many threads carry out requests that may have to wait for a slower device. With none
+    /// How many threads carry out requests that would have to wait for a slower device. With none
     /// the queues' threads wait themselves.
     pub waiters: usize,
     /// Tells the CPU of the calling thread. Must neither allocate nor wait.

@@ -7,6 +7,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
+use block::Wait;
+
 use crate::answer::Served;
 use crate::ring::{Event, Ring, Tag};
 use crate::waiters::{Job, Jobs, Mailbox};
@@ -17,7 +19,7 @@ pub(crate) struct Queue {
     pub(crate) number: u16,
     pub(crate) served: Arc<Served>,
     pub(crate) mailbox: Arc<Mailbox<Tag>>,
-    /// Where requests go that may have to wait; nowhere if there are no waiters.
+    /// Where requests go that would have to wait; nowhere if there are no waiters.
     pub(crate) jobs: Option<Arc<Jobs<Tag>>>,
     pub(crate) wake: Arc<std::fs::File>,
 }
@@ -49,16 +51,18 @@ impl Queue {
             Ok(request) => request,
             Err(result) => return ring.commit(tag, result),
         };
-        if let Some(jobs) = &self.jobs
-            && self.served.may_wait(request)
-        {
+        let wait = if self.jobs.is_some() { Wait::No } else { Wait::Yes };
+        if let Some(result) = self.served.answer(request, tag.buffer(), wait) {
+            return ring.commit(tag, result);
+        }
+        if let Some(jobs) = &self.jobs {
             match jobs.put(Job { queue: self.number, tag, request }) {
                 Ok(()) => return,
                 // There is room for all requests, so this does not happen.
                 Err(job) => tag = job.tag,
             }
         }
-        let result = self.served.answer(request, tag.buffer());
-        ring.commit(tag, result);
+        let result = self.served.answer(request, tag.buffer(), Wait::Yes);
+        ring.commit(tag, result.unwrap_or(-libc::EIO));
     }
 }

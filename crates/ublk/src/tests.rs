@@ -4,7 +4,10 @@ use std::io::Read;
 use std::sync::Arc;
 use std::thread;
 
-use block::{BlockDevice, Checked, Plain, ZeroMode};
+use block::{
+    Abilities, BlockDevice, Checked, Context, Geometry, IoError, Operation, Plain, Visit, Wait,
+    ZeroMode,
+};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::answer::{Request, Served, parse};
@@ -89,7 +92,7 @@ fn descriptor(what: u32, start: u64, sectors: u32) -> Descriptor {
 
 #[test]
 fn requests_are_read_from_their_descriptions() {
-    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), BYTES, LARGEST);
+    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), LARGEST);
     assert_eq!(parse(0, 8, 16), Ok(Request::Read { offset: P, length: 2 * PAGE_SIZE }));
     assert_eq!(parse(1, 0, 32), Ok(Request::Write { offset: 0, length: LARGEST }));
     // Flags that matter to drivers of disks: failfast, metadata, forced access, swap.
@@ -105,10 +108,22 @@ fn requests_are_read_from_their_descriptions() {
 
 #[test]
 fn requests_that_cannot_be_are_refused() {
-    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), BYTES, LARGEST);
+    let parse = |what, start, sectors| parse(&descriptor(what, start, sectors), LARGEST);
+    // By the device, which judges ranges, if not here.
+    let served = served(Checked::new(Plain::new(BYTES as usize)));
+    let mut buffer = vec![0; LARGEST];
+    let mut answer = |what, start, sectors| match parse(what, start, sectors) {
+        Ok(request) => served.answer(request, &mut buffer, Wait::No),
+        Err(errno) => Some(-errno),
+    };
     for operation in [0, 1, 3, 5] {
+        assert!(answer(operation, 504, 8) >= Some(0), "{operation}");
         for (start, sectors) in [(512, 8), (505, 8), (u64::MAX, 8), (u64::MAX >> 9, u32::MAX)] {
-            assert_eq!(parse(operation, start, sectors), Err(libc::EINVAL), "{operation} {start}");
+            assert_eq!(
+                answer(operation, start, sectors),
+                Some(-libc::EINVAL),
+                "{operation} {start}"
+            );
         }
     }
     // More than a buffer holds.
@@ -126,32 +141,73 @@ fn served(device: impl BlockDevice + 'static) -> Served {
 #[test]
 fn answers_are_bytes_or_errors() {
     let served = served(Checked::new(Plain::new(BYTES as usize)));
+    let answer = |request, buffer: &mut [u8]| {
+        served.answer(request, buffer, Wait::No).expect("it does not wait")
+    };
     let mut buffer = vec![7; LARGEST];
     let write = Request::Write { offset: P, length: PAGE_SIZE };
-    assert_eq!(served.answer(write, &mut buffer), PAGE_SIZE as i32);
+    assert_eq!(answer(write, &mut buffer), PAGE_SIZE as i32);
     buffer.fill(1);
     let read = Request::Read { offset: 0, length: 3 * PAGE_SIZE };
-    assert_eq!(served.answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
+    assert_eq!(answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
     let expected = [[0; PAGE_SIZE], [7; PAGE_SIZE], [0; PAGE_SIZE], [1; PAGE_SIZE]].concat();
     assert!(buffer == expected, "what was not asked for stays");
-    assert_eq!(served.answer(Request::Discard { offset: 0, length: BYTES }, &mut buffer), 0);
-    assert_eq!(served.answer(Request::Flush, &mut buffer), 0);
-    assert_eq!(served.answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
+    assert_eq!(answer(Request::Discard { offset: 0, length: BYTES }, &mut buffer), 0);
+    assert_eq!(answer(Request::Flush, &mut buffer), 0);
+    assert_eq!(answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
     assert!(buffer[..3 * PAGE_SIZE].iter().all(|byte| *byte == 0));
     let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
-    assert_eq!(served.answer(beyond, &mut buffer), -libc::EINVAL);
-    assert_eq!(served.answer(read, &mut []), -libc::EINVAL, "no buffer");
+    assert_eq!(answer(beyond, &mut buffer), -libc::EINVAL);
+    assert_eq!(answer(read, &mut []), -libc::EINVAL, "no buffer");
 }
 
 #[test]
 fn a_device_that_panics_has_failed() {
     // Without checks, what passes the end panics.
     let served = served(Plain::new(BYTES as usize));
+    let answer = |request, buffer: &mut [u8]| {
+        served.answer(request, buffer, Wait::No).expect("it does not wait")
+    };
     let mut buffer = vec![0; LARGEST];
     let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
-    assert_eq!(served.answer(beyond, &mut buffer), -libc::EIO);
+    assert_eq!(answer(beyond, &mut buffer), -libc::EIO);
     let read = Request::Read { offset: 0, length: PAGE_SIZE };
-    assert_eq!(served.answer(read, &mut buffer), PAGE_SIZE as i32);
+    assert_eq!(answer(read, &mut buffer), PAGE_SIZE as i32);
+}
+
+/// Would have to wait, whatever it is asked.
+struct Below(Plain);
+
+impl BlockDevice for Below {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        context.may_wait()?;
+        self.0.perform(context, operation)
+    }
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
+    }
+}
+
+#[test]
+fn what_would_wait_has_no_answer_on_the_queues_thread() {
+    let served = served(Below(Plain::new(BYTES as usize)));
+    let mut buffer = vec![7; LARGEST];
+    for request in [
+        Request::Read { offset: 0, length: PAGE_SIZE },
+        Request::Write { offset: 0, length: PAGE_SIZE },
+        Request::Discard { offset: 0, length: P },
+        Request::WriteZeroes { offset: 0, length: P, mode: ZeroMode::MayPunch },
+        Request::Flush,
+    ] {
+        assert_eq!(served.answer(request, &mut buffer, Wait::No), None, "{request:?}");
+        assert!(served.answer(request, &mut buffer, Wait::Yes) >= Some(0), "{request:?}");
+    }
 }
 
 #[test]

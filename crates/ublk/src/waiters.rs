@@ -1,10 +1,11 @@
-//! Requests that may have to wait, carried out beside the queues.
+//! Requests that would have to wait, carried out beside the queues.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
+use block::Wait;
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex};
 
@@ -84,7 +85,7 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// A request that may have to wait.
+/// A request that would have to wait.
 pub(crate) struct Job<T> {
     pub(crate) queue: u16,
     pub(crate) tag: T,
@@ -142,7 +143,7 @@ impl<T> Jobs<T> {
 /// What a waiter does until the jobs are closed.
 pub(crate) fn wait(jobs: &Jobs<Tag>, mailboxes: &[Arc<Mailbox<Tag>>], served: &Served) {
     while let Some(Job { queue, mut tag, request }) = jobs.take() {
-        let result = served.answer(request, tag.buffer());
+        let result = served.answer(request, tag.buffer(), Wait::Yes).unwrap_or(-libc::EIO);
         mailboxes[usize::from(queue)].finish(tag, result);
     }
 }

@@ -1,6 +1,6 @@
 //! The codecs of a store of pages: one for each priority, and those that older objects need.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::{boxed::Box, format, sync::Arc};
 use core::fmt;
 
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -15,10 +15,6 @@ pub const CODECS: usize = 31;
 
 /// Codecs a store has at a time: the primary one, and three to recompress with (as Linux).
 pub const PRIORITIES: usize = 4;
-
-/// Makes the streams of a codec, of which at most so many may be used at once.
-pub type MakeStreams<S> =
-    Box<dyn Fn(&Arc<dyn Compressor>, usize) -> Result<S, CodecError> + Send + Sync>;
 
 /// A codec that was chosen, ready to be used.
 #[derive(Clone)]
@@ -75,7 +71,9 @@ pub struct Bank<S> {
     table: [Published<Codec<S>>; CODECS],
     current: [AtomicU8; PRIORITIES],
     changing: Mutex<()>,
-    make_streams: MakeStreams<S>,
+    cpus: usize,
+    /// Streams that were asked for in the beginning.
+    wanted: usize,
     /// Streams of each codec that may be used at once.
     limit: AtomicUsize,
     readers: Arc<ReaderEpochs>,
@@ -83,16 +81,17 @@ pub struct Bank<S> {
 
 const NONE: u8 = u8::MAX;
 
-impl<S: 'static> Bank<S> {
-    /// No codecs yet. At most `limit` streams of each may be used at once; who looks at codecs
-    /// holds one of `readers`.
+impl<S: Streams> Bank<S> {
+    /// No codecs yet, on `cpus` CPUs. At most `limit` streams of each may be used at once; who
+    /// looks at codecs holds one of `readers`.
     #[must_use]
-    pub fn new(make_streams: MakeStreams<S>, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
+    pub fn new(cpus: usize, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
         Bank {
             table: core::array::from_fn(|_| Published::default()),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
-            make_streams,
+            cpus,
+            wanted: limit,
             limit: AtomicUsize::new(limit),
             readers,
         }
@@ -135,8 +134,7 @@ impl<S: 'static> Bank<S> {
             return Ok(());
         }
         let limit = self.limit.load(Ordering::Relaxed);
-        let streams =
-            (self.make_streams)(&chosen.compressor, limit).map_err(NotInstalled::Codec)?;
+        let streams = self.streams_of(&chosen.compressor, limit).map_err(NotInstalled::Codec)?;
         self.forget_unused(in_use);
         let mut codec = Box::new(Codec { chosen, streams, priority });
         for (number, place) in self.table.iter().enumerate() {
@@ -149,6 +147,12 @@ impl<S: 'static> Bank<S> {
             }
         }
         Err(NotInstalled::Full)
+    }
+
+    fn streams_of(&self, codec: &Arc<dyn Compressor>, limit: usize) -> Result<S, CodecError> {
+        let streams = S::make(codec, self.cpus, self.wanted)?;
+        streams.limit(limit).map_err(|error| CodecError(format!("{error}")))?;
+        Ok(streams)
     }
 
     /// A codec that objects were made by before, and that is the same in all respects.
@@ -189,7 +193,7 @@ impl<S: 'static> Bank<S> {
     }
 }
 
-impl<S: Streams + 'static> Bank<S> {
+impl<S: Streams> Bank<S> {
     /// Decompresses an object of codec `number`; takes a stream only where the codec needs one.
     ///
     /// # Errors

@@ -1,64 +1,43 @@
-//! The codecs. Each turns its parameters into a [`Compressor`](crate::Compressor), and knows
-//! nothing of the others.
+//! The codecs. Each turns its parameters into a [`Compressor`], and knows nothing of the others.
+//! [`open`] finds one by its name.
 
 pub(crate) mod deflate;
 pub(crate) mod eight42;
+mod judge;
 mod liblz4;
 pub(crate) mod lz4;
 pub(crate) mod lz4hc;
 pub(crate) mod lzo;
 pub(crate) mod zstd;
 
-use alloc::format;
+use alloc::{format, sync::Arc};
 
-use crate::{CodecError, Params};
+use crate::{CodecError, Compressor, Params};
 
-/// The level that `params` ask of the codec `name`, or its default.
-fn level_within(
-    name: &str,
-    what: &str,
-    params: &Params,
-    default: i32,
-    allowed: core::ops::RangeInclusive<i32>,
-) -> Result<i32, CodecError> {
-    let level = params.level.unwrap_or(default);
-    if allowed.contains(&level) {
-        return Ok(level);
-    }
-    Err(CodecError(format!(
-        "{name}: {what} {level} is out of range: {} to {} are allowed, {default} is the default",
-        allowed.start(),
-        allowed.end()
-    )))
-}
+/// The codecs there are, in the order they are listed to the operator, which is the kernel's.
+pub const ALGORITHMS: &[&str] =
+    &[lzo::NAME_RLE, lzo::NAME, lz4::NAME, lz4hc::NAME, zstd::NAME, deflate::NAME, eight42::NAME];
 
-/// Refuses every parameter, for a codec that has none.
-fn takes_nothing(name: &str, params: &Params) -> Result<(), CodecError> {
-    if let Some(level) = params.level {
-        return Err(CodecError(format!("{name}: has no levels, so level {level} is not allowed")));
-    }
-    no_window(name, params)?;
-    no_dictionary(name, params)
-}
+/// The codec that is used where none was chosen.
+pub const DEFAULT_ALGORITHM: &str = lz4::NAME;
 
-fn no_window(name: &str, params: &Params) -> Result<(), CodecError> {
-    match params.window_bits {
-        None => Ok(()),
-        Some(bits) => Err(CodecError(format!(
-            "{name}: has no window to set, so window bits {bits} are not allowed; deflate has one"
-        ))),
-    }
-}
-
-fn no_dictionary(name: &str, params: &Params) -> Result<(), CodecError> {
-    match params.dictionary {
-        None => Ok(()),
-        Some(_) => {
-            Err(CodecError(format!("{name}: takes no dictionary; lz4, lz4hc and zstd take one")))
+/// Makes the codec called `name` ready.
+///
+/// # Errors
+/// [`CodecError`] for a name that is not in [`ALGORITHMS`], which the text lists, for a parameter
+/// that the codec refuses, and when memory is out.
+pub fn open(name: &str, params: &Params) -> Result<Arc<dyn Compressor>, CodecError> {
+    match name {
+        lzo::NAME_RLE => lzo::LzoRle::new(params).map(|codec| Arc::new(codec) as _),
+        lzo::NAME => lzo::Lzo::new(params).map(|codec| Arc::new(codec) as _),
+        lz4::NAME => lz4::Lz4::new(params).map(|codec| Arc::new(codec) as _),
+        lz4hc::NAME => lz4hc::Lz4hc::new(params).map(|codec| Arc::new(codec) as _),
+        zstd::NAME => zstd::Zstd::new(params).map(|codec| Arc::new(codec) as _),
+        deflate::NAME => deflate::Deflate::new(params).map(|codec| Arc::new(codec) as _),
+        eight42::NAME => eight42::Eight42::new(params).map(|codec| Arc::new(codec) as _),
+        _ => {
+            let known = ALGORITHMS.join(" ");
+            Err(CodecError(format!("no algorithm {name:?}; there are: {known}")))
         }
     }
-}
-
-fn out_of_memory(name: &str) -> CodecError {
-    CodecError(format!("{name}: no memory for a context"))
 }

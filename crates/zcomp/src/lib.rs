@@ -1,6 +1,6 @@
 //! Turns a page into fewer bytes and back.
 //!
-//! The only room with C libraries in it: liblz4 behind `lz4` and `lz4hc`, libzstd behind `zstd`,
+//! The only crate with C libraries in it: liblz4 behind `lz4` and `lz4hc`, libzstd behind `zstd`,
 //! libdeflate behind `deflate`. `lzo`, `lzo-rle` and `842` are written here, in safe Rust. A
 //! [`Compressor`] is a codec with its parameters, shared by all; a [`Context`] is the private state
 //! one thread at a time needs to run it; a [`Stream`] is a context with its buffers, and
@@ -17,14 +17,14 @@ mod compressor;
 mod filled;
 mod stream;
 
-pub use bank::{Bank, CODECS, Chosen, Codec, MakeStreams, NotInstalled, PRIORITIES};
+pub use bank::{Bank, CODECS, Chosen, Codec, NotInstalled, PRIORITIES};
 pub use codec::deflate::{Deflate, NAME as DEFLATE};
 pub use codec::eight42::{Eight42, NAME as EIGHT42};
 pub use codec::lz4::{Lz4, NAME as LZ4};
 pub use codec::lz4hc::{Lz4hc, NAME as LZ4HC};
 pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
+pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, open};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
 pub use filled::{fill, same_filled};
-pub use stream::{AnyStream, AnyStreams, Buffer, LentStream, MultiStreams, PerCpuStreams};
-pub use stream::{MutexStream, OneStream, SingleStream, Stream, Streams};
+pub use stream::{Buffer, OneStream, PerCpuStreams, Stream, Streams};

@@ -1,22 +1,14 @@
 //! Streams: a codec's context with the buffers that go with it, and how threads come by one.
 
-mod any;
-mod multi;
-mod mutex;
 mod percpu;
-mod single;
 
-use alloc::{boxed::Box, format, vec::Vec};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
 use units::{Cpu, PAGE_SIZE, Page};
 
-pub use any::{AnyStream, AnyStreams};
-pub use multi::{LentStream, MultiStreams};
-pub use mutex::MutexStream;
 pub use percpu::PerCpuStreams;
-pub use single::SingleStream;
 
 use crate::{CodecError, Compressor, Context};
 
@@ -81,11 +73,28 @@ impl Stream {
     }
 }
 
-/// How threads come by a stream. Every thread may call it at any time.
+/// How threads come by a stream: the streams of one codec. Every thread may call it at any time.
+/// [`PerCpuStreams`] is what the product uses.
 ///
 /// It allocates nothing, or only when it grows within the administrator's limit; and if there is no
 /// memory to grow, it waits instead.
-pub trait Streams: Send + Sync {
+pub trait Streams: Sized + Send + Sync + 'static {
+    /// The name of the policy.
+    const NAME: &'static str;
+
+    /// The most streams that may ever be used at once.
+    const MOST: u32 = u32::MAX;
+
+    /// How many may be used at once on so many CPUs, when nobody chose a number.
+    fn usual(cpus: usize) -> u32;
+
+    /// Streams of `codec` on `cpus` CPUs, when `wanted` of them (at least one) are asked for. That
+    /// is no limit: see [`Streams::limit`].
+    ///
+    /// # Errors
+    /// [`CodecError`] when memory is out.
+    fn make(codec: &Arc<dyn Compressor>, cpus: usize, wanted: usize) -> Result<Self, CodecError>;
+
     /// A stream for as long as this lives.
     type Guard<'a>: DerefMut<Target = Stream>
     where
@@ -112,7 +121,10 @@ pub struct OneStream;
 
 impl OneStream {
     /// What a policy of one stream says to being limited.
-    fn judge(count: usize) -> Result<(), OneStream> {
+    ///
+    /// # Errors
+    /// Itself, for more than one.
+    pub fn judge(count: usize) -> Result<(), OneStream> {
         if count <= 1 { Ok(()) } else { Err(OneStream) }
     }
 }

@@ -72,10 +72,9 @@ fn levels_out_of_range_are_refused_by_name() {
 /// A page of eight letters in no order.
 fn letters() -> [u8; 4096] {
     let mut page = [0; 4096];
-    let mut state = 1u32;
+    let mut numbers = testkit::Rng::new(1);
     for byte in &mut page {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        *byte = b"abcdefgh"[(state >> 29) as usize];
+        *byte = *numbers.pick(b"abcdefgh");
     }
     page
 }

@@ -1,4 +1,5 @@
-//! The suite that every policy of streams passes, and policies broken on purpose that it rejects.
+//! The suite that every policy of streams passes (those of `research` run it too), and policies
+//! broken on purpose that it rejects.
 
 #[path = "policies/broken.rs"]
 mod broken;
@@ -13,9 +14,7 @@ use std::time::Duration;
 use broken::{Broken, Flaw};
 use suite::Subject;
 use watched::Watched;
-use zcomp::{
-    AnyStreams, Compressor, MultiStreams, MutexStream, PerCpuStreams, SingleStream, Streams,
-};
+use zcomp::{PerCpuStreams, Streams};
 
 /// What never takes longer, however loaded the machine is, unless it is stuck.
 const LONG: Duration = Duration::from_secs(120);
@@ -23,10 +22,6 @@ const LONG: Duration = Duration::from_secs(120);
 const SHORT: Duration = Duration::from_secs(2);
 
 const CPUS: usize = 3;
-
-fn shared(codec: &Arc<Watched>) -> Arc<dyn Compressor> {
-    codec.clone()
-}
 
 fn passes<S: Streams + 'static>(subject: Subject<S>) {
     let seed = testkit::seed("every policy of streams");
@@ -43,34 +38,6 @@ fn percpu() {
         streams
     };
     passes(Subject { most: |limit| limit.min(CPUS), ..Subject::new(make) });
-}
-
-#[test]
-fn single() {
-    let make = |codec: &Arc<Watched>, _| SingleStream::new(&**codec).unwrap();
-    passes(Subject { most: |_| 1, ..Subject::new(make) });
-}
-
-#[test]
-fn mutex() {
-    let make = |codec: &Arc<Watched>, _| MutexStream::new(&**codec).unwrap();
-    passes(Subject { most: |_| 1, ..Subject::new(make) });
-}
-
-#[test]
-fn multi() {
-    let make = |codec: &Arc<Watched>, limit| MultiStreams::new(&shared(codec), limit).unwrap();
-    passes(Subject { grows: true, ..Subject::new(make) });
-}
-
-#[test]
-fn any() {
-    let single = |codec: &Arc<Watched>, _| AnyStreams::Single(SingleStream::new(&**codec).unwrap());
-    passes(Subject { most: |_| 1, ..Subject::new(single) });
-    let multi = |codec: &Arc<Watched>, limit| {
-        AnyStreams::Multi(Box::new(MultiStreams::new(&shared(codec), limit).unwrap()))
-    };
-    passes(Subject { grows: true, ..Subject::new(multi) });
 }
 
 fn broken(flaw: Flaw) -> Subject<Broken> {

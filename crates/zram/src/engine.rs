@@ -3,6 +3,7 @@
 //! A stored object is never modified. A store makes a new object and swaps one word; all that can
 //! fail comes before that, all that frees comes after.
 
+mod gauges;
 mod post_processing;
 
 use alloc::{boxed::Box, format, sync::Arc};
@@ -10,50 +11,58 @@ use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{Errno, Fault};
-use sync::{CachePadded, Mutex, Reader};
+use pagealloc::NoMemory;
+use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Bank, Chosen, Corrupt, MakeStreams, NotInstalled, OneStream, Streams};
+use zcomp::{Bank, Chosen, Corrupt, NotInstalled, OneStream, Streams};
 use zcomp::{fill, same_filled};
-use zsmalloc::{Handle, Pool, StoreError};
+use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
-use crate::access::{Accesses, TIME_BYTES};
+use crate::access::{Accesses, Clock, TIME_BYTES};
 use crate::blocks::Backing;
-use crate::counts::{Count, Counts};
-use crate::slot::Backed;
+use crate::counts::Counts;
+use crate::page_ops::Loaded;
+use crate::resources::{Design, Resources};
+use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
-use crate::store::{Export, Loaded, PageStore, Recompressed, Recompression};
-use crate::{Kind, Slot};
-
-/// What an engine is made of.
-pub struct EngineParts<T, S> {
-    /// Its slots.
-    pub slots: T,
-    /// Its objects.
-    pub pool: Pool,
-    /// How streams of a codec are made.
-    pub make_streams: MakeStreams<S>,
-}
 
 /// What a device gives its engine.
-pub(crate) struct Shared {
+pub(crate) struct EngineOptions<'a> {
+    /// Pages it must hold.
+    pub(crate) pages: usize,
+    /// Pages it should have addresses for, so that the device can grow.
+    pub(crate) room: usize,
+    /// The codec of each priority.
+    pub(crate) codecs: &'a [Option<Chosen>],
+    /// The most frames its pool may have; 0 for any number.
+    pub(crate) limit_frames: u64,
+    /// Streams of each codec that may be used at once, at first.
+    pub(crate) streams: u32,
+    /// Who reads it.
+    pub(crate) readers: Arc<ReaderEpochs>,
+    /// The clock its pages are dated by; none if nobody wants to know.
+    pub(crate) clock: Option<Arc<Clock>>,
+    /// What it counts in.
     pub(crate) counts: Arc<Counts>,
-    pub(crate) accesses: Option<Accesses>,
+    /// Where pages are written back to.
     pub(crate) backing: Option<Arc<Backing>>,
-    /// Streams of each codec that may be used at once.
-    pub(crate) streams: usize,
 }
 
-/// The engine under a slot scheme and a policy of streams.
-pub struct Engine<T, S> {
-    slots: T,
+/// The store of pages. Indices must be below its capacity. Every method may be called by any number
+/// of threads at once; the reader is one of the readers that it was made with.
+pub(crate) struct Engine<D: Design> {
+    slots: D::Slots,
     pool: Pool,
-    codecs: Bank<S>,
+    codecs: Bank<D::Streams>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<Backing>>,
     /// Whoever prepares a replacement from present contents holds the turn of the page, so that a
     /// claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
+    /// See [`crate::Without::turns`].
+    #[cfg(any(shuttle, asan))]
+    without_turns: bool,
 }
 
 const TURNS: usize = 64;
@@ -67,18 +76,59 @@ const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 /// Who discards so many pages at once wants the memory back, and can wait a moment for readers.
 const MANY: usize = 64;
 
-impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
-    /// Joins the parts.
+impl<D: Design> Engine<D> {
+    /// An empty store of pages.
+    ///
+    /// # Errors
+    /// `ENOMEM` when memory or addresses are out.
     pub(crate) fn new(
-        parts: EngineParts<T, S>,
-        shared: Shared,
-        readers: Arc<sync::ReaderEpochs>,
-    ) -> Engine<T, S> {
+        resources: &Resources,
+        options: EngineOptions<'_>,
+    ) -> Result<Engine<D>, Fault> {
+        let (world, cpus) = (&*resources.world, resources.cpus);
+        let EngineOptions { pages, room, codecs: chosen, limit_frames, streams, .. } = options;
+        let EngineOptions { readers, clock, counts, backing, .. } = options;
+        #[cfg(any(shuttle, asan))]
+        let readers_of_objects = match resources.without.readers_of_objects {
+            true => Arc::new(ReaderEpochs::new(cpus)),
+            false => readers.clone(),
+        };
+        #[cfg(not(any(shuttle, asan)))]
+        let readers_of_objects = readers.clone();
+        let frames = resources.frames.clone();
+        let pool = PoolOptions { frames, readers: readers_of_objects, limit_frames };
+        let pool = Pool::new(world, pool).map_err(no_memory)?;
+        // Where addresses are short, the device must do without room to grow.
+        let slots = D::Slots::new(world, room, cpus);
+        let slots = slots.or_else(|_| D::Slots::new(world, pages, cpus)).map_err(|_| {
+            let bytes = pages as u128 * PAGE_SIZE as u128;
+            let message =
+                format!("there are no addresses for the slots of a disk of {bytes} bytes");
+            Fault::new(Errno::ENOMEM, message)
+        })?;
+        let accesses = match clock {
+            Some(clock) => Some(Accesses::new(world, clock, slots.count()).map_err(no_memory)?),
+            None => None,
+        };
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
-        let EngineParts { slots, pool, make_streams } = parts;
-        let Shared { counts, accesses, backing, streams } = shared;
-        let codecs = Bank::new(make_streams, streams, readers);
-        Engine { slots, pool, codecs, counts, accesses, backing, turns }
+        let codecs = Bank::new(cpus, streams as usize, readers);
+        let engine = Engine {
+            slots,
+            pool,
+            codecs,
+            counts,
+            accesses,
+            backing,
+            turns,
+            #[cfg(any(shuttle, asan))]
+            without_turns: resources.without.turns,
+        };
+        for (priority, codec) in chosen.iter().enumerate() {
+            if let Some(codec) = codec {
+                engine.install(priority as u8, codec.clone(), 0)?;
+            }
+        }
+        Ok(engine)
     }
 
     /// Makes an object of a page, and the slot that names it. `replacing` tells the slot the page
@@ -183,24 +233,6 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         }
     }
 
-    /// Counts the difference a commit made.
-    #[inline]
-    fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
-        let add = |which, amount| {
-            if amount != 0 {
-                self.counts.add(cpu, which, amount);
-            }
-        };
-        let (was, is) = (Shape::of(old), Shape::of(new));
-        add(Count::ComprBytes, is.bytes - was.bytes);
-        add(Count::PagesStored, is.stored - was.stored);
-        add(Count::SamePages, is.same - was.same);
-        add(Count::ZeroPages, is.zero - was.zero);
-        add(Count::HugePages, is.huge - was.huge);
-        add(Count::HugePagesSince, is.huge);
-        add(Count::WrittenBackPages, is.backed - was.backed);
-    }
-
     /// Fills `page` with what a slot stands for, or tells where that is. The slot's object must be
     /// live.
     #[inline]
@@ -233,6 +265,16 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
             Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
         }
         Ok(Loaded::Page)
+    }
+
+    /// Takes the turn of a page, after whoever prepares a replacement of it.
+    #[inline]
+    pub(super) fn turn(&self, index: usize) -> Option<MutexGuard<'_, ()>> {
+        #[cfg(any(shuttle, asan))]
+        if self.without_turns {
+            return None;
+        }
+        Some(self.turns[index % TURNS].lock())
     }
 
     /// Claims the slot of a page and reads its contents; `None` if it was displaced meanwhile.
@@ -268,32 +310,6 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
     }
 }
 
-/// What a slot adds to the gauges.
-#[derive(Default)]
-struct Shape {
-    bytes: i64,
-    stored: i64,
-    same: i64,
-    zero: i64,
-    huge: i64,
-    backed: i64,
-}
-
-impl Shape {
-    #[inline]
-    fn of(slot: Slot) -> Shape {
-        let (bytes, same, zero, huge, backed) = match slot.kind() {
-            Kind::Empty => return Shape::default(),
-            Kind::SameFilled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
-            Kind::SameFilledObject(_) => (8, 1, 0, 0, 0),
-            Kind::Compressed { length, .. } => (length as i64, 0, 0, 0, 0),
-            Kind::Huge(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
-            Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
-        };
-        Shape { bytes, stored: 1, same, zero, huge, backed }
-    }
-}
-
 #[inline]
 fn handle_of(slot: Slot) -> Option<Handle> {
     match slot.kind() {
@@ -302,6 +318,10 @@ fn handle_of(slot: Slot) -> Option<Handle> {
             Some(handle)
         }
     }
+}
+
+fn no_memory(error: NoMemory) -> Fault {
+    Fault::new(Errno::ENOMEM, format!("{error}"))
 }
 
 fn refused(error: StoreError) -> IoError {
@@ -319,8 +339,13 @@ fn extent_kind(slot: Slot) -> ExtentKind {
     }
 }
 
-impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
-    fn store(
+impl<D: Design> Engine<D> {
+    /// Replaces a page.
+    ///
+    /// # Errors
+    /// `NoSpace` or `NoMemory`; the page is as it was.
+    #[inline]
+    pub(crate) fn store(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -336,7 +361,12 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         Ok(())
     }
 
-    fn load(
+    /// Reads a page, or tells where it is.
+    ///
+    /// # Errors
+    /// `Corrupt`; what `page` holds then is undefined.
+    #[inline]
+    pub(crate) fn load(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -346,7 +376,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         let (loaded, slot) =
             self.slots.load(cpu, index, |slot| (self.expand(reader, cpu, slot, page), slot));
         if slot.notices_readers() {
-            self.alter(index, &mut |now| now.notices_readers().then(|| now.touched()));
+            self.alter(index, |now| now.notices_readers().then(|| now.touched()));
         }
         // Reading what was never written must not cost memory.
         if !slot.is_empty() {
@@ -355,7 +385,11 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         loaded
     }
 
-    fn unpack(
+    /// Makes a page of the bytes that were fetched for it.
+    ///
+    /// # Errors
+    /// `Corrupt`; what `page` holds then is undefined.
+    pub(crate) fn unpack(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -373,7 +407,13 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         Ok(())
     }
 
-    fn modify(
+    /// Replaces a page by what `edit` makes of it, as one step: no other change to the page comes
+    /// between. `edit` may be run more than once, each time on the contents of the moment. A page
+    /// on the backing device is only told of, unless `known` says what that place holds.
+    ///
+    /// # Errors
+    /// As of `store` and `load`; the page is as it was.
+    pub(crate) fn modify(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -381,7 +421,7 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
-        let _turn = self.turns[index % TURNS].lock();
+        let _turn = self.turn(index);
         let mut page = [0; PAGE_SIZE];
         loop {
             let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else { continue };
@@ -414,7 +454,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         }
     }
 
-    fn discard(&self, _reader: &Reader<'_>, cpu: Cpu, first: usize, count: usize) {
+    /// Empties `count` pages from `first` on.
+    pub(crate) fn discard(&self, cpu: Cpu, first: usize, count: usize) {
         let end = first + count;
         let mut index = self.slots.next_touched(first, end);
         while index < end {
@@ -428,14 +469,16 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         }
     }
 
-    fn store_zeroes(&self, cpu: Cpu, index: usize) {
+    /// Makes a page one of zeroes that is allocated.
+    pub(crate) fn store_zeroes(&self, cpu: Cpu, index: usize) {
         if let Some(zeroes) = Slot::same_filled(0) {
             self.note(index);
             self.commit(cpu, index, zeroes);
         }
     }
 
-    fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
+    /// Tells what `count` pages from `first` on are, in runs of one kind.
+    pub(crate) fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
         let (mut at, end) = (first, first + count);
         while at < end {
             let start = at;
@@ -458,49 +501,29 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         }
     }
 
-    fn peek(&self, index: usize) -> Slot {
+    /// The slot of a page as it was a moment ago; nothing it names may be touched.
+    pub(crate) fn peek(&self, index: usize) -> Slot {
         self.slots.peek(index)
     }
 
-    fn next_touched(&self, from: usize, end: usize) -> usize {
+    /// The first index from `from` on that may have contents; `end` if there is none before it.
+    pub(crate) fn next_touched(&self, from: usize, end: usize) -> usize {
         self.slots.next_touched(from, end)
     }
 
-    fn alter(&self, index: usize, next: &mut dyn FnMut(Slot) -> Option<Slot>) -> bool {
+    /// Changes what is known of a page, not its contents; `next` declines with nothing and may be
+    /// run more than once. Tells whether it changed.
+    pub(crate) fn alter(&self, index: usize, mut next: impl FnMut(Slot) -> Option<Slot>) -> bool {
         self.slots.update(index, |now| next(now).filter(|new| new.same_contents(now))).is_ok()
     }
 
-    fn export(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        to: Export<'_>,
-    ) -> Result<Option<Backed>, IoError> {
-        self.export_marked(reader, cpu, index, to)
-    }
-
-    fn finish_writeback(
-        &self,
-        _reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        place: Backed,
-    ) -> bool {
-        self.finish_marked(cpu, index, place)
-    }
-
-    fn recompress(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        how: Recompression,
-    ) -> Result<Recompressed, IoError> {
-        self.compress_again(reader, cpu, index, how)
-    }
-
-    fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
+    /// Makes `chosen` the codec of a priority, of all objects made from now on. Objects that
+    /// are there keep theirs. The first `pages` pages are searched for codecs that nobody needs
+    /// any more. The calling thread must not be a reader.
+    ///
+    /// # Errors
+    /// `ENOMEM`, or `EBUSY` when objects of too many codecs are there; nothing has changed then.
+    pub(crate) fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
         self.codecs.install(priority, chosen, || self.codecs_in_use(pages)).map_err(|error| {
             let errno = match error {
                 NotInstalled::Codec(_) => Errno::ENOMEM,
@@ -510,44 +533,57 @@ impl<T: SlotTable + 'static, S: Streams + 'static> PageStore for Engine<T, S> {
         })
     }
 
-    fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
+    /// The priority a codec has, or had when its objects were made.
+    pub(crate) fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
         self.codecs.get(reader, codec).map_or(0, |codec| codec.priority)
     }
 
-    fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
+    /// Lets at most `count` streams of each codec be used at once.
+    ///
+    /// # Errors
+    /// [`OneStream`], and nothing has changed.
+    pub(crate) fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
         self.codecs.limit(reader, count)
     }
 
-    fn last_access(&self, index: usize) -> Option<u32> {
+    /// When a page was last used, in seconds of the machine's clock; nothing if that is not kept.
+    pub(crate) fn last_access(&self, index: usize) -> Option<u32> {
         self.accesses.as_ref().map(|accesses| accesses.last(index))
     }
 
-    fn backing(&self) -> Option<&Arc<Backing>> {
+    /// Where pages are written back to.
+    pub(crate) fn backing(&self) -> Option<&Arc<Backing>> {
         self.backing.as_ref()
     }
 
-    fn pool(&self) -> &Pool {
+    /// The pool of objects. Objects of pages that were given up may still be in it.
+    pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    fn give_back(&self, cpu: Cpu) {
+    /// Frees the objects of pages given up before, after waiting for their readers if need be.
+    pub(crate) fn give_back(&self, cpu: Cpu) {
         self.quiesce(cpu);
     }
 
-    fn capacity(&self) -> usize {
+    /// Pages it has room for.
+    pub(crate) fn capacity(&self) -> usize {
         self.slots.count()
     }
 
-    fn table_bytes(&self, pages: usize) -> u64 {
+    /// Bytes of memory the tables of the first `pages` pages take by now.
+    pub(crate) fn table_bytes(&self, pages: usize) -> u64 {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
-        self.slots.touched(pages) * (T::BYTES as u64 + times)
+        self.slots.touched(pages) * (D::Slots::BYTES as u64 + times)
     }
 
-    fn scheme(&self) -> &'static str {
-        T::NAME
+    /// The name of the slot scheme.
+    pub(crate) fn scheme(&self) -> &'static str {
+        D::Slots::NAME
     }
 
-    fn streams(&self, reader: &Reader<'_>) -> usize {
+    /// How many streams there are for new objects.
+    pub(crate) fn streams(&self, reader: &Reader<'_>) -> usize {
         self.codecs.current(reader, 0).map_or(0, |(_, codec)| codec.streams.count())
     }
 }

@@ -14,9 +14,11 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::blocks::Backing;
 use crate::counts::Count;
 use crate::disk::Disk;
-use crate::settings::Which;
+use crate::engine::Engine;
+use crate::page_ops::{Export, Recompressed, Recompression, Select};
+use crate::resources::Design;
+use crate::settings::{Which, find};
 use crate::slot::{Backed, Kind, Slot};
-use crate::store::{Export, PageStore, Recompressed, Recompression, Select};
 
 /// The CPU of whoever goes through all pages: any will do.
 const CPU: Cpu = Cpu(0);
@@ -47,7 +49,7 @@ pub struct Recompress {
 #[repr(C, align(4096))]
 struct Buffer(Page);
 
-impl Disk {
+impl<D: Design> Disk<D> {
     /// Marks pages idle: all of them, or those that were not used in the last `seconds` (those that
     /// were are idle no more). Same-filled pages and those on the backing device are passed over.
     ///
@@ -66,7 +68,7 @@ impl Disk {
             return Err(Fault::invalid(message));
         }
         let now = self.now();
-        each(&*engine, 0..self.pages(), |index, _| {
+        engine.each(0..self.pages(), |index, _| {
             let idle = match seconds {
                 None => true,
                 Some(seconds) => {
@@ -74,7 +76,7 @@ impl Disk {
                     now.saturating_sub(last) >= seconds
                 }
             };
-            engine.alter(index, &mut |slot| {
+            engine.alter(index, |slot| {
                 let new = slot.with_idle(idle);
                 (Select::Any.admits(slot) && new != slot).then_some(new)
             });
@@ -96,7 +98,7 @@ impl Disk {
             let message = format!("a threshold is below {huge} bytes, not {}", what.threshold);
             return Err(Fault::invalid(message));
         }
-        let priority = self.priority_of(&what.which, 1)?;
+        let priority = find(&self.settings.lock(), &what.which, 1)? as u8;
         if priority == 0 {
             return Err(Fault::invalid("pages are compressed again by priorities 1 to 3, not 0"));
         }
@@ -109,7 +111,7 @@ impl Disk {
         };
         let mut left = what.max_pages.unwrap_or(u64::MAX);
         let all = 0..self.pages();
-        for index in self.candidates(&*engine, core::slice::from_ref(&all), what.select)? {
+        for index in self.candidates(&engine, core::slice::from_ref(&all), what.select)? {
             if left == 0 {
                 break;
             }
@@ -133,7 +135,7 @@ impl Disk {
         self.backing_of(&*self.ready_engine()?).map(drop)
     }
 
-    fn backing_of<'a>(&self, engine: &'a dyn PageStore) -> Result<&'a Backing, Fault> {
+    fn backing_of<'a>(&self, engine: &'a Engine<D>) -> Result<&'a Backing, Fault> {
         engine.backing().map(|backing| &**backing).ok_or_else(|| {
             Fault::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
         })
@@ -149,7 +151,7 @@ impl Disk {
     pub fn writeback(&self, what: &Writeback) -> Result<(), Fault> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
-        let backing = self.backing_of(&*engine)?;
+        let backing = self.backing_of(&engine)?;
         let mut named = Vec::new();
         for (first, last) in &what.pages {
             if first > last || *last >= self.pages() as u64 {
@@ -162,12 +164,12 @@ impl Disk {
             }
             named.push(*first as usize..*last as usize + 1);
         }
-        let mut batch = Batch::new(self, &*engine, backing)?;
-        let candidates = self.candidates(&*engine, &apart(named), Select::Any)?;
+        let mut batch = Batch::new(self, &engine, backing)?;
+        let candidates = self.candidates(&engine, &apart(named), Select::Any)?;
         let mut outcome = batch.write_all(&candidates, Select::Any);
         if let Some(select) = what.select {
             let all = 0..self.pages();
-            let candidates = self.candidates(&*engine, core::slice::from_ref(&all), select)?;
+            let candidates = self.candidates(&engine, core::slice::from_ref(&all), select)?;
             outcome = batch.write_all(&candidates, select).and(outcome);
         }
         outcome
@@ -177,14 +179,14 @@ impl Disk {
     /// within a step. The ranges lie apart, so each page is there once.
     fn candidates(
         &self,
-        engine: &dyn PageStore,
+        engine: &Engine<D>,
         ranges: &[Range<usize>],
         select: Select,
     ) -> Result<Vec<usize>, Fault> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         let mut full = Ok(());
         for range in ranges {
-            each(engine, range.clone(), |index, slot| {
+            engine.each(range.clone(), |index, slot| {
                 if !select.admits(slot) || full.is_err() {
                     return;
                 }
@@ -236,24 +238,10 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Calls `look` with every page of a range that has contents, and its slot.
-pub(crate) fn each(engine: &dyn PageStore, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
-    // The device may have been made anew, and larger, since somebody took a share of this engine.
-    let end = range.end.min(engine.capacity());
-    let mut index = engine.next_touched(range.start, end);
-    while index < end {
-        let slot = engine.peek(index);
-        if !slot.is_empty() {
-            look(index, slot);
-        }
-        index = engine.next_touched(index + 1, end);
-    }
-}
-
 /// Pages on their way to the backing device.
-struct Batch<'a> {
-    disk: &'a Disk,
-    engine: &'a dyn PageStore,
+struct Batch<'a, D: Design> {
+    disk: &'a Disk<D>,
+    engine: &'a Engine<D>,
     backing: &'a Backing,
     buffers: Vec<Buffer>,
     /// What is in the buffers: whose page, and where it goes.
@@ -263,12 +251,12 @@ struct Batch<'a> {
     charged: bool,
 }
 
-impl<'a> Batch<'a> {
+impl<'a, D: Design> Batch<'a, D> {
     fn new(
-        disk: &'a Disk,
-        engine: &'a dyn PageStore,
+        disk: &'a Disk<D>,
+        engine: &'a Engine<D>,
         backing: &'a Backing,
-    ) -> Result<Batch<'a>, Fault> {
+    ) -> Result<Batch<'a, D>, Fault> {
         let size = disk.writeback_batch() as usize;
         let (mut buffers, mut pages) = (Vec::new(), Vec::new());
         buffers.try_reserve_exact(size).map_err(|_| no_memory())?;
@@ -298,7 +286,7 @@ impl<'a> Batch<'a> {
     /// Puts pages into buffers. An error ends the whole; what is in the buffers is still written.
     fn fill(&mut self, chunk: &[usize], select: Select) -> Result<(), Fault> {
         for index in chunk {
-            let mark = &mut |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
+            let mark = |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
             if !self.engine.alter(*index, mark) {
                 continue;
             }
@@ -347,8 +335,8 @@ impl<'a> Batch<'a> {
                 continue;
             }
             self.disk.counts.add(CPU, Count::WritebackWrites, 1);
-            let reader = self.disk.readers.enter(CPU);
-            if !self.engine.finish_writeback(&reader, CPU, *index, *place) {
+            let _reader = self.disk.readers.enter(CPU);
+            if !self.engine.finish_writeback(CPU, *index, *place) {
                 // Used meanwhile: it stays in memory, and the block was nobody's.
                 self.backing.give_back(place.block);
             }
@@ -366,7 +354,7 @@ impl<'a> Batch<'a> {
     }
 
     fn unmark(&self, index: usize) {
-        self.engine.alter(index, &mut |slot| slot.is_marked().then(|| slot.with_mark(false)));
+        self.engine.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
     }
 }
 

@@ -2,14 +2,14 @@
 
 use core::ops::ControlFlow;
 
-use block::{Extent, IoError, Operation, Visit, ZeroMode};
-use sync::Reader;
-use units::{Cpu, PAGE_SIZE, Page};
+use block::{Context, Extent, IoError, Operation, Visit, Wait, ZeroMode};
+use units::{PAGE_SIZE, Page};
 
-use crate::Disk;
 use crate::counts::Count;
+use crate::page_ops::Loaded;
 use crate::read_backing::Fetches;
-use crate::store::{Loaded, PageStore};
+use crate::request::Request;
+use crate::resources::Design;
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -53,43 +53,186 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     })
 }
 
-/// Carries out an operation whose range lies within the engine. A failed page ends it; pages
-/// before it stay done.
-pub(crate) fn carry_out(
-    disk: &Disk,
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    operation: Operation<'_>,
-) -> Result<(), IoError> {
-    let (offset, length) = operation.range();
-    let wrote = |result| disk.count_pages(cpu, Count::Writes, Count::FailedWrites, result);
-    match operation {
-        Operation::Read { into, .. } => read(disk, engine, reader, cpu, offset, into)?,
-        Operation::Write { from, .. } => {
-            for part in parts(offset, length) {
-                let piece = &from[part.of_range.clone()];
-                wrote(write_part(disk, engine, reader, cpu, &part, piece))?;
+/// One operation on its way through the pages of an engine, whose end it does not pass.
+pub(crate) struct Pass<'a, D: Design> {
+    pub(crate) request: Request<'a, D>,
+    pub(crate) context: Context,
+}
+
+/// Pages of a read that came from memory, and those that failed.
+#[derive(Default)]
+struct Loads {
+    pages: i64,
+    failed: i64,
+}
+
+impl<D: Design> Pass<'_, D> {
+    /// Carries the operation out, whose range is `(offset, length)`. A failed page ends it; pages
+    /// before it stay done. If it is not to wait and would have to, nothing has changed.
+    #[inline]
+    pub(crate) fn carry_out(
+        &self,
+        (offset, length): (u64, u64),
+        operation: Operation<'_>,
+    ) -> Result<(), IoError> {
+        match operation {
+            Operation::Read { into, .. } => self.read(offset, into),
+            Operation::Write { from, .. } => {
+                self.look_at_ends(offset, length)?;
+                parts(offset, length).try_for_each(|part| {
+                    let piece = &from[part.of_range.clone()];
+                    self.count_write(self.write_part(&part, piece))
+                })
             }
+            Operation::Discard { .. } => {
+                let _ = self.give_up(offset, length);
+                Ok(())
+            }
+            Operation::WriteZeroes { mode, .. } => self.zero(offset, length, mode),
+            Operation::Flush => Ok(()),
         }
-        Operation::Discard { .. } => give_up(disk, engine, reader, cpu, offset, length),
-        Operation::WriteZeroes { mode, .. } => {
-            if mode == ZeroMode::MayPunch {
-                give_up(disk, engine, reader, cpu, offset, length);
-            }
-            for part in zeroed_parts(offset, length, mode) {
-                if part.is_whole() {
-                    engine.store_zeroes(cpu, part.page as usize);
-                    wrote(Ok(()))?;
-                } else {
-                    let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
-                    wrote(modify(disk, engine, reader, cpu, part.page as usize, &mut zero))?;
-                }
-            }
-        }
-        Operation::Flush => {}
     }
-    Ok(())
+
+    /// Whole pages are replaced without a look at what they were. A part of a page that was
+    /// written back must be fetched, which is to be known before anything changes.
+    #[inline]
+    fn look_at_ends(&self, offset: u64, length: u64) -> Result<(), IoError> {
+        let end = offset + length;
+        if self.context.wait == Wait::Yes || length == 0 || (offset | end).is_multiple_of(P) {
+            return Ok(());
+        }
+        let is_backed = |at: u64| {
+            !at.is_multiple_of(P) && self.request.engine.peek((at / P) as usize).is_backed()
+        };
+        if is_backed(offset) || is_backed(end) { self.context.may_wait() } else { Ok(()) }
+    }
+
+    fn zero(&self, offset: u64, length: u64, mode: ZeroMode) -> Result<(), IoError> {
+        self.look_at_ends(offset, length)?;
+        let mut begun = mode == ZeroMode::MayPunch && self.give_up(offset, length);
+        zeroed_parts(offset, length, mode).try_for_each(|part| {
+            let done = if part.is_whole() {
+                self.request.engine.store_zeroes(self.context.cpu, part.page as usize);
+                Ok(())
+            } else {
+                let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
+                self.modify(&part, begun, &mut zero)
+            };
+            begun = true;
+            self.count_write(done)
+        })
+    }
+
+    /// Empties the whole pages of a range; tells whether there are any.
+    fn give_up(&self, offset: u64, length: u64) -> bool {
+        let (first, end) = (offset.div_ceil(P), (offset + length) / P);
+        if first < end {
+            let (cpu, count) = (self.context.cpu, end - first);
+            self.request.engine.discard(cpu, first as usize, count as usize);
+            self.request.counts.add(cpu, Count::NotifyFree, count as i64);
+        }
+        first < end
+    }
+
+    #[inline]
+    fn count_write(&self, written: Result<(), IoError>) -> Result<(), IoError> {
+        // What is repeated is counted then.
+        if written == Err(IoError::WouldBlock) {
+            return written;
+        }
+        self.request.count_write(written)
+    }
+
+    #[inline]
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let mut loads = Loads::default();
+        let read = self.load(offset, into, &mut loads);
+        // What is repeated is counted then.
+        if read != Err(IoError::WouldBlock) {
+            let Request { cpu, counts, .. } = self.request;
+            counts.add(cpu, Count::Reads, loads.pages);
+            if loads.failed > 0 {
+                counts.add(cpu, Count::FailedReads, loads.failed);
+            }
+        }
+        read
+    }
+
+    #[inline]
+    fn load(&self, offset: u64, into: &mut [u8], loads: &mut Loads) -> Result<(), IoError> {
+        let Pass { request, context } = self;
+        let mut count = |loaded: Result<(), IoError>| {
+            loads.pages += 1;
+            loads.failed += i64::from(loaded.is_err());
+            loaded
+        };
+        let mut fetches: Option<Fetches<'_, '_, D>> = None;
+        let (length, mut rest) = (into.len() as u64, into);
+        for part in parts(offset, length) {
+            let (piece, after) = rest.split_at_mut(part.of_range.len());
+            rest = after;
+            let index = part.page as usize;
+            let Ok(page) = <&mut Page>::try_from(&mut *piece) else {
+                let mut page = [0; PAGE_SIZE];
+                let loaded = match request.load(index, &mut page) {
+                    Ok(Loaded::Backed(_)) => {
+                        context.may_wait()?;
+                        request.fetch(index, &mut page)
+                    }
+                    loaded => loaded.map(|_| ()),
+                };
+                count(loaded)?;
+                piece.copy_from_slice(&page[part.within.clone()]);
+                continue;
+            };
+            let mut loaded = request.load(index, page);
+            if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
+                context.may_wait()?;
+                // Looked at again now that its block cannot become another page's.
+                fetches = Some(Fetches::new(request)?);
+                loaded = request.load(index, page);
+            }
+            match (loaded, &mut fetches) {
+                (Ok(Loaded::Backed(place)), Some(fetches)) => {
+                    if let Ok(page) = <&mut Page>::try_from(piece) {
+                        fetches.add(place, page);
+                    }
+                    if fetches.is_full() {
+                        fetches.carry_out()?;
+                    }
+                }
+                (loaded, _) => count(loaded.map(|_| ()))?,
+            }
+        }
+        fetches.map_or(Ok(()), |mut fetches| fetches.carry_out())
+    }
+
+    #[inline]
+    fn write_part(&self, part: &Part, from: &[u8]) -> Result<(), IoError> {
+        if let Ok(page) = <&Page>::try_from(from) {
+            return self.request.store(part.page as usize, page);
+        }
+        let mut put = |page: &mut Page| page[part.within.clone()].copy_from_slice(from);
+        self.modify(part, part.of_range.start > 0, &mut put)
+    }
+
+    /// Changes a part of a page. If the operation has `begun` to change other pages it waits for
+    /// this one whatever it was asked: the page was written back after the look at the ends.
+    fn modify(
+        &self,
+        part: &Part,
+        begun: bool,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<(), IoError> {
+        let Pass { request, context } = self;
+        let index = part.page as usize;
+        match request.modify(index, None, edit)? {
+            Loaded::Page => return Ok(()),
+            Loaded::Backed(_) if begun => {}
+            Loaded::Backed(_) => context.may_wait()?,
+        }
+        request.fetch_and_modify(index, edit)
+    }
 }
 
 /// The parts of a zeroed range that are not given up: all of it, or only the ragged ends.
@@ -102,97 +245,6 @@ fn zeroed_parts(offset: u64, length: u64, mode: ZeroMode) -> impl Iterator<Item 
         ((offset, whole_from - offset), (whole_end, end - whole_end))
     };
     parts(head.0, head.1).chain(parts(tail.0, tail.1))
-}
-
-/// Empties the whole pages of a range.
-fn give_up(
-    disk: &Disk,
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    offset: u64,
-    length: u64,
-) {
-    let (first, end) = (offset.div_ceil(P), (offset + length) / P);
-    if first < end {
-        engine.discard(reader, cpu, first as usize, (end - first) as usize);
-        disk.counts.add(cpu, Count::NotifyFree, (end - first) as i64);
-    }
-}
-
-fn read(
-    disk: &Disk,
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    offset: u64,
-    into: &mut [u8],
-) -> Result<(), IoError> {
-    let count = |result| disk.count_pages(cpu, Count::Reads, Count::FailedReads, result);
-    let mut fetches: Option<Fetches<'_, '_>> = None;
-    let (length, mut rest) = (into.len() as u64, into);
-    for part in parts(offset, length) {
-        let (piece, after) = rest.split_at_mut(part.of_range.len());
-        rest = after;
-        let index = part.page as usize;
-        let Ok(page) = <&mut Page>::try_from(&mut *piece) else {
-            let mut page = [0; PAGE_SIZE];
-            let loaded = match engine.load(reader, cpu, index, &mut page) {
-                Ok(Loaded::Backed(_)) => disk.fetch(engine, reader, cpu, index, &mut page),
-                loaded => loaded.map(|_| ()),
-            };
-            count(loaded)?;
-            piece.copy_from_slice(&page[part.within.clone()]);
-            continue;
-        };
-        let mut loaded = engine.load(reader, cpu, index, page);
-        if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
-            // Looked at again now that its block cannot become another page's.
-            fetches = Some(Fetches::new(engine, cpu)?);
-            loaded = engine.load(reader, cpu, index, page);
-        }
-        match (loaded, &mut fetches) {
-            (Ok(Loaded::Backed(place)), Some(fetches)) => {
-                if let Ok(page) = <&mut Page>::try_from(piece) {
-                    fetches.add(place, page);
-                }
-                if fetches.is_full() {
-                    fetches.carry_out(disk, reader, cpu)?;
-                }
-            }
-            (loaded, _) => count(loaded.map(|_| ()))?,
-        }
-    }
-    fetches.map_or(Ok(()), |mut fetches| fetches.carry_out(disk, reader, cpu))
-}
-
-fn write_part(
-    disk: &Disk,
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    part: &Part,
-    from: &[u8],
-) -> Result<(), IoError> {
-    if let Ok(page) = <&Page>::try_from(from) {
-        return engine.store(reader, cpu, part.page as usize, page);
-    }
-    let mut put = |page: &mut Page| page[part.within.clone()].copy_from_slice(from);
-    modify(disk, engine, reader, cpu, part.page as usize, &mut put)
-}
-
-fn modify(
-    disk: &Disk,
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    index: usize,
-    edit: &mut dyn FnMut(&mut Page),
-) -> Result<(), IoError> {
-    match engine.modify(reader, cpu, index, None, edit)? {
-        Loaded::Page => Ok(()),
-        Loaded::Backed(_) => disk.fetch_and_modify(engine, reader, cpu, index, edit),
-    }
 }
 
 /// Calls `visit` with the extents of whole pages that `extents` tells, cut to the range.

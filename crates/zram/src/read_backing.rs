@@ -6,13 +6,14 @@
 
 use block::{IoError, Job, Operation};
 use sync::Reader;
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{PAGE_SIZE, Page};
 
 use crate::blocks::Backing;
 use crate::counts::Count;
-use crate::disk::Disk;
+use crate::page_ops::Loaded;
+use crate::request::Request;
+use crate::resources::Design;
 use crate::slot::Backed;
-use crate::store::{Loaded, PageStore};
 
 /// Pages of a request that are fetched together.
 const AT_ONCE: usize = 32;
@@ -23,22 +24,15 @@ fn offset(place: Backed) -> u64 {
     u64::from(place.block) * PAGE_SIZE as u64
 }
 
-impl Disk {
+impl<D: Design> Request<'_, D> {
     /// Reads one page that is on the backing device, or was a moment ago.
     #[cold]
-    pub(crate) fn fetch(
-        &self,
-        engine: &dyn PageStore,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        page: &mut Page,
-    ) -> Result<(), IoError> {
-        let backing = engine.backing().ok_or(IoError::Corrupt)?;
-        let _reading = backing.reading(cpu);
-        match engine.load(reader, cpu, index, page)? {
+    pub(crate) fn fetch(&self, index: usize, page: &mut Page) -> Result<(), IoError> {
+        let backing = self.engine.backing().ok_or(IoError::Corrupt)?;
+        let _reading = backing.reading(self.cpu);
+        match self.load(index, page)? {
             Loaded::Page => Ok(()),
-            Loaded::Backed(place) => self.fetch_block(engine, reader, cpu, place, page),
+            Loaded::Backed(place) => self.fetch_block(place, page),
         }
     }
 
@@ -46,63 +40,47 @@ impl Disk {
     #[cold]
     pub(crate) fn fetch_and_modify(
         &self,
-        engine: &dyn PageStore,
-        reader: &Reader<'_>,
-        cpu: Cpu,
         index: usize,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
-        let backing = engine.backing().ok_or(IoError::Corrupt)?;
-        let _reading = backing.reading(cpu);
+        let backing = self.engine.backing().ok_or(IoError::Corrupt)?;
+        let _reading = backing.reading(self.cpu);
         let mut page = [0; PAGE_SIZE];
         let mut known = None;
         loop {
-            match engine.modify(reader, cpu, index, known.map(|place| (place, &page)), edit)? {
+            match self.modify(index, known.map(|place| (place, &page)), edit)? {
                 Loaded::Page => return Ok(()),
                 // The block cannot be anybody else's as long as it is pinned: if the slot still
                 // names it the next time, the page still is what was read from it.
                 Loaded::Backed(place) => {
-                    self.fetch_block(engine, reader, cpu, place, &mut page)?;
+                    self.fetch_block(place, &mut page)?;
                     known = Some(place);
                 }
             }
         }
     }
 
-    fn fetch_block(
-        &self,
-        engine: &dyn PageStore,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        place: Backed,
-        page: &mut Page,
-    ) -> Result<(), IoError> {
-        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+    fn fetch_block(&self, place: Backed, page: &mut Page) -> Result<(), IoError> {
+        let backing = self.engine.backing().ok_or(IoError::Corrupt)?;
         let read = Operation::Read { offset: offset(place), into: page };
-        backing.device().submit(cpu, read)?;
-        self.counts.add(cpu, Count::WritebackReads, 1);
-        unpack(engine, reader, cpu, place, page)
+        backing.device().submit(self.cpu, read)?;
+        self.counts.add(self.cpu, Count::WritebackReads, 1);
+        self.unpack(place, page)
     }
-}
 
-/// Makes a block that was read to `page` the page itself.
-fn unpack(
-    engine: &dyn PageStore,
-    reader: &Reader<'_>,
-    cpu: Cpu,
-    place: Backed,
-    page: &mut Page,
-) -> Result<(), IoError> {
-    if usize::from(place.length) == PAGE_SIZE {
-        return Ok(());
+    /// Makes a block that was read to `page` the page itself.
+    fn unpack(&self, place: Backed, page: &mut Page) -> Result<(), IoError> {
+        if usize::from(place.length) == PAGE_SIZE {
+            return Ok(());
+        }
+        let block = *page;
+        self.engine.unpack(self.reader, self.cpu, place, &block, page)
     }
-    let block = *page;
-    engine.unpack(reader, cpu, place, &block, page)
 }
 
 /// Pages of one read that wait to be fetched.
-pub(crate) struct Fetches<'a, 'e> {
-    engine: &'e dyn PageStore,
+pub(crate) struct Fetches<'a, 'e, D: Design> {
+    request: &'e Request<'e, D>,
     backing: &'e Backing,
     _reading: Reader<'e>,
     jobs: [Job<'a>; AT_ONCE],
@@ -110,14 +88,14 @@ pub(crate) struct Fetches<'a, 'e> {
     count: usize,
 }
 
-impl<'a, 'e> Fetches<'a, 'e> {
+impl<'a, 'e, D: Design> Fetches<'a, 'e, D> {
     #[cold]
-    pub(crate) fn new(engine: &'e dyn PageStore, cpu: Cpu) -> Result<Fetches<'a, 'e>, IoError> {
-        let backing = engine.backing().ok_or(IoError::Corrupt)?;
+    pub(crate) fn new(request: &'e Request<'e, D>) -> Result<Fetches<'a, 'e, D>, IoError> {
+        let backing = request.engine.backing().ok_or(IoError::Corrupt)?;
         Ok(Fetches {
-            engine,
+            request,
             backing,
-            _reading: backing.reading(cpu),
+            _reading: backing.reading(request.cpu),
             jobs: core::array::from_fn(|_| Job::new(Operation::Flush)),
             places: [ELSEWHERE; AT_ONCE],
             count: 0,
@@ -137,12 +115,8 @@ impl<'a, 'e> Fetches<'a, 'e> {
     }
 
     /// Fetches them all; the first that failed tells how.
-    pub(crate) fn carry_out(
-        &mut self,
-        disk: &Disk,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-    ) -> Result<(), IoError> {
+    pub(crate) fn carry_out(&mut self) -> Result<(), IoError> {
+        let Request { counts, cpu, .. } = *self.request;
         let jobs = &mut self.jobs[..self.count];
         self.count = 0;
         self.backing.device().submit_all(cpu, jobs);
@@ -150,16 +124,16 @@ impl<'a, 'e> Fetches<'a, 'e> {
         for (job, place) in jobs.iter_mut().zip(self.places) {
             let job = core::mem::replace(job, Job::new(Operation::Flush));
             let fetched = job.result.and_then(|()| {
-                disk.counts.add(cpu, Count::WritebackReads, 1);
+                counts.add(cpu, Count::WritebackReads, 1);
                 match job.operation {
                     Operation::Read { into, .. } => {
                         let page = into.try_into().map_err(|_| IoError::Unaligned)?;
-                        unpack(self.engine, reader, cpu, place, page)
+                        self.request.unpack(place, page)
                     }
                     _ => Ok(()),
                 }
             });
-            all = all.and(disk.count_pages(cpu, Count::Reads, Count::FailedReads, fetched));
+            all = all.and(self.request.count_read(fetched));
         }
         all
     }

@@ -2,21 +2,14 @@
 
 use alloc::{format, string::String, sync::Arc};
 
-use control::{Errno, Fault};
-use units::{Cpu, PAGE_SIZE, pages_for};
-use zcomp::{Chosen, OneStream, PRIORITIES, Params};
+use control::Fault;
+use zcomp::{Chosen, PRIORITIES, Params};
 
 use crate::blocks::Backing;
-use crate::disk::Disk;
-use crate::factory::Factory;
-use crate::post_processing::each;
-use crate::slot::Slot;
-use crate::store::PageStore;
+use crate::resources::Resources;
 
 /// Pages under way to the backing device at a time, when nobody chose otherwise (as Linux).
 const BATCH: u32 = 32;
-/// More are not useful to any device, and each takes a page of memory.
-const BATCH_MAX: u32 = 4096;
 
 pub(crate) struct Settings {
     /// The codec of each priority; the first is always there.
@@ -34,15 +27,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn new(factory: &dyn Factory, track_access: bool) -> Settings {
+    pub(crate) fn new(resources: &Resources) -> Settings {
         let mut algorithms = [None; PRIORITIES];
-        algorithms[0] = Some(factory.default_algorithm());
+        algorithms[0] = Some(resources.default_algorithm);
         Settings {
             algorithms,
             params: core::array::from_fn(|_| Params::default()),
             mem_limit: 0,
             max_streams: None,
-            track_access,
+            track_access: resources.track_access,
             backing: None,
             compressed_writeback: false,
             writeback_limit: 0,
@@ -55,12 +48,12 @@ impl Settings {
     /// Makes every chosen codec ready.
     pub(crate) fn codecs(
         &self,
-        factory: &dyn Factory,
+        resources: &Resources,
     ) -> Result<[Option<Chosen>; PRIORITIES], Fault> {
         let mut codecs = [const { None }; PRIORITIES];
         for ((codec, name), params) in codecs.iter_mut().zip(self.algorithms).zip(&self.params) {
             if let Some(name) = name {
-                let compressor = factory.codec(name, params)?;
+                let compressor = resources.codec(name, params)?;
                 *codec = Some(Chosen { compressor, params: params.clone() });
             }
         }
@@ -77,279 +70,23 @@ pub struct Which {
     pub algorithm: Option<String>,
 }
 
-impl Disk {
-    /// Chooses the codec of a priority. If it had another one, the parameters of that are given up.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec's (the message
-    /// lists them) or a priority above 3. Nothing has changed then.
-    pub fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), Fault> {
-        let algorithm = self.known_algorithm(name)?;
-        let at = place(priority)?;
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("the algorithm")?;
-        // Parameters may be set before the codec they are for; those of another one are not kept.
-        if settings.algorithms[at].is_some_and(|chosen| chosen != algorithm) {
-            settings.params[at] = Params::default();
-        }
-        settings.algorithms[at] = Some(algorithm);
-        Ok(())
-    }
-
-    /// Chooses the primary codec: see [`Disk::set_algorithm_at`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_algorithm(&self, name: &str) -> Result<(), Fault> {
-        self.set_algorithm_at(0, name)
-    }
-
-    /// Sets the parameters of a codec that was chosen, or of the one that will be for a priority.
-    /// They are judged when the device gets its size.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not one of the device's.
-    pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), Fault> {
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("algorithm parameters")?;
-        let at = match which {
-            Which { priority: Some(priority), algorithm: None } => place(*priority)?,
-            which => find(&settings, which, 0)?,
-        };
-        settings.params[at] = params;
-        Ok(())
-    }
-
-    /// Sets the parameters of the primary codec: see [`Disk::set_params_of`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn set_params(&self, params: Params) -> Result<(), Fault> {
-        self.set_params_of(&Which::default(), params)
-    }
-
-    /// Changes the codec of a priority while the device is in use (also before it has a size). What
-    /// is stored stays as it is; what is stored from now on is made by the new codec.
-    ///
-    /// # Errors
-    /// `EINVAL` for a name that is not a codec's or a parameter that it refuses, `ENOMEM` when
-    /// memory for its streams is out, `EBUSY` when pages are stored in too many ways already.
-    /// Nothing has changed then.
-    pub fn switch_algorithm(&self, priority: u8, name: &str, params: Params) -> Result<(), Fault> {
-        let algorithm = self.known_algorithm(name)?;
-        let at = place(priority)?;
-        let compressor = self.factory.codec(algorithm, &params)?;
-        let chosen = Chosen { compressor, params: params.clone() };
-        let _post = self.post.lock();
-        let engine = self.engine();
-        if let Some(engine) = &engine {
-            engine.install(priority, chosen, self.pages())?;
-            each(&**engine, 0..self.pages(), |index, _| {
-                let again = &mut |slot: Slot| slot.is_incompressible().then(|| slot.worth_a_try());
-                engine.alter(index, again);
-            });
-        }
-        let mut settings = self.settings.lock();
-        settings.algorithms[at] = Some(algorithm);
-        settings.params[at] = params;
-        match (engine, settings.max_streams) {
-            // It may have changed while the streams were made.
-            (Some(engine), Some(streams)) => self.limit_streams(&*engine, streams),
-            _ => Ok(()),
-        }
-    }
-
-    /// The place of a codec among those of the device; a name is looked for from priority `from`
-    /// on, and that one is meant if nothing is said.
-    ///
-    /// # Errors
-    /// `EINVAL` if there is no such codec, or two different ones are meant.
-    pub(crate) fn priority_of(&self, which: &Which, from: u8) -> Result<u8, Fault> {
-        find(&self.settings.lock(), which, from).map(|at| at as u8)
-    }
-
-    /// The names of the codecs there are.
-    pub(crate) fn known_algorithms(&self) -> alloc::vec::Vec<&'static str> {
-        self.factory.algorithms()
-    }
-
-    /// The name of the codec of each priority.
-    #[must_use]
-    pub fn chosen_algorithms(&self) -> [Option<&'static str>; PRIORITIES] {
-        self.settings.lock().algorithms
-    }
-
-    fn known_algorithm(&self, name: &str) -> Result<&'static str, Fault> {
-        let known = self.factory.algorithms();
-        known.iter().find(|known| **known == name).copied().ok_or_else(|| {
-            let message = format!("no algorithm {name:?}; there are: {}", known.join(" "));
-            Fault::invalid(message)
-        })
-    }
-
-    /// Limits the memory of the pool to `bytes`, rounded up to pages; 0 lifts the limit. Pages that
-    /// are there stay, also above a new limit.
-    pub fn set_mem_limit(&self, bytes: u64) {
-        let frames = pages_for(bytes);
-        let mut settings = self.settings.lock();
-        settings.mem_limit = frames.saturating_mul(PAGE_SIZE as u64);
-        self.with_engine(|engine| engine.pool().set_limit(frames));
-    }
-
-    /// Lets at most `count` threads compress at once by each codec, from now on. How many streams
-    /// there are is a matter of the policy: where each CPU has one, there are never more.
-    ///
-    /// # Errors
-    /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
-    /// has got its size with a single stream. Nothing has changed then.
-    pub fn set_max_streams(&self, count: u32) -> Result<(), Fault> {
-        let most = self.factory.stream_rules().most;
-        if count == 0 || count > most {
-            let message = match most {
-                1 => format!("max_comp_streams is 1 here, as there is never more, not {count}"),
-                _ => format!("max_comp_streams takes a number from 1 on, not {count}"),
-            };
-            return Err(Fault::invalid(message));
-        }
-        let mut settings = self.settings.lock();
-        self.with_engine(|engine| self.limit_streams(engine, count)).unwrap_or(Ok(()))?;
-        settings.max_streams = Some(count);
-        Ok(())
-    }
-
-    fn limit_streams(&self, engine: &dyn PageStore, count: u32) -> Result<(), Fault> {
-        engine.limit_streams(&self.readers.enter(Cpu(0)), count as usize).map_err(|OneStream| {
-            Fault::invalid(format!(
-                "{} has got its size with a single stream, which stays the only one; to have \
-                 {count}, reset it and set max_comp_streams before its size",
-                self.name()
-            ))
-        })
-    }
-
-    /// What was set by [`Disk::set_max_streams`], or what the policy usually has.
-    #[must_use]
-    pub fn max_streams(&self) -> u32 {
-        let set = self.settings.lock().max_streams;
-        set.unwrap_or(self.factory.stream_rules().usual)
-    }
-
-    /// Says whether the time of last use is kept for each page, in four bytes.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size.
-    pub fn set_track_access(&self, on: bool) -> Result<(), Fault> {
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("whether accesses are tracked")?;
-        settings.track_access = on;
-        Ok(())
-    }
-
-    /// Is it kept?
-    #[must_use]
-    pub fn tracks_access(&self) -> bool {
-        self.settings.lock().track_access
-    }
-
-    /// Opens `path`, a block device or a file, to write pages back to.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size, or what [`HostFiles::open_backing`] refuses. Nothing has
-    /// changed then.
-    ///
-    /// [`HostFiles::open_backing`]: crate::HostFiles::open_backing
-    pub fn set_backing(&self, path: &str) -> Result<(), Fault> {
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("the backing device")?;
-        // The one there was is closed first only when the new one is there, so that a refusal
-        // changes nothing; but the same one can be opened only once.
-        if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
-            return Ok(());
-        }
-        let device = self.factory.files().open_backing(path)?;
-        settings.backing = Some(self.factory.backing(device, path)?);
-        Ok(())
-    }
-
-    /// The path of the backing device.
-    #[must_use]
-    pub fn backing_path(&self) -> Option<String> {
-        self.settings.lock().backing.as_ref().map(|backing| backing.path().into())
-    }
-
-    /// Says whether pages are written back compressed, as they are in memory.
-    ///
-    /// # Errors
-    /// `EBUSY` once the device has a size.
-    pub fn set_compressed_writeback(&self, on: bool) -> Result<(), Fault> {
-        let mut settings = self.settings.lock();
-        self.refuse_if_ready("compressed_writeback")?;
-        settings.compressed_writeback = on;
-        Ok(())
-    }
-
-    /// Are they?
-    #[must_use]
-    pub fn compressed_writeback(&self) -> bool {
-        self.settings.lock().compressed_writeback
-    }
-
-    /// Allows `pages` more pages to be written back, while the limit is enabled.
-    pub fn set_writeback_limit(&self, pages: u64) {
-        self.settings.lock().writeback_limit = pages;
-    }
-
-    /// Enables the limit, or lifts it.
-    pub fn limit_writeback(&self, on: bool) {
-        self.settings.lock().writeback_limited = on;
-    }
-
-    /// How many more pages may be written back, and whether that counts.
-    #[must_use]
-    pub fn writeback_limit(&self) -> (u64, bool) {
-        let settings = self.settings.lock();
-        (settings.writeback_limit, settings.writeback_limited)
-    }
-
-    /// Lets so many pages be under way to the backing device at a time.
-    ///
-    /// # Errors
-    /// `EINVAL` for 0 or more than 4096.
-    pub fn set_writeback_batch(&self, pages: u32) -> Result<(), Fault> {
-        if !(1..=BATCH_MAX).contains(&pages) {
-            let message = format!("a batch is of 1 to {BATCH_MAX} pages, not {pages}");
-            return Err(Fault::invalid(message));
-        }
-        self.settings.lock().writeback_batch = pages;
-        Ok(())
-    }
-
-    /// How many are.
-    #[must_use]
-    pub fn writeback_batch(&self) -> u32 {
-        self.settings.lock().writeback_batch
-    }
-
-    fn refuse_if_ready(&self, what: &str) -> Result<(), Fault> {
-        if self.bytes() == 0 {
-            return Ok(());
-        }
-        let message = format!(
-            "{what} of {} cannot change now that it has a size; reset it first",
-            self.name()
-        );
-        Err(Fault::new(Errno::EBUSY, message))
-    }
-}
-
-fn place(priority: u8) -> Result<usize, Fault> {
+/// The place of a priority.
+///
+/// # Errors
+/// `EINVAL` above 3.
+pub(crate) fn place(priority: u8) -> Result<usize, Fault> {
     match usize::from(priority) {
         at @ 0..PRIORITIES => Ok(at),
         _ => Err(Fault::invalid(format!("a priority is 0 to {}, not {priority}", PRIORITIES - 1))),
     }
 }
 
-fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, Fault> {
+/// The place of a codec among those of the device; a name is looked for from priority `from` on,
+/// and that one is meant if nothing is said.
+///
+/// # Errors
+/// `EINVAL` if there is no such codec, or two different ones are meant.
+pub(crate) fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, Fault> {
     let named = which.algorithm.as_deref();
     let at = match (which.priority, named) {
         (Some(priority), _) => place(priority)?,

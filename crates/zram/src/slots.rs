@@ -1,26 +1,18 @@
 //! The seam between the engine and the schemes that guard its slots.
 //!
 //! A scheme answers two questions: how is the word of a slot swapped, and when may what it named
-//! be freed? The engine knows no scheme. Schemes are chosen by name in the stack's switchboard.
+//! be freed? The product has one, [`BitLock`].
 
 mod bit_lock;
-mod cas;
-mod epoch;
-mod global_rw_lock;
-mod lock_beside;
 mod touched;
 
 use pagealloc::{NoMemory, World};
 
 pub use bit_lock::BitLock;
-pub use cas::Cas;
-pub use epoch::Epoch;
-pub use global_rw_lock::GlobalRwLock;
-pub use lock_beside::{LockBeside, RwLock, SpinLock, WordLock};
 pub use touched::Touched;
 use units::Cpu;
 
-use crate::Slot;
+use crate::slot::Slot;
 
 /// A table of slots. Every method may be called by any number of threads at once; no closure may
 /// call the table again.

@@ -7,10 +7,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use block::{BlockDevice, Operation};
-use common::{SyncPoints, disk};
+use common::{Disk, SyncPoints, disk};
 use control::Errno;
 use units::{Cpu, PAGE_SIZE};
-use zram::{Disk, Writeback};
+use zram::Writeback;
 
 const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;

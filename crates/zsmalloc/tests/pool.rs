@@ -230,7 +230,7 @@ fn threads_store_read_and_free_beside_compaction() {
         let workers: Vec<_> = (0..3u32)
             .map(|n| {
                 let site = &site;
-                scope.spawn(move || live_randomly(site, Cpu(n), seed + u64::from(n)))
+                scope.spawn(move || live_randomly(site, Cpu(n), seed.wrapping_add(u64::from(n))))
             })
             .collect();
         let (site, done) = (&site, &done);

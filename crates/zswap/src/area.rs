@@ -10,7 +10,7 @@
 //! cache without writing it to the device clears the mark, before and after. Only the holder of the
 //! claim can know that a page is in neither place.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use block::BlockDevice;
@@ -26,10 +26,10 @@ use crate::{Index, SwapType};
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
 /// An area that is on. Every method may be called by any number of threads at once.
-pub(crate) struct Area {
+pub(crate) struct Area<I: Index> {
     pub(crate) swap: SwapType,
     pub(crate) pages: u64,
-    pub(crate) index: Box<dyn Index>,
+    pub(crate) index: I,
     pub(crate) device: Option<Arc<dyn BlockDevice>>,
     /// Who owns what is stored by the device of this area.
     pub(crate) tenant: Tenant,
@@ -54,14 +54,14 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-impl Area {
+impl<I: Index> Area<I> {
     pub(crate) fn new(
         world: &dyn World,
         (swap, pages): (SwapType, u64),
-        index: Box<dyn Index>,
+        index: I,
         device: Option<Arc<dyn BlockDevice>>,
         tenant: Tenant,
-    ) -> Result<Area, NoMemory> {
+    ) -> Result<Area<I>, NoMemory> {
         let words = pages.div_ceil(64) as usize;
         let claims = LazyTable::provided(world, words)?;
         let on_device = LazyTable::provided(world, words)?;
@@ -178,27 +178,40 @@ impl Area {
 }
 
 /// Claims of pages of one area, given up together.
-pub(crate) struct Claims<'a> {
-    area: &'a Area,
+pub(crate) struct Claims<'a, I: Index> {
+    area: &'a Area<I>,
     offsets: [u64; BATCH],
     count: usize,
 }
 
-impl<'a> Claims<'a> {
-    pub(crate) fn of(area: &'a Area) -> Claims<'a> {
+impl<'a, I: Index> Claims<'a, I> {
+    pub(crate) fn of(area: &'a Area<I>) -> Claims<'a, I> {
         Claims { area, offsets: [0; BATCH], count: 0 }
     }
 
     /// Claims a page behind all those that are claimed already. See [`Area::claim`].
     pub(crate) fn add(&mut self, offset: u64) {
-        debug_assert!(self.count == 0 || self.offsets[self.count - 1] < offset);
         self.area.claim(offset);
+        self.keep(offset);
+    }
+
+    /// The same, if nobody has the page.
+    pub(crate) fn try_add(&mut self, offset: u64) -> bool {
+        let claimed = self.area.try_claim(offset);
+        if claimed {
+            self.keep(offset);
+        }
+        claimed
+    }
+
+    fn keep(&mut self, offset: u64) {
+        debug_assert!(self.count == 0 || self.offsets[self.count - 1] < offset);
         self.offsets[self.count] = offset;
         self.count += 1;
     }
 }
 
-impl Drop for Claims<'_> {
+impl<I: Index> Drop for Claims<'_, I> {
     fn drop(&mut self) {
         for offset in &self.offsets[..self.count] {
             self.area.unclaim(*offset);

@@ -5,13 +5,16 @@ use alloc::sync::Arc;
 use core::ops::{ControlFlow, Range};
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
+    Wait, ZeroMode,
 };
+use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH, Claims};
 use crate::counts::Count;
-use crate::engine::{Owner, Zswap};
+use crate::engine::{BEGINNING, Owner, Zswap};
+use crate::index::{Index, XArraySplit};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
 
@@ -22,21 +25,21 @@ static ZEROES: Page = [0; PAGE_SIZE];
 /// A swap area that is on, as a device of as many pages. Operations are of whole pages, each of
 /// them atomic. What was stored stays until it is discarded, whatever `exclusive_loads` says: who
 /// reads a block device may read it again.
-pub struct SwapDevice {
-    zswap: Arc<Zswap>,
+pub struct SwapDevice<I: Index = XArraySplit> {
+    zswap: Arc<Zswap<I>>,
     swap: SwapType,
 }
 
-impl SwapDevice {
+impl<I: Index> SwapDevice<I> {
     /// The device of area `swap`, which should be on; while it is off every operation fails.
     #[must_use]
-    pub fn new(zswap: Arc<Zswap>, swap: SwapType) -> SwapDevice {
+    pub fn new(zswap: Arc<Zswap<I>>, swap: SwapType) -> SwapDevice<I> {
         SwapDevice { zswap, swap }
     }
 
     /// The cache behind it.
     #[must_use]
-    pub fn zswap(&self) -> &Arc<Zswap> {
+    pub fn zswap(&self) -> &Arc<Zswap<I>> {
         &self.zswap
     }
 
@@ -50,10 +53,15 @@ impl SwapDevice {
         Key { swap: self.swap, offset }
     }
 
-    /// The pages of a range of bytes, if the area has them all.
-    fn pages(&self, cpu: Cpu, offset: u64, length: u64) -> Result<Range<u64>, IoError> {
-        let reader = self.zswap.readers.enter(cpu);
-        let area = self.zswap.area_here(&reader, self.swap).ok_or(IoError::NotReady)?;
+    /// The area, and the pages of a range of bytes if it has them all.
+    #[inline]
+    fn judge<'p>(
+        &self,
+        reader: &'p Reader<'_>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(&'p Arc<Area<I>>, Range<u64>), IoError> {
+        let area = self.zswap.area_here(reader, self.swap).ok_or(IoError::NotReady)?;
         if !(offset | length).is_multiple_of(P) {
             return Err(IoError::Unaligned);
         }
@@ -61,22 +69,76 @@ impl SwapDevice {
         if pages.end > area.pages {
             return Err(IoError::OutOfRange);
         }
-        Ok(pages)
+        Ok((area, pages))
     }
 
-    /// The area, for longer than a reader may last. All who ask for it count in one place: not for
+    /// The same, for longer than a reader may last. All who ask for it count in one place: not for
     /// what happens to every page.
-    fn area(&self) -> Result<Arc<Area>, IoError> {
-        self.zswap.area(self.swap).ok_or(IoError::NotReady)
+    fn judge_for_long(
+        &self,
+        cpu: Cpu,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Arc<Area<I>>, Range<u64>), IoError> {
+        let reader = self.zswap.readers.enter(cpu);
+        let (area, pages) = self.judge(&reader, offset, length)?;
+        Ok((area.clone(), pages))
     }
 
-    fn write(&self, cpu: Cpu, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        let pages = self.pages(cpu, offset, from.len() as u64)?;
+    fn write(&self, context: Context, offset: u64, from: &[u8]) -> Result<(), IoError> {
+        let (start, stored) = self.write_at_once(context, offset, from)?;
         let (from, _) = from.as_chunks::<PAGE_SIZE>();
+        match &from[stored..] {
+            [] => Ok(()),
+            rest => self.write_and_wait(context.cpu, start + stored as u64, rest),
+        }
+    }
+
+    /// Stores pages for as long as that takes no waiting, unless it may wait anyway. Tells the
+    /// first page of the range and how many were stored.
+    fn write_at_once(
+        &self,
+        context: Context,
+        offset: u64,
+        from: &[u8],
+    ) -> Result<(u64, usize), IoError> {
+        let (zswap, cpu) = (&*self.zswap, context.cpu);
+        let reader = zswap.readers.enter(cpu);
+        let (area, pages) = self.judge(&reader, offset, from.len() as u64)?;
+        if context.wait == Wait::Yes {
+            return Ok((pages.start, 0));
+        }
+        // A page that finds no memory is written through.
+        let is_short = zswap.is_nearly_full() || zswap.free_frames() < BATCH as u64;
+        if area.device.is_some() && (is_short || area.any_on_device(pages.clone())) {
+            return Err(IoError::WouldBlock);
+        }
+        let (from, _) = from.as_chunks::<PAGE_SIZE>();
+        let mut stored = 0;
+        for (page, from) in pages.clone().zip(from) {
+            sync::prefetch_bytes(from.as_ptr(), BEGINNING);
+            let put = |key| zswap.try_put(&reader, cpu, key, None, from, Owner::HasNoOther);
+            // A page that the device holds is replaced under its claim: see `area`.
+            if area.is_on_device(page) || put(self.key(page)).is_err() {
+                break;
+            }
+            stored += 1;
+        }
+        drop(reader);
+        zswap.ask_for_memory();
+        // With some of its pages stored it goes on and waits for the others.
+        if stored == 0 && !from.is_empty() {
+            return Err(IoError::WouldBlock);
+        }
+        Ok((pages.start, stored))
+    }
+
+    /// Stores pages from page `start` on; what the cache refuses goes to the device.
+    fn write_and_wait(&self, cpu: Cpu, start: u64, from: &[Page]) -> Result<(), IoError> {
         // A run of pages that the cache refused, and why it refused the last of them.
         let mut refused: Option<(Range<usize>, Reject)> = None;
         for (n, page) in from.iter().enumerate() {
-            let key = self.key(pages.start + n as u64);
+            let key = self.key(start + n as u64);
             match self.zswap.put(cpu, key, None, page, Owner::HasNoOther) {
                 Ok(()) => {}
                 Err(reject) => {
@@ -86,12 +148,12 @@ impl SwapDevice {
             }
             let full = |run: &Range<usize>| run.end <= n || run.len() == BATCH;
             if let Some((run, reject)) = refused.take_if(|(run, _)| full(run)) {
-                self.write_through(cpu, pages.start, &from[run.clone()], (run, reject))?;
+                self.write_through(cpu, start, &from[run.clone()], (run, reject))?;
             }
         }
         match refused {
             Some((run, reject)) => {
-                self.write_through(cpu, pages.start, &from[run.clone()], (run, reject))
+                self.write_through(cpu, start, &from[run.clone()], (run, reject))
             }
             None => Ok(()),
         }
@@ -105,7 +167,8 @@ impl SwapDevice {
         from: &[Page],
         (run, reject): (Range<usize>, Reject),
     ) -> Result<(), IoError> {
-        let area = &*self.area()?;
+        let (area, _) = self.judge_for_long(cpu, start * P, 0)?;
+        let area = &*area;
         let device = area.device.as_ref().filter(|_| area.tenant.writeback());
         let Some(device) = device else { return Err(error_of(reject)) };
         let first = start + run.start as u64;
@@ -124,24 +187,48 @@ impl SwapDevice {
         Ok(())
     }
 
-    fn read(&self, cpu: Cpu, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        let pages = self.pages(cpu, offset, into.len() as u64)?;
-        let (into, _) = into.as_chunks_mut::<PAGE_SIZE>();
-        let mut first = pages.start;
-        for into in into.chunks_mut(BATCH) {
-            let mut missing = 0u64;
-            for (n, page) in into.iter_mut().enumerate() {
-                match self.zswap.load_and_keep(cpu, self.key(first + n as u64), page) {
-                    Ok(()) => {}
-                    Err(LoadError::NotFound) => missing |= 1 << n,
-                    Err(LoadError::Corrupt) => return Err(IoError::Corrupt),
-                }
+    fn read(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        const BYTES: usize = BATCH * PAGE_SIZE;
+        let (mut offset, mut rest) = (offset, into);
+        loop {
+            self.read_batch(context, offset, rest)?;
+            if rest.len() <= BYTES {
+                return Ok(());
             }
-            if missing != 0 {
-                self.read_missing(cpu, first, into, missing)?;
-            }
-            first += into.len() as u64;
+            rest = &mut rest[BYTES..];
+            offset += BYTES as u64;
         }
+    }
+
+    /// Judges the range and reads its first pages, at most [`BATCH`].
+    fn read_batch(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let (zswap, cpu) = (&*self.zswap, context.cpu);
+        let reader = zswap.readers.enter(cpu);
+        let (area, pages) = self.judge(&reader, offset, into.len() as u64)?;
+        let (into, _) = into.as_chunks_mut::<PAGE_SIZE>();
+        let count = into.len().min(BATCH);
+        let into = &mut into[..count];
+        if context.wait == Wait::No && area.any_on_device(pages.clone()) {
+            return Err(IoError::WouldBlock);
+        }
+        let (first, mut missing) = (pages.start, 0u64);
+        let reading = zswap.retired.read(cpu);
+        for (n, page) in into.iter_mut().enumerate() {
+            match zswap.load_here(&reader, cpu, (area, first + n as u64), page) {
+                Ok(()) => {}
+                Err(LoadError::NotFound) => missing |= 1 << n,
+                Err(LoadError::Corrupt) => return Err(IoError::Corrupt),
+            }
+        }
+        drop(reading);
+        if missing != 0 {
+            let area = area.clone();
+            // A thread that waits for a claim is no reader.
+            drop(reader);
+            self.read_missing(context, (&area, first), into, missing)?;
+        }
+        let loaded = count as i64 - i64::from(missing.count_ones());
+        zswap.counts.add(cpu, Count::Loads, loaded);
         Ok(())
     }
 
@@ -149,21 +236,27 @@ impl SwapDevice {
     #[cold]
     fn read_missing(
         &self,
-        cpu: Cpu,
-        first: u64,
+        context: Context,
+        (area, first): (&Area<I>, u64),
         into: &mut [Page],
         missing: u64,
     ) -> Result<(), IoError> {
-        let area = &*self.area()?;
+        let cpu = context.cpu;
         // Only under its claim is it known where a page is, or that it is nowhere.
         let mut claims = Claims::of(area);
         let mut there = 0u64;
         for (n, page) in into.iter_mut().enumerate().filter(|(n, _)| missing & 1 << n != 0) {
             let offset = first + n as u64;
-            claims.add(offset);
+            if !claims.try_add(offset) {
+                context.may_wait()?;
+                claims.add(offset);
+            }
             match self.zswap.load_and_keep(cpu, self.key(offset), page) {
                 Ok(()) => {}
-                Err(LoadError::NotFound) if area.is_on_device(offset) => there |= 1 << n,
+                Err(LoadError::NotFound) if area.is_on_device(offset) => {
+                    context.may_wait()?;
+                    there |= 1 << n;
+                }
                 Err(LoadError::NotFound) => page.fill(0),
                 Err(LoadError::Corrupt) => return Err(IoError::Corrupt),
             }
@@ -195,8 +288,12 @@ impl SwapDevice {
         Ok(())
     }
 
-    fn discard(&self, cpu: Cpu, offset: u64, length: u64) -> Result<(), IoError> {
-        let (pages, area) = (self.pages(cpu, offset, length)?, self.area()?);
+    fn discard(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {
+        let cpu = context.cpu;
+        let (area, pages) = self.judge_for_long(cpu, offset, length)?;
+        if area.any_on_device(pages.clone()) {
+            context.may_wait()?;
+        }
         let mut at = pages.start;
         while at < pages.end {
             let next = (at | (BATCH as u64 - 1)).saturating_add(1).min(pages.end);
@@ -211,7 +308,7 @@ impl SwapDevice {
     }
 
     /// Gives up at most [`BATCH`] pages, some of which are on the device, there too.
-    fn discard_on_device(&self, cpu: Cpu, area: &Area, pages: Range<u64>) {
+    fn discard_on_device(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
         let mut claims = Claims::of(area);
         let mut there = 0u64;
         for (n, offset) in pages.clone().enumerate().filter(|(_, o)| area.is_on_device(*o)) {
@@ -232,7 +329,7 @@ impl SwapDevice {
     }
 
     /// What a page is, of the moment.
-    fn kind(&self, cpu: Cpu, area: &Area, offset: u64) -> ExtentKind {
+    fn kind(&self, cpu: Cpu, area: &Area<I>, offset: u64) -> ExtentKind {
         let _reading = self.zswap.retired.read(cpu);
         match area.index.get(cpu, offset).is_some() || area.is_on_device(offset) {
             true => ExtentKind::Data,
@@ -241,7 +338,7 @@ impl SwapDevice {
     }
 }
 
-impl BlockDevice for SwapDevice {
+impl<I: Index> BlockDevice for SwapDevice<I> {
     fn geometry(&self) -> Geometry {
         let reader = self.zswap.readers.enter(Cpu(0));
         let bytes = self.zswap.area_here(&reader, self.swap).map_or(0, |area| area.pages * P);
@@ -253,38 +350,32 @@ impl BlockDevice for SwapDevice {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    /// Under [`Wait::No`] a read that finds a page on the area's device would block, and so would
+    /// a store that would have to write other pages back first, or go to the device itself.
+    fn perform(&self, mut context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match operation {
-            Operation::Read { offset, into } => self.read(cpu, offset, into),
-            Operation::Write { offset, from } => self.write(cpu, offset, from),
+            Operation::Read { offset, into } => self.read(context, offset, into),
+            Operation::Write { offset, from } => self.write(context, offset, from),
             Operation::Discard { offset, length }
             | Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch } => {
-                self.discard(cpu, offset, length)
+                self.discard(context, offset, length)
             }
             Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated } => {
-                let pages = self.pages(cpu, offset, length)?;
-                pages.into_iter().try_for_each(|page| self.write(cpu, page * P, &ZEROES))
+                let (_, mut pages) = self.judge_for_long(context.cpu, offset, length)?;
+                pages.try_for_each(|page| {
+                    self.write(context, page * P, &ZEROES)?;
+                    // With a page stored it goes on and waits for the others.
+                    context.wait = Wait::Yes;
+                    Ok(())
+                })
             }
             // It is swap space: nothing of it outlives this process.
             Operation::Flush => Ok(()),
         }
     }
 
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let cpu = Cpu(0);
-        let reader = self.zswap.readers.enter(cpu);
-        let Some(area) = self.zswap.area_here(&reader, self.swap) else { return false };
-        let Ok(pages) = self.pages(cpu, offset, length) else { return false };
-        // A page that finds no memory is written through.
-        area.device.is_some()
-            && (self.zswap.is_nearly_full()
-                || self.zswap.free_frames() < BATCH as u64
-                || area.any_on_device(pages))
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let cpu = Cpu(0);
-        let (pages, area) = (self.pages(cpu, offset, length)?, self.area()?);
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let (area, pages) = self.judge_for_long(cpu, offset, length)?;
         let mut at = pages.start;
         while at < pages.end {
             let (start, kind) = (at, self.kind(cpu, &area, at));

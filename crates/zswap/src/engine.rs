@@ -10,9 +10,6 @@ mod areas;
 mod frees;
 mod headroom;
 
-pub use headroom::Headroom;
-use headroom::Provision;
-
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::Range;
 
@@ -22,18 +19,20 @@ use pagealloc::{Frames, NoMemory, World};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{AnyStreams, Bank, CODECS, Chosen, Corrupt, MakeStreams, Streams, fill, same_filled};
+use zcomp::{Bank, CODECS, Chosen, Corrupt, PerCpuStreams, Streams, fill, same_filled};
 use zsmalloc::{Pool, PoolOptions, StoreError};
 
 use crate::area::{Area, BATCH, Claims};
 use crate::counts::{Count, Counts};
 use crate::entry::{Content, Entries};
+use crate::evictors::Evictors;
+use crate::headroom::Provision;
+use crate::index::{Index, XArraySplit};
 use crate::lru::Ages;
 use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
 use crate::tenant::{MAX_TENANTS, Tenant};
-use crate::writeback::Evictors;
-use crate::{Key, MAX_TYPES, MakeIndex, Word};
+use crate::{Key, MAX_TYPES, Word};
 
 /// Entries of a CPU that may wait to be freed. Under shuttle so few that bags come full in small
 /// worlds.
@@ -44,7 +43,7 @@ pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, Fault> + Send + Sync>;
 
 /// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
 /// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
-const BEGINNING: Range<usize> = 0..10 * 64;
+pub(crate) const BEGINNING: Range<usize> = 0..10 * 64;
 const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// What an engine is made of.
@@ -55,10 +54,6 @@ pub struct Parts {
     pub cpus: usize,
     /// CPUs that count for themselves: all of them, or one that all share.
     pub counting_cpus: usize,
-    /// How the index of an area is made.
-    pub make_index: MakeIndex,
-    /// How streams of a codec are made.
-    pub make_streams: MakeStreams<AnyStreams>,
     /// The codec it begins with.
     pub codec: Chosen,
     /// Finds a codec by its name, for the administrator.
@@ -71,14 +66,14 @@ pub struct Parts {
 
 /// A cache of pages in front of swap areas. Every method may be called by any number of threads
 /// at once.
-pub struct Zswap {
+pub struct Zswap<I: Index = XArraySplit> {
     world: Arc<dyn World>,
     pub(crate) pool: Pool,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
-    areas: [Published<Arc<Area>>; MAX_TYPES],
+    areas: [Published<Arc<Area<I>>>; MAX_TYPES],
     tenants: [Published<Tenant>; MAX_TENANTS],
-    bank: Bank<AnyStreams>,
+    bank: Bank<PerCpuStreams>,
     /// Pages by the codec that made their objects.
     by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
@@ -95,7 +90,6 @@ pub struct Zswap {
     pub(crate) evicting: AtomicBool,
     provision: Provision,
     changing: Mutex<()>,
-    make_index: MakeIndex,
     find_codec: FindCodec,
     cpus: usize,
 }
@@ -119,12 +113,12 @@ pub(crate) enum Owner {
     HasNoOther,
 }
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// An engine without areas, and with the tenant `default`.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn new(world: Arc<dyn World>, parts: Parts) -> Result<Zswap, Fault> {
+    pub fn new(world: Arc<dyn World>, parts: Parts) -> Result<Zswap<I>, Fault> {
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
         let pool = PoolOptions { frames: parts.frames, readers: readers.clone(), limit_frames: 0 };
         let evictors = Evictors::new(parts.cpus);
@@ -134,7 +128,7 @@ impl Zswap {
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::default()),
             tenants: core::array::from_fn(|_| Published::default()),
-            bank: Bank::new(parts.make_streams, parts.cpus, readers.clone()),
+            bank: Bank::new(parts.cpus, parts.cpus, readers.clone()),
             by_codec: PerCpuCounters::new(parts.counting_cpus),
             retired: Retired::new(parts.cpus, BAG),
             readers,
@@ -146,7 +140,6 @@ impl Zswap {
             evicting: AtomicBool::new(false),
             provision: Provision::new(world.is_ahead()),
             changing: Mutex::new(()),
-            make_index: parts.make_index,
             find_codec: parts.find_codec,
             cpus: parts.cpus,
             world,
@@ -183,16 +176,23 @@ impl Zswap {
     ) -> Result<(), Reject> {
         sync::prefetch_bytes(page.as_ptr(), BEGINNING);
         // A page that the device holds is replaced under its claim: see `area`.
-        let behind = {
-            let reader = self.readers.enter(cpu);
-            let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));
-            area.cloned()
-        };
+        let reader = self.readers.enter(cpu);
+        let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));
+        let behind = area.cloned();
         let mut claims = None;
-        if let Some(area) = &behind {
-            claims.insert(Claims::of(area)).add(key.offset);
-        }
-        let mut stored = self.try_put(cpu, key, tenant, page, owner);
+        let mut stored = match &behind {
+            None => {
+                let stored = self.try_put(&reader, cpu, key, tenant, page, owner);
+                drop(reader);
+                stored
+            }
+            Some(area) => {
+                // A thread that waits for a claim is no reader.
+                drop(reader);
+                claims.insert(Claims::of(area)).add(key.offset);
+                self.try_put(&self.readers.enter(cpu), cpu, key, tenant, page, owner)
+            }
+        };
         if let Err(reject) = stored
             && reject.is_for_space()
         {
@@ -224,7 +224,8 @@ impl Zswap {
         let (was_full, mut evicted) = (self.reached_full.load(Ordering::Relaxed), false);
         loop {
             if again {
-                match self.try_put(cpu, key, tenant, page, owner) {
+                let reader = self.readers.enter(cpu);
+                match self.try_put(&reader, cpu, key, tenant, page, owner) {
                     Ok(()) => {
                         self.counts.add(cpu, Count::SavedByWriteback, 1);
                         return Ok(());
@@ -255,8 +256,10 @@ impl Zswap {
         }
     }
 
-    fn try_put(
+    /// Stores a page if there is space for it; otherwise nothing has changed.
+    pub(crate) fn try_put(
         &self,
+        reader: &Reader<'_>,
         cpu: Cpu,
         key: Key,
         tenant: Option<&Tenant>,
@@ -266,14 +269,13 @@ impl Zswap {
         if !self.policy.enabled() {
             return Err(Reject::Disabled);
         }
-        let reader = self.readers.enter(cpu);
-        let area = self.area_of(&reader, key).ok_or(Reject::NoArea)?;
+        let area = self.area_of(reader, key).ok_or(Reject::NoArea)?;
         let tenant = tenant.unwrap_or(&area.tenant);
         if tenant.is_full() {
             return Err(Reject::TenantLimit);
         }
         self.admit(cpu)?;
-        let content = self.make(&reader, cpu, (area, tenant, owner), page)?;
+        let content = self.make(reader, cpu, (area, tenant, owner), page)?;
         let Some(word) = self.entries.take(cpu) else {
             self.free(cpu, content);
             return Err(Reject::NoEntry);
@@ -289,12 +291,12 @@ impl Zswap {
                 self.counts.add(cpu, Count::Stores, 1);
                 if let Some(old) = old {
                     self.counts.add(cpu, Count::Duplicate, 1);
-                    self.dispose(&reader, cpu, old);
+                    self.dispose(reader, cpu, old);
                 }
                 Ok(())
             }
             Err(NoMemory { .. }) => {
-                self.dispose(&reader, cpu, word);
+                self.dispose(reader, cpu, word);
                 Err(Reject::NoEntry)
             }
         }
@@ -334,7 +336,7 @@ impl Zswap {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        (area, tenant, owner): (&Area, &Tenant, Owner),
+        (area, tenant, owner): (&Area<I>, &Tenant, Owner),
         page: &Page,
     ) -> Result<Content, Reject> {
         if self.policy.same_filled()
@@ -397,12 +399,25 @@ impl Zswap {
     pub fn load_and_keep(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
-        let reading = self.retired.read(cpu);
-        let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
-        self.expand(&reader, cpu, word, page)?;
-        self.entries.refer(word.number());
-        drop(reading);
+        let _reading = self.retired.read(cpu);
+        self.load_here(&reader, cpu, (area, key.offset), page)?;
         self.counts.add(cpu, Count::Loads, 1);
+        Ok(())
+    }
+
+    /// The same for who has entered already: what entries are read under is held too, and loads are
+    /// counted by the caller.
+    #[inline]
+    pub(crate) fn load_here(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        (area, offset): (&Area<I>, u64),
+        page: &mut Page,
+    ) -> Result<(), LoadError> {
+        let word = area.index.get(cpu, offset).ok_or(LoadError::NotFound)?;
+        self.expand(reader, cpu, word, page)?;
+        self.entries.refer(word.number());
         Ok(())
     }
 
@@ -439,7 +454,7 @@ impl Zswap {
 
     /// Takes a page out that was loaded. Whoever was quicker has taken it, or replaced it: the load
     /// came before that.
-    fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, (offset, word): (u64, Word)) {
+    fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, (offset, word): (u64, Word)) {
         if area.index.remove_if(cpu, offset, word) {
             self.dispose(reader, cpu, word);
         }

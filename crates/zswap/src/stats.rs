@@ -6,6 +6,7 @@ use crate::SwapType;
 use crate::counts::Count;
 use crate::engine::Zswap;
 use crate::entry::ENTRY_BYTES;
+use crate::index::Index;
 
 /// Counts of an engine, of the moment. Pages, unless it says bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -86,7 +87,7 @@ pub struct AreaStats {
     pub on_device: u64,
 }
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// Statistics, of the moment.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -4,90 +4,37 @@
 //! What happens to a page while it is being written is found out afterwards: its word is taken out
 //! of the index only if it is still the same.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::sync::Arc;
 
 use block::{Job, Operation};
-use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, Reader};
+use sync::Reader;
+use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH};
 use crate::counts::Count;
 use crate::engine::Zswap;
+use crate::index::Index;
 use crate::outcome::{Reclaimed, Work};
 use crate::tenant::Tenant;
 use crate::{Key, Word};
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// Memory for pages on their way to devices: whoever writes back takes a set of [`BATCH`] pages of
-/// it. As there are only so many sets, there are only so many writes under way.
-pub(crate) struct Evictors {
-    free: Mutex<Vec<Pages>>,
-    sets: usize,
-    /// Pages under way now.
-    under_way: AtomicU64,
-}
-
-type Pages = Vec<Page>;
-
-impl Evictors {
-    /// One set for each CPU, and one for the background.
-    pub(crate) fn new(cpus: usize) -> Evictors {
-        let sets = cpus + 1;
-        let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
-        let free = Mutex::new((0..sets).map(set).collect());
-        Evictors { free, sets, under_way: AtomicU64::new(0) }
-    }
-
-    /// The most pages that can be under way.
-    pub(crate) fn pages(&self) -> u32 {
-        (self.sets * BATCH) as u32
-    }
-
-    /// Pages under way.
-    pub(crate) fn under_way(&self) -> u64 {
-        self.under_way.load(Ordering::Relaxed)
-    }
-
-    /// Takes leave for at most `want` pages to be under way besides those that are.
-    fn take(&self, want: usize, most: u32) -> Option<(Pages, usize)> {
-        let set = self.free.lock().pop()?;
-        let mut granted = 0;
-        let more = |now: u64| {
-            granted = u64::from(most).saturating_sub(now).min(want as u64);
-            (granted > 0).then_some(now + granted)
-        };
-        match self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Some((set, granted as usize)),
-            Err(_) => {
-                self.free.lock().push(set);
-                None
-            }
-        }
-    }
-
-    fn give_back(&self, set: Pages, granted: usize) {
-        self.under_way.fetch_sub(granted as u64, Ordering::Relaxed);
-        // The vector has had room for all sets since it was made.
-        self.free.lock().push(set);
-    }
-}
-
 /// A page on its way: claimed, and copied to its place in a set.
-struct Leaving {
-    area: Arc<Area>,
+struct Leaving<I: Index> {
+    area: Arc<Area<I>>,
     key: Key,
     word: Word,
 }
 
 /// Pages on their way, in the order of their keys. A page's copy is at its own place in the set.
-struct Batch {
-    pages: [Option<Leaving>; BATCH],
+struct Batch<I: Index> {
+    pages: [Option<Leaving<I>>; BATCH],
     count: usize,
 }
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// Writes back the oldest pages, at most `pages` of them, and waits until that is done. What
     /// was read since it was stored or last looked at is passed over once.
     pub fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed {
@@ -129,7 +76,7 @@ impl Zswap {
         cpu: Cpu,
         whose: Option<&Tenant>,
         set: &mut [Page],
-        (batch, done): (&mut Batch, &mut Reclaimed),
+        (batch, done): (&mut Batch<I>, &mut Reclaimed),
     ) {
         let reader = self.readers.enter(cpu);
         // From now on no entry is used anew.
@@ -196,7 +143,7 @@ impl Zswap {
         cpu: Cpu,
         (key, word): (Key, Word),
         copy: &mut Page,
-    ) -> Option<Leaving> {
+    ) -> Option<Leaving<I>> {
         let area = self.area_of(reader, key).filter(|area| area.device.is_some())?;
         if !area.try_claim(key.offset) {
             return None;
@@ -212,11 +159,11 @@ impl Zswap {
     }
 
     /// Writes a batch, and takes out of the cache what was written.
-    fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch, done: &mut Reclaimed) {
+    fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch<I>, done: &mut Reclaimed) {
         let mut first = 0;
         while first < batch.count {
             let area = batch.pages[first].as_ref().map(|leaving| leaving.area.clone());
-            let same = |leaving: &Option<Leaving>| {
+            let same = |leaving: &Option<Leaving<I>>| {
                 leaving.as_ref().map(|leaving| leaving.key.swap) == area.as_ref().map(|a| a.swap)
             };
             let count = batch.pages[first..batch.count].iter().take_while(|l| same(l)).count();
@@ -231,9 +178,9 @@ impl Zswap {
     fn write_to(
         &self,
         cpu: Cpu,
-        area: &Area,
+        area: &Area<I>,
         set: &[Page],
-        pages: &mut [Option<Leaving>],
+        pages: &mut [Option<Leaving<I>>],
         done: &mut Reclaimed,
     ) {
         let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);
@@ -275,7 +222,7 @@ impl Zswap {
     }
 
     /// The device has the page now.
-    fn gone(&self, cpu: Cpu, leaving: &Leaving, done: &mut Reclaimed) {
+    fn gone(&self, cpu: Cpu, leaving: &Leaving<I>, done: &mut Reclaimed) {
         let Leaving { area, key, word } = leaving;
         area.set_on_device(key.offset);
         if !area.index.remove_if(cpu, key.offset, *word) {

@@ -12,6 +12,9 @@
 
 extern crate alloc;
 
+#[allow(dead_code)]
+#[path = "../src/index/cells.rs"]
+mod cells;
 #[path = "common/copy.rs"]
 mod copy;
 #[allow(dead_code)]
@@ -27,12 +30,13 @@ mod stock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use cells::{BITS, Cells, SLOTS};
 use copy::{Copy, Flaw};
 use key::{MAX_OFFSETS, Word};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use loom::thread;
-use radix::{BITS, Cells, Radix, SLOTS};
+use radix::Radix;
 use sync::Mutex;
 use units::Cpu;
 

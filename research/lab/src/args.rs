@@ -4,10 +4,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::drive::{self, Clock, Kind, Through};
+use crate::drive::modes::Kind;
+use crate::drive::subject::Through;
+use crate::drive::workers::Clock;
 
+mod serve;
+mod sizes;
 mod zones;
 
+pub use serve::ServeArgs;
+use sizes::{export_size, size, swap_size, thread_size};
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -42,6 +48,8 @@ pub enum Command {
     ZoneSim(ZoneSimArgs),
     /// Fill a pool, free at random, refill with pages of other sizes, and see what is left over
     Churn(ChurnArgs),
+    /// Serve a device of any designs to real programs
+    Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
@@ -63,8 +71,9 @@ impl Command {
 pub struct SwapArgs {
     /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
     /// behind zswap), `kernel-zram`, `rampack` (ours, with the same file behind it), `none` (no
-    /// limit either), or `all`. A codec or an index may follow a colon: kernel-zswap:lzo,
-    /// kernel-zram:lz4, rampack:xarray-split, rampack:xarray-split+zstd, rampack:+lzo-rle
+    /// limit either), or `all`. A codec may follow a colon: kernel-zswap:lzo, kernel-zram:lz4,
+    /// rampack:zstd. `design:INDEX` or `design:INDEX+CODEC` is our cache with an index of an
+    /// experiment
     #[arg(long, value_name = "KIND[:VARIANT]", value_delimiter = ',', default_value = "all")]
     pub swap: Vec<String>,
 
@@ -323,7 +332,7 @@ pub struct DriveArgs {
     #[arg(long)]
     pub shuffle: bool,
 
-    /// The way to our engine. `device` starts a `rampack up` for each turn, and takes root
+    /// The way to our engine. `device` starts a `rampack-lab serve` for each turn, and takes root
     #[arg(long, value_enum, default_value = "process")]
     pub through: Through,
 
@@ -365,10 +374,6 @@ pub struct DriveArgs {
     /// By which clock the table and the picture count; the JSON object has both
     #[arg(long, value_enum, default_value = "wall")]
     pub clock: Clock,
-
-    /// The program rampack, for `--through device` [default: the one beside this program]
-    #[arg(long, value_name = "PATH")]
-    pub rampack: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -520,46 +525,13 @@ pub struct IndexArgs {
     pub plot: Option<PathBuf>,
 }
 
-/// Some MiB at least: no program begins in less.
-fn size(text: &str) -> Result<u64, String> {
-    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    if bytes < 4 << 20 {
-        return Err(format!("{text} is less than 4M"));
-    }
-    Ok(bytes)
-}
-
-/// In whole pages, as swap is.
-fn swap_size(text: &str) -> Result<u64, String> {
-    let bytes = size(text)?;
-    if bytes % units::PAGE_SIZE as u64 != 0 {
-        return Err(format!("{text} is no multiple of 4K"));
-    }
-    Ok(bytes)
-}
-
-fn thread_size(text: &str) -> Result<u64, String> {
-    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    drive::check_size(bytes).map(|()| bytes)
-}
-
 fn slots_help() -> String {
-    let (known, default) = (rampack::SLOT_SCHEMES.join(", "), rampack::SLOT_SCHEMES[0]);
+    let (known, default) = (designs::SLOT_SCHEMES.join(", "), designs::SLOT_SCHEMES[0]);
     format!("How the engine guards its slots: {known} [default: {default}]")
 }
 
 fn slot_scheme(text: &str) -> Result<String, String> {
-    let variants = rampack::Variants { slots: text.to_string(), ..rampack::Variants::default() };
+    let variants = designs::Variants { slots: text.to_string(), ..designs::Variants::default() };
     variants.check().map_err(|fault| fault.message)?;
     Ok(variants.slots)
-}
-
-/// fio writes in pieces of 128 KiB, and wants more than one.
-fn export_size(text: &str) -> Result<u64, String> {
-    const PIECE: u64 = 128 << 10;
-    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
-    if bytes < 8 * PIECE || bytes % PIECE != 0 {
-        return Err(format!("{text} is no multiple of 128K that is 1M at least"));
-    }
-    Ok(bytes)
 }

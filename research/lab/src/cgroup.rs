@@ -5,20 +5,22 @@
 //! group's limit; under version 1 it does not.
 //! Groups of version 1 have a [`Relief`].
 
+mod lines;
 mod relief;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{collections::HashMap, thread};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::{self, Usage};
+pub use lines::numbers;
 use relief::Relief;
 
 /// How long processes may take to die: what they wait for may be a slow disk.
@@ -238,15 +240,6 @@ impl Drop for Group {
             eprintln!("rampack-lab: a memory cgroup stays: {error:#}");
         }
     }
-}
-
-/// Lines of a name and a number, as in `/proc/vmstat` and `memory.stat`.
-pub fn numbers(text: &str) -> HashMap<&str, u64> {
-    let pair = |line| -> Option<(&str, u64)> {
-        let (name, value): (&str, &str) = str::split_once(line, ' ')?;
-        Some((name, value.trim().parse().ok()?))
-    };
-    text.lines().filter_map(pair).collect()
 }
 
 /// What `/proc/PID/stat` says of a process and the children it has waited for, in ticks.

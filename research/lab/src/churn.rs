@@ -11,12 +11,12 @@ mod content;
 mod report;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rampack::{Disk, DiskOptions, Rampack, Variants};
+use designs::{Disk, Machine, Variants};
+use rampack::DiskOptions;
 use units::PAGE_SIZE;
 
 use crate::args::ChurnArgs;
 use crate::page::{page, page_mut};
-use crate::random::Random;
 use crate::sys::Memory;
 use crate::{interrupt, zone};
 use content::Content;
@@ -33,7 +33,7 @@ pub fn run(args: &ChurnArgs) -> Result<()> {
     }
     variants.check().map_err(|fault| anyhow!("--zone: {fault}"))?;
     let slots = usize::try_from(args.size / PAGE_SIZE as u64)?;
-    let mut random = Random::new(args.seed);
+    let mut random = fastrand::Rng::with_seed(args.seed);
     let content = Content::new(args.corpus.as_deref(), &mut random)?;
     let bar = zone::bar(u64::from(args.rounds) + 1);
     let report = Churn { args, slots, content: &content, variants, random }.go(&bar);
@@ -46,7 +46,7 @@ struct Churn<'a> {
     slots: usize,
     content: &'a Content,
     variants: Variants,
-    random: Random,
+    random: fastrand::Rng,
 }
 
 /// What pool and process have, in bytes.
@@ -65,7 +65,7 @@ impl Churn<'_> {
             algorithm: content::ALGORITHM.to_owned(),
             ..DiskOptions::default()
         };
-        let make = || Rampack::with_variants(self.variants.clone())?.disk(options);
+        let make = || Machine::of(self.variants.clone())?.disk(&options);
         make().map_err(|fault| anyhow!("{fault}")).context("the engine")
     }
 

@@ -18,8 +18,8 @@ use units::{PAGE_SIZE, Page};
 
 use crate::args::CodecsArgs;
 use crate::page::pages;
-use crate::pages::{by_name, read};
-use crate::random::Random;
+use crate::page::read;
+use crate::pages::by_name;
 use contest::{Contest, Contestant};
 use liblzo2::Library;
 
@@ -50,7 +50,7 @@ pub fn run(args: &CodecsArgs) -> Result<()> {
         bail!("{} has only pages of one pattern each", args.corpus.display());
     }
     let left_out = all - chosen.len();
-    Random::new(SEED).shuffle(&mut chosen);
+    fastrand::Rng::with_seed(SEED).shuffle(&mut chosen);
     chosen.truncate(args.pages as usize);
 
     let contest = Contest::new(&chosen, contestants(args)?)?;

@@ -6,54 +6,32 @@
 
 mod content;
 mod ledger;
-mod modes;
+pub mod modes;
+mod plan;
 mod report;
-mod subject;
+pub mod subject;
 mod target;
-mod up;
-mod workers;
-
-use std::path::PathBuf;
+pub mod workers;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::DriveArgs;
 use crate::interrupt;
-use crate::programs;
 use content::{Content, Source};
 use ledger::Ledger;
-use modes::{Amount, RECORD, Workload};
+use modes::{Amount, Kind, Workload};
+use plan::Plan;
 use subject::Setting;
-use workers::Rate;
+use workers::{Clock, Rate};
 
-pub use modes::Kind;
-pub use report::{Clock, Figure, Report};
+pub use report::{Figure, Report};
 pub use subject::{Count, Ours, Subject, Through};
 
-/// Whether `bytes` can be the size of a thread's part.
-///
-/// # Errors
-/// Says what can.
-pub fn check_size(bytes: u64) -> Result<(), String> {
-    const MOST: u64 = 1 << 40;
-    let record = RECORD as u64;
-    if bytes < record || bytes > MOST || !bytes.is_multiple_of(record) {
-        return Err(format!("{bytes} bytes: it must be a multiple of 16K, 16K to 1T"));
-    }
-    Ok(())
-}
-
-/// All that a run is made of.
+/// A run.
 pub struct Experiment {
-    workload: Workload,
-    content: Content,
+    plan: Plan,
     source: Source,
-    threads: Vec<usize>,
-    repeat: usize,
-    subjects: Vec<Subject>,
-    setting: Setting,
-    cpus: Vec<usize>,
 }
 
 impl Experiment {
@@ -91,17 +69,13 @@ impl Experiment {
             let algorithm = args.kernel_algorithm.as_ref().unwrap_or(&args.algorithm);
             (path, algorithm.clone())
         });
-        let setting = Setting {
-            through: args.through,
-            algorithm: args.algorithm.clone(),
-            kernel,
-            rampack: rampack(args)?,
-        };
+        let setting = Setting { through: args.through, algorithm: args.algorithm.clone(), kernel };
         let most = threads.iter().copied().max().unwrap_or(1);
         setting.check(&subjects, most)?;
         let source = content.prepare(workload.block(), workload.places(most) * 2)?;
         let (repeat, cpus) = (args.repeat as usize, host::allowed_cpus());
-        Ok(Experiment { workload, content, source, threads, repeat, subjects, setting, cpus })
+        let plan = Plan { workload, content, threads, repeat, subjects, setting, cpus };
+        Ok(Experiment { plan, source })
     }
 
     /// Runs it.
@@ -109,17 +83,18 @@ impl Experiment {
     /// # Errors
     /// A subject's, a page that is not what was written, or being interrupted.
     pub fn run(&self, command: &'static str) -> Result<Report> {
-        let modes = self.workload.modes();
-        let mut report = Report::new(command, self)?;
-        let turns = self.repeat * self.threads.len() * self.subjects.len();
+        let Plan { workload, threads, repeat, subjects, .. } = &self.plan;
+        let modes = workload.modes();
+        let mut report = Report::new(command, &self.plan)?;
+        let turns = repeat * threads.len() * subjects.len();
         let bar = ProgressBar::new((turns * modes.len()) as u64);
         if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
             bar.set_style(style);
         }
-        let result = (0..self.repeat).try_for_each(|repetition| {
-            self.threads.iter().try_for_each(|&threads| {
-                let mut order: Vec<usize> = (0..self.subjects.len()).collect();
-                order.rotate_left(repetition % self.subjects.len());
+        let result = (0..*repeat).try_for_each(|repetition| {
+            threads.iter().try_for_each(|&threads| {
+                let mut order: Vec<usize> = (0..subjects.len()).collect();
+                order.rotate_left(repetition % subjects.len());
                 order.into_iter().try_for_each(|subject| {
                     let rates = self.turn(subject, threads, &bar)?;
                     report.add(threads, subject, &rates);
@@ -133,17 +108,17 @@ impl Experiment {
 
     /// One subject's turn: the rate of each mode.
     fn turn(&self, subject: usize, threads: usize, bar: &ProgressBar) -> Result<Vec<Rate>> {
-        let subject = &self.subjects[subject];
-        let workload = &self.workload;
+        let Plan { workload, subjects, setting, cpus, .. } = &self.plan;
+        let subject = &subjects[subject];
         let turn = || -> Result<Vec<Rate>> {
-            let target = self.setting.open(subject, workload.device_bytes(threads), threads)?;
+            let target = setting.open(subject, workload.device_bytes(threads), threads)?;
             let mut ledger = Ledger::new(workload.places(threads), workload.shared());
             let mut rates = Vec::new();
             for (number, mode) in workload.modes().into_iter().enumerate() {
                 bar.set_message(format!("{}, {threads} thread(s): {mode}", subject.name));
                 interrupt::check()?;
                 let parts = workload.parts(number, threads, &self.source);
-                rates.push(workers::run(&parts, &self.cpus, &*target, &self.source)?);
+                rates.push(workers::run(&parts, cpus, &*target, &self.source)?);
                 ledger.note(&parts);
                 bar.inc(1);
             }
@@ -151,15 +126,5 @@ impl Experiment {
             Ok(rates)
         };
         turn().with_context(|| format!("{}, {threads} thread(s)", subject.name))
-    }
-}
-
-/// The program rampack, if it is needed.
-fn rampack(args: &DriveArgs) -> Result<Option<PathBuf>> {
-    match (args.through, &args.rampack) {
-        (Through::Process, None) => Ok(None),
-        (Through::Process, Some(_)) => bail!("--rampack is for --through device"),
-        (Through::Device, Some(path)) => Ok(Some(path.clone())),
-        (Through::Device, None) => programs::beside_us().map(Some),
     }
 }

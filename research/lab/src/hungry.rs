@@ -10,23 +10,22 @@ mod redis;
 mod report;
 mod sort;
 mod stress;
+mod task;
 
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use tempfile::TempDir;
 
 use crate::args::HungryArgs;
-use crate::pressure::{Ended, Measured, Stage};
-use crate::programs::{self, Running, last_words};
+use crate::pressure::{Measured, Stage};
+use crate::programs;
 use crate::swap::{Kind, Mode, Shop};
-use report::Report;
+use report::{Report, Run};
+use task::{Task, Verdict};
 
 /// The kinds of swap that `all` stands for.
 const KINDS: [Kind; 4] = [Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
@@ -86,34 +85,6 @@ impl Program {
         programs::find(name)
             .with_context(|| format!("{name} is not installed; the package {package} brings it"))
     }
-}
-
-/// What a program is to do.
-struct Task<'a> {
-    program: PathBuf,
-    /// Where it may put files.
-    directory: &'a Path,
-    bytes: u64,
-    seed: u64,
-    timeout: Duration,
-}
-
-/// What a run has shown.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
-    /// The program.
-    pub program: &'static str,
-    /// The kind of swap.
-    pub swap: String,
-    /// How often it was run: again, if it was refused memory at the limit of its group. The rest is
-    /// of the last time.
-    pub attempts: u32,
-    /// It did all it should, and all of it was right.
-    pub passed: bool,
-    /// What was compared with what, or what went wrong.
-    pub verdict: String,
-    /// The figures.
-    pub measured: Measured,
 }
 
 /// Runs the command.
@@ -191,9 +162,6 @@ pub fn run(args: &HungryArgs) -> Result<()> {
 /// How often a program is run that is refused memory.
 const ATTEMPTS: u32 = 4;
 
-/// What a program did, or why it did not.
-type Verdict = Result<String, String>;
-
 fn judged(program: Program, mode: &Mode, verdict: Verdict, measured: Measured) -> Run {
     let out = measured.vmstat.pswpout + measured.vmstat.zswpout.unwrap_or(0);
     let verdict = match verdict {
@@ -215,29 +183,6 @@ fn judged(program: Program, mode: &Mode, verdict: Verdict, measured: Measured) -
 fn was_refused_memory(verdict: &Verdict, measured: &Measured) -> bool {
     let refused = |message: &String| message.contains("Cannot allocate memory");
     measured.relieved_bytes > 0 && verdict.as_ref().is_err_and(refused)
-}
-
-/// Runs a command in the group until it ends, and returns what it wrote to its standard error.
-fn in_group(
-    command: &mut Command,
-    name: &str,
-    stage: &mut Stage,
-) -> Result<(Result<String, String>, Measured)> {
-    let log = tempfile::tempfile().context("cannot make a temporary file")?;
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
-    command.process_group(0);
-    stage.take(command)?;
-    stage.begin()?;
-    let mut running = Running::start(command, false)?;
-    let (ended, measured) = stage.wait(running.child(), name)?;
-    let said = last_words(log);
-    let result = match ended {
-        Ended::Itself(status) if status.success() => Ok(said),
-        Ended::Itself(status) => Err(format!("{name}: {status}: {said}")),
-        Ended::TimedOut => Err(format!("{name} was killed after {:.0} s", measured.seconds)),
-    };
-    Ok((result, measured))
 }
 
 #[cfg(test)]

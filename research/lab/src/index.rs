@@ -7,56 +7,32 @@
 //!
 //! * [`workers`]: what threads do, and how long it takes.
 //! * [`subject`]: what they do it with.
+//! * [`variant`]: the indexes.
 //! * [`simulated`]: the same on the simulated machine.
-//! * [`subject`]: what they do it with.
 //! * [`report`]: what is shown of it.
 
 mod report;
 mod simulated;
 mod subject;
+mod variant;
 mod workers;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use zswap::MakeIndex;
-use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
 
 use crate::args::IndexArgs;
 use crate::interrupt;
 use crate::statistics::median;
 use report::{Measured, Report};
+use variant::Variant;
 use workers::{Mix, Workers};
-
-/// An index that takes part.
-#[derive(Clone, Copy)]
-pub struct Variant {
-    /// Its name.
-    pub name: &'static str,
-    /// How it is made.
-    pub make: MakeIndex,
-    /// Whether each part has a tree.
-    pub split: bool,
-    /// Whether lookups take no lock.
-    pub lock_free: bool,
-}
-
-const fn variant(name: &'static str, make: MakeIndex, split: bool, lock_free: bool) -> Variant {
-    Variant { name, make, split, lock_free }
-}
-
-const VARIANTS: [Variant; 4] = [
-    variant(RbTree::NAME, RbTree::make, false, false),
-    variant(RbTreeSplit::NAME, RbTreeSplit::make, true, false),
-    variant(XArray::NAME, XArray::make, false, true),
-    variant(XArraySplit::NAME, XArraySplit::make, true, true),
-];
 
 /// Runs the command.
 ///
 /// # Errors
 /// Options that make no sense, no memory, or an index that gives what was not put in.
 pub fn run(args: &IndexArgs) -> Result<()> {
-    let variants = variants(&args.variants)?;
+    let variants = variant::named(&args.variants)?;
     let cpus = host::allowed_cpus();
     let mut threads: Vec<usize> = args.threads.iter().map(|n| *n as usize).collect();
     if threads.is_empty() {
@@ -75,23 +51,6 @@ pub fn run(args: &IndexArgs) -> Result<()> {
         simulated::add(&mut report, args, &variants)?;
     }
     report.show(args)
-}
-
-fn variants(names: &[String]) -> Result<Vec<Variant>> {
-    if names.is_empty() {
-        return Ok(VARIANTS.to_vec());
-    }
-    let all = VARIANTS.map(|variant| variant.name).join(", ");
-    let named = names.iter().enumerate().map(|(n, name)| {
-        if names[..n].contains(name) {
-            bail!("--variants {name}: it takes part already");
-        }
-        match VARIANTS.iter().find(|variant| variant.name == name) {
-            Some(variant) => Ok(*variant),
-            None => bail!("--variants {name}: there is no such index: {all} are"),
-        }
-    });
-    named.collect()
 }
 
 /// All situations in turn, as often as there are rounds; who begins moves on by one each time.

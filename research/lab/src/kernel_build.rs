@@ -14,44 +14,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 use crate::args::KernelBuildArgs;
-use crate::pressure::{Ended, Measured, Stage, forget_files};
-use crate::profile::{Recorder, Shares};
+use crate::pressure::{Ended, Stage, forget_files};
+use crate::profile::Recorder;
 use crate::programs::{Running, last_words};
 use crate::swap::{KINDS, Kind, Mode, Shop};
-use report::Report;
+use report::{Report, Run, Setting};
 use source::Source;
-
-/// Jobs, and the memory they have together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Setting {
-    /// `make -j`.
-    pub jobs: u32,
-    /// Bytes of memory.
-    pub limit_bytes: u64,
-}
-
-/// A build.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
-    /// With how many jobs, in how much memory.
-    #[serde(flatten)]
-    pub setting: Setting,
-    /// The kind of swap.
-    pub swap: String,
-    /// Which time, from 0.
-    pub repetition: u32,
-    /// `done`, `timeout` or `failed`.
-    pub outcome: &'static str,
-    /// What a failed build said last.
-    pub message: Option<String>,
-    /// The figures; of a build that was killed, until then.
-    pub measured: Measured,
-    /// Where CPUs spent their time, if that was asked for.
-    pub profile: Option<Shares>,
-}
 
 /// Runs the command.
 ///
@@ -98,7 +68,7 @@ pub fn run(args: &KernelBuildArgs) -> Result<()> {
     if args.swap.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", report.text());
+        print!("{}", tables::text(&report));
     }
     let failed = report.runs.iter().filter(|run| run.outcome == "failed").count();
     if failed > 0 {

@@ -1,15 +1,16 @@
 //! The laboratory: dumps memory of live programs, and measures with it.
 //!
-//! Its commands: `corpus` makes page dumps of programs that are installed; `pages` stores and
-//! loads such a dump, page by page, against the engine in process, any block device, and the bare
-//! codec; `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and
-//! `streams` put variants of the engine under the loads of two experiments with Linux's zram;
-//! `locks-sim` simulates threads that want the same slots, on more CPUs than there are; `index`
-//! compares the indexes of zswap, and `zone` the designs of page allocators, whose threads
-//! `zone-sim` simulates; `churn` looks what is left over in a pool that was filled and freed many
-//! times; `nbd` sets rampack's NBD server beside others; `kernel-build` and `hungry` run programs
-//! of others in a memory cgroup, with several kinds of swap. Numbers of one run are comparable with
-//! each other, because what is compared takes turns; numbers of different runs are not.
+//! Its commands: `corpus` makes page dumps of programs that are installed; `pages` stores and loads
+//! such a dump, page by page, against the engine in process, any block device, and the bare codec;
+//! `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and `streams` put
+//! variants of the engine under the loads of two experiments with Linux's zram; `locks-sim`
+//! simulates threads that want the same slots, on more CPUs than there are; `index` compares the
+//! indexes of zswap, and `zone` the designs of page allocators, whose threads `zone-sim` simulates;
+//! `churn` looks what is left over in a pool that was filled and freed many times; `serve` serves a
+//! device of any designs to real programs; `nbd` sets rampack's NBD server beside others;
+//! `kernel-build` and `hungry` run programs of others in a memory cgroup, with several kinds of
+//! swap. Numbers of one run are comparable with each other, because what is compared takes turns;
+//! numbers of different runs are not.
 //!
 //! The laboratory is no part of the program `rampack`, and nothing depends on it.
 
@@ -32,11 +33,13 @@ mod plot;
 mod pressure;
 mod profile;
 mod programs;
-mod random;
+mod serve;
+mod served;
 mod statistics;
 mod streams;
 mod swap;
 mod sys;
+mod table;
 mod zone;
 mod zone_sim;
 
@@ -61,6 +64,7 @@ pub fn main() -> ExitCode {
             args::Command::Zone(args) => zone::run(args),
             args::Command::ZoneSim(args) => zone_sim::run(args),
             args::Command::Churn(args) => churn::run(args),
+            args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),

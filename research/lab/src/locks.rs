@@ -2,7 +2,7 @@
 //! whole table was replaced by one for each entry (Weijie Yang, 2014).
 
 use anyhow::{Result, bail};
-use rampack::{SLOT_SCHEMES, Variants};
+use designs::{SLOT_SCHEMES, Variants};
 
 use crate::args::LocksArgs;
 use crate::drive::{Experiment, Figure, Ours, Subject, Through};

@@ -5,7 +5,7 @@
 //! on two threads is measured too, and the simulation is compared with it before it says anything
 //! of more threads.
 //!
-//! * [`lines`], [`locking`], [`machine`]: the simulated machine.
+//! * [`lines`], [`lock`], [`locking`], [`machine`]: the simulated machine.
 //! * [`schemes`], [`engine`], [`reader_epochs`]: what the engine does on it.
 //! * [`primitives`], [`sections`], [`content`], [`points`]: what is measured.
 //! * [`study`]: both beside each other. [`report`], [`picture`]: what is shown of it.
@@ -13,6 +13,7 @@
 mod content;
 mod engine;
 pub mod lines;
+pub mod lock;
 pub mod locking;
 pub mod machine;
 mod picture;

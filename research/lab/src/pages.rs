@@ -2,7 +2,7 @@
 
 mod codec;
 mod contest;
-mod device;
+pub(crate) mod device;
 mod engine;
 pub(crate) mod kernel;
 mod report;
@@ -10,17 +10,14 @@ mod swap;
 mod target;
 mod work;
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use designs::{INDEXES, SLOT_SCHEMES, ZONES};
 use indicatif::{ProgressBar, ProgressStyle};
-use rampack::{INDEXES, SLOT_SCHEMES, ZONES};
-use units::PAGE_SIZE;
 
 use crate::args::PagesArgs;
-use crate::sys::Memory;
+use crate::page;
 use contest::{Contest, Kind};
 use report::Outcome;
 use work::Work;
@@ -34,7 +31,7 @@ pub(crate) use target::Target;
 /// # Errors
 /// The corpus cannot be read, a target fails, or a page does not come back as it was stored.
 pub fn run(args: &PagesArgs) -> Result<()> {
-    let corpus = read(&args.corpus)?;
+    let corpus = page::read(&args.corpus)?;
     let work = Work::new(&corpus, args.threads as usize)?.churning(args.churn);
     let kinds = kinds(args)?;
     // Dropped in the end, whatever happens: that resets the device.
@@ -106,18 +103,4 @@ fn setup(args: &PagesArgs, kinds: &[Kind], pages: usize) -> Result<Option<kernel
         bail!("--setup-kernel-zram needs a device /dev/zramN, as --device or --compare");
     };
     kernel::Setup::new(path, algorithm, pages).map(Some)
-}
-
-/// The whole pages of a file, in memory of our own.
-pub(crate) fn read(path: &Path) -> Result<Memory> {
-    let shown = path.display();
-    let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
-    let bytes = usize::try_from(file.metadata()?.len())?;
-    let bytes = bytes - bytes % PAGE_SIZE;
-    if bytes == 0 {
-        bail!("{shown} is no corpus: it has not even one page of {PAGE_SIZE} bytes");
-    }
-    let mut memory = Memory::new(bytes).with_context(|| format!("no memory for {shown}"))?;
-    file.read_exact(&mut memory).with_context(|| format!("cannot read {shown}"))?;
-    Ok(memory)
 }

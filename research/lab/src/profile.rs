@@ -6,7 +6,6 @@
 //! kernel's block layer) and from the program itself.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tempfile::TempDir;
 use crate::interrupt;
 use crate::programs::{self, Running, last_words};
 use crate::sys;
+use crate::table;
 
 /// Samples a second of each CPU; odd, so as not to walk in step with timers.
 const RATE: u32 = 199;
@@ -219,7 +219,8 @@ fn shares<'a>(samples: impl Iterator<Item = Sample<'a>>, server: Option<u32>) ->
 impl Shares {
     /// For people to read.
     pub fn table(&self) -> String {
-        let mut text = format!("{} samples, {} a second of a CPU\n", self.samples, self.rate);
+        let text = format!("{} samples, {} a second of a CPU\n", self.samples, self.rate);
+        let mut table = table::unnamed();
         for share in &self.groups {
             let names = share.functions.iter().map(|(name, percent)| {
                 let name: String = name.chars().take(60).collect();
@@ -227,9 +228,9 @@ impl Shares {
             });
             let names: Vec<String> = names.collect();
             let (group, percent) = (share.group, share.percent);
-            let _ = writeln!(text, "{percent:5.1} %  {group:46} {}", names.join(", "));
+            table.add_row([format!("{percent:.1} %"), group.to_owned(), names.join(", ")]);
         }
-        text
+        text + &table::text(table, &[1, 2])
     }
 }
 

@@ -2,7 +2,7 @@
 //! several of them (Linux commit beca3ec71f, of 2014).
 
 use anyhow::{Result, anyhow, bail};
-use rampack::Variants;
+use designs::Variants;
 
 use crate::args::StreamsArgs;
 use crate::drive::{Count, Experiment, Figure, Ours, Subject};

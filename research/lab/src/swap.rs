@@ -4,6 +4,7 @@
 //! as long as the rest of the machine has memory. One process at a time has any.
 
 mod area;
+mod design;
 mod ours;
 mod zram;
 mod zswap;
@@ -41,6 +42,8 @@ pub enum Kind {
     KernelZram,
     /// Ours: `rampack swap on`, with a file on a disk behind it
     Rampack,
+    /// The same cache with another index, served by this program
+    Design,
 }
 
 /// A kind of swap, with the codec or index it is to use.
@@ -48,8 +51,8 @@ pub enum Kind {
 pub struct Mode {
     /// The kind.
     pub kind: Kind,
-    /// The compressor of kernel-zswap, the algorithm of kernel-zram, the index of rampack with its
-    /// codec behind a plus sign.
+    /// The codec of kernel-zswap, kernel-zram and rampack; the index of a design, with its codec
+    /// behind a plus sign.
     pub variant: Option<String>,
 }
 
@@ -64,12 +67,16 @@ impl Mode {
             None => (text, None),
         };
         let Ok(kind) = Kind::from_str(name, false) else {
-            let known: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
+            let known = KINDS.iter().map(|kind| kind.name()).chain([Kind::Design.name()]);
+            let known: Vec<&str> = known.collect();
             return Err(format!("{name:?} is no kind of swap; there are {}", known.join(", ")));
         };
         match variant {
             Some(_) if matches!(kind, Kind::None | Kind::File) => {
                 Err(format!("{name} has no variants, so {text:?} makes no sense"))
+            }
+            None if kind == Kind::Design => {
+                Err(format!("{text:?}: which index? {}", designs::INDEXES.join(", ")))
             }
             Some("") => Err(format!("{text:?}: what comes after the colon is missing")),
             variant => Ok(Mode { kind, variant: variant.map(str::to_owned) }),
@@ -107,7 +114,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// All kinds, in the order of tables.
+/// All kinds of products, in the order of tables.
 pub const KINDS: [Kind; 5] =
     [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
 
@@ -120,6 +127,7 @@ impl Kind {
             Kind::KernelZswap => "kernel-zswap",
             Kind::KernelZram => "kernel-zram",
             Kind::Rampack => "rampack",
+            Kind::Design => "design",
         }
     }
 }
@@ -316,6 +324,7 @@ impl Shop {
             Kind::KernelZswap => zswap::Zswap::new(self, variant).map(|area| Box::new(area) as _),
             Kind::KernelZram => zram::Zram::new(self, variant).map(|area| Box::new(area) as _),
             Kind::Rampack => ours::Ours::new(self, variant).map(|area| Box::new(area) as _),
+            Kind::Design => design::Design::new(self, variant).map(|area| Box::new(area) as _),
         };
         made.with_context(|| mode.to_string())
     }

@@ -17,7 +17,7 @@ mod histogram;
 pub mod lock_stat;
 mod meeting;
 mod meter;
-mod mode;
+pub mod mode;
 mod mutex_buddy;
 mod pcp_only;
 mod picture;
@@ -27,7 +27,7 @@ mod report;
 pub mod run;
 mod ticks;
 mod workers;
-mod workload;
+pub mod workload;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};

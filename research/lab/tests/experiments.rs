@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use common::{Place, rampack, write_corpus};
+use common::{Place, write_corpus};
 use serde_json::Value;
 use testkit::Need;
 
@@ -195,8 +195,7 @@ fn a_block_device_of_ours() {
         return;
     }
     let place = Place::new();
-    let rampack = rampack();
-    let device = ["--through", "device", "--rampack", rampack.to_str().expect("a path")];
+    let device = ["--through", "device"];
     let arguments = ["locks", "--size", "320K", "--schemes", "global-rwlock,epoch"];
     let result = place.json(&[&arguments[..], &["--threads", "2"], &device, &SMOKE].concat());
     assert_whole(&result, &[2], &MODES, 1);
@@ -206,9 +205,6 @@ fn a_block_device_of_ours() {
     let result = place.json(&[&arguments[..], &device, &SMOKE].concat());
     assert_whole(&result, &[2], &MODES, 1);
 
-    let failed = ["locks", "--size", "64K", "--through", "device", "--rampack", "/bin/false"];
-    let message = place.refused(&failed);
-    assert!(message.contains("/bin/false has ended"), "{message}");
     place.assert_nothing_left();
     assert_eq!(left_in_the_system(&place.path("t")), Vec::<String>::new());
 }
@@ -221,15 +217,13 @@ fn nothing_is_left_when_it_is_interrupted() {
         return;
     }
     let place = Place::new();
-    let rampack = rampack();
     let arguments = ["locks", "--through", "device", "--size", "64M", "--repeat", "1000"];
-    let rampack = ["--rampack", rampack.to_str().expect("a path")];
-    let mut command = place.lab(&[&arguments[..], &rampack].concat());
+    let mut command = place.lab(&arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program");
     let begun = Instant::now();
     // In the middle of it: there is a block device.
-    let attached = |line: &String| line.contains("files/zram0");
+    let attached = |line: &String| line.ends_with("/disk\n");
     while !left_in_the_system(&place.path("t")).iter().any(attached) {
         assert!(begun.elapsed() < Duration::from_secs(120), "no block device appears");
         assert!(child.try_wait().expect("its state").is_none(), "it has ended by itself");
@@ -283,8 +277,7 @@ fn nonsense_is_refused_and_named() {
         (&["locks", "--kernel", "/dev/null"], "/dev/null"),
         (&["locks", "--kernel-algorithm", "lz4"], "--kernel"),
         (&["locks", "--through", "device", "--shared-counters"], "--shared-counters"),
-        (&["locks", "--through", "device", "--clock", "cpu", "--rampack", "x"], "--clock cpu"),
-        (&["locks", "--rampack", "rampack"], "--through device"),
+        (&["locks", "--through", "device", "--clock", "cpu"], "--clock cpu"),
         (&["locks", "--repeat", "0"], "--repeat"),
         (&["streams", "--policies", "hope"], "percpu"),
         (&["streams", "--policies", "percpu:0"], "percpu:0"),

@@ -201,13 +201,16 @@ fn ours_with_each_index() {
     }
     let place = place();
     let rampack = common::rampack();
-    let modes = "rampack:rbtree,rampack:xarray-split+lzo-rle";
+    let modes = "design:rbtree,rampack:lzo-rle";
     let rampack = rampack.to_str().expect("a path");
     let result = build(&place, &["--swap", modes, "--rampack", rampack, "--max-pool", "8M"]);
     let runs = result["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 2);
     for run in runs {
         assert_eq!(run["outcome"], "done", "{run}");
+        if run["swap"] == "design:rbtree" {
+            continue;
+        }
         for path in ["stored", "loaded", "written_back", "disk_written_bytes", "pool_peak_bytes"] {
             assert!(number(run, &format!("/measured/swap/{path}")) > 0, "{path} of {run}");
         }

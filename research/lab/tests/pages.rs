@@ -39,10 +39,12 @@ fn assert_whole(result: &Value) {
         let ratio = result[ratio].as_f64().expect("a ratio");
         assert!((ratio / wanted - 1.0).abs() < 1e-6, "{ratio} is not {wanted}");
     }
+    // Of another block device only the time is known.
+    let is_ours = !result["target"].as_str().expect("a name").starts_with('/');
     for key in
         ["orig_bytes", "compressed_bytes", "pool_bytes", "metadata_bytes", "rss_growth_bytes"]
     {
-        assert!(result.get(key).is_some_and(|v| v.is_u64() || v.is_null()), "{key} of {result}");
+        assert!(if is_ours { result[key].is_u64() } else { result[key].is_null() }, "{result}");
     }
     assert_eq!(result["pages"], PAGES);
     assert_eq!(result["verified_pages"], PAGES);
@@ -69,7 +71,7 @@ fn slot_schemes_take_turns() {
 #[test]
 fn zones_take_turns() {
     let place = place();
-    let zone = format!("zone:{}", rampack::ZONES[rampack::ZONES.len() - 1]);
+    let zone = format!("zone:{}", designs::ZONES[designs::ZONES.len() - 1]);
     let line = ["pages", "--corpus", "c", "--json", "--repeat", "1", "--compare", &zone];
     let result = place.json(&line);
     for (result, target) in [(&result, "engine"), (&result["compare"][0], &*zone)] {

@@ -20,13 +20,10 @@ pub enum Kind {
     Fifth,
 }
 
-/// Spreads the bits of `x` (the last step of splitmix64).
+/// Spreads the bits of `x`: the first number of the generator with that seed.
 #[must_use]
 pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    fastrand::Rng::with_seed(x).u64(..)
 }
 
 /// The kind of page `number`: of eight pages one is same-filled, one random, half of them compress
@@ -52,12 +49,9 @@ pub fn fill(page: &mut Page, seed: u64, number: u64, pass: u64) {
     };
     page[0] = number;
     page[1] = pass;
-    let mut state = hash | 1;
+    let mut numbers = fastrand::Rng::with_seed(hash);
     for word in &mut page[2..random] {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *word = state;
+        *word = numbers.u64(..);
     }
     for (at, word) in page.iter_mut().enumerate().skip(random) {
         *word = hash.wrapping_add(at as u64 & 7);

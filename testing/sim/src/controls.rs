@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::thread;
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Plain, Visit,
-    ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Plain,
+    Visit, Wait, ZeroMode,
 };
 use sync::atomic::{AtomicU32, Ordering};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -44,11 +44,15 @@ pub enum Flaw {
     ShortExtents,
     /// Each CPU reads what it has read before.
     ReadsOldPages,
+    /// A write that is not to wait is given up when half of it is there.
+    BlocksHalfWay,
+    /// A read that may wait would block all the same.
+    NeverWaits,
 }
 
 impl Flaw {
     /// All of them.
-    pub const ALL: [Flaw; 13] = [
+    pub const ALL: [Flaw; 15] = [
         Flaw::LosesNeighbours,
         Flaw::TearsPages,
         Flaw::ShufflesPages,
@@ -62,6 +66,8 @@ impl Flaw {
         Flaw::CallsDataZero,
         Flaw::ShortExtents,
         Flaw::ReadsOldPages,
+        Flaw::BlocksHalfWay,
+        Flaw::NeverWaits,
     ];
 }
 
@@ -163,34 +169,42 @@ impl BlockDevice for Broken {
         self.plain.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        let (_, length) = operation.range();
         match (self.flaw, operation) {
-            (_, Operation::Write { offset, from }) => self.write(cpu, offset, from),
-            (_, Operation::Read { offset, into }) => self.read(cpu, offset, into),
+            (Flaw::BlocksHalfWay, Operation::Write { offset, from })
+                if context.wait == Wait::No && length > P =>
+            {
+                self.write(context.cpu, offset, &from[..from.len() / 2])?;
+                Err(IoError::WouldBlock)
+            }
+            (Flaw::NeverWaits, Operation::Read { .. }) if length > P => Err(IoError::WouldBlock),
+            (_, Operation::Write { offset, from }) => self.write(context.cpu, offset, from),
+            (_, Operation::Read { offset, into }) => self.read(context.cpu, offset, into),
             (Flaw::StaleAfterDiscard, Operation::Discard { .. }) => Ok(()),
             (Flaw::DiscardsTooMuch, Operation::Discard { offset, length }) if length > 0 => {
                 let end = (offset + length).next_multiple_of(P);
                 let offset = offset / P * P;
-                self.plain.submit(cpu, Operation::Discard { offset, length: end - offset })
+                self.plain.perform(context, Operation::Discard { offset, length: end - offset })
             }
             (Flaw::AlwaysPunches, Operation::WriteZeroes { offset, length, .. }) => {
                 let mode = ZeroMode::MayPunch;
-                self.plain.submit(cpu, Operation::WriteZeroes { offset, length, mode })
+                self.plain.perform(context, Operation::WriteZeroes { offset, length, mode })
             }
             (Flaw::NeverPunches, Operation::WriteZeroes { offset, length, .. }) => {
                 let mode = ZeroMode::KeepAllocated;
-                self.plain.submit(cpu, Operation::WriteZeroes { offset, length, mode })
+                self.plain.perform(context, Operation::WriteZeroes { offset, length, mode })
             }
-            (_, operation) => self.plain.submit(cpu, operation),
+            (_, operation) => self.plain.perform(context, operation),
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let length = match self.flaw {
             Flaw::ShortExtents => length - length % 512,
             _ => length,
         };
-        self.plain.extents(offset, length, &mut |extent| {
+        self.plain.extents(cpu, offset, length, &mut |extent| {
             let kind = match (self.flaw, extent.kind) {
                 (Flaw::CallsDataZero, ExtentKind::Data) => ExtentKind::Zero,
                 (_, kind) => kind,

@@ -1,6 +1,6 @@
 //! A part of a device that looks like a device.
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use units::Cpu;
 
 /// Part of a device, so that several models can be kept of one device, each of its own part.
@@ -27,7 +27,7 @@ impl BlockDevice for Part<'_> {
         self.whole.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let moved = match operation {
             Operation::Read { offset, into } => {
                 Operation::Read { offset: self.start + offset, into }
@@ -43,10 +43,10 @@ impl BlockDevice for Part<'_> {
             }
             Operation::Flush => Operation::Flush,
         };
-        self.whole.submit(cpu, moved)
+        self.whole.perform(context, moved)
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.whole.extents(self.start + offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.whole.extents(cpu, self.start + offset, length, visit)
     }
 }

@@ -3,31 +3,25 @@
 //! The parts can be called one by one; [`block_device`] calls all of them. Each panics with what
 //! it found, and with the seed where chance is involved.
 
+mod crowd;
 mod edges;
 mod hot_pages;
 mod neighbours;
 
-use std::panic::resume_unwind;
-use std::sync::{Arc, Barrier};
-use std::thread;
+use std::sync::Arc;
 
-use block::{BlockDevice, IoError};
-use sync::atomic::{AtomicBool, Ordering};
+use block::BlockDevice;
 use testkit::Rng;
-use units::PAGE_SIZE;
 
 use crate::events::Weights;
 use crate::model::{Drive, listed};
 use crate::shrink;
 
+use crowd::P;
+pub use crowd::{Crowd, Make, together};
 pub use edges::edges;
 pub use hot_pages::hot_pages;
 pub use neighbours::neighbours;
-
-/// Makes a device of so many bytes, a multiple of the page size, that was never used.
-pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn BlockDevice>;
-
-const P: u64 = PAGE_SIZE as u64;
 
 /// The whole suite, for devices that have space for all of their bytes.
 ///
@@ -43,34 +37,6 @@ pub fn block_device(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     against_model(&make, 16 * P, Drive { weights, ..Drive::new(rng.next_u64(), 1500) });
     neighbours(&*make(16 * P), Crowd::new(rng.next_u64()));
     hot_pages(&*make(16 * P), Crowd::new(rng.next_u64()));
-}
-
-/// How a crowd of threads is let loose on a device.
-#[derive(Clone, Copy)]
-pub struct Crowd<'a> {
-    /// Where what they do comes from; when they do it is up to the machine.
-    pub seed: u64,
-    /// Whether the device may refuse changes for want of space or memory.
-    pub may_refuse: bool,
-    /// Called over and over by one more thread.
-    pub beside: &'a (dyn Fn() + Sync),
-}
-
-impl Crowd<'_> {
-    /// On a device with space, and nothing else going on.
-    #[must_use]
-    pub fn new(seed: u64) -> Crowd<'static> {
-        Crowd { seed, may_refuse: false, beside: &thread::yield_now }
-    }
-
-    /// Whether a change was made; any error but an expected one is a panic.
-    fn made(&self, what: &str, result: Result<(), IoError>) -> bool {
-        match result {
-            Ok(()) => true,
-            Err(IoError::NoSpace | IoError::NoMemory) if self.may_refuse => false,
-            Err(error) => panic!("{what} failed: {error} (RAMPACK_SEED={:#x})", self.seed),
-        }
-    }
 }
 
 /// Random events against the model, on a device of `bytes` bytes.
@@ -110,42 +76,9 @@ pub fn filling_up(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     against_model(&make, BYTES, drive);
     let device = make(BYTES);
     for round in 0..2 {
-        let refused = edges::fill_with_noise(&*device, seed + round);
+        let refused = edges::fill_with_noise(&*device, seed.wrapping_add(round));
         assert!(refused > 0, "nothing was refused in round {round}; the device has a limit");
         assert!(refused < BYTES / P, "there is no space again in round {round}");
         edges::discard_all(&*device);
     }
-}
-
-/// Runs each task in a thread of its own and `beside` over and over in one more until the tasks
-/// are done.
-///
-/// # Panics
-/// With the panic of a task, when all have ended.
-pub fn together<'a>(tasks: Vec<Box<dyn FnOnce() + Send + 'a>>, beside: &(dyn Fn() + Sync)) {
-    let done = AtomicBool::new(false);
-    let start = Barrier::new(tasks.len());
-    thread::scope(|scope| {
-        let tasks: Vec<_> = tasks
-            .into_iter()
-            .map(|task| {
-                let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    task();
-                })
-            })
-            .collect();
-        let beside = scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                beside();
-            }
-        });
-        let ends: Vec<_> = tasks.into_iter().map(thread::ScopedJoinHandle::join).collect();
-        done.store(true, Ordering::Relaxed);
-        let beside = beside.join();
-        ends.into_iter().chain([beside]).for_each(|end| {
-            end.unwrap_or_else(|payload| resume_unwind(payload));
-        });
-    });
 }

@@ -7,18 +7,23 @@
 mod bench;
 #[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
+#[path = "../../../research/designs/tests/common/broken_epochs.rs"]
+mod broken_epochs;
 
 use std::sync::{Arc, Mutex};
 
 use bench::Bench;
 use block::Plain;
-use broken::{EpochOfNone, FreesAtOnce, HoldsNothing};
+use broken::{FreesAtOnce, HoldsNothing};
+use broken_epochs::EpochOfNone;
+use designs::AnyDisk;
+use designs::slots::Epoch;
 use sim::content::Fill;
 use testkit::dies;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt};
-use zram::Disk;
-use zram::slots::{BitLock, Epoch, SlotTable};
+use zram::Without;
+use zram::slots::{BitLock, SlotTable};
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
@@ -57,11 +62,12 @@ fn contents(stamp: u64) -> Page {
 }
 
 /// A disk whose codec is written in Rust, and so looked at by the sanitizer.
-fn disk<T: SlotTable + 'static>(pool_waits: bool) -> (Arc<Disk>, Moment) {
+fn disk<T: SlotTable + 'static>(readers_of_objects: bool) -> (Arc<dyn AnyDisk>, Moment) {
     let moment = Moment::default();
     let others = moment.clone();
     let over_codec = Box::new(move |codec| Arc::new(Interrupted(codec, others.clone())) as _);
-    let bench = Bench { pool_waits, over_codec, ..Bench::new(Arc::new(Plain::new(0))) };
+    let without = Without { readers_of_objects, ..Without::default() };
+    let bench = Bench { without, over_codec, ..Bench::new(Arc::new(Plain::new(0))) };
     let (disk, _) = bench.disk::<T>();
     disk.set_algorithm(zcomp::LZO).unwrap();
     disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
@@ -70,7 +76,7 @@ fn disk<T: SlotTable + 'static>(pool_waits: bool) -> (Arc<Disk>, Moment) {
 
 /// A page is stored anew while it is read.
 fn stored_while_read<T: SlotTable + 'static>() {
-    let (disk, moment) = disk::<T>(true);
+    let (disk, moment) = disk::<T>(false);
     disk.store_page(CPU, 0, &contents(1)).unwrap();
     let writer = disk.clone();
     let action = move || writer.store_page(Cpu(1), 0, &contents(2)).unwrap();
@@ -105,7 +111,7 @@ fn what_is_read_stays_under_epochs() {
 
 /// Objects are moved together while one of them is read.
 fn moved_while_read() {
-    let (disk, moment) = disk::<BitLock>(false);
+    let (disk, moment) = disk::<BitLock>(true);
     (0..PAGES).for_each(|index| disk.store_page(CPU, index, &contents(index)).unwrap());
     let left = || (0..PAGES).filter(|index| index % 7 == 0);
     (0..PAGES).filter(|index| index % 7 != 0).for_each(|index| {

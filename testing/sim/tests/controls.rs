@@ -38,6 +38,8 @@ fn expected(flaw: Flaw) -> &'static [&'static str] {
         Flaw::CallsDataZero => &["has data and is called Zero"],
         Flaw::ShortExtents => &["end at"],
         Flaw::ReadsOldPages => &["was stored", "came back after"],
+        Flaw::BlocksHalfWay => &["by a change that would block"],
+        Flaw::NeverWaits => &["failed: the device would have to wait"],
     }
 }
 
@@ -67,6 +69,7 @@ fn the_model_finds_flaws_and_shrinks_them() {
         Flaw::TrustsFirstHalf,
         Flaw::CallsDataZero,
         Flaw::ShortExtents,
+        Flaw::BlocksHalfWay,
     ];
     for flaw in seen_by_one {
         let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Broken::new(bytes, flaw)) };

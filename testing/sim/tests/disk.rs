@@ -12,7 +12,7 @@ use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
-const ALGORITHMS: &[&str] = stack::ALGORITHMS;
+const ALGORITHMS: &[&str] = zcomp::ALGORITHMS;
 
 #[test]
 fn lz4_passes_the_suite() {

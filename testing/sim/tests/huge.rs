@@ -23,7 +23,7 @@ fn an_unused_terabyte_costs_almost_nothing() {
         assert!(page == [0; PAGE_SIZE], "an empty page is not zeroes");
     }
     let mut extents = Vec::new();
-    let told = disk.extents(0, TIB, &mut |extent| {
+    let told = disk.extents(Cpu(0), 0, TIB, &mut |extent| {
         extents.push(extent);
         ControlFlow::Continue(())
     });

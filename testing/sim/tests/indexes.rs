@@ -9,28 +9,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use broken_indexes::{Copied, Over, Wrong};
 use copy::Flaw;
+use designs::{INDEXES, make_index};
 use pagealloc::{NoMemory, World};
 use sim::indexes;
 use testkit::seed;
-use zswap::index::{RbTree, RbTreeSplit, XArray, XArraySplit};
-use zswap::{Index, MakeIndex};
+use zswap::Index;
+use zswap::index::XArraySplit;
 
 const CPUS: usize = 3;
 
-/// Every index under its name.
-const INDEXES: [(&str, MakeIndex); 4] = [
-    (RbTree::NAME, RbTree::make),
-    (RbTreeSplit::NAME, RbTreeSplit::make),
-    (XArray::NAME, XArray::make),
-    (XArraySplit::NAME, XArraySplit::make),
-];
-
 fn every(test: &str, play: impl Fn(u64, indexes::Make<'_>)) {
     let seed = seed(test);
-    for (name, make) in INDEXES {
+    for name in INDEXES {
         println!("{name}");
         play(seed, &|pages, entries| {
-            make(&host::Mmap, pages, entries, CPUS).expect("there are addresses")
+            make_index(name, &host::Mmap, (pages, entries, CPUS)).expect("there are addresses")
         });
     }
 }
@@ -81,16 +74,15 @@ impl World for Full {
 
 #[test]
 fn without_addresses_there_is_no_index() {
-    for (name, make) in INDEXES {
-        let made: Result<Box<dyn Index>, NoMemory> = make(&Full, 1 << 20, 100, CPUS);
-        assert!(made.is_err(), "{name}");
+    for name in INDEXES {
+        assert!(make_index(name, &Full, (1 << 20, 100, CPUS)).is_err(), "{name}");
     }
 }
 
 fn over(wrong: Wrong) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
     move |pages, entries| {
         let index = XArraySplit::make(&host::Mmap, pages, entries, CPUS);
-        Box::new(Over { index: index.expect("there are addresses"), wrong })
+        Box::new(Over { index: Box::new(index.expect("there are addresses")), wrong })
     }
 }
 

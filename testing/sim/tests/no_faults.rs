@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::thread;
 
 use block::{BlockDevice, IoError, Operation};
+use designs::AnySwap;
+use designs::Variants;
 use host::{Faults, Mmap, MmapAhead, thread_faults, thread_id};
 use pagealloc::World;
 use sim::content::Fill;
 use sim::swap::{Cache, Shelf};
-use stack::Variants;
 use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
-use zswap::{AreaOptions, Headroom, Stats, SwapDevice, Zswap};
+use zswap::{AreaOptions, Headroom, Stats};
 
 const P: u64 = PAGE_SIZE as u64;
 /// Pages of the area.
@@ -60,7 +61,12 @@ struct Round {
 
 /// Stores so many pages, loads and discards them, on a thread that touches nothing else; tells what
 /// faults it took.
-fn round(device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], pages: u64, wait: impl Fn()) -> Round {
+fn round(
+    device: &dyn BlockDevice,
+    contents: &[[u8; PAGE_SIZE]],
+    pages: u64,
+    wait: impl Fn(),
+) -> Round {
     let mut into = [0u8; PAGE_SIZE];
     let mut round = Round::default();
     let mut there = [false; AREA as usize];
@@ -96,13 +102,13 @@ fn round(device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], pages: u64, wait: im
 fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, Stats) {
     let variants = Variants { index: index.into(), ..Variants::default() };
     let engine = swap::Engine::of_world(variants, 2, world);
-    let zswap: &Zswap = &engine.zswap;
+    let zswap: &dyn AnySwap = &*engine.zswap;
     let tenant = zswap.tenant("default").expect("it is always there");
     let options = AreaOptions { device: None, tenant };
     zswap.swapon(swap::swap_type(0), AREA, options).expect("it is off");
     zswap.set_max_pool_bytes(AREA * 2 * P);
     let want = Headroom { frames: FRAMES, entries: 256, nodes: 64 };
-    let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+    let device = engine.zswap.clone().device(swap::swap_type(0));
     let contents = contents();
     let ended = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {
@@ -140,7 +146,7 @@ fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, St
 
 #[test]
 fn who_stores_and_loads_takes_no_page_fault() {
-    for index in stack::INDEXES {
+    for index in designs::INDEXES {
         let (rounds, stats) = rounds(index, Arc::new(MmapAhead), true);
         for (n, round) in rounds.iter().enumerate() {
             assert_eq!((round.faults, round.wrong), (0, 0), "{index}: round {n}: {rounds:?}");
@@ -152,13 +158,13 @@ fn who_stores_and_loads_takes_no_page_fault() {
 
 #[test]
 fn without_memory_provided_ahead_faults_are_seen() {
-    let (rounds, _) = rounds(stack::INDEXES[0], Arc::new(Mmap), false);
+    let (rounds, _) = rounds(designs::INDEXES[0], Arc::new(Mmap), false);
     assert!(rounds[0].faults > 50, "{rounds:?}");
 }
 
 #[test]
 fn without_a_provider_stores_are_refused_and_loads_work() {
-    let (rounds, stats) = rounds(stack::INDEXES[0], Arc::new(MmapAhead), false);
+    let (rounds, stats) = rounds(designs::INDEXES[0], Arc::new(MmapAhead), false);
     assert!(rounds.iter().all(|round| round.refused == AREA && round.faults == 0), "{rounds:?}");
     assert_eq!(stats.reject_alloc_fail + stats.reject_entry_fail, 4 * AREA + 20);
 }
@@ -168,7 +174,7 @@ fn a_page_that_finds_no_memory_goes_to_the_device() {
     let engine = swap::Engine::of_world(Variants::default(), 2, Arc::new(MmapAhead));
     let shelf = Shelf::new(sim::swap::PAGES, 0, 0);
     engine.swapon(0, shelf).expect("it is off");
-    let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+    let device = engine.zswap.clone().device(swap::swap_type(0));
     let contents = contents();
     let mut into = [0; PAGE_SIZE];
     for page in 0..16 {

@@ -8,72 +8,24 @@ mod common;
 #[path = "common/swap.rs"]
 mod swap;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Visit,
+    ZeroMode,
 };
 use common::{Plan, Watched};
 use sim::content::Fill;
 use sim::swap::{Cache, PAGES as AREA, Policy, Shelf, Spot};
+use testkit::CountingHeap;
 use units::{Cpu, PAGE_SIZE};
 use zram::{Select, Writeback};
-use zswap::SwapDevice;
 
 const P: u64 = PAGE_SIZE as u64;
 const PAGES: u64 = 512;
 
-/// The system's allocator, counting while it is armed.
-struct Counting;
-
-thread_local! {
-    static ARMED: Cell<bool> = const { Cell::new(false) };
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    if ARMED.get() {
-        CALLS.set(CALLS.get() + 1);
-    }
-}
-
-// SAFETY: everything is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(old, layout, bytes) }
-    }
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How often the heap was called by `work`.
-fn calls(work: impl FnOnce()) -> u64 {
-    CALLS.set(0);
-    ARMED.set(true);
-    work();
-    ARMED.set(false);
-    CALLS.get()
-}
+static HEAP: CountingHeap = CountingHeap;
 
 /// Every kind of page, made beforehand.
 fn contents() -> Vec<[u8; PAGE_SIZE]> {
@@ -124,7 +76,8 @@ fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
         submit(Operation::Flush);
     }
     disk.disk.compact().expect("the disk has a size");
-    let told = disk.disk.extents(0, PAGES * P, &mut |_| std::ops::ControlFlow::Continue(()));
+    let told =
+        disk.disk.extents(Cpu(0), 0, PAGES * P, &mut |_| std::ops::ControlFlow::Continue(()));
     told.expect("the range lies within the disk");
     assert!(disk.disk.stats().pages_stored > 0);
 }
@@ -132,13 +85,11 @@ fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
 #[test]
 fn the_data_path_allocates_nothing() {
     let contents = contents();
-    let trips = calls(|| drop(std::hint::black_box(vec![1u8; 100])));
-    assert!(trips >= 2, "the counter does not count");
-    for &algorithm in stack::ALGORITHMS {
+    for &algorithm in zcomp::ALGORITHMS {
         let disk = Plan::new(PAGES * P, algorithm).build();
         // Nothing needs to warm up: the first page is to be like every other.
         for round in 0..4 {
-            let calls = calls(|| work(&disk, &contents, round));
+            let calls = CountingHeap::calls_of(|| work(&disk, &contents, round));
             assert_eq!(calls, 0, "{algorithm}: round {round} called the heap");
         }
     }
@@ -146,14 +97,14 @@ fn the_data_path_allocates_nothing() {
         let disk = Plan { slots, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
         assert_eq!(disk.disk.scheme(), Some(slots));
         for round in 0..4 {
-            let calls = calls(|| work(&disk, &contents, round));
+            let calls = CountingHeap::calls_of(|| work(&disk, &contents, round));
             assert_eq!(calls, 0, "{slots}: round {round} called the heap");
         }
     }
     for &(streams, max_streams) in common::OTHER_STREAMS {
         let disk = Plan { streams, max_streams, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
         for round in 0..4 {
-            let calls = calls(|| work(&disk, &contents, round));
+            let calls = CountingHeap::calls_of(|| work(&disk, &contents, round));
             assert_eq!(calls, 0, "{streams}, {max_streams}: round {round} called the heap");
         }
     }
@@ -172,7 +123,7 @@ fn reading_what_was_written_back_allocates_nothing() {
         let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
         disk.disk.writeback(&all).expect("there are blocks for all");
         let mut into = vec![0; (PAGES * P) as usize];
-        let calls = calls(|| {
+        let calls = CountingHeap::calls_of(|| {
             let read = Operation::Read { offset: 0, into: &mut into };
             disk.disk.submit(Cpu(1), read).expect("nothing fails");
             for page in 0..PAGES {
@@ -197,17 +148,22 @@ impl BlockDevice for Nothing {
     fn abilities(&self) -> Abilities {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
-    fn submit(&self, _: Cpu, _: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, _: Context, _: Operation<'_>) -> Result<(), IoError> {
         Ok(())
     }
-    fn extents(&self, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, _: Cpu, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let _ = visit(Extent { length, kind: ExtentKind::Data });
         Ok(())
     }
 }
 
 /// Everything swap space is used for, on every page, twice as much as there is room for.
-fn swap_work(engine: &swap::Engine, device: &SwapDevice, contents: &[[u8; PAGE_SIZE]], round: u64) {
+fn swap_work(
+    engine: &swap::Engine,
+    device: &dyn BlockDevice,
+    contents: &[[u8; PAGE_SIZE]],
+    round: u64,
+) {
     let mut into = [0; PAGE_SIZE];
     for offset in 0..AREA {
         let (cpu, spot) = (Cpu(offset as u32 % 3), Spot { area: 0, offset });
@@ -226,23 +182,23 @@ fn swap_work(engine: &swap::Engine, device: &SwapDevice, contents: &[[u8; PAGE_S
             _ => {}
         }
     }
-    let _ = device.may_wait(0, P);
 }
 
 #[test]
 fn swapping_allocates_nothing() {
     let contents = contents();
-    for index in stack::INDEXES {
-        for algorithm in 0..stack::ALGORITHMS.len() {
+    for index in designs::INDEXES {
+        for algorithm in 0..zcomp::ALGORITHMS.len() {
             let mut engine = swap::Engine::of_stack(index, 3);
             engine.over_device = Box::new(|_| Arc::new(Nothing));
             engine.set(Policy::Compressor(algorithm));
             engine.set(Policy::MaxPool(AREA / 2 * P));
             engine.set(Policy::Shrinker(true));
             engine.swapon(0, Shelf::new(AREA, 0, 0)).expect("it is off");
-            let device = SwapDevice::new(engine.zswap.clone(), swap::swap_type(0));
+            let device = engine.zswap.clone().device(swap::swap_type(0));
             for round in 0..4 {
-                let calls = calls(|| swap_work(&engine, &device, &contents, round));
+                let calls =
+                    CountingHeap::calls_of(|| swap_work(&engine, &device, &contents, round));
                 let after = engine.zswap.stats();
                 assert!(after.written_back_pages > 0, "{after:?}");
                 assert_eq!(calls, 0, "{index}, codec {algorithm}: round {round} called the heap");

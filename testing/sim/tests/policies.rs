@@ -28,7 +28,7 @@ fn plans(bytes: u64) -> impl Iterator<Item = Plan> {
 #[test]
 fn every_policy_has_a_test() {
     let tested = |name: &&str| OTHER_STREAMS.iter().any(|(streams, _)| streams == name);
-    assert!(stack::STREAM_POLICIES[1..].iter().all(tested));
+    assert!(designs::STREAM_POLICIES[1..].iter().all(tested));
 }
 
 #[test]

@@ -7,16 +7,17 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::{Plan, Watched};
+use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
-use stack::{HostFiles, Machine, MachineOptions, Variants};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
-use zram::{Disk, Recompress, Select, Writeback};
+use zram::HostFiles;
+use zram::{Recompress, Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -118,14 +119,14 @@ impl BlockDevice for FailsAt {
     fn abilities(&self) -> Abilities {
         self.next.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         if self.count.fetch_add(1, Ordering::Relaxed) == self.at {
             return Err(IoError::Failed);
         }
-        self.next.submit(cpu, operation)
+        self.next.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.next.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
     }
 }
 
@@ -140,14 +141,13 @@ impl HostFiles for One {
     }
 }
 
-fn on(backing: Arc<FailsAt>) -> (Machine, Arc<Disk>) {
+fn on(backing: Arc<FailsAt>) -> (Machine, Arc<dyn AnyDisk>) {
     let options = MachineOptions {
         cpus: 1,
         memory: 1 << 28,
         variants: Variants::default(),
         files: Arc::new(One(backing)),
         swap_world: Arc::new(host::Mmap),
-        track_access: false,
     };
     let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();
     let disk = machine.add().unwrap();
@@ -165,7 +165,7 @@ fn text(stamp: u64) -> [u8; PAGE_SIZE] {
 
 /// Stores, writes back, reads in every way, changes and compresses again; errors of single
 /// requests are allowed, wrong bytes never. Returns how many requests failed.
-fn script(disk: &Disk) -> u32 {
+fn script(disk: &dyn AnyDisk) -> u32 {
     let mut failed = 0;
     let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
     (0..20).for_each(|index| disk.store_page(Cpu(0), index, &text(index)).unwrap());
@@ -209,12 +209,12 @@ fn a_fault_at_every_operation_of_the_backing_device() {
     };
     let sound = fails_at(u64::MAX);
     let (_machine, disk) = on(sound.clone());
-    assert_eq!(script(&disk), 0);
+    assert_eq!(script(&*disk), 0);
     let operations = sound.count.load(Ordering::Relaxed);
     assert!(operations > 60, "only {operations} operations");
     for at in 0..operations {
         let (machine, disk) = on(fails_at(at));
-        assert_eq!(script(&disk), 1, "operation {at} failed, and one request with it");
+        assert_eq!(script(&*disk), 1, "operation {at} failed, and one request with it");
         disk.validate();
         disk.discard_pages(Cpu(0), 0, 32).unwrap();
         assert_eq!(disk.stats().backed_pages, 0);

@@ -16,12 +16,12 @@
 mod bench;
 #[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
+#[path = "../../../research/designs/tests/common/broken_epochs.rs"]
+mod broken_epochs;
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
 #[path = "../../../crates/zswap/tests/common/copy.rs"]
 mod copy;
-#[path = "../../../crates/zram/tests/common/delegate.rs"]
-mod delegate;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
@@ -38,17 +38,19 @@ mod tables;
 
 use std::sync::Arc;
 
-use broken::{
-    EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort, FreesAtOnce, HoldsNothing, LosesUpdates,
-};
+use broken::{FreesAtOnce, HoldsNothing, LosesUpdates};
+use broken_epochs::{EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort};
 use broken_indexes::{Copied, Over, Wrong};
 use copy::Flaw as TreeFlaw;
+use designs::indexes::RedBlackTrees;
+use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use explore::{Play, holds, rejected};
 use stage::World;
-use subjects::{Flaw, Subject, flawed, policy, scheme, table};
-use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+use subjects::{IgnoresClaims, LooksOnce, Subject, flawed, policy, scheme, table};
+use zram::Without;
+use zram::slots::{BitLock, SlotTable};
 use zswap::MAX_OFFSETS;
-use zswap::index::{RadixTrees, RedBlackTrees};
+use zswap::index::RadixTrees;
 
 /// A disk of this kind in a world.
 fn on(world: World, subject: Subject) -> Play {
@@ -66,7 +68,7 @@ macro_rules! worlds {
         $(
             #[test]
             fn $test() {
-                for slots in stack::SLOT_SCHEMES {
+                for slots in designs::SLOT_SCHEMES {
                     holds(stringify!($test), slots, &on($world, scheme(slots)));
                 }
             }
@@ -97,14 +99,14 @@ fn tables_alone() {
         (Epoch::NAME, alone::<Epoch>()),
     ];
     let names = tables.each_ref().map(|table| table.0);
-    assert_eq!(names, stack::SLOT_SCHEMES, "a scheme is missing here");
+    assert_eq!(names, designs::SLOT_SCHEMES, "a scheme is missing here");
     tables.iter().for_each(|(name, play)| holds("tables_alone", name, play));
 }
 
 /// All but `mutex`, whose sleepers shuttle would not know of.
 #[test]
 fn policies_of_streams() {
-    for streams in stack::STREAM_POLICIES.iter().filter(|name| **name != "mutex") {
+    for streams in designs::STREAM_POLICIES.iter().filter(|name| **name != "mutex") {
         for world in [World::STREAMS, World::RECOMPRESSED] {
             for slots in [BitLock::NAME, Epoch::NAME] {
                 holds("policies_of_streams", streams, &on(world, policy(slots, streams)));
@@ -152,6 +154,16 @@ macro_rules! controls {
     };
 }
 
+/// A block of the backing device is free as soon as no slot names it.
+const BLOCKS_AT_ONCE: Without = Without { readers_of_blocks: true, ..NOTHING };
+/// Compaction waits for no reader.
+const MOVES_AT_ONCE: Without = Without { readers_of_objects: true, ..NOTHING };
+/// Parts of a page are changed beside each other.
+const NO_TURNS: Without = Without { turns: true, ..NOTHING };
+/// Nothing is left out.
+const NOTHING: Without =
+    Without { readers_of_blocks: false, readers_of_objects: false, turns: false };
+
 controls! {
     publishing_and_freeing_at_once_is_found: on(World::CROWD, table::<FreesAtOnce>());
     losing_updates_is_found: on(World::CROWD, table::<LosesUpdates>());
@@ -159,12 +171,12 @@ controls! {
     epochs_that_nobody_waits_for_are_found: on(World::CROWD, table::<EpochOfNone>());
     epochs_that_are_too_short_are_found: on(World::CROWD, table::<EpochTooShort>());
     epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
-    blocks_that_are_free_at_once_are_found: on(World::ONE_BLOCK, flawed(Flaw::FreesBlocksAtOnce));
-    slots_that_are_not_looked_at_again_are_found: on(World::ONE_BLOCK, flawed(Flaw::LooksOnce));
-    parts_that_are_changed_in_steps_are_found: on(World::CROWD, flawed(Flaw::ChangesInSteps));
+    blocks_that_are_free_at_once_are_found: on(World::ONE_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
+    slots_that_are_not_looked_at_again_are_found: on(World::ONE_BLOCK, table::<LooksOnce>());
+    parts_that_are_changed_in_steps_are_found: on(World::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
     old_pages_that_are_compressed_again_are_found:
-        on(World::RECOMPRESSED, flawed(Flaw::CompressesOldPages));
-    objects_that_are_moved_under_readers_are_found: on(World::COMPACTED, flawed(Flaw::MovesAtOnce));
+        on(World::RECOMPRESSED, table::<IgnoresClaims>());
+    objects_that_are_moved_under_readers_are_found: on(World::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);
@@ -183,6 +195,6 @@ controls! {
 fn faithful_copies_hold() {
     let holds = |play| holds("faithful_copies_hold", "", &play);
     holds(alone::<EpochInTime>());
-    holds(on(World::ONE_BLOCK, flawed(Flaw::None)));
-    holds(on(World::COMPACTED, flawed(Flaw::None)));
+    holds(on(World::ONE_BLOCK, table::<BitLock>()));
+    holds(on(World::COMPACTED, table::<BitLock>()));
 }

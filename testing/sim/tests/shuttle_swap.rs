@@ -18,7 +18,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use common::Engine;
+use common::{Engine, with_index};
 use device_stage::{MakeEngine, World as Device};
 use explore::{Play, holds, rejected};
 use sim::swap::{Cache, Flaw, Naive};
@@ -26,7 +26,7 @@ use stage::{MakeCache, World};
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
-    Arc::new(move || -> Arc<dyn Cache> { Arc::new(Engine::with_index(flaw.make(), CPUS)) })
+    Arc::new(move || -> Arc<dyn Cache> { Arc::new(with_flaw!(flaw, with_index(CPUS))) })
 }
 
 /// CPUs there are: fewer than threads, so that some share one.
@@ -59,7 +59,7 @@ macro_rules! worlds {
         $(
             #[test]
             fn $test() {
-                for index in stack::INDEXES {
+                for index in designs::INDEXES {
                     let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, CPUS)) };
                     holds(stringify!($test), index, &on($world, Arc::new(make)));
                 }
@@ -86,7 +86,7 @@ macro_rules! devices {
         $(
             #[test]
             fn $test() {
-                for index in stack::INDEXES {
+                for index in designs::INDEXES {
                     let make: MakeEngine = Arc::new(move || Engine::of_stack(index, CPUS));
                     let play: Play = Arc::new(move || $world.play(&make));
                     holds(stringify!($test), index, &play);

@@ -7,30 +7,38 @@
 
 #[path = "shuttle/broken_zones.rs"]
 mod broken_zones;
-#[path = "../../../crates/pagealloc/tests/suite/designs.rs"]
-mod designs;
+#[path = "../../../crates/pagealloc/tests/suite/design.rs"]
+mod design;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "../../../crates/pagealloc/tests/suite/free.rs"]
 mod free;
 #[path = "shuttle/zone_stage.rs"]
 mod stage;
+#[path = "../../../research/designs/tests/zones/tested.rs"]
+mod tested;
 
 use std::sync::Arc;
 
 use broken_zones::{Flaw, Toy};
-use designs::{DESIGNS, Design, Make};
+use design::{Design, Make, PRODUCT};
 use explore::{Play, holds, rejected};
 use stage::World;
+use tested::DESIGNS;
 
 fn on(world: World, design: Design) -> Play {
     Arc::new(move || world.play(&design))
 }
 
+/// The product's design, and all others.
+fn all() -> impl Iterator<Item = &'static Design> {
+    std::iter::once(&PRODUCT).chain(DESIGNS)
+}
+
 #[test]
 fn no_design_is_missing() {
-    let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
-    assert_eq!(names, stack::ZONES);
+    let names: Vec<&str> = all().map(|design| design.name).collect();
+    assert_eq!(names, designs::ZONES);
 }
 
 /// A test for each world: all designs hold in it.
@@ -39,7 +47,7 @@ macro_rules! worlds {
         $(
             #[test]
             fn $test() {
-                for design in DESIGNS {
+                for design in all() {
                     holds(stringify!($test), design.name, &on($world, *design));
                 }
             }

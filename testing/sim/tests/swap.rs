@@ -27,7 +27,7 @@ fn runs(test: &str, mix: Mix, cpus: u32, events: usize) -> Vec<Outcome> {
         println!("{test}, {index}: {outcome:?}");
         outcome
     };
-    stack::INDEXES.iter().map(run).collect()
+    designs::INDEXES.iter().map(run).collect()
 }
 
 /// Pages leave in exactly the order that first in, first out, and second chances make, whatever
@@ -60,7 +60,7 @@ fn everything_at_once() {
 #[test]
 fn crowds_find_what_they_stored() {
     let mut rng = Rng::new(seed("crowds_find_what_they_stored"));
-    for (number, index) in stack::INDEXES.iter().enumerate() {
+    for (number, index) in designs::INDEXES.iter().enumerate() {
         let engine = Engine::of_stack(index, 2);
         let round = AtomicU64::new(0);
         let beside = |shelves: &[Arc<Shelf>; 2]| {

@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use common::{Engine, swap_type};
 use sim::events::Weights;
 use sim::model::Drive;
@@ -17,7 +17,7 @@ use sim::suite::{self, Crowd};
 use sim::swap::{Cache, FRAMES, FaultMode, Model, Policy, Shelf};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
-use zswap::{AreaOptions, SwapDevice};
+use zswap::AreaOptions;
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -26,7 +26,7 @@ const P: u64 = PAGE_SIZE as u64;
 /// left.
 struct Watched {
     engine: Engine,
-    device: SwapDevice,
+    device: Arc<dyn BlockDevice>,
     shelf: Arc<Shelf>,
     submits: AtomicU32,
     meddle_every: u32,
@@ -44,7 +44,7 @@ impl Watched {
         let device = Some(shelf.clone() as Arc<dyn BlockDevice>);
         let options = AreaOptions { device, tenant };
         engine.zswap.swapon(swap_type(0), pages, options).expect("it is off");
-        let device = SwapDevice::new(engine.zswap.clone(), swap_type(0));
+        let device = engine.zswap.clone().device(swap_type(0));
         Watched { engine, device, shelf, submits: AtomicU32::new(0), meddle_every, fails }
     }
 
@@ -101,24 +101,24 @@ impl BlockDevice for Watched {
     fn abilities(&self) -> Abilities {
         self.device.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
         if self.meddle_every > 0 && submits.is_multiple_of(self.meddle_every) {
             self.meddle(submits / self.meddle_every);
         }
-        let result = self.device.submit(cpu, operation);
+        let result = self.device.perform(context, operation);
         // Where neither the cache nor the device takes a page, the device says why.
         if self.fails && result == Err(IoError::Failed) { Err(IoError::NoSpace) } else { result }
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.device.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.device.extents(cpu, offset, length, visit)
     }
 }
 
 #[test]
 fn areas_pass_the_suite() {
     let seed = seed("areas_pass_the_suite");
-    for index in stack::INDEXES {
+    for index in designs::INDEXES {
         suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, 0, false)));
     }
 }
@@ -126,7 +126,7 @@ fn areas_pass_the_suite() {
 #[test]
 fn meddled_areas_pass_the_suite() {
     let seed = seed("meddled_areas_pass_the_suite");
-    for (index, every) in stack::INDEXES.iter().zip([3, 5, 7, 2]) {
+    for (index, every) in designs::INDEXES.iter().zip([3, 5, 7, 2]) {
         suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, every, false)));
     }
 }
@@ -134,7 +134,7 @@ fn meddled_areas_pass_the_suite() {
 #[test]
 fn failing_devices_lose_nothing() {
     let mut rng = Rng::new(seed("failing_devices_lose_nothing"));
-    for index in stack::INDEXES {
+    for index in designs::INDEXES {
         let make =
             |bytes| -> Arc<dyn BlockDevice> { Arc::new(Watched::new(index, bytes, 2, 3, true)) };
         let drive = Drive { may_fill_up: true, ..Drive::new(rng.next_u64(), 3000) };
@@ -155,7 +155,7 @@ fn every_byte_stays_while_everything_changes() {
     let events: usize = events.unwrap_or(48_000);
     const THREADS: u64 = 4;
     const PAGES: u64 = FRAMES as u64 / 3;
-    for index in stack::INDEXES {
+    for index in designs::INDEXES {
         let device = Watched::new(index, THREADS * PAGES * P, 2, 40, true);
         let round = AtomicU32::new(0);
         let meddle = || device.meddle(round.fetch_add(1, Ordering::Relaxed));
@@ -163,7 +163,7 @@ fn every_byte_stays_while_everything_changes() {
         let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
         let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
             let part = Part::new(&device, n as u64 * PAGES * P, PAGES * P);
-            let events = events / THREADS as usize / stack::INDEXES.len();
+            let events = events / THREADS as usize / designs::INDEXES.len();
             let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
             Box::new(move || {
                 drive.run(&part);

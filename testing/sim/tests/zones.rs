@@ -75,7 +75,7 @@ fn every_byte_stays_on_every_zone() {
 fn churn_leaves_nothing_behind_on_any_zone() {
     let mut rng = Rng::new(seed("churn_leaves_nothing_behind_on_any_zone"));
     const PAGES: u64 = 1500;
-    for &zone in stack::ZONES {
+    for &zone in designs::ZONES {
         let disk = Plan { zone, ..Plan::new(PAGES * P, zcomp::LZO) }.build();
         let frames = disk.machine.frames();
         let mut page = [0; PAGE_SIZE];

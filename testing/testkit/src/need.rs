@@ -40,12 +40,38 @@ pub enum Need {
         /// The Debian package that brings it.
         package: &'static str,
     },
+    /// What the test itself has looked for.
+    Other {
+        /// Whether it is there.
+        is_there: bool,
+        /// What it is, and how one comes by it.
+        what: &'static str,
+    },
 }
 
 impl Need {
     /// The need for the program `name`, which the Debian package `package` brings.
     pub const fn program(name: &'static str, package: &'static str) -> Need {
         Need::Program { name, package }
+    }
+
+    /// The need for something that the test has looked for itself.
+    pub const fn other(is_there: bool, what: &'static str) -> Need {
+        Need::Other { is_there, what }
+    }
+
+    /// Whether it takes root, so that a test may change something of the system.
+    const fn takes_root(&self) -> bool {
+        matches!(
+            self,
+            Need::Root
+                | Need::Loop
+                | Need::Zram
+                | Need::Swap
+                | Need::MemoryGroup
+                | Need::UnifiedGroup
+                | Need::Zswap
+        )
     }
 
     /// Whether this machine has it, now.
@@ -67,6 +93,7 @@ impl Need {
             Need::Zswap => is_root() && unused_zswap(),
             Need::TwoCpus => available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
             Need::Program { name, .. } => on_path(name),
+            Need::Other { is_there, .. } => is_there,
         }
     }
 }
@@ -98,6 +125,7 @@ impl fmt::Display for Need {
             }
             Need::TwoCpus => write!(f, "two CPUs"),
             Need::Program { name, package } => write!(f, "{name} (package {package})"),
+            Need::Other { what, .. } => write!(f, "{what}"),
         }
     }
 }
@@ -110,12 +138,18 @@ impl fmt::Display for Need {
 /// collects it. May be called from any number of threads and processes at once: the line is one
 /// append.
 ///
+/// A test that needs root changes something of the system, which `cargo test` by itself does not:
+/// there such a need is missing even for root.
+///
 /// # Panics
 ///
 /// Under `RAMPACK_STRICT=1`, when something is missing.
 pub fn met(test: &str, needs: &[Need]) -> bool {
-    let missing: Vec<String> =
+    let mut missing: Vec<String> =
         needs.iter().filter(|need| !need.is_met()).map(|need| need.to_string()).collect();
+    if missing.is_empty() && needs.iter().any(Need::takes_root) && !is_thorough() {
+        missing.push(format!("root ({GIVEN})"));
+    }
     if missing.is_empty() {
         return true;
     }
@@ -129,6 +163,16 @@ pub fn met(test: &str, needs: &[Need]) -> bool {
         append(Path::new(&path), &line);
     }
     false
+}
+
+/// How tests may use root, which `cargo test` by itself does not.
+const GIVEN: &str = "run `cargo xtask test`, or set RAMPACK_THOROUGH=1";
+
+/// Whether tests may use root: under `RAMPACK_THOROUGH=1`, and in strict mode.
+fn is_thorough() -> bool {
+    ["RAMPACK_THOROUGH", "RAMPACK_STRICT"]
+        .iter()
+        .any(|name| env::var_os(name).is_some_and(|value| value == "1"))
 }
 
 /// Appends one line in one write, so that lines of test processes running side by side stay whole.

@@ -180,6 +180,9 @@ struct Setting {
     mglru: &'static str,
     order: &'static str,
     mib: u32,
+    /// How much swap space: no more than twice what the pool holds, where there is nothing below
+    /// it, as the kernel keeps what it has read back until half of the space is used.
+    size: &'static str,
 }
 
 #[rustfmt::skip]
@@ -187,28 +190,28 @@ const fn setting(
     (memory, compressor, pool): (&'static str, &'static str, &'static str),
     backing: bool,
     (swappiness, mglru, order): (&'static str, &'static str, &'static str),
-    mib: u32,
+    (mib, size): (u32, &'static str),
 ) -> Setting {
-    Setting { memory, compressor, pool, backing, swappiness, mglru, order, mib }
+    Setting { memory, compressor, pool, backing, swappiness, mglru, order, mib, size }
 }
 
 /// Every pair of values of any two columns is in a row.
 const MATRIX: &[Setting] = &[
-    setting(("512M", "lz4", "10%"), false, ("200", "on", ""), 700),
-    setting(("512M", "zstd", "10%"), true, ("100", "off", "--random"), 700),
-    setting(("512M", "lz4", "20%"), false, ("200", "off", ""), 700),
-    setting(("512M", "zstd", "50%"), false, ("60", "off", "--random"), 480),
-    setting(("1G", "lz4", "10%"), true, ("60", "on", ""), 1400),
-    setting(("1G", "lz4", "20%"), true, ("100", "on", "--random"), 1400),
-    setting(("1G", "zstd", "20%"), true, ("60", "off", ""), 1400),
-    setting(("1G", "lz4", "50%"), false, ("100", "off", ""), 1050),
-    setting(("1G", "zstd", "50%"), true, ("200", "on", "--random"), 1400),
+    setting(("512M", "lz4", "10%"), false, ("200", "on", ""), (700, "2G")),
+    setting(("512M", "zstd", "10%"), true, ("100", "off", "--random"), (700, "2G")),
+    setting(("512M", "lz4", "20%"), false, ("200", "off", ""), (700, "2G")),
+    setting(("512M", "zstd", "50%"), false, ("60", "off", "--random"), (480, "512M")),
+    setting(("1G", "lz4", "10%"), true, ("60", "on", ""), (1400, "2G")),
+    setting(("1G", "lz4", "20%"), true, ("100", "on", "--random"), (1400, "2G")),
+    setting(("1G", "zstd", "20%"), true, ("60", "off", ""), (1400, "2G")),
+    setting(("1G", "lz4", "50%"), false, ("100", "off", ""), (1050, "2G")),
+    setting(("1G", "zstd", "50%"), true, ("200", "on", "--random"), (1400, "2G")),
 ];
 
 /// The matrix: each setting as a case.
 fn matrix() -> Vec<Case> {
     let case = |it: &Setting| {
-        let Setting { memory, compressor, pool, swappiness, mglru, order, mib, .. } = it;
+        let Setting { memory, compressor, pool, swappiness, mglru, order, mib, size, .. } = it;
         let (below, device) =
             if it.backing { ("_backed", "--backing /dev/vdd ") } else { ("", "") };
         let how = if order.is_empty() { "in_order" } else { "random" };
@@ -218,7 +221,7 @@ fn matrix() -> Vec<Case> {
         );
         let words = format!(
             "--memory {memory} --time 900 -- pressure --swappiness {swappiness} --mglru {mglru} \
-             rampack {device}--size 2G --compressor {compressor} --max-pool {pool} \
+             rampack {device}--size {size} --compressor {compressor} --max-pool {pool} \
              -- {mib} 1 1 500 {order}"
         );
         // More than so small a pool takes, with nothing below it.

@@ -1,5 +1,6 @@
 //! A running guest: qemu, its console, and what the kernel is asked when the guest hangs.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
@@ -30,6 +31,20 @@ const ANSWER: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(3);
 /// How long the machine may take to switch itself off.
 const END: Duration = Duration::from_secs(20);
+
+/// The ticks of the processor's clock in a millisecond, where `/proc/cpuinfo` tells them: the guest
+/// has the same clock. A guest that measures it while its CPUs wait for the host's takes hours for
+/// minutes.
+fn tsc_khz(cpuinfo: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim())
+    };
+    // Elsewhere it is the frequency of the moment that is told.
+    let virtual_machine = value("flags")?.split(' ').any(|flag| flag == "hypervisor");
+    let megahertz: f64 = value("cpu MHz")?.parse().ok()?;
+    (virtual_machine && megahertz > 0.0).then_some((megahertz * 1000.0) as u64)
+}
 
 /// A virtual machine. It ends with this value.
 pub struct Machine {
@@ -62,7 +77,9 @@ impl Machine {
         qemu.args(["-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]);
         qemu.args(["-smp", &options.cpus.to_string(), "-m", &options.memory]);
         qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
-        qemu.args(["-append", &format!("{KERNEL} {}", options.append)]);
+        let clock = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| tsc_khz(&text));
+        let clock = clock.map_or(String::new(), |khz| format!("tsc_early_khz={khz}"));
+        qemu.args(["-append", &format!("{KERNEL} {clock} {}", options.append)]);
         qemu.args(["-drive", &drive(&image.root, "snapshot=on,cache=unsafe")]);
         qemu.args(["-drive", &drive(&image.data, "snapshot=on,cache=unsafe")]);
         qemu.args(["-drive", &drive(job, "readonly=on")]);
@@ -169,5 +186,18 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tsc_khz;
+
+    #[test]
+    fn a_virtual_machine_tells_its_clock() {
+        let text = "model name\t: X\ncpu MHz\t\t: 2596.096\nflags\t\t: fpu tsc hypervisor lm\n";
+        assert_eq!(tsc_khz(text), Some(2_596_096));
+        assert_eq!(tsc_khz(&text.replace(" hypervisor", "")), None);
+        assert_eq!(tsc_khz("processor\t: 0\n"), None);
     }
 }

@@ -18,10 +18,6 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("zcomp", &["units", "sync"]),
     ("zram", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp"]),
     ("zswap", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp"]),
-    (
-        "stack",
-        &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "zswap"],
-    ),
     ("host", &["units", "sync", "pagealloc"]),
     ("backing", &["units", "sync", "control", "block"]),
     ("nbd", &["units", "sync", "block", "host"]),
@@ -39,30 +35,26 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zcomp",
             "zram",
             "zswap",
-            "stack",
             "host",
             "backing",
             "nbd",
+            "fuse",
+            "ublk",
         ],
     ),
+    ("cli", &["rampack"]),
     (
-        "cli",
+        "designs",
         &[
             "units",
             "sync",
             "control",
             "block",
             "pagealloc",
-            "zsmalloc",
             "zcomp",
             "zram",
             "zswap",
-            "stack",
             "host",
-            "backing",
-            "nbd",
-            "fuse",
-            "ublk",
             "rampack",
         ],
     ),
@@ -78,10 +70,12 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zcomp",
             "zram",
             "zswap",
-            "stack",
             "host",
+            "backing",
             "nbd",
+            "fuse",
             "rampack",
+            "designs",
         ],
     ),
     (
@@ -96,7 +90,7 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zcomp",
             "zram",
             "zswap",
-            "stack",
+            "designs",
             "testkit",
         ],
     ),
@@ -113,7 +107,6 @@ const HOUSE: &[(&str, &[&str])] = &[
             "zcomp",
             "zram",
             "zswap",
-            "stack",
             "nbd",
             "fuse",
             "cli",
@@ -124,8 +117,9 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests may use besides.
-const IN_TESTS: &[&str] = &["testkit", "sim", "host"];
+/// What tests may use besides. `designs` is for the tests of `testing/` and `research/`: those of
+/// the product do without it.
+const IN_TESTS: &[&str] = &["testkit", "sim", "host", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
 /// `*` stands for every crate.
@@ -133,13 +127,17 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("anyhow", &["lab", "xtask"], &[]),
     ("atomic-wait", &["sync"], &[]),
     ("clap", &["cli", "lab", "xtask"], &[]),
+    ("comfy-table", &["lab"], &[]),
     ("crossbeam-utils", &["sync"], &[]),
+    ("divan", &[], &["nbd", "pagealloc", "rampack", "zsmalloc"]),
+    ("fastrand", &["block", "cli", "guestkit", "lab", "testkit"], &["*"]),
     ("fuser", &["fuse"], &[]),
+    ("hdrhistogram", &["lab"], &[]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing", "ublk"], &[]),
     ("libc", &["host", "backing", "nbd", "fuse", "ublk", "cli", "lab", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
-    ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "stack"]),
+    ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "designs"]),
     ("lz4-sys", &["zcomp"], &[]),
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
     ("lzokay", &[], &["zcomp", "fuzzing"]),
@@ -162,7 +160,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
 const RULE: &str = "house";
 
 /// What repeats and extends experiments.
-const RESEARCH: &[&str] = &["lab"];
+const RESEARCH: &[&str] = &["designs", "lab"];
 /// What only tests need.
 const TESTING: &[&str] = &["sim", "testkit", "fuzzing", "guestkit"];
 

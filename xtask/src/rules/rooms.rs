@@ -1,4 +1,4 @@
-//! What each crate must be unable to do: name an atomic, reach for std, know a variant.
+//! What each crate must be unable to do: name an atomic, reach for std, know a codec's type.
 
 use super::Finding;
 use crate::source::{Source, has_word, word_at};
@@ -6,31 +6,13 @@ use crate::tree::Tree;
 
 /// Crates in which nothing can do I/O, ask the time or start a thread.
 const NO_STD: &[&str] =
-    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "zswap", "stack"];
+    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "zswap"];
 
-/// The one file that names variants.
-const SWITCHBOARD: &str = "crates/stack/src/switchboard.rs";
+/// Codecs, which are opened by their names.
+const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "Eight42"];
 
-/// Variants behind a seam, and the crate they are made in.
-const VARIANTS: &[(&str, &str)] = &[
-    ("zcomp", "LzoRle"),
-    ("zcomp", "Lzo"),
-    ("zcomp", "Lz4"),
-    ("zcomp", "Lz4hc"),
-    ("zcomp", "Zstd"),
-    ("zcomp", "Deflate"),
-    ("zcomp", "Eight42"),
-    ("zcomp", "PerCpuStreams"),
-    ("zcomp", "SingleStream"),
-    ("zcomp", "MultiStreams"),
-    ("zcomp", "MutexStream"),
-    ("zram", "BitLock"),
-    ("pagealloc", "Zone"),
-    ("pagealloc", "ListZone"),
-];
-
-/// Crates that take variants apart or put them side by side: the laboratory, models, test inputs.
-const WORKSHOP: &[&str] = &["lab", "sim", "testkit", "fuzzing", "xtask"];
+/// Crates that take codecs apart or put them side by side: the laboratory, models, test inputs.
+const APART: &[&str] = &["designs", "lab", "sim", "testkit", "fuzzing", "xtask"];
 
 /// Runs the rules of this file.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -38,7 +20,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     for source in &tree.sources {
         let Some(name) = source.crate_name() else { continue };
         atomics(source, name, &mut findings);
-        variants(source, name, &mut findings);
+        codecs(source, name, &mut findings);
         if NO_STD.contains(&name) {
             no_std(source, name, &mut findings);
         }
@@ -90,25 +72,21 @@ fn no_std(source: &Source, name: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-fn variants(source: &Source, name: &str, findings: &mut Vec<Finding>) {
-    if source.path == SWITCHBOARD || WORKSHOP.contains(&name) {
+fn codecs(source: &Source, name: &str, findings: &mut Vec<Finding>) {
+    if name == "zcomp" || APART.contains(&name) {
         return;
     }
     for (number, code) in statements(source) {
-        for (home, variant) in VARIANTS {
-            // `io::Zone` or a local type of that name elsewhere is none of ours, so only paths
-            // through the crate count: `zcomp::Lz4`, `use zcomp::{Lz4, Zstd}`.
-            let Some(at) = word_at(&code, &format!("{home}::")) else { continue };
-            if *home != name && has_word(&code[at..], variant) {
-                findings.push(Finding {
-                    path: source.path.clone(),
-                    line: number,
-                    rule: "variants",
-                    message: format!(
-                        "{variant} is one of several: only {SWITCHBOARD} chooses; use the trait"
-                    ),
-                });
-            }
+        // A type of that name elsewhere is none of ours, so only paths through the crate count:
+        // `zcomp::Lz4`, `use zcomp::{Lz4, Zstd}`.
+        let Some(at) = word_at(&code, "zcomp::") else { continue };
+        for codec in CODECS.iter().filter(|codec| has_word(&code[at..], codec)) {
+            findings.push(Finding {
+                path: source.path.clone(),
+                line: number,
+                rule: "codecs",
+                message: format!("{codec} is opened by its name: use `zcomp::open`"),
+            });
         }
     }
 }

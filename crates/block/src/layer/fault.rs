@@ -4,7 +4,7 @@ use sync::Mutex;
 use units::Cpu;
 
 use crate::checked::submit_allowed;
-use crate::{Abilities, BlockDevice, Geometry, IoError, Job, Operation, Visit};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
 /// Which operations fail, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,28 +23,18 @@ pub struct FaultPlan {
 pub struct Fault<D> {
     next: D,
     plan: FaultPlan,
-    state: Mutex<u64>,
+    numbers: Mutex<fastrand::Rng>,
 }
 
 impl<D: BlockDevice> Fault<D> {
     /// Fails operations on `next` by `plan`.
     pub fn new(next: D, plan: FaultPlan) -> Fault<D> {
-        Fault { next, plan, state: Mutex::new(plan.seed) }
+        Fault { next, plan, numbers: Mutex::new(fastrand::Rng::with_seed(plan.seed)) }
     }
 
     /// The device below.
     pub const fn inner(&self) -> &D {
         &self.next
-    }
-
-    /// The next number of the sequence (Steele, Lea and Flood, "Fast splittable pseudorandom
-    /// number generators", 2014).
-    fn draw(&self) -> u64 {
-        let mut state = self.state.lock();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 
     fn judge(&self, operation: &Operation<'_>) -> Result<(), IoError> {
@@ -53,7 +43,7 @@ impl<D: BlockDevice> Fault<D> {
             Operation::Flush => self.plan.flushes_per_million,
             _ => self.plan.changes_per_million,
         };
-        if self.draw() % 1_000_000 < u64::from(per_million) {
+        if self.numbers.lock().u32(..1_000_000) < per_million {
             return Err(IoError::Failed);
         }
         Ok(())
@@ -69,20 +59,16 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
         self.next.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         self.judge(&operation)?;
-        self.next.submit(cpu, operation)
+        self.next.perform(context, operation)
     }
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
     }
 
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        self.next.may_wait(offset, length)
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.next.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
     }
 }

@@ -2,14 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
+use clap::{Args, Subcommand};
 
-use super::{
-    Size, algorithm, algorithm_help, assignment, disk_size, index, index_help, size, zone,
-    zone_help,
-};
+use super::values::{Size, algorithm, algorithm_help, assignment, disk_size, pool_size, size};
 use crate::protocol::Attribute;
+use crate::transport::SwapTransport;
 
 pub(super) const SWAP_NOTES: &str = "\
 What the kernel swaps out is compressed in the daemon's memory; the oldest pages are written back \
@@ -98,14 +95,6 @@ pub struct SwapOn {
     #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
     pub compressor: Option<String>,
 
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = index, help = index_help())]
-    pub index: Option<String>,
-
-    #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = zone, help = zone_help())]
-    pub zone: Option<String>,
-
     /// Set a parameter of the cache first (those of /sys/module/zswap/parameters); may be given
     /// several times.
     #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]
@@ -115,16 +104,6 @@ pub struct SwapOn {
     /// where the daemon's own memory is limited by a control group, which may hang.
     #[arg(long)]
     pub force: bool,
-}
-
-/// How the kernel reaches a swap device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SwapTransport {
-    /// The driver ublk: it needs no memory for a request.
-    Ublk,
-    /// A loop device on a FUSE file.
-    Loop,
 }
 
 /// `rampack swap off`.
@@ -201,16 +180,4 @@ pub struct Hungry {
     /// From which everything follows that is written.
     #[arg(long)]
     pub seed: u64,
-}
-
-/// A size, or a percentage.
-fn pool_size(text: &str) -> Result<String, String> {
-    match text.strip_suffix('%') {
-        Some(number) if number.parse().is_ok_and(|percent: u8| (1..=100).contains(&percent)) => {}
-        Some(_) => return Err("a percentage is 1% to 100% (EINVAL)".into()),
-        None => {
-            disk_size(text)?;
-        }
-    }
-    Ok(text.to_string())
 }

@@ -45,43 +45,18 @@ fn junk_after_the_suffix_is_refused() {
 #[test]
 fn an_unknown_algorithm_is_told_the_known_ones() {
     let text = refused("rampack up --algorithm lzma");
-    for name in stack::ALGORITHMS {
+    for name in crate::machine::ALGORITHMS {
         assert!(text.contains(name), "{text}");
     }
 }
 
 #[test]
-fn an_unknown_slot_scheme_is_told_the_known_ones() {
-    for command in ["up", "serve"] {
-        let text = refused(&format!("rampack {command} --slots hope"));
-        for name in stack::SLOT_SCHEMES {
-            assert!(text.contains(name), "{text}");
-            let line = format!("rampack {command} --slots {name}");
-            Cli::try_parse_from(line.split(' ')).expect("it is known");
-        }
-    }
-}
-
-#[test]
-fn an_unknown_zone_is_told_the_known_ones() {
-    for command in ["up", "serve", "swap on --size 1M"] {
-        let text = refused(&format!("rampack {command} --zone hope"));
-        for name in stack::ZONES {
-            assert!(text.contains(name), "{text}");
-            let line = format!("rampack {command} --zone {name}");
-            Cli::try_parse_from(line.split(' ')).expect("it is known");
-        }
-    }
-}
-
-#[test]
-fn an_unknown_policy_of_streams_is_told_the_known_ones() {
-    for command in ["up", "serve"] {
-        let text = refused(&format!("rampack {command} --streams hope"));
-        for name in stack::STREAM_POLICIES {
-            assert!(text.contains(name), "{text}");
-            let line = format!("rampack {command} --streams {name}");
-            Cli::try_parse_from(line.split(' ')).expect("it is known");
+fn the_design_of_a_seam_is_not_a_users_choice() {
+    for option in ["--slots cas", "--streams multi", "--zone spin", "--index rbtree"] {
+        for command in ["up", "serve", "swap on --size 1M"] {
+            let line = format!("rampack {command} {option}");
+            let error = Cli::try_parse_from(line.split(' ')).expect_err(&line);
+            assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{line}");
         }
     }
 }

@@ -9,8 +9,7 @@ fn paths_in_uris_are_escaped() {
 fn start(root: &Path) -> Result<Daemon, Fault> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
-    let variants = Variants::default();
-    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None, variants };
+    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None };
     Daemon::start(options, events)
 }
 

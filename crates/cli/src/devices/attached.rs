@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, Checked};
-use control::tree::DeviceNode;
-use control::{Errno, Fault};
-use fuse::{LoopDevice, LoopOptions, Mount};
-use zram::Disk;
+use rampack::block::BlockDevice;
+use rampack::control::tree::DeviceNode;
+use rampack::control::{Errno, Fault};
+use rampack::fuse::{LoopDevice, LoopOptions, Mount};
+use rampack::zram::Disk;
 
-use super::frontend_fault;
-use crate::failure::failed;
+use crate::failure::{failed, frontend_fault};
 use crate::mounts::openers_of;
 use crate::root::{Made, Root};
 use crate::sys;
@@ -49,7 +48,7 @@ impl Attached {
     /// is asked of the system.
     pub(super) fn make(files: &Files, root: &Root, disk: &Arc<Disk>) -> Result<Attached, Fault> {
         let name = disk.name();
-        let device = Arc::new(Checked::new(disk.clone()));
+        let device = disk.clone();
         let flush = device.abilities().flush;
         let file = files.mount.add(&name, device).map_err(|e| frontend_fault(&e))?;
         let made = || -> Result<Attached, Fault> {

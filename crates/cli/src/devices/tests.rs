@@ -3,7 +3,7 @@ use super::*;
 fn devices() -> Devices {
     let dir = Path::new("/nonexistent/rampack");
     let root = Root::choose(Some(dir)).unwrap();
-    let machine = crate::daemon::machine(stack::Variants::default()).unwrap();
+    let machine = crate::machine::new().unwrap();
     let devices = Devices::new(root, machine);
     devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()], None);
     devices

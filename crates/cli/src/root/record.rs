@@ -14,8 +14,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
-use control::{Errno, Fault};
-use sync::Mutex;
+use rampack::control::{Errno, Fault};
+use rampack::sync::Mutex;
 
 use crate::failure::failed;
 

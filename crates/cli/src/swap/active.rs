@@ -63,7 +63,7 @@ fn above_dead_among(all: &[Active]) -> u16 {
     let is_dead = |active: &&Active| active.path.as_os_str().as_bytes().ends_with(b" (deleted)");
     let highest = all.iter().filter(is_dead).map(|active| active.priority).max();
     let above = highest.map_or(0, |highest| highest.saturating_add(1).max(0));
-    u16::try_from(above).unwrap_or(u16::MAX).min(host::HIGHEST_PRIORITY)
+    u16::try_from(above).unwrap_or(u16::MAX).min(rampack::host::HIGHEST_PRIORITY)
 }
 
 /// The lines of `/proc/swaps`; those that are not understood are passed over.

@@ -5,21 +5,21 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use block::{BlockDevice, Checked, Operation};
-use control::{Errno, Fault};
-use stack::Machine;
-use sync::Mutex;
-use units::PAGE_SIZE;
-use zswap::Headroom;
+use rampack::block::{BlockDevice, Operation};
+use rampack::control::{Errno, Fault};
+use rampack::sync::Mutex;
+use rampack::units::PAGE_SIZE;
+use rampack::zswap::Headroom;
 
 use super::backing::Backing;
 use super::cache::Cache;
 use super::report::SwapReport;
 use super::served::Served;
 use super::{active, header, name, off, parts, protections};
-use crate::args::SwapTransport;
 use crate::devices::Devices;
 use crate::failure::failed;
+use crate::machine::Machine;
+use crate::transport::SwapTransport;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -63,7 +63,7 @@ pub struct Making {
 impl Part {
     fn swap_on(&self) -> Result<(), Fault> {
         let priority = *self.priority.lock();
-        host::swap_on(&self.path, priority).map_err(|error| {
+        rampack::host::swap_on(&self.path, priority).map_err(|error| {
             let what = format!("cannot swap on {}", self.path.display());
             match error.raw_os_error() {
                 Some(libc::EPERM) => {
@@ -83,7 +83,7 @@ impl Part {
     fn forget(&self, device: &dyn BlockDevice) {
         let (start, end) = ((self.pages.start + 1) * PAGE, self.pages.end * PAGE);
         let discard = Operation::Discard { offset: start, length: end - start };
-        if let Err(error) = device.submit(host::cpu(), discard) {
+        if let Err(error) = device.submit(rampack::host::cpu(), discard) {
             tracing::warn!("{} keeps what was swapped to it: {error}", self.path.display());
         }
     }
@@ -94,7 +94,7 @@ fn write_header(device: &dyn BlockDevice, part: &Range<u64>, name: &str) -> Resu
     let label = format!("rampack-{name}");
     let header = header::header(part.end - part.start, header::new_uuid(), &label)?;
     let write = Operation::Write { offset: part.start * PAGE, from: &header };
-    device.submit(host::cpu(), write).map_err(|error| {
+    device.submit(rampack::host::cpu(), write).map_err(|error| {
         let message = format!("the swap header cannot be written: {error}");
         Fault::new(Errno(error.errno()), message)
     })
@@ -121,7 +121,7 @@ impl Area {
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, whatever is kept ready afterwards.
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));
-        let device = Arc::new(Checked::new(cache.device()));
+        let device = Arc::new(cache.device());
         for part in &parts {
             write_header(&*device, part, &name)?;
         }
@@ -207,7 +207,7 @@ impl Area {
             }
             let name = name(self.number);
             let used = active::find(path).map_or(0, |now| now.used);
-            let (used, before) = (units::human(used), units::human(before.used));
+            let (used, before) = (rampack::units::human(used), rampack::units::human(before.used));
             let message = format!(
                 "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory \
                  or add other swap space, and try again",

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use block::{BlockDevice, ExtentKind, IoError, Operation};
-use control::{Errno, Fault};
-use units::{PAGE_SIZE, human};
+use rampack::block::{BlockDevice, ExtentKind, IoError, Operation};
+use rampack::control::{Errno, Fault};
+use rampack::units::{PAGE_SIZE, human};
 
 use super::header;
 use crate::failure::{failed, say};
@@ -54,12 +54,16 @@ impl Backing {
     ///
     /// # Errors
     /// `EINVAL` when it is smaller than `size`, or not there and no size is given; `EEXIST` when it
-    /// holds something else than swap space, unless `force` is given; what [`backing::open`]
-    /// reports.
+    /// holds something else than swap space, unless `force` is given; what
+    /// [`rampack::backing::open`] reports.
     pub fn open(path: &Path, size: Option<u64>, force: bool) -> Result<Backing, Fault> {
         let created = create(path, size)?;
-        let options = backing::Options { ready: true, keep: true, ..backing::Options::default() };
-        let device = backing::open(path, options)?;
+        let options = rampack::backing::Options {
+            ready: true,
+            keep: true,
+            ..rampack::backing::Options::default()
+        };
+        let device = rampack::backing::open(path, options)?;
         let bytes = device.geometry().bytes;
         if let Some(size) = size
             && bytes < size
@@ -88,7 +92,7 @@ impl Backing {
     fn fill_holes(&self) -> Result<(), Fault> {
         let mut holes = Vec::new();
         let (mut at, bytes) = (0, self.bytes());
-        let seen = self.device.extents(0, bytes, &mut |extent| {
+        let seen = self.device.extents(rampack::units::Cpu(0), 0, bytes, &mut |extent| {
             if extent.kind == ExtentKind::Hole {
                 holes.push(at..at + extent.length);
             }
@@ -106,7 +110,7 @@ impl Backing {
             while at < end {
                 let length = FILLED_AT_ONCE.min(end - at);
                 let write = Operation::Write { offset: at, from: &zeroes[..length as usize] };
-                match self.device.submit(host::cpu(), write) {
+                match self.device.submit(rampack::host::cpu(), write) {
                     Ok(()) => (at, filled) = (at + length, filled + length),
                     Err(IoError::NoSpace) => return Ok(()),
                     Err(error) => return Err(self.failed("write to", error)),
@@ -122,7 +126,7 @@ impl Backing {
                 }
             }
         }
-        let flushed = self.device.submit(host::cpu(), Operation::Flush);
+        let flushed = self.device.submit(rampack::host::cpu(), Operation::Flush);
         flushed.map_err(|error| self.failed("flush", error))
     }
 
@@ -137,7 +141,7 @@ impl Backing {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
-        let written = self.device.submit(host::cpu(), write);
+        let written = self.device.submit(rampack::host::cpu(), write);
         written.map_err(|error| self.failed("write to", error))
     }
 
@@ -205,7 +209,7 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
             break;
         }
         let mut page = [0; PAGE_SIZE];
-        let read = device.submit(host::cpu(), Operation::Read { offset, into: &mut page });
+        let read = device.submit(rampack::host::cpu(), Operation::Read { offset, into: &mut page });
         read.map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
             Fault::new(Errno(error.errno()), message)

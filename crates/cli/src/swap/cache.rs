@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use block::BlockDevice;
-use control::{Bound, Errno, Fault, Object};
-use host::Watermark;
-use stack::Machine;
-use units::PAGE_SIZE;
-use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
+use rampack::block::BlockDevice;
+use rampack::control::{Bound, Errno, Fault, Object};
+use rampack::host::Watermark;
+use rampack::units::PAGE_SIZE;
+use rampack::zswap::{
+    AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap,
+};
 
 use super::name;
 use super::report::PoolReport;
+use crate::machine::Machine;
 use crate::protocol::{Attribute, SwapOn};
 
 /// When the oldest pages cannot be written back, it is tried again so much later.
@@ -49,7 +51,7 @@ impl Cache {
 
     /// Sees to it that memory for the next pages is there, as far as it can be had.
     pub fn provide(&self, want: Headroom) {
-        if !self.zswap.provide(host::cpu(), want) {
+        if !self.zswap.provide(rampack::host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
         }
     }
@@ -74,7 +76,7 @@ impl Cache {
         if !self.zswap.is_on(self.swap) {
             return Ok(());
         }
-        self.zswap.invalidate_area(host::cpu(), self.swap);
+        self.zswap.invalidate_area(rampack::host::cpu(), self.swap);
         self.zswap.swapoff(self.swap)?;
         // Its limits are of no more use; if somebody else has pages by that name, they stay.
         let _ = self.zswap.remove_tenant(&name(self.swap.number()));
@@ -174,7 +176,7 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
         if is_ended(Duration::ZERO) {
             return;
         }
-        match zswap.work(host::cpu()) {
+        match zswap.work(rampack::host::cpu()) {
             Work::Again => {}
             Work::Later if is_ended(LATER) => return,
             Work::Later => {}
@@ -195,7 +197,7 @@ const PIECE: u64 = 64;
 /// asks of the kernel, so that what serves pages in the kernel finds some as well.
 pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
-    let mut watermarks = host::Watermarks::new();
+    let mut watermarks = rampack::host::Watermarks::new();
     loop {
         let ticket = zswap.memory_event().ticket();
         if is_ended(Duration::ZERO) {
@@ -207,7 +209,7 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
             watermarks.look().is_none_or(|above| above.bytes(watermark) > piece)
         });
         let next = Headroom { frames: step.frames, ..want };
-        if !spare || !zswap.provide(host::cpu(), next) {
+        if !spare || !zswap.provide(rampack::host::cpu(), next) {
             if is_ended(SOON) {
                 return;
             }
@@ -256,7 +258,7 @@ fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
 pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, Fault> {
     let rows = parameters(machine)?;
     let writable = rows.rows().into_iter().filter(|row| row.access.writable());
-    let shown = |row: control::RowInfo| {
+    let shown = |row: rampack::control::RowInfo| {
         let value = rows.show(row.name).ok()?.trim_end_matches('\n').to_string();
         Some(Attribute { name: row.name.into(), value })
     };
@@ -270,7 +272,7 @@ pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, Fault> {
 pub fn shrink(zswap: &Zswap) {
     let pages = zswap.shrinkable().min(BATCH);
     if pages > 0 {
-        zswap.shrink(host::cpu(), pages);
+        zswap.shrink(rampack::host::cpu(), pages);
     }
 }
 
@@ -301,7 +303,7 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         late_pages: stats.reject_alloc_fail + stats.reject_entry_fail,
         headroom_bytes: match zswap.free_frames() {
             u64::MAX => None,
-            frames => Some(frames * units::PAGE_SIZE as u64),
+            frames => Some(frames * rampack::units::PAGE_SIZE as u64),
         },
     })
 }

@@ -1,25 +1,20 @@
 //! `rampack swap on` and `rampack swap off`.
 
 use std::fmt::Write;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::Duration;
 
-use control::{Errno, Fault};
-use units::human;
+use rampack::control::{Errno, Fault};
+use rampack::units::human;
 
+use super::Swaps;
+use super::progress::Progress;
 use super::report::{PoolReport, SwapReport};
-use super::{Swaps, active};
 use crate::args::{FrontendOptions, SwapOff, SwapOn, Transport};
 use crate::client::{call, call_patiently};
 use crate::failure::say;
 use crate::protocol::{self, DaemonReport, Request, Status};
 use crate::root::Root;
+use crate::terminal::{print, program};
 use crate::up;
-
-/// How often it is told how far reading back is.
-const TELL: Duration = Duration::from_secs(2);
 
 impl SwapOn {
     /// The request for it.
@@ -37,8 +32,6 @@ impl SwapOn {
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
             oom_after: self.oom_after,
             compressor: self.compressor.clone(),
-            index: self.index.clone(),
-            zone: self.zone.clone(),
             priority: u16::try_from(self.priority).ok(),
             parameters: self.set.clone(),
             force: self.force,
@@ -55,7 +48,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
     if root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
         warn(&report);
-        up::print(&format!("{}  {}\n", report.name, report.block_device));
+        print(&format!("{}  {}\n", report.name, report.block_device));
         return Ok(());
     }
     if crate::sys::effective_user() != 0 {
@@ -63,22 +56,12 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
         return Err(Fault::new(Errno::EPERM, message));
     }
     let frontends = FrontendOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
-    up::run_daemon(root, &frontends, variants(options), |daemon| {
+    up::run_daemon(root, &frontends, |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);
         let pool = daemon.swaps().pool().unwrap_or_default();
-        Ok(welcome(&report, &pool, &up::program(daemon.root())))
+        Ok(welcome(&report, &pool, &program(daemon.root())))
     })
-}
-
-/// The usual variants, but for what was asked for.
-fn variants(options: &SwapOn) -> stack::Variants {
-    let usual = stack::Variants::default();
-    stack::Variants {
-        index: options.index.clone().unwrap_or(usual.index),
-        zone: options.zone.clone().unwrap_or(usual.zone),
-        ..usual
-    }
 }
 
 fn warn(report: &SwapReport) {
@@ -140,49 +123,4 @@ pub fn off(root: &Root, options: &SwapOff) -> Result<(), Fault> {
     let meant = meant.map(|swap| (swap.name.clone(), swap.block_device.clone().into()));
     let _progress = Progress::begin(meant.collect());
     call_patiently(root, &Request::SwapOff(protocol::SwapOff { name }))
-}
-
-/// Tells on standard error how far reading back is, until it is dropped.
-pub struct Progress {
-    end: Option<std::sync::mpsc::Sender<()>>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-impl Progress {
-    /// Begins to tell of these names and block devices.
-    #[must_use]
-    pub fn begin(devices: Vec<(String, std::path::PathBuf)>) -> Progress {
-        let (end, ended) = channel();
-        let thread = thread::Builder::new().name("progress".into());
-        let thread = match devices.is_empty() {
-            true => None,
-            // It is well without being told of.
-            false => thread.spawn(move || tell(&devices, &ended)).ok(),
-        };
-        Progress { end: Some(end), thread }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.end = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn tell(devices: &[(String, std::path::PathBuf)], ended: &Receiver<()>) {
-    let left = |path: &Path| active::find(path).map_or(0, |active| active.used);
-    let devices: Vec<_> = devices.iter().map(|it| (it, left(&it.1))).collect();
-    while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
-        for (device, first) in &devices {
-            let now = left(&device.1);
-            if now > 0 {
-                let (name, first) = (&device.0, (*first).max(now));
-                let (now, first) = (human(now), human(first));
-                say(&format!("rampack: {name}: {now} of {first} still to be read back\n"));
-            }
-        }
-    }
 }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::limits::Controller;
-use super::protections::Protection;
+use super::report::Protection;
 use crate::failure::failed;
 use crate::sys;
 

@@ -1,8 +1,8 @@
 //! The first page of a swap area, by which swapon(2) knows it (Linux, `union swap_header`; the
 //! same that mkswap(8) writes, version 1).
 
-use control::Fault;
-use units::PAGE_SIZE;
+use rampack::control::Fault;
+use rampack::units::PAGE_SIZE;
 
 /// What a page ends in that is the first of a swap area.
 const MAGIC: &[u8; 10] = b"SWAPSPACE2";

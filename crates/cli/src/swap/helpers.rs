@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use control::Fault;
-use host::{Pressure, PressureEnd, Waited};
-use zswap::{Headroom, Zswap};
+use rampack::control::Fault;
+use rampack::host::{Pressure, PressureEnd, Waited};
+use rampack::zswap::{Headroom, Zswap};
 
 use super::stuck::Watcher;
 use super::{cache, protections};

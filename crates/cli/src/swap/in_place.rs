@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use control::Fault;
+use rampack::control::Fault;
 
 use crate::failure::failed;
 use crate::sys;

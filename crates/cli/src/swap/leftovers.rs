@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use units::human;
+use rampack::units::human;
 
 use super::{MOST, active, name};
 use crate::failure::failed;
@@ -19,17 +19,17 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
     // The root itself is asked, never what may be mounted below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
-    let files = path.join(fuse::leftovers::SWAP);
+    let files = path.join(rampack::fuse::leftovers::SWAP);
     for number in 0..MOST {
         let name = name(number);
-        for device in fuse::find_by_backing(&files.join(&name)) {
+        for device in rampack::fuse::find_by_backing(&files.join(&name)) {
             let path = format!("/dev/loop{device}");
             let Some(active) = active::find(Path::new(&path)) else { continue };
             let lost = match active.used {
                 0 => String::new(),
                 used => format!(", {} that was swapped out there is lost", human(used)),
             };
-            match host::swap_off(Path::new(&path)) {
+            match rampack::host::swap_off(Path::new(&path)) {
                 Ok(()) => cleared.push(format!("swapped off {path} of {name}{lost}")),
                 Err(error) => {
                     let fault = failed(format!("cannot swap off {path} of {name}"), &error);
@@ -45,8 +45,8 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
 /// Deletes ublk devices of killed daemons. The kernel goes on naming swap space on such a device
 /// until it is started again, and every use of it fails.
 fn clear_ublk(cleared: &mut Vec<String>, remaining: &mut Vec<String>) {
-    for ublk::Leftover { number, pid } in ublk::leftovers().unwrap_or_default() {
-        match ublk::clear(number, pid) {
+    for rampack::ublk::Leftover { number, pid } in rampack::ublk::leftovers().unwrap_or_default() {
+        match rampack::ublk::clear(number, pid) {
             Ok(()) => cleared.push(format!("deleted /dev/ublkb{number} of process {pid}")),
             Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),
         }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use units::human;
+use rampack::units::human;
 
 use crate::mounts::{MountLine, mounts};
 

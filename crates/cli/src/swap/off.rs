@@ -12,7 +12,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use control::Errno;
+use rampack::control::Errno;
 
 use crate::args::SwapoffHelper;
 use crate::failure::failed;
@@ -106,9 +106,9 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
 pub fn help(options: &SwapoffHelper) {
     // What the daemon has, and this inherited: it may wait for I/O, and be ended.
     let _ = fs::write("/proc/self/comm", NAME);
-    let _ = host::set_io_flusher(false);
-    let _ = host::set_oom_score(FIRST);
-    let line = match host::swap_off(&options.path) {
+    let _ = rampack::host::set_io_flusher(false);
+    let _ = rampack::host::set_oom_score(FIRST);
+    let line = match rampack::host::swap_off(&options.path) {
         Ok(()) => DONE.to_string(),
         Err(error) => error.raw_os_error().unwrap_or(libc::EIO).to_string(),
     };

@@ -29,7 +29,7 @@ pub fn of(pages: u64, others: u64) -> Vec<Range<u64>> {
 /// the first is used first. The kernel orders those without a priority in the same way by itself.
 pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> Option<u16> {
     let (part, count) = (u16::try_from(part).ok()?, u16::try_from(count).ok()?);
-    let least = dead.saturating_add(count - 1).min(host::HIGHEST_PRIORITY);
+    let least = dead.saturating_add(count - 1).min(rampack::host::HIGHEST_PRIORITY);
     priority.map(|priority| priority.max(least).saturating_sub(part))
 }
 

@@ -10,29 +10,18 @@
 //! - in the kernel ublk needs nothing for a request ([`super::served`]); for what FUSE, loop
 //!   devices and io_uring take it starts no I/O, by the promise of `PR_SET_IO_FLUSHER`.
 
-use control::{Errno, Fault};
-use serde::{Deserialize, Serialize};
+use rampack::control::{Errno, Fault};
 
-use crate::failure::{failed, sentence};
+use crate::failure::failed;
 use crate::sys;
 
 use super::group::{self, OwnGroup};
 use super::in_place::InPlace;
 use super::limits;
+use super::report::{Protection, protection};
 
 /// Never ended because memory is out.
 const NEVER: i32 = -1000;
-
-/// One thing that protects, and whether it is had.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Protection {
-    /// What it is called.
-    pub name: String,
-    /// Is it had?
-    pub had: bool,
-    /// What is so, or what it means that it is not.
-    pub text: String,
-}
 
 /// Protections as long as it lives; what the process was like before is restored in the end.
 pub struct Protections {
@@ -43,32 +32,24 @@ pub struct Protections {
     _group: OwnGroup,
 }
 
-pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
-    let (had, text) = match tried {
-        Ok(text) => (true, text),
-        Err(fault) => (false, format!("{}; {without}", sentence(&fault))),
-    };
-    Protection { name: name.into(), had, text }
-}
-
 /// Promises for the whole process, to be called before it starts a thread: the kernel must not do
 /// I/O to find memory for those who serve I/O. Whether it took is asked later.
 pub fn begin() {
     if sys::effective_user() == 0 {
-        let _ = host::set_io_flusher(true);
+        let _ = rampack::host::set_io_flusher(true);
     }
 }
 
 /// Called by a thread before it serves pages, or provides memory for them: it runs as soon as it
 /// has something to do. Whether that can be had was found out before.
 pub fn begin_to_serve() {
-    let _ = host::set_real_time();
+    let _ = rampack::host::set_real_time();
 }
 
 /// Has what is mapped in memory now: code, data, heap. What could not be had is told when the
 /// protections are taken.
 pub fn make_resident() {
-    if let Err(error) = host::make_resident() {
+    if let Err(error) = rampack::host::make_resident() {
         tracing::debug!("not all of the program is in memory: {error}");
     }
 }
@@ -77,12 +58,14 @@ impl Protections {
     /// Tries everything, but for memory that is provided ahead: that needs a cache first.
     #[must_use]
     pub fn take() -> Protections {
-        let locked = host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
+        let locked =
+            rampack::host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
         let resident = locked.clone().and_then(|()| {
-            host::make_resident().map_err(|e| failed("the program cannot be had in memory", &e))
+            rampack::host::make_resident()
+                .map_err(|e| failed("the program cannot be had in memory", &e))
         });
-        let score = host::oom_score().ok();
-        let scored = host::set_oom_score(NEVER)
+        let score = rampack::host::oom_score().ok();
+        let scored = rampack::host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
         let kept = InPlace::keep();
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
@@ -153,25 +136,25 @@ impl Protections {
 impl Drop for Protections {
     fn drop(&mut self) {
         if self.locked {
-            host::unlock_memory();
+            rampack::host::unlock_memory();
         }
         if let Some(score) = self.score {
-            let _ = host::set_oom_score(score);
+            let _ = rampack::host::set_oom_score(score);
         }
     }
 }
 
 fn flusher() -> Result<String, Fault> {
-    if host::is_io_flusher() {
+    if rampack::host::is_io_flusher() {
         return Ok("PR_SET_IO_FLUSHER".to_string());
     }
-    host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
+    rampack::host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
     Err(Fault::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
 }
 
 /// Tried on a thread of its own: this one stays an ordinary one.
 fn real_time() -> Result<String, Fault> {
-    let tried = std::thread::spawn(host::set_real_time).join();
+    let tried = std::thread::spawn(rampack::host::set_real_time).join();
     let tried = tried.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
     tried
         .map(|()| "real-time priority".to_string())

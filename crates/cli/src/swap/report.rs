@@ -2,11 +2,32 @@
 
 use std::fmt::Write;
 
+use rampack::control::Fault;
+use rampack::units::human;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use units::human;
 
-use super::protections::Protection;
+use crate::failure::sentence;
+
+/// One thing that protects, and whether it is had.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Protection {
+    /// What it is called.
+    pub name: String,
+    /// Is it had?
+    pub had: bool,
+    /// What is so, or what it means that it is not.
+    pub text: String,
+}
+
+/// What became of `tried`, and what it means to be without.
+pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
+    let (had, text) = match tried {
+        Ok(text) => (true, text),
+        Err(fault) => (false, format!("{}; {without}", sentence(&fault))),
+    };
+    Protection { name: name.into(), had, text }
+}
 
 /// What is to be said of a swap device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -87,7 +108,7 @@ impl PoolReport {
     /// Bytes of pages that a byte of memory holds, if any are stored.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let data = self.stored_pages * units::PAGE_SIZE as u64;
+        let data = self.stored_pages * rampack::units::PAGE_SIZE as u64;
         (data > 0 && self.pool_bytes > 0).then(|| data as f64 / self.pool_bytes as f64)
     }
 }
@@ -96,7 +117,7 @@ const HEADINGS: [&str; 9] =
     ["NAME", "SIZE", "USED", "CACHED", "ON-DISK", "PRIO", "DEVICE", "BACKING", "STATE"];
 
 fn pages(count: u64, exact: bool) -> String {
-    size(count * units::PAGE_SIZE as u64, exact)
+    size(count * rampack::units::PAGE_SIZE as u64, exact)
 }
 
 fn size(bytes: u64, exact: bool) -> String {
@@ -182,7 +203,7 @@ pub fn missing(swaps: &[SwapReport]) -> String {
 /// A swap device as an object for programs.
 #[must_use]
 pub fn object(swap: &SwapReport) -> Value {
-    let page = units::PAGE_SIZE as u64;
+    let page = rampack::units::PAGE_SIZE as u64;
     json!({
         "name": swap.name,
         "block_device": swap.block_device,

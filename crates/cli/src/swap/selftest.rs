@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{Errno, Fault};
-use units::{PAGE_SIZE, human};
+use rampack::control::{Errno, Fault};
+use rampack::units::{PAGE_SIZE, human};
 
 use super::limits::Controller;
 use super::report::{PoolReport, SwapReport};
@@ -23,7 +23,8 @@ use crate::events::Events;
 use crate::failure::{failed, say};
 use crate::protocol::{DaemonReport, Request, Status, Stop, SwapOff};
 use crate::root::Root;
-use crate::{sys, up};
+use crate::sys;
+use crate::terminal::{print, program};
 
 pub mod group;
 pub mod hungry;
@@ -100,7 +101,7 @@ impl Daemon {
     fn start(root: Root, options: &SelftestSwap) -> Result<Daemon, Fault> {
         let mut command = own_program(&root)?;
         command.args(["swap", "on", "--size", &options.size.text]);
-        command.args(["--priority", &host::HIGHEST_PRIORITY.to_string()]);
+        command.args(["--priority", &rampack::host::HIGHEST_PRIORITY.to_string()]);
         if let Some(path) = &options.backing {
             command.arg("--backing").arg(path);
             let most = (options.limit.bytes / POOL_PART).max(1 << 20);
@@ -172,7 +173,7 @@ impl Drop for Daemon {
             thread::sleep(AGAIN);
         }
         // Killing it would lose what is swapped out.
-        let program = up::program(&self.root);
+        let program = program(&self.root);
         say(&format!("rampack: the daemon of the test is left; end it with {program} stop\n"));
     }
 }
@@ -210,7 +211,7 @@ fn check(options: &SelftestSwap) -> Result<Controller, Fault> {
         let message = "the test needs root, for swap space and a control group; run it with sudo";
         return Err(Fault::new(Errno::EPERM, message));
     }
-    let highest = i32::from(host::HIGHEST_PRIORITY);
+    let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
     if let Some(other) = active::all().into_iter().find(|other| other.priority >= highest) {
         let path = other.path.display();
         let message = format!(
@@ -249,7 +250,7 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
     let mut daemon = Daemon::start(root, options)?;
     let group = Group::make(&controller, options.limit.bytes)?;
     let device = daemon.ready(&events)?;
-    up::print(&format!(
+    print(&format!(
         "{} ({}) is swapped to, {} of it; a program that needs {} may have {}\n",
         device.name,
         device.block_device,
@@ -270,14 +271,14 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
         wrong.push("a swap device is left".into());
     }
     drop(daemon);
-    up::print(&figures(&outcome, &seen, (out, back), took));
+    print(&figures(&outcome, &seen, (out, back), took));
     match wrong.is_empty() {
         true => {
-            up::print("PASS\n");
+            print("PASS\n");
             Ok(())
         }
         false => {
-            up::print("FAIL\n");
+            print("FAIL\n");
             Err(Fault::new(Errno::EIO, wrong.join("; ")))
         }
     }

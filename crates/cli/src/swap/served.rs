@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use block::BlockDevice;
-use control::{Errno, Fault};
-use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
-use host::Faults;
-use sync::Mutex;
-use ublk::Ublk;
-use units::PAGE_SIZE;
+use rampack::block::BlockDevice;
+use rampack::control::{Errno, Fault};
+use rampack::fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
+use rampack::host::Faults;
+use rampack::sync::Mutex;
+use rampack::ublk::Ublk;
+use rampack::units::PAGE_SIZE;
 
 use super::protections;
 use super::report::ServingReport;
-use crate::args::SwapTransport;
-use crate::devices::{Devices, frontend_fault};
+use crate::devices::Devices;
+use crate::failure::frontend_fault;
 use crate::root::Made;
+use crate::transport::SwapTransport;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -79,13 +80,13 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
 ///
 /// # Errors
 /// What is missing.
-pub fn is_there() -> Result<(), ublk::Error> {
-    ublk::available().or_else(|error| {
+pub fn is_there() -> Result<(), rampack::ublk::Error> {
+    rampack::ublk::available().or_else(|error| {
         let mut load = Command::new("modprobe");
         load.args(["-q", "ublk_drv"]).stdin(Stdio::null()).stdout(Stdio::null());
         let loaded = load.stderr(Stdio::null()).status();
         match loaded.is_ok_and(|status| status.success()) {
-            true => ublk::available(),
+            true => rampack::ublk::available(),
             false => Err(error),
         }
     })
@@ -149,7 +150,7 @@ impl Served {
     /// Page faults of the serving threads are counted from now on.
     pub fn count_faults(&self) {
         for (thread, faults) in self.threads.lock().iter_mut() {
-            *faults = host::thread_faults(*thread).unwrap_or_default();
+            *faults = rampack::host::thread_faults(*thread).unwrap_or_default();
         }
     }
 
@@ -161,7 +162,7 @@ impl Served {
         };
         let mut report = ServingReport { by: by.into(), ..ServingReport::default() };
         for (thread, before) in self.threads.lock().iter() {
-            let now = host::thread_faults(*thread).unwrap_or(*before);
+            let now = rampack::host::thread_faults(*thread).unwrap_or(*before);
             report.threads += 1;
             report.minor_faults += now.minor - before.minor;
             report.major_faults += now.major - before.major;
@@ -184,12 +185,12 @@ fn by_ublk(
     waiters: usize,
     parts: &[Range<u64>],
 ) -> Result<(Serving, Vec<PathBuf>), Fault> {
-    let options = ublk::Options {
-        queues: host::online_cpus().min(QUEUES),
+    let options = rampack::ublk::Options {
+        queues: rampack::host::online_cpus().min(QUEUES),
         depth: DEPTH,
-        largest: LARGEST.max(host::page_bytes() as u32),
+        largest: LARGEST.max(rampack::host::page_bytes() as u32),
         waiters,
-        cpu: host::cpu,
+        cpu: rampack::host::cpu,
         begin: protections::begin_to_serve,
     };
     let ublk = Ublk::serve(device, options).map_err(|error| ublk_fault(&error))?;
@@ -206,9 +207,9 @@ fn by_ublk(
 }
 
 fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
-    let threads = host::online_cpus() + 1 + waiters;
+    let threads = rampack::host::online_cpus() + 1 + waiters;
     let begin = protections::begin_to_serve;
-    let options = SwapFileOptions { threads, cpu: host::cpu, begin };
+    let options = SwapFileOptions { threads, cpu: rampack::host::cpu, begin };
     let file = SwapFile::serve(at, device, options).map_err(|error| frontend_fault(&error))?;
     let options =
         LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };
@@ -219,13 +220,17 @@ fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Se
 }
 
 /// A fault of the ublk frontend.
-fn ublk_fault(error: &ublk::Error) -> Fault {
+fn ublk_fault(error: &rampack::ublk::Error) -> Fault {
     let errno = match error {
-        ublk::Error::NoDriver(_) | ublk::Error::NoUring(_) | ublk::Error::TooOld => Errno::ENODEV,
-        ublk::Error::NoPermission => Errno::EPERM,
-        ublk::Error::Unfit(_) => Errno::EINVAL,
-        ublk::Error::Busy(_) => Errno::EBUSY,
-        ublk::Error::System { source, .. } => Errno(source.raw_os_error().unwrap_or(libc::EIO)),
+        rampack::ublk::Error::NoDriver(_)
+        | rampack::ublk::Error::NoUring(_)
+        | rampack::ublk::Error::TooOld => Errno::ENODEV,
+        rampack::ublk::Error::NoPermission => Errno::EPERM,
+        rampack::ublk::Error::Unfit(_) => Errno::EINVAL,
+        rampack::ublk::Error::Busy(_) => Errno::EBUSY,
+        rampack::ublk::Error::System { source, .. } => {
+            Errno(source.raw_os_error().unwrap_or(libc::EIO))
+        }
     };
     Fault::new(errno, error.to_string())
 }

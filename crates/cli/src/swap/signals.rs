@@ -8,7 +8,7 @@
 
 use std::ops::RangeInclusive;
 
-use sync::atomic::{AtomicBool, Ordering};
+use rampack::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sys::{self, Disposition};
 

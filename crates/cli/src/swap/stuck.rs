@@ -8,11 +8,11 @@
 
 use std::time::{Duration, Instant};
 
-use control::{Errno, Fault};
-use host::{MemoryStall, OomKiller, Watermark, Watermarks};
-use zswap::{Traffic, Zswap};
+use rampack::control::{Errno, Fault};
+use rampack::host::{MemoryStall, OomKiller, Watermark, Watermarks};
+use rampack::zswap::{Traffic, Zswap};
 
-use super::protections::{Protection, protection};
+use super::report::{Protection, protection};
 use crate::failure::failed;
 
 /// How long it goes on before a program is ended, when nobody says.

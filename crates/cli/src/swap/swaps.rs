@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Errno, Fault};
-use sync::Mutex;
-use units::{PAGE_SIZE, human, parse_size};
-use zswap::Headroom;
+use rampack::control::{Errno, Fault};
+use rampack::sync::Mutex;
+use rampack::units::{PAGE_SIZE, human, parse_size};
+use rampack::zswap::Headroom;
 
 use super::active;
 use super::area::{Area, Making};
@@ -106,7 +106,7 @@ impl Swaps {
             let message = "swap needs root: run the daemon as root";
             return Err(Fault::new(Errno::EPERM, message));
         }
-        if host::page_bytes() != PAGE {
+        if rampack::host::page_bytes() != PAGE {
             let message = "this machine's pages are not of 4096 bytes, as swap devices need them";
             return Err(Fault::new(Errno::ENOTSUP, message));
         }
@@ -116,22 +116,10 @@ impl Swaps {
                            without --transport nbd";
             return Err(Fault::new(Errno::ENODEV, message));
         }
-        let variants = self.devices.machine().variants();
-        for (option, asked, has) in
-            [("index", &options.index, &variants.index), ("zone", &options.zone, &variants.zone)]
-        {
-            if let Some(asked) = asked.as_ref().filter(|asked| *asked != has) {
-                let message = format!(
-                    "the {option} of the daemon is {has:?}, which is chosen when it is started; \
-                     stop it and start it with --{option} {asked}"
-                );
-                return Err(Fault::invalid(message));
-            }
-        }
         if let Some(priority) = options.priority
-            && priority > host::HIGHEST_PRIORITY
+            && priority > rampack::host::HIGHEST_PRIORITY
         {
-            let most = host::HIGHEST_PRIORITY;
+            let most = rampack::host::HIGHEST_PRIORITY;
             let message = format!("priority {priority} is too high: 0 to {most} are");
             return Err(Fault::invalid(message));
         }
@@ -287,7 +275,9 @@ impl Swaps {
 fn headroom(text: Option<&str>) -> Result<Headroom, Fault> {
     let bytes = match text {
         Some(text) => parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))?,
-        None => (host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST),
+        None => {
+            (rampack::host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST)
+        }
     };
     Ok(Headroom::of_frames(bytes / PAGE))
 }

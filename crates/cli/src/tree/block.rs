@@ -4,9 +4,9 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use control::tree::{Directory, Node, Rows};
-use control::{Access, Errno, Fault, Row};
-use zram::Disk;
+use rampack::control::tree::{Directory, Node, Rows};
+use rampack::control::{Access, Errno, Fault, Row};
+use rampack::zram::Disk;
 
 use crate::devices::Devices;
 
@@ -124,7 +124,7 @@ impl Directory for BlockDirectory {
         let beside = name == SUBSYSTEM || EMPTY.contains(&name);
         match beside && !self.rows.names().is_empty() {
             true if name == SUBSYSTEM => Some(Node::Link(String::from(BLOCK))),
-            true => Some(Node::Directory(Arc::new(control::tree::Fixed::new()))),
+            true => Some(Node::Directory(Arc::new(rampack::control::tree::Fixed::new()))),
             false => self.rows.get(name),
         }
     }

@@ -9,9 +9,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use control::tree::{DeviceNode, Directory, Fixed, Node};
-use zram::Disk;
+use rampack::control::tree::{DeviceNode, Directory, Fixed, Node};
+use rampack::zram::Disk;
 
+use super::device::block_directory;
 use crate::devices::Devices;
 
 /// The unlisted directory they are in.
@@ -86,7 +87,7 @@ impl Over {
     fn our_node(&self, disk: &Arc<Disk>, node: DeviceNode) -> Node {
         match self.rule {
             Rule::Nodes => Node::Device(node),
-            Rule::Directories => super::block_directory(&self.devices, disk),
+            Rule::Directories => block_directory(&self.devices, disk),
             Rule::Links | Rule::Numbers => Node::Link(format!("../../block/{}", disk.name())),
         }
     }

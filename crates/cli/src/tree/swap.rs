@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use control::tree::{Directory, Fixed, Node, Rows};
-use control::{Bound, Fault, Object, Row, RowInfo};
-use stack::Machine;
-use zswap::{DEBUG, PARAMETERS, TENANT_ROWS, Zswap};
+use rampack::control::tree::{Directory, Fixed, Node, Rows};
+use rampack::control::{Bound, Fault, Object, Row, RowInfo};
+use rampack::zswap::{DEBUG, PARAMETERS, TENANT_ROWS, Zswap};
 
 use crate::devices::Devices;
+use crate::machine::Machine;
 
 /// `module/zswap`.
 pub(super) fn module(devices: &Arc<Devices>) -> Fixed {

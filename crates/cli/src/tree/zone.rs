@@ -1,19 +1,25 @@
 //! The part of the tree about the page allocator: the zone that all devices of a daemon, and the
 //! cache in front of its swap devices, take their frames from.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use control::tree::Rows;
-use control::{Access, Bound, Fault, Row};
-use stack::Machine;
+use rampack::control::tree::Rows;
+use rampack::control::{Access, Bound, Fault, Row};
+use rampack::fuse::leftovers;
 
 use super::block::put;
 use crate::devices::Devices;
+use crate::machine::{self, Machine};
+use crate::root::{Made, Root};
 use crate::zone::{buddyinfo, free_frames};
 
 /// Where the free blocks stand, below the directory the tree is mounted at: the kernel's are in
 /// `/proc`, and a daemon has a link there.
-pub const BUDDYINFO: &str = "kernel/debug/rampack/buddyinfo";
+const PLACE: &str = "kernel/debug/rampack/buddyinfo";
+
+/// The name of the link in a root's `proc`, as in `/proc`.
+const BUDDYINFO: &str = "buddyinfo";
 
 /// `kernel/debug/rampack`.
 pub(super) fn directory(devices: &Arc<Devices>) -> Rows {
@@ -51,8 +57,8 @@ static ROWS: &[Row<Machine>] = &[
         name: "zone/design",
         access: Access::Read,
         unit: "name",
-        help: "how memory is lent to what is stored; chosen when the daemon is started",
-        show: Some(|machine, out| put(out, format_args!("{}\n", machine.variants().zone))),
+        help: "how memory is lent to what is stored",
+        show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
         store: None,
     },
     number!("zone/capacity", "pages", "frames there can ever be", |machine| {
@@ -77,3 +83,19 @@ static ROWS: &[Row<Machine>] = &[
         m.frames().stats().bad_frees
     }),
 ];
+
+/// Makes the link to the free blocks: the kernel has them in `/proc`, where programs look for them.
+///
+/// # Errors
+/// What the system reports.
+pub(crate) fn link(root: &Root, made: &Made) -> Result<(), Fault> {
+    made.directory(&root.proc())?;
+    let target = Path::new("..").join(leftovers::TREE).join(PLACE);
+    made.link(&root.proc().join(BUDDYINFO), &target)
+}
+
+/// Removes what [`link`] made.
+pub(crate) fn unlink(root: &Root, made: &Made) {
+    made.remove(&root.proc().join(BUDDYINFO));
+    made.remove(&root.proc());
+}

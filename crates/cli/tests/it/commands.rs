@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 
-use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused};
+use crate::common::{DESIGN, Daemon, NbdClient, Place, noise, rampack, refused};
 
 #[test]
 fn up_says_how_to_use_it_and_leaves_nothing() {
@@ -54,13 +54,13 @@ fn status_shows_what_is_stored() {
     assert!(device["ratio"].as_f64().unwrap() > 0.0);
     assert_eq!(json["pid"], daemon.pid());
     let zone = &json["zone"];
-    assert_eq!(zone["design"], stack::ZONES[0]);
+    assert_eq!(zone["design"], DESIGN);
     assert_eq!(zone["bad_frees"], 0);
     let [lent, cached, free, managed] =
         ["lent", "cached", "free", "managed"].map(|name| zone[format!("{name}_bytes")].as_u64());
     assert!(lent > Some(0) && managed >= Some(2 << 20), "{zone}");
     assert_eq!(managed, lent.zip(cached).zip(free).map(|((a, b), c)| a + b + c), "{zone}");
-    let line = format!("zone {}: ", stack::ZONES[0]);
+    let line = format!("zone {}: ", DESIGN);
     assert!(table.lines().last().unwrap().starts_with(&line), "{table}");
     assert!(!daemon.does("status zram0").contains(&line), "nobody asked for it");
     let bytes = daemon.does("status --bytes --noheadings --raw --output NAME,DISKSIZE,MOUNTPOINT");
@@ -70,17 +70,17 @@ fn status_shows_what_is_stored() {
 }
 
 #[test]
-fn a_single_stream_stays_the_only_one() {
+fn the_number_of_streams_is_shown_and_set_at_any_time() {
     let place = Place::new();
-    let daemon = Daemon::start(&place, "serve --transport nbd --streams single");
-    assert_eq!(daemon.does("get zram0 max_comp_streams"), "1\n");
-    daemon.does("set zram0 disksize=8M");
-    refused(&daemon.ask("set zram0 max_comp_streams=2"), 1, &["zram0", "reset it", "EINVAL"]);
-    assert_eq!(daemon.does("status -n -o NAME,STREAMS"), "zram0 1\n");
-    daemon.does("set zram0 reset=1");
+    let daemon = Daemon::start(&place, "serve --transport nbd");
+    let usual = daemon.does("get zram0 max_comp_streams");
     daemon.does("set zram0 max_comp_streams=2 disksize=8M");
+    assert_eq!(daemon.does("status -n -o NAME,STREAMS"), "zram0 2\n");
     daemon.does("set zram0 max_comp_streams=3");
     assert_eq!(daemon.does("status -n -o NAME,STREAMS"), "zram0 3\n");
+    refused(&daemon.ask("set zram0 max_comp_streams=0"), 1, &["max_comp_streams", "EINVAL"]);
+    daemon.does("set zram0 reset=1");
+    assert_eq!(daemon.does("get zram0 max_comp_streams"), usual);
     daemon.stop();
 }
 

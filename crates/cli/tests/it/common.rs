@@ -16,6 +16,9 @@ use testkit::TempDir;
 /// Nothing here takes that long; a test that hangs says where.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The name of the page allocator's design, as users are told it.
+pub const DESIGN: &str = "bitfield";
+
 /// The program, free of the caller's settings.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rampack"));
@@ -100,8 +103,9 @@ impl Place {
     }
 
     pub fn loops(&self) -> Vec<u32> {
-        let of =
-            |files: &str, name: String| fuse::find_by_backing(&self.root().join(files).join(name));
+        let of = |files: &str, name: String| {
+            rampack::fuse::find_by_backing(&self.root().join(files).join(name))
+        };
         let both = |n| [of("files", format!("zram{n}")), of("swap", format!("swap{n}"))];
         (0..8).flat_map(|n| both(n).concat()).collect()
     }
@@ -125,7 +129,7 @@ impl Drop for Place {
         if let Ok(root) = cli::root::Root::choose(Some(&self.root())) {
             let _ = cli::swap::leftovers::swap_off(&root);
         }
-        let _ = fuse::leftovers::clear(&self.root());
+        let _ = rampack::fuse::leftovers::clear(&self.root());
         for target in self.mounts().iter().rev() {
             let _ = cli::sys::unmount(target, cli::sys::Unmount::Lazily);
         }

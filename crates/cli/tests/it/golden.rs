@@ -11,8 +11,7 @@ use cli::root::Root;
 /// The tree with one device.
 pub fn rows() -> Vec<TreeRow> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
-    let devices =
-        Arc::new(Devices::new(root, cli::daemon::machine(stack::Variants::default()).unwrap()));
+    let devices = Arc::new(Devices::new(root, cli::machine::new().unwrap()));
     devices.add(&Add::default()).unwrap();
     cli::tree::listing(&devices, false)
 }

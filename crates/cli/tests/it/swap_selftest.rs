@@ -26,7 +26,7 @@ fn nothing_is_left(pid: u32) {
         let path = std::path::Path::new(place).join(&name);
         assert!(!path.exists(), "{}", path.display());
     }
-    let highest = i32::from(host::HIGHEST_PRIORITY);
+    let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
     assert!(active::all().iter().all(|swap| swap.priority != highest), "{:?}", active::all());
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use testkit::{Need, Rng, met};
 
-use crate::common::{Daemon, Place};
+use crate::common::{DESIGN, Daemon, Place};
 
 struct Tree {
     place: Place,
@@ -269,29 +269,25 @@ fn the_page_allocator_is_told_of_as_in_proc() {
     if !met("the_page_allocator_is_told_of_as_in_proc", &[Need::Fuse]) {
         return;
     }
-    for zone in stack::ZONES {
-        let place = Place::new();
-        let line = format!("serve --transport nbd --num-devices 1 --size 1M --zone {zone}");
-        let daemon = Daemon::start(&place, &line);
-        let tree = Tree { place, daemon };
-        let counter = |name: &str| {
-            let path = tree.path(&format!("kernel/debug/rampack/zone/{name}"));
-            fs::read_to_string(path).unwrap().trim().to_string()
-        };
-        assert_eq!(counter("design"), *zone);
-        assert_eq!(counter("bad_frees"), "0");
-        let line = fs::read_to_string(tree.place.root().join("proc/buddyinfo")).unwrap();
-        let numbers = line.strip_prefix("Node 0, zone   Normal ").expect(&line);
-        let numbers: Vec<u64> =
-            numbers.split_whitespace().map(|word| word.parse().unwrap()).collect();
-        assert_eq!((numbers.len(), line.lines().count()), (11, 1), "{line}");
-        let free: u64 = numbers.iter().enumerate().map(|(order, blocks)| blocks << order).sum();
-        assert_eq!(counter("free"), free.to_string());
-        let part = |name: &str| counter(name).parse::<u64>().unwrap();
-        assert_eq!(part("managed"), part("lent") + part("cached") + part("free"), "{zone}");
-        assert!(part("capacity") > part("managed"), "{zone}");
-        let said = tree.daemon.does("get kernel/debug/rampack buddyinfo");
-        assert_eq!(said.trim_end(), line.trim_end());
-        tree.end();
-    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 1 --size 1M");
+    let tree = Tree { place, daemon };
+    let counter = |name: &str| {
+        let path = tree.path(&format!("kernel/debug/rampack/zone/{name}"));
+        fs::read_to_string(path).unwrap().trim().to_string()
+    };
+    assert_eq!(counter("design"), DESIGN);
+    assert_eq!(counter("bad_frees"), "0");
+    let line = fs::read_to_string(tree.place.root().join("proc/buddyinfo")).unwrap();
+    let numbers = line.strip_prefix("Node 0, zone   Normal ").expect(&line);
+    let numbers: Vec<u64> = numbers.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!((numbers.len(), line.lines().count()), (11, 1), "{line}");
+    let free: u64 = numbers.iter().enumerate().map(|(order, blocks)| blocks << order).sum();
+    assert_eq!(counter("free"), free.to_string());
+    let part = |name: &str| counter(name).parse::<u64>().unwrap();
+    assert_eq!(part("managed"), part("lent") + part("cached") + part("free"));
+    assert!(part("capacity") > part("managed"));
+    let said = tree.daemon.does("get kernel/debug/rampack buddyinfo");
+    assert_eq!(said.trim_end(), line.trim_end());
+    tree.end();
 }

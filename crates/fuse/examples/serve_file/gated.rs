@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use units::{Cpu, PAGE_SIZE};
 
 /// Of any size up to that it was made with.
@@ -73,13 +73,16 @@ impl BlockDevice for Gated {
         Abilities { flush: true, ..self.inner.abilities() }
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let mut state = self.state();
-        state.waiting += 1;
-        self.changed.notify_all();
         let is_slow =
             |state: &mut State| pages(offset, length).any(|page| state.slow.contains(&page));
+        if is_slow(&mut state) {
+            context.may_wait()?;
+        }
+        state.waiting += 1;
+        self.changed.notify_all();
         let waited = self.changed.wait_timeout_while(state, PATIENCE, is_slow);
         let (mut state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
         state.waiting -= 1;
@@ -87,15 +90,10 @@ impl BlockDevice for Gated {
         if timed_out.timed_out() {
             return Err(IoError::Failed);
         }
-        self.inner.submit(cpu, operation)
+        self.inner.perform(context, operation)
     }
 
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        let state = self.state();
-        pages(offset, length).any(|page| state.slow.contains(&page))
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(cpu, offset, length, visit)
     }
 }

@@ -132,7 +132,7 @@ fn add(
 
 fn map(disk: &dyn BlockDevice) -> Result<String, Box<dyn Error>> {
     let mut runs: Vec<(String, u64)> = Vec::new();
-    disk.extents(0, disk.geometry().bytes, &mut |extent| {
+    disk.extents(units::Cpu(0), 0, disk.geometry().bytes, &mut |extent| {
         let kind = format!("{:?}", extent.kind);
         match runs.last_mut().filter(|(last, _)| *last == kind) {
             Some((_, length)) => *length += extent.length,

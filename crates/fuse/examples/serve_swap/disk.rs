@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread::sleep;
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use units::{Cpu, PAGE_SIZE};
 
 /// Pages that a fresh disk can touch for the first time.
@@ -58,7 +58,7 @@ impl BlockDevice for Disk {
         Abilities { flush: true, ..self.inner.abilities() }
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match &self.kind {
             Kind::Plain => {}
             Kind::Failing => return Err(IoError::Failed),
@@ -75,10 +75,10 @@ impl BlockDevice for Disk {
             }
             Kind::Greedy => drop(black_box(Box::new(operation.range()))),
         }
-        self.inner.submit(cpu, operation)
+        self.inner.perform(context, operation)
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(cpu, offset, length, visit)
     }
 }

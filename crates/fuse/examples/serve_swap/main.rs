@@ -9,8 +9,6 @@
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `opens`,
 //! `served`, `unmount`, `force`.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -18,51 +16,12 @@ use std::sync::Arc;
 
 use block::Checked;
 use fuse::{SwapFile, SwapFileOptions};
-use sync::atomic::{AtomicU64, Ordering};
+use testkit::CountingHeap;
 
 mod disk;
 
-/// The system's allocator, which counts the calls of threads that serve.
-struct Counting;
-
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static SERVES: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if SERVES.try_with(Cell::get).unwrap_or(false) {
-        CALLS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: everything is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(old, layout, bytes) }
-    }
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: CountingHeap = CountingHeap;
 
 fn main() {
     if let Err(error) = serve() {
@@ -79,15 +38,15 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
     let options = SwapFileOptions {
         threads: threads.parse()?,
-        begin: || SERVES.set(true),
+        begin: || CountingHeap::count_this_thread(true),
         ..SwapFileOptions::default()
     };
     let mut swap = SwapFile::serve(Path::new(path), disk, options)?;
     // Telling that they are ready is not part of serving.
-    CALLS.store(0, Ordering::Relaxed);
+    let before = CountingHeap::calls();
     println!("ok {}", swap.path().display());
     for line in io::stdin().lock().lines() {
-        match answer(&mut swap, &line?) {
+        match answer(&mut swap, &line?, before) {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -96,10 +55,10 @@ fn serve() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn answer(swap: &mut SwapFile, line: &str) -> Result<String, Box<dyn Error>> {
+fn answer(swap: &mut SwapFile, line: &str, before: u64) -> Result<String, Box<dyn Error>> {
     match line {
         "threads" => Ok(swap.threads().iter().map(i32::to_string).collect::<Vec<_>>().join(" ")),
-        "heap" => Ok(CALLS.load(Ordering::Relaxed).to_string()),
+        "heap" => Ok((CountingHeap::calls() - before).to_string()),
         "opens" => Ok(swap.open_count().to_string()),
         "served" => Ok(swap.is_served().to_string()),
         "unmount" => Ok(swap.unmount(false).map(|()| String::new())?),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use block::{BlockDevice, IoError, Operation};
+use block::{BlockDevice, Context, IoError, Operation};
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
@@ -73,9 +73,7 @@ impl File {
                     .map(|written| Reply::written(unique, written))
             }
             Call::Allocate { offset, length, mode } => {
-                let range = (*offset, *length);
-                let changed = ranges::change(&*self.device, (self.cpu)(), range, *mode);
-                changed.map(|()| Reply::done(unique))
+                self.allocate(*offset, *length, *mode).map(|()| Reply::done(unique))
             }
             Call::Sync => self.flush().map(|()| Reply::done(unique)),
             Call::GetAttr => Ok(Reply::attributes(unique, &self.attributes)),
@@ -130,6 +128,15 @@ impl File {
         Ok(from.len())
     }
 
+    fn allocate(&self, offset: u64, length: u64, mode: i32) -> Result<(), i32> {
+        let kept = self.attributes.size.saturating_sub(offset).min(length);
+        let discard = self.device.abilities().discard;
+        match ranges::operation(mode, (offset, length), kept, discard)? {
+            Some(operation) => self.submit(operation),
+            None => Ok(()),
+        }
+    }
+
     fn flush(&self) -> Result<(), i32> {
         if self.flush { self.submit(Operation::Flush) } else { Ok(()) }
     }
@@ -152,6 +159,7 @@ impl File {
     }
 
     fn submit(&self, operation: Operation<'_>) -> Result<(), i32> {
-        self.device.submit((self.cpu)(), operation).map_err(IoError::errno)
+        let context = Context::waiting((self.cpu)());
+        self.device.perform(context, operation).map_err(IoError::errno)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use units::Cpu;
 
 use super::answer::File;
@@ -186,12 +186,12 @@ impl BlockDevice for Touchy {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         assert!(!operation.changes(), "it is touchy");
-        self.0.submit(cpu, operation)
+        self.0.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.0.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
     }
 }
 

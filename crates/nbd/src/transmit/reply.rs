@@ -8,8 +8,7 @@ use block::IoError;
 use super::runs::Run;
 use crate::buffer::Output;
 use crate::errors::{ENOMEM, on_the_wire};
-use crate::negotiate::ALLOCATION_ID;
-use crate::wire::{CHUNK_HEADER, Request, chunk, chunk_header};
+use crate::wire::{ALLOCATION_ID, CHUNK_HEADER, Request, chunk, chunk_header};
 
 const fn done(last: bool) -> u16 {
     if last { chunk::FLAG_DONE } else { 0 }
@@ -34,7 +33,7 @@ pub(super) fn hole(
 }
 
 /// Data, which `read` puts where it is sent from. If it cannot be read, an error with the offset
-/// of its first byte ends the reply, and this is false.
+/// of its first byte ends the reply; nothing is put where `read` would block. Tells how it went.
 #[inline]
 pub(super) fn data(
     output: &mut Output,
@@ -42,24 +41,26 @@ pub(super) fn data(
     (offset, length): (u64, u32),
     last: bool,
     read: impl FnOnce(&mut [u8]) -> Result<(), IoError>,
-) -> io::Result<bool> {
+) -> io::Result<Result<(), IoError>> {
     const BEFORE: usize = CHUNK_HEADER + 8;
     let whole = BEFORE + length as usize;
     let Ok(room) = output.room(whole) else {
         error_at(output, request, ENOMEM, offset, format_args!("no memory is left"))?;
-        return Ok(false);
+        return Ok(Err(IoError::NoMemory));
     };
     let (header, into) = room.split_at_mut(BEFORE);
     if let Err(failed) = read(into) {
-        error_at(output, request, on_the_wire(failed), offset, format_args!("{failed}"))?;
-        return Ok(false);
+        if failed != IoError::WouldBlock {
+            error_at(output, request, on_the_wire(failed), offset, format_args!("{failed}"))?;
+        }
+        return Ok(Err(failed));
     }
     let kind = chunk::OFFSET_DATA;
     let bytes = chunk_header(done(last), kind, request.cookie, length + 8);
     header[..CHUNK_HEADER].copy_from_slice(&bytes);
     header[CHUNK_HEADER..].copy_from_slice(&offset.to_be_bytes());
     output.keep(whole);
-    Ok(true)
+    Ok(Ok(()))
 }
 
 /// What the range holds, as far as that was found out.

@@ -3,6 +3,7 @@
 use core::ops::ControlFlow;
 
 use block::{BlockDevice, Extent, ExtentKind, IoError};
+use units::Cpu;
 
 use crate::wire::{Request, STATE_HOLE, STATE_ZERO, cmd};
 
@@ -48,9 +49,10 @@ impl Runs {
     pub(super) fn of_zeroes(
         &mut self,
         device: &dyn BlockDevice,
+        cpu: Cpu,
         request: Request,
     ) -> Result<(), IoError> {
-        self.collect(device, request, STATE_ZERO, usize::MAX)?;
+        self.collect(device, cpu, request, STATE_ZERO, usize::MAX)?;
         // A device that stops short is taken to hold data from there: that is always true.
         let told: u32 = self.found.iter().map(|run| run.length).sum();
         let left = request.length - told;
@@ -66,11 +68,12 @@ impl Runs {
     pub(super) fn of_allocation(
         &mut self,
         device: &dyn BlockDevice,
+        cpu: Cpu,
         request: Request,
     ) -> Result<(), IoError> {
         let one = request.flags & cmd::FLAG_REQ_ONE != 0;
         let most = if one { 1 } else { MAX_DESCRIPTORS };
-        self.collect(device, request, STATE_HOLE | STATE_ZERO, most)?;
+        self.collect(device, cpu, request, STATE_HOLE | STATE_ZERO, most)?;
         if self.found.is_empty() {
             self.set_one(request.length);
         }
@@ -80,6 +83,7 @@ impl Runs {
     fn collect(
         &mut self,
         device: &dyn BlockDevice,
+        cpu: Cpu,
         request: Request,
         mask: u32,
         most: usize,
@@ -87,18 +91,23 @@ impl Runs {
         self.found.clear();
         let found = &mut self.found;
         let mut left = request.length;
-        device.extents(request.offset, u64::from(request.length), &mut |Extent { length, kind }| {
-            let length = u64::from(left).min(length) as u32;
-            let state = state_of(kind) & mask;
-            let full = found.len() == most;
-            match found.last_mut() {
-                _ if length == 0 => {}
-                Some(last) if last.state == state => last.length += length,
-                _ if full => return ControlFlow::Break(()),
-                _ => found.push(Run { length, state }),
-            }
-            left -= length;
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        device.extents(
+            cpu,
+            request.offset,
+            u64::from(request.length),
+            &mut |Extent { length, kind }| {
+                let length = u64::from(left).min(length) as u32;
+                let state = state_of(kind) & mask;
+                let full = found.len() == most;
+                match found.last_mut() {
+                    _ if length == 0 => {}
+                    Some(last) if last.state == state => last.length += length,
+                    _ if full => return ControlFlow::Break(()),
+                    _ => found.push(Run { length, state }),
+                }
+                left -= length;
+                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            },
+        )
     }
 }

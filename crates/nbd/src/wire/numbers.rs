@@ -1,5 +1,8 @@
 //! The numbers of the protocol document, under its own names without the `NBD_` prefix.
 
+/// The longest payload of one READ or WRITE, in bytes, as told in `NBD_INFO_BLOCK_SIZE`: what the
+/// protocol document asks every server to take.
+pub const MAX_PAYLOAD: u32 = 32 << 20;
 /// Bytes in the header of an option.
 pub const OPTION_HEADER: usize = 16;
 /// Bytes in the header of a request.
@@ -17,6 +20,8 @@ pub(crate) const SIMPLE_HEADER: usize = 16;
 pub(crate) const CHUNK_HEADER: usize = 20;
 /// The longest string the protocol allows, in bytes.
 pub(crate) const MAX_STRING: usize = 4096;
+/// The number of `base:allocation`, the only metadata context, on every connection.
+pub(crate) const ALLOCATION_ID: u32 = 1;
 
 /// Handshake flags; the client answers with the same bits.
 pub(crate) const FLAG_FIXED_NEWSTYLE: u16 = 1;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Checked, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Checked, Context, Geometry, IoError, Operation, Plain, Visit};
 use nbd::{Exports, One, Options, Server, Stream};
 use units::Cpu;
 
@@ -391,7 +391,7 @@ impl BlockDevice for Odd {
         self.abilities
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let name = match &operation {
             Operation::Read { .. } => "read",
@@ -403,13 +403,13 @@ impl BlockDevice for Odd {
         self.log.lock().unwrap().push(format!("{name} {offset}+{length}"));
         match (self.fail)(&operation) {
             Some(error) => Err(error),
-            None => self.inner.submit(cpu, operation),
+            None => self.inner.perform(context, operation),
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.log.lock().unwrap().push(format!("extents {offset}+{length}"));
-        self.inner.extents(offset, length, visit)
+        self.inner.extents(cpu, offset, length, visit)
     }
 }
 
@@ -503,12 +503,13 @@ impl BlockDevice for Gated {
         self.inner.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let mut state = self.state.lock().unwrap();
         let is_slow =
             |state: &GateState| pages_of(offset, length).any(|page| state.slow.contains(&page));
         if is_slow(&state) {
+            context.may_wait()?;
             state.waiting += 1;
             state.begun += 1;
             self.changed.notify_all();
@@ -525,14 +526,10 @@ impl BlockDevice for Gated {
         } else {
             drop(state);
         }
-        self.inner.submit(cpu, operation)
+        self.inner.perform(context, operation)
     }
 
-    fn may_wait(&self, offset: u64, length: u64) -> bool {
-        self.change(|state| pages_of(offset, length).any(|page| state.slow.contains(&page)))
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(cpu, offset, length, visit)
     }
 }

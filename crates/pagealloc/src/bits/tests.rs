@@ -9,11 +9,10 @@ fn sets_are_sets() {
     let members = [0, 1, 63, 64, 65, 4096, 4097, 300_000];
     let mut bits = Bits::new(&HeapWorld::default(), members).unwrap();
     let mut models: [BTreeSet<usize>; 8] = Default::default();
-    let mut state = 1u64;
+    let mut numbers = testkit::Rng::new(1);
     for step in 0..20_000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let tree = 1 + (state >> 33) as usize % 7;
-        let member = (state >> 40) as usize % members[tree];
+        let tree = 1 + numbers.below(7) as usize;
+        let member = numbers.below(members[tree] as u64) as usize;
         assert_eq!(bits.contains(tree, member), models[tree].contains(&member));
         if models[tree].remove(&member) {
             bits.remove(tree, member);
@@ -23,7 +22,7 @@ fn sets_are_sets() {
         }
         assert_eq!(bits.next(tree, 0), models[tree].first().copied());
         assert_eq!(bits.last(tree), models[tree].last().copied());
-        let from = (state >> 20) as usize % (members[tree] + 2);
+        let from = numbers.below(members[tree] as u64 + 2) as usize;
         assert_eq!(bits.next(tree, from), models[tree].range(from..).next().copied());
         if step % 1000 == 0 {
             for (tree, model) in models.iter().enumerate() {

@@ -9,15 +9,9 @@ use sync::atomic::Ordering;
 use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
 
 use super::Zone;
+use super::filling::Filling;
 use super::runs::{WORD_FRAMES, WORDS};
 use crate::LockTrace;
-
-/// A block whose memory is being provided: its words below `next` have theirs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Filling {
-    pub block: u32,
-    pub next: usize,
-}
 
 /// Blocks that may be free beyond what is asked for before any is given back: what comes free is
 /// often wanted again soon.

@@ -5,7 +5,7 @@
 use pagealloc::ZoneOptions;
 use testkit::{Rng, seed};
 
-use crate::designs::Design;
+use crate::design::Design;
 use crate::free::Free;
 use crate::model::Borrower;
 
@@ -38,10 +38,19 @@ impl FaultMode {
 
 /// Random calls on zones of several sizes and options.
 pub fn against_bitmap(design: &Design) {
+    drawn_from(seed(&format!("against_bitmap, {}", design.name)), design);
+}
+
+/// The same calls for the same seed.
+pub fn drawn_from(seed: u64, design: &Design) {
     let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
-    let mut rng = Rng::new(seed(&format!("against_bitmap, {}", design.name)));
-    for _ in 0..ZONES {
-        let options = options(&mut rng);
+    let mut rng = Rng::new(seed);
+    for zone in 0..ZONES {
+        let mut options = options(&mut rng);
+        if zone == 0 {
+            // Some flaws show only where two CPUs have frames.
+            options.cpus = options.cpus.max(2);
+        }
         println!("{options:?}");
         let mut borrower = Borrower::new(design.make, options);
         walk(&mut borrower, design, &mut rng, options.cpus as u64, asked.unwrap_or(CALLS));

@@ -76,7 +76,7 @@ fn every_sequence(make: Make, options: ZoneOptions, orders: &[u8], depth: u32) {
 
 /// Long random walks between empty and full, checked at random moments.
 pub fn random_steps(make: Make) {
-    let mut random = Random::seeded("random_steps", 0x5eed);
+    let mut random = Random::seeded("random_steps", 0);
     for (cpus, capacity) in [(1, 700), (3, 3000), (2, 4096)] {
         for options in [small(cpus, capacity), ZoneOptions::new(cpus, capacity)] {
             let mut borrower = Borrower::new(make, options);
@@ -242,7 +242,7 @@ fn released_in_use(make: Make) {
 pub fn threads(make: Make) {
     const THREADS: usize = 4;
     let steps = if cfg!(miri) { 200 } else { 8_000 };
-    let seed = Random::seeded("threads", 0x7eed).next();
+    let seed = testkit::seed("threads");
     let world = HeapWorld::default();
     let options = ZoneOptions { keep_free_blocks: 0, ..ZoneOptions::new(2, 5 * 1024) };
     let zone = make(&world, options);
@@ -252,7 +252,7 @@ pub fn threads(make: Make) {
         for (n, receiver) in receivers.into_iter().enumerate() {
             let (zone, senders) = (&*zone, senders.clone());
             scope.spawn(move || {
-                let mut random = Random::seeded("thread", seed.wrapping_add(n as u64) | 1);
+                let mut random = Random::new(seed, n as u64);
                 let mut held: Vec<Held> = Vec::new();
                 let give = |cpu: u32, block: Held| {
                     check_stamp(zone, block);

@@ -1,5 +1,5 @@
-//! The seam's suite: what every zone design must do, and designs that must not pass. The designs
-//! are listed in [`designs`]; what the product's own must do besides stands here.
+//! The seam's suite: what every zone design must do, and designs that must not pass; and what the
+//! product's own must do besides. The suite runs for the designs of `research` too, from there.
 
 mod bad_frees;
 mod bitmap;
@@ -10,16 +10,17 @@ mod checks;
 #[cfg(not(asan))]
 mod controls;
 mod crowd;
-mod designs;
+mod design;
+mod each;
 mod exhaustive;
 mod free;
-mod list_zones;
 mod model;
 #[cfg(not(asan))]
 mod naive;
 #[cfg(asan)]
 mod poison;
 mod rest;
+mod tested;
 // Worlds whose memory is provided ahead are for the unit tests.
 #[allow(dead_code)]
 mod world;
@@ -27,122 +28,12 @@ mod world;
 use pagealloc::{Zone, ZoneOptions};
 use units::{Cpu, FRAMES_PER_BLOCK, Order};
 
-use crate::designs::{DESIGNS, Design, Make, zone};
+use crate::design::zone;
 use crate::model::Borrower;
 use crate::world::HeapWorld;
 
-/// One test for each check of each design.
-macro_rules! designs {
-    ($($design:ident: $name:expr;)*) => {
-        /// The designs that have tests.
-        const TESTED: &[&str] = &[$($name),*];
-
-        $(mod $design {
-            use pagealloc::ZoneOptions;
-
-            fn design() -> &'static crate::designs::Design {
-                crate::design($name)
-            }
-
-            #[test]
-            fn conforms() {
-                crate::conforms(design(), design().make);
-            }
-
-            /// No stock to speak of, one CPU for all, every block collapsed: other ways through it.
-            #[test]
-            fn conforms_without_cpus_of_its_own() {
-                crate::conforms(design(), |world, options| {
-                    let options = ZoneOptions { cpus: 0, batch: 0, cache_high: 0, ..options };
-                    (design().make)(world, ZoneOptions { collapse: true, ..options })
-                });
-            }
-
-            #[test]
-            fn small_worlds_exhaustively() {
-                crate::exhaustive::small_worlds(design().make);
-            }
-
-            #[test]
-            fn random_calls_against_a_bitmap() {
-                crate::bitmap::against_bitmap(design());
-            }
-
-            #[test]
-            fn crowds_of_threads() {
-                crate::crowd::crowds(design().make);
-            }
-
-            #[test]
-            fn bad_frees_are_found_and_have_no_effect() {
-                crate::bad_frees::bad_frees(design().make);
-            }
-
-            #[test]
-            fn comes_to_rest_merged() {
-                crate::rest::at_rest(design().make);
-            }
-
-            #[test]
-            fn whole_blocks_are_found_when_they_are_there() {
-                crate::rest::huge_when_there(design().make);
-            }
-
-            #[cfg(asan)]
-            mod shut {
-                use testkit::dies;
-
-                use super::design;
-                use crate::poison::{REPORT, block_inside, cached_frame, drained_frame};
-
-                #[test]
-                fn cached_frames() {
-                    let name = concat!(stringify!($design), "::shut::cached_frames");
-                    dies(name, REPORT, || cached_frame(design().make));
-                }
-
-                #[test]
-                fn blocks() {
-                    let name = concat!(stringify!($design), "::shut::blocks");
-                    dies(name, REPORT, || block_inside(design().make));
-                }
-
-                #[test]
-                fn drained_frames() {
-                    let name = concat!(stringify!($design), "::shut::drained_frames");
-                    dies(name, REPORT, || drained_frame(design().make));
-                }
-            }
-        })*
-    };
-}
-
-designs! {
+each::designs! {
     bitfield: "bitfield";
-    spin: "spin";
-    rwlock_range: "rwlock-range";
-    splice: "splice";
-    premerge: "premerge";
-    no_merge: "no-merge";
-    no_merge_cluster: "no-merge-cluster";
-}
-
-/// The checks of what every zone must do. When memory goes back is asked of some only.
-fn conforms(design: &Design, make: Make) {
-    match design.returns_at_once {
-        true => checks::conforms(make),
-        false => checks::conforms_when_drained(make),
-    }
-}
-
-/// The design of this name.
-fn design(name: &str) -> &'static Design {
-    DESIGNS.iter().find(|design| design.name == name).expect("it is on the list")
-}
-
-#[test]
-fn every_design_has_its_tests() {
-    assert_eq!(TESTED, DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,30 +5,30 @@ use std::sync::Arc;
 use pagealloc::{Frames, ZoneOptions};
 use units::{Cpu, Frame, Order, PAGE_SIZE};
 
-pub use crate::designs::Make;
+pub use crate::design::Make;
 use crate::free::Free;
 use crate::world::{HeapWorld, Record};
 
-/// Random numbers from a seed (xorshift64*, Vigna 2016).
-pub struct Random(u64);
+/// Random numbers from a seed.
+pub struct Random(testkit::Rng);
 
 impl Random {
-    /// The seed is `RAMPACK_SEED` if that's set, otherwise `default`.
-    pub fn seeded(what: &str, default: u64) -> Random {
-        let given = std::env::var_os("RAMPACK_SEED").is_some();
-        let seed = if given { testkit::seed(what) } else { default };
-        Random(seed.max(1))
+    /// From the test's seed. Parts of one test that must not do the same have other numbers.
+    pub fn seeded(what: &str, part: u64) -> Random {
+        Random::new(testkit::seed(what), part)
+    }
+
+    /// Part `part` of what is drawn from `seed`.
+    pub fn new(seed: u64, part: u64) -> Random {
+        Random(testkit::Rng::new(seed.wrapping_add(part)))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        self.0.next_u64()
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 16) as usize % limit
+        self.0.below(limit as u64) as usize
     }
 }
 

@@ -1,5 +1,6 @@
-//! A slot and the objects it names, under each way of holding a slot while it is read: the schemes
-//! of slot tables that free what they displace at once. `epoch`, which does not, is in `retired`.
+//! A slot and the objects it names, under ways of holding a slot while it is read. They belong to
+//! slot tables that are compared with the one that disks have: that one runs under loom itself, in
+//! `crates/zram/tests/loom_slots.rs`. `epoch` is in `retired`.
 
 use std::sync::Arc;
 
@@ -21,23 +22,6 @@ trait Scheme: Default + Send + Sync + 'static {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64));
     /// Puts `new` into the slot and returns what was there.
     fn swap(&self, slot: &Slot, new: u64) -> u64;
-}
-
-/// `bit-spinlock`: the lock is in the word.
-#[derive(Default)]
-struct InTheWord(WaitQueues);
-
-impl Scheme for InTheWord {
-    fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {
-        let word = self.0.lock(&slot.word, 7);
-        read(word);
-        self.0.unlock(&slot.word, 7, word);
-    }
-    fn swap(&self, slot: &Slot, new: u64) -> u64 {
-        let old = self.0.lock(&slot.word, 7);
-        self.0.unlock(&slot.word, 7, new);
-        old
-    }
 }
 
 /// `spinlock`: the lock is beside the word.
@@ -165,12 +149,6 @@ fn three<S: Scheme>() {
 }
 
 #[test]
-fn nothing_is_freed_under_the_lock_in_the_word() {
-    two::<InTheWord>();
-    three::<InTheWord>();
-}
-
-#[test]
 fn nothing_is_freed_under_the_lock_beside_the_word() {
     two::<Beside>();
     three::<Beside>();
@@ -190,11 +168,11 @@ fn nothing_is_freed_under_the_owner_of_the_word() {
 
 /// Readers look at the word and hold nothing; writers lock it as ever.
 #[derive(Default)]
-struct HoldsNothing(InTheWord);
+struct HoldsNothing(Beside);
 
 impl Scheme for HoldsNothing {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {
-        read(slot.word.load(Ordering::Acquire) & !(LOCKED | WAITED));
+        read(slot.word.load(Ordering::Acquire));
     }
     fn swap(&self, slot: &Slot, new: u64) -> u64 {
         self.0.swap(slot, new)
@@ -203,11 +181,11 @@ impl Scheme for HoldsNothing {
 
 /// Readers share a lock that is not the one that writers take.
 #[derive(Default)]
-struct TwoLocks(Shared, InTheWord);
+struct TwoLocks(Shared, Owned);
 
 impl Scheme for TwoLocks {
     fn load(&self, slot: &Slot, read: impl FnOnce(u64)) {
-        self.0.load(slot, |word| read(word & !(LOCKED | WAITED)));
+        self.0.load(slot, |word| read(word & !LOCKED));
     }
     fn swap(&self, slot: &Slot, new: u64) -> u64 {
         self.1.swap(slot, new)

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::thread::sleep;
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use units::{Cpu, PAGE_SIZE};
 
 enum Kind {
@@ -12,7 +12,7 @@ enum Kind {
     Failing,
     /// Operations in the second half take so long.
     Slow(Duration),
-    /// All operations may have to wait, but none does.
+    /// All operations would have to wait, but none does.
     Waiting,
     Panicking,
     Greedy,
@@ -63,27 +63,27 @@ impl BlockDevice for Disk {
         Abilities { flush: true, read_only, ..self.inner.abilities() }
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let offset = operation.range().0;
         let page = offset / PAGE_SIZE as u64;
         match &self.kind {
-            Kind::Plain | Kind::ReadOnly | Kind::Waiting => {}
+            Kind::Plain | Kind::ReadOnly => {}
+            Kind::Waiting => context.may_wait()?,
             // The kernel looks for partitions in front.
             Kind::Failing if page < 64 => {}
             Kind::Failing => return Err(IoError::Failed),
-            Kind::Slow(time) if self.is_slow(offset) => sleep(*time),
+            Kind::Slow(time) if self.is_slow(offset) => {
+                context.may_wait()?;
+                sleep(*time);
+            }
             Kind::Slow(_) => {}
             Kind::Panicking => assert!(page != 77, "page 77 was asked for"),
             Kind::Greedy => drop(black_box(Box::new(offset))),
         }
-        self.inner.submit(cpu, operation)
+        self.inner.perform(context, operation)
     }
 
-    fn may_wait(&self, offset: u64, _length: u64) -> bool {
-        self.is_slow(offset) || matches!(self.kind, Kind::Waiting)
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.inner.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.inner.extents(cpu, offset, length, visit)
     }
 }

@@ -3,66 +3,25 @@
 //! ones left. All its memory is locked.
 //!
 //! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
-//! half take half a second); `waiting` (each may have to wait, and none does); `panicking` (operations that begin in page 77 panic); `greedy` (each
+//! half take half a second); `waiting` (each would have to wait, and none does); `panicking` (operations that begin in page 77 panic); `greedy` (each
 //! calls the heap); `readonly`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
 //! (minor and major ones of its threads since then), `served`, `down`.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
 use block::Checked;
-use sync::atomic::{AtomicU64, Ordering};
+use testkit::CountingHeap;
 use ublk::{Options, Ublk};
 
 mod disk;
 
-/// The system's allocator, which counts the calls of threads that serve.
-struct Counting;
-
-static CALLS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static SERVES: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    if SERVES.try_with(Cell::get).unwrap_or(false) {
-        CALLS.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-// SAFETY: everything is done by the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(old, layout, bytes) }
-    }
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static HEAP: CountingHeap = CountingHeap;
 
 fn main() {
     if let Err(error) = run() {
@@ -104,15 +63,14 @@ fn serve(
     host::lock_memory()?;
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
-    let begin = || SERVES.set(true);
+    let begin = || CountingHeap::count_this_thread(true);
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
     host::make_resident()?;
     // Telling that they are ready is not part of serving.
-    CALLS.store(0, Ordering::Relaxed);
-    let before = faults(&ublk);
+    let before = done(&ublk);
     println!("ok {}", ublk.path().display());
     for line in io::stdin().lock().lines() {
-        match answer(&mut ublk, &line?, before) {
+        match answer(&mut ublk, &line?, &before) {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -121,19 +79,30 @@ fn serve(
     Ok(())
 }
 
-/// Minor and major faults of its threads.
-fn faults(ublk: &Ublk) -> (u64, u64) {
-    let found = ublk.threads().iter().filter_map(|thread| host::thread_faults(*thread));
-    found.fold((0, 0), |(minor, major), faults| (minor + faults.minor, major + faults.major))
+/// What its threads did before they served, or up to now.
+struct Done {
+    heap_calls: u64,
+    minor_faults: u64,
+    major_faults: u64,
 }
 
-fn answer(ublk: &mut Ublk, line: &str, before: (u64, u64)) -> Result<String, Box<dyn Error>> {
+fn done(ublk: &Ublk) -> Done {
+    let mut done = Done { heap_calls: CountingHeap::calls(), minor_faults: 0, major_faults: 0 };
+    for faults in ublk.threads().iter().filter_map(|thread| host::thread_faults(*thread)) {
+        done.minor_faults += faults.minor;
+        done.major_faults += faults.major;
+    }
+    done
+}
+
+fn answer(ublk: &mut Ublk, line: &str, before: &Done) -> Result<String, Box<dyn Error>> {
     match line {
         "threads" => Ok(ublk.threads().iter().map(i32::to_string).collect::<Vec<_>>().join(" ")),
-        "heap" => Ok(CALLS.load(Ordering::Relaxed).to_string()),
+        "heap" => Ok((CountingHeap::calls() - before.heap_calls).to_string()),
         "faults" => {
-            let (minor, major) = faults(ublk);
-            Ok(format!("{} {}", minor - before.0, major - before.1))
+            let now = done(ublk);
+            let minor = now.minor_faults - before.minor_faults;
+            Ok(format!("{minor} {}", now.major_faults - before.major_faults))
         }
         "served" => Ok(ublk.is_served().to_string()),
         "down" => Ok(ublk.take_down().map(|()| String::new())?),

@@ -22,7 +22,7 @@ use libdeflate_sys::{
 };
 use units::{PAGE_SIZE, Page};
 
-use super::{level_within, no_dictionary, out_of_memory};
+use super::judge::{level_within, no_dictionary, out_of_memory};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.

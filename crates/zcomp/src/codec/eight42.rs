@@ -34,89 +34,18 @@
 mod crc;
 mod decode;
 mod encode;
+mod format;
 
 use alloc::{boxed::Box, vec::Vec};
 
 use units::Page;
 
-use super::{out_of_memory, takes_nothing};
+use super::judge::{out_of_memory, takes_nothing};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 use encode::{BOUND, Tables};
 
 /// The kernel's name for this codec.
 pub const NAME: &str = "842";
-
-const BLOCK: usize = 8;
-
-/// Codes other than those of two halves.
-const OLD_BLOCK: u64 = 25;
-const REPEAT: u64 = 27;
-const ZEROS: u64 = 28;
-const END: u64 = 30;
-
-/// Ways to write a half.
-const DATA: u64 = 0;
-const DATA_OLD: u64 = 1;
-const OLD_DATA: u64 = 2;
-const OLD_OLD: u64 = 3;
-const OLD: u64 = 4;
-const WAYS: u64 = 5;
-
-const CODE_BITS: u32 = 5;
-const REPEAT_BITS: u32 = 6;
-const CHECKSUM_BITS: u32 = 32;
-
-/// A size of pieces that an index can name.
-trait Piece {
-    /// Bytes of a piece.
-    const SIZE: usize;
-    /// Bits of an index.
-    const BITS: u32;
-    /// Bytes that indexes reach back.
-    const REACH: usize = Self::SIZE << Self::BITS;
-
-    /// The piece at `at` as a number, its first byte the lowest; 0 outside of the page.
-    fn at(page: &Page, at: usize) -> u64;
-}
-
-#[inline(always)]
-fn bytes<const N: usize>(page: &Page, at: usize) -> [u8; N] {
-    page.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
-}
-
-enum Pair {}
-enum Four {}
-enum Eight {}
-
-impl Piece for Pair {
-    const SIZE: usize = 2;
-    const BITS: u32 = 8;
-
-    #[inline(always)]
-    fn at(page: &Page, at: usize) -> u64 {
-        u16::from_le_bytes(bytes(page, at)).into()
-    }
-}
-
-impl Piece for Four {
-    const SIZE: usize = 4;
-    const BITS: u32 = 9;
-
-    #[inline(always)]
-    fn at(page: &Page, at: usize) -> u64 {
-        u32::from_le_bytes(bytes(page, at)).into()
-    }
-}
-
-impl Piece for Eight {
-    const SIZE: usize = 8;
-    const BITS: u32 = 8;
-
-    #[inline(always)]
-    fn at(page: &Page, at: usize) -> u64 {
-        u64::from_le_bytes(bytes(page, at))
-    }
-}
 
 /// The 842 codec.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use units::{PAGE_SIZE, Page};
 
-use super::out_of_memory;
+use super::judge::out_of_memory;
 use crate::{CodecError, Corrupt};
 
 /// Accelerations above this are taken for this by liblz4 (`LZ4_ACCELERATION_MAX`).

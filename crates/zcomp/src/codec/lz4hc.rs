@@ -11,8 +11,8 @@ use alloc::{boxed::Box, sync::Arc};
 
 use units::Page;
 
+use super::judge::{level_within, no_window};
 use super::liblz4::{self, Dictionary, High, Stream};
-use super::{level_within, no_window};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.

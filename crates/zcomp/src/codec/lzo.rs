@@ -19,7 +19,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use units::Page;
 
-use super::{out_of_memory, takes_nothing};
+use super::judge::{out_of_memory, takes_nothing};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 use encode::{BOUND, Table};
 

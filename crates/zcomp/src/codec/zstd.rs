@@ -16,7 +16,7 @@ use alloc::{boxed::Box, format, sync::Arc};
 use units::{PAGE_SIZE, Page};
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, DParameter, FrameFormat};
 
-use super::{level_within, no_window, out_of_memory};
+use super::judge::{level_within, no_window, out_of_memory};
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
 
 /// The kernel's name for this codec.

@@ -1,6 +1,6 @@
 //! `percpu`: a stream for each CPU.
 
-use alloc::boxed::Box;
+use alloc::{boxed::Box, sync::Arc};
 
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::{CachePadded, Mutex, MutexGuard};
@@ -20,9 +20,6 @@ pub struct PerCpuStreams {
 }
 
 impl PerCpuStreams {
-    /// The name of the policy.
-    pub const NAME: &str = "percpu";
-
     /// Streams for `compressor` on `cpus` CPUs (at least one).
     ///
     /// # Errors
@@ -45,7 +42,16 @@ impl PerCpuStreams {
 }
 
 impl Streams for PerCpuStreams {
+    const NAME: &'static str = "percpu";
     type Guard<'a> = MutexGuard<'a, Stream>;
+
+    fn usual(cpus: usize) -> u32 {
+        cpus.max(1) as u32
+    }
+
+    fn make(codec: &Arc<dyn Compressor>, cpus: usize, _: usize) -> Result<Self, CodecError> {
+        PerCpuStreams::new(&**codec, cpus)
+    }
 
     #[inline]
     fn get(&self, cpu: Cpu) -> MutexGuard<'_, Stream> {

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex};
 
 use units::Cpu;
-use zcomp::{OneStream, Stream, Streams};
+use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 
 use crate::watched::Watched;
 
@@ -97,6 +97,16 @@ impl Broken {
 }
 
 impl Streams for Broken {
+    const NAME: &'static str = "broken";
+
+    fn usual(_: usize) -> u32 {
+        1
+    }
+
+    fn make(_: &Arc<dyn Compressor>, _: usize, _: usize) -> Result<Self, CodecError> {
+        unreachable!("a test makes it with a flaw")
+    }
+
     type Guard<'a> = Lent<'a>;
 
     fn get(&self, _: Cpu) -> Lent<'_> {

@@ -12,8 +12,8 @@ use crate::{Disk, Recompress, Select, Which};
 /// The longest name of an algorithm that is looked up (`CRYPTO_MAX_ALG_NAME` in Linux).
 const NAME_MAX: usize = 128;
 
-fn list(disk: &Disk, chosen: &str, out: &mut dyn Write) -> Result<(), Fault> {
-    for name in disk.known_algorithms() {
+fn list(chosen: &str, out: &mut dyn Write) -> Result<(), Fault> {
+    for &name in zcomp::ALGORITHMS {
         if name == chosen {
             put(out, format_args!("[{name}] "))?;
         } else {
@@ -36,7 +36,7 @@ pub(super) const COMP_ALGORITHM: Row<Disk> = Row {
     access: Access::ReadWrite,
     unit: "name",
     help: "algorithms there are, the chosen one in brackets; chosen before the size is set",
-    show: Some(|disk, out| list(disk, disk.chosen_algorithms()[0].unwrap_or_default(), out)),
+    show: Some(|disk, out| list(disk.chosen_algorithms()[0].unwrap_or_default(), out)),
     store: Some(|disk, text| disk.set_algorithm(name(text)?)),
 };
 
@@ -50,7 +50,7 @@ pub(super) const RECOMP_ALGORITHM: Row<Disk> = Row {
         for (priority, chosen) in disk.chosen_algorithms().iter().enumerate().skip(1) {
             if let Some(chosen) = chosen {
                 put(out, format_args!("#{priority}: "))?;
-                list(disk, chosen, out)?;
+                list(chosen, out)?;
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fa
 }
 
 fn dictionary(disk: &Disk, path: &str) -> Result<Arc<[u8]>, Fault> {
-    match disk.factory.files().read(path) {
+    match disk.resources.files.read(path) {
         Ok(bytes) if bytes.is_empty() => {
             Err(Fault::invalid(format!("the dictionary {path} is empty")))
         }

@@ -6,7 +6,6 @@ use control::{Access, Fault, Row};
 use units::PAGE_SIZE;
 
 use super::keys::put;
-use crate::post_processing::each;
 use crate::{Disk, Kind, Slot, Stats};
 
 macro_rules! statistic {
@@ -147,7 +146,7 @@ pub(super) const BLOCK_STATE: Row<Disk> = Row {
 fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), Fault> {
     let engine = disk.ready_engine()?;
     let mut result = Ok(());
-    each(&*engine, 0..disk.pages(), |index, slot| {
+    engine.each(0..disk.pages(), |index, slot| {
         if result.is_err() {
             return;
         }

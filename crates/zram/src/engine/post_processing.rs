@@ -1,19 +1,41 @@
 //! What is done to pages that are there: compressing them again, and moving them to the backing
 //! device.
 
+use core::ops::Range;
+
 use block::IoError;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Streams;
 
-use super::{Engine, TURNS, refused};
-use crate::slot::Backed;
+use super::{Engine, refused};
+use crate::page_ops::{Export, Loaded, Recompressed, Recompression};
+use crate::resources::Design;
+use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
-use crate::store::{Export, Loaded, Recompressed, Recompression};
-use crate::{Kind, Slot};
 
-impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
-    pub(super) fn export_marked(
+impl<D: Design> Engine<D> {
+    /// Calls `look` with every page of a range that has contents, and its slot.
+    pub(crate) fn each(&self, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
+        // The device may have been made anew, and larger, since somebody took a share of this
+        // engine.
+        let end = range.end.min(self.capacity());
+        let mut index = self.next_touched(range.start, end);
+        while index < end {
+            let slot = self.peek(index);
+            if !slot.is_empty() {
+                look(index, slot);
+            }
+            index = self.next_touched(index + 1, end);
+        }
+    }
+
+    /// Puts a marked page into `to` as it is to be written back to place `block`, compressed as it
+    /// is or not, and tells the place; nothing if it is marked no more.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn export(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -43,7 +65,8 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         })
     }
 
-    pub(super) fn finish_marked(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
+    /// Makes a page one that is at `place`, if it is still marked: the commit point of writeback.
+    pub(crate) fn finish_writeback(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
         // A store or a read of the page clears the mark: the page is in use and stays in memory.
         // One thread at a time writes back, so a mark that is still there is the one it set.
         let new = Slot::written_back(place);
@@ -54,14 +77,18 @@ impl<T: SlotTable + 'static, S: Streams + 'static> Engine<T, S> {
         true
     }
 
-    pub(super) fn compress_again(
+    /// Compresses a page again.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is as it was.
+    pub(crate) fn recompress(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
-        let _turn = self.turns[index % TURNS].lock();
+        let _turn = self.turn(index);
         if !self.wants(reader, self.slots.peek(index), how) {
             return Ok(Recompressed::Skipped);
         }

@@ -9,8 +9,7 @@ use sync::{LOCKED, WAITED, WaitQueues};
 use units::Cpu;
 
 use super::{SlotTable, Touched};
-use crate::Slot;
-use crate::slot::SLOT_BITS;
+use crate::slot::{SLOT_BITS, Slot};
 
 /// The table: 8 bytes a page.
 pub struct BitLock {

@@ -1,23 +1,20 @@
-//! A disk whose engine lets a test in at a certain moment of a request.
+//! A disk whose slot table lets a test in at a certain moment of a request.
 
-mod delegate;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use std::sync::{Arc, Mutex};
-
-use block::{BlockDevice, IoError, Plain, Visit};
+use block::{BlockDevice, Plain};
 use control::Fault;
-use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::Reader;
-use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Compressor, Lz4, OneStream, Params, PerCpuStreams};
+use pagealloc::{NoMemory, World, Zone, ZoneOptions};
+use units::{Cpu, PAGE_SIZE};
+use zcomp::PerCpuStreams;
 use zram::slots::{BitLock, SlotTable};
-use zram::{
-    Backed, Backing, Chosen, Disk, DiskOptions, EngineParts, Export, Factory, HostFiles, Loaded,
-    PageStore, Plan, Recompressed, Recompression, Slot,
-};
-use zsmalloc::{Pool, PoolOptions};
+use zram::{Design, HostFiles, Resources, Slot};
 
 const CPUS: usize = 2;
+
+/// The disk of these tests.
+pub type Disk = zram::Disk<LetsIn>;
 
 /// What the test does at a moment, once.
 pub type Action = Box<dyn FnOnce() + Send>;
@@ -42,14 +39,20 @@ fn now(action: &Mutex<Option<Action>>) {
     }
 }
 
+/// What the next table is to have: a table is made by the disk, which knows nothing of it.
+static NEXT: Mutex<Option<Arc<SyncPoints>>> = Mutex::new(None);
+
 /// A disk with a backing device of `blocks` blocks.
 pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
-    let zone = Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap();
-    let files = Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE)));
-    let factory = Bench { frames: Arc::new(zone), files, sync_points: sync_points.clone() };
-    let (factory, clock) = (Arc::new(factory), Arc::default());
-    let disk = Disk::new(DiskOptions { id: 0, factory, clock, track_access: false });
+    let zone = Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap());
+    let files = Arc::new(Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE))));
+    let resources = Resources::new(Arc::new(host::Mmap), zone, CPUS, files);
+    let disk = Disk::new(0, Arc::new(resources));
     disk.set_backing("/shelf").unwrap();
+    // One at a time.
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    *NEXT.lock().unwrap() = Some(sync_points.clone());
     disk.set_disksize(64 * PAGE_SIZE as u64).unwrap();
     disk
 }
@@ -65,113 +68,76 @@ impl HostFiles for Shelf {
     }
 }
 
-struct Bench {
-    frames: Arc<dyn Frames>,
-    files: Shelf,
+/// The product's design, but that its slot table lets tests in.
+pub struct LetsIn;
+
+impl Design for LetsIn {
+    type Slots = Hooked;
+    type Streams = PerCpuStreams;
+}
+
+/// The product's slot table, with sync points.
+pub struct Hooked {
+    table: BitLock,
     sync_points: Arc<SyncPoints>,
+    /// At a page that is on the backing device, by those who change a part of it.
+    looks: AtomicU32,
 }
 
-impl Factory for Bench {
-    fn algorithms(&self) -> Vec<&'static str> {
-        vec![zcomp::LZ4]
-    }
-    fn default_algorithm(&self) -> &'static str {
-        zcomp::LZ4
-    }
-    fn codec(&self, _: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
-        Ok(Arc::new(Lz4::new(params).unwrap()))
-    }
-    fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
-        Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).unwrap()))
-    }
-    fn files(&self) -> &dyn HostFiles {
-        &self.files
-    }
-    fn cpus(&self) -> usize {
-        CPUS
-    }
-    fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
-        let (frames, readers) = (self.frames.clone(), plan.readers.clone());
-        let pool = PoolOptions { frames, readers, limit_frames: plan.limit_frames };
-        let parts = EngineParts {
-            slots: BitLock::new(&host::Mmap, plan.room, CPUS).unwrap(),
-            pool: Pool::new(&host::Mmap, pool).unwrap(),
-            make_streams: Box::new(|codec, _| PerCpuStreams::new(&**codec, CPUS)),
-        };
-        let engine = plan.assemble(&host::Mmap, parts)?;
-        Ok(Arc::new(Hooked { engine, sync_points: self.sync_points.clone() }))
-    }
-}
+impl SlotTable for Hooked {
+    const NAME: &'static str = "hooked";
+    const BYTES: usize = BitLock::BYTES;
 
-struct Hooked {
-    engine: Arc<dyn PageStore>,
-    sync_points: Arc<SyncPoints>,
-}
-
-impl PageStore for Hooked {
-    fn store(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        page: &Page,
-    ) -> Result<(), IoError> {
+    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Hooked, NoMemory> {
+        let table = BitLock::new(world, slots, cpus)?;
+        let sync_points = NEXT.lock().unwrap().take().expect("one at a time");
+        Ok(Hooked { table, sync_points, looks: AtomicU32::new(0) })
+    }
+    fn count(&self) -> usize {
+        self.table.count()
+    }
+    fn load<R>(&self, cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+        // Whoever writes back loads a page that it has marked.
+        if self.table.peek(index).is_marked() {
+            now(&self.sync_points.exporting);
+        }
+        let mut seen = Slot::EMPTY;
+        let result = self.table.load(cpu, index, |slot| {
+            seen = slot;
+            read(slot)
+        });
+        if seen.is_backed() {
+            now(&self.sync_points.found_elsewhere);
+        }
+        // Whoever changes a part of a page loads it under a claim; one that is on the backing
+        // device a second time with the right to fetch it, and a third time when it is there.
+        if seen.is_claimed() {
+            let looks = self.looks.fetch_add(1, SeqCst) + 1;
+            if !seen.is_backed() || looks == 3 {
+                self.looks.store(0, SeqCst);
+                now(&self.sync_points.editing);
+            }
+        }
+        result
+    }
+    fn update(&self, index: usize, next: impl FnMut(Slot) -> Option<Slot>) -> Result<Slot, Slot> {
+        self.table.update(index, next)
+    }
+    fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
+        self.table.retire(cpu, displaced, free);
+    }
+    fn peek(&self, index: usize) -> Slot {
+        self.table.peek(index)
+    }
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.table.next_touched(from, end)
+    }
+    fn touched(&self, end: usize) -> u64 {
+        self.table.touched(end)
+    }
+    fn prefetch(&self, index: usize) {
+        // The first that a store does.
         now(&self.sync_points.storing);
-        self.engine.store(reader, cpu, index, page)
+        self.table.prefetch(index);
     }
-    fn load(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        page: &mut Page,
-    ) -> Result<Loaded, IoError> {
-        let loaded = self.engine.load(reader, cpu, index, page);
-        if let Ok(Loaded::Backed(_)) = loaded {
-            now(&self.sync_points.found_elsewhere);
-        }
-        loaded
-    }
-    fn modify(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        known: Option<(Backed, &Page)>,
-        edit: &mut dyn FnMut(&mut Page),
-    ) -> Result<Loaded, IoError> {
-        let mut edit_later = |page: &mut Page| {
-            now(&self.sync_points.editing);
-            edit(page);
-        };
-        let loaded = self.engine.modify(reader, cpu, index, known, &mut edit_later);
-        if let Ok(Loaded::Backed(_)) = loaded {
-            now(&self.sync_points.found_elsewhere);
-        }
-        loaded
-    }
-    fn export(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        to: Export<'_>,
-    ) -> Result<Option<Backed>, IoError> {
-        now(&self.sync_points.exporting);
-        self.engine.export(reader, cpu, index, to)
-    }
-    fn recompress(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        how: Recompression,
-    ) -> Result<Recompressed, IoError> {
-        self.engine.recompress(reader, cpu, index, how)
-    }
-    fn backing(&self) -> Option<&Arc<Backing>> {
-        self.engine.backing()
-    }
-
-    delegate::to_engine!();
 }

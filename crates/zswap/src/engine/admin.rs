@@ -11,10 +11,11 @@ use zcomp::{CODECS, Chosen, NotInstalled};
 use super::Zswap;
 use crate::area::BATCH;
 use crate::counts::Count;
+use crate::index::Index;
 use crate::policy::Policy;
 use crate::tenant::Tenant;
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// The name of the codec that new pages are compressed with.
     #[must_use]
     pub fn compressor(&self) -> &'static str {

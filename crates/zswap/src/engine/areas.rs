@@ -8,10 +8,11 @@ use units::{Cpu, PAGE_SIZE};
 
 use super::{AreaOptions, Zswap, no_memory};
 use crate::area::Area;
+use crate::index::Index;
 use crate::tenant::{MAX_TENANTS, Tenant};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// Turns an area on: `pages` pages that begin empty.
     ///
     /// # Errors
@@ -36,8 +37,7 @@ impl Zswap {
             return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
         }
         let entries = self.entries.capacity();
-        let index = (self.make_index)(&*self.world, pages, entries, self.cpus);
-        let index = index.map_err(no_memory)?;
+        let index = I::make(&*self.world, pages, entries, self.cpus).map_err(no_memory)?;
         let AreaOptions { device, tenant } = options;
         let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
@@ -77,7 +77,7 @@ impl Zswap {
         self.area(swap).is_some()
     }
 
-    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
+    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area<I>>> {
         self.areas[swap.number()].get(&self.readers.enter(Cpu(0))).cloned()
     }
 
@@ -85,13 +85,13 @@ impl Zswap {
         &self,
         reader: &'p Reader<'_>,
         swap: SwapType,
-    ) -> Option<&'p Arc<Area>> {
+    ) -> Option<&'p Arc<Area<I>>> {
         self.areas[swap.number()].get(reader)
     }
 
     /// The area of a page, if it has the page.
     #[inline]
-    pub(crate) fn area_of<'p>(&self, reader: &'p Reader<'_>, key: Key) -> Option<&'p Arc<Area>> {
+    pub(crate) fn area_of<'p>(&self, reader: &'p Reader<'_>, key: Key) -> Option<&'p Arc<Area<I>>> {
         let area = self.areas[key.swap.number()].get(reader)?;
         (key.offset < area.pages).then_some(area)
     }

@@ -7,13 +7,14 @@ use super::Zswap;
 use crate::area::Area;
 use crate::counts::Count;
 use crate::entry::Content;
+use crate::index::Index;
 use crate::tenant::Tenant;
 use crate::{Key, SwapType, Word};
 
 /// Entries that are taken out of an index at once.
 const DROPS: usize = 64;
 
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// Gives up a page. Afterwards nobody is writing it to the device, or will.
     pub fn invalidate_page(&self, cpu: Cpu, key: Key) {
         let area = {
@@ -29,7 +30,7 @@ impl Zswap {
     }
 
     /// Takes a page out of the cache, and marks that the device does not hold it either.
-    pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, offset: u64) {
+    pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, offset: u64) {
         area.clear_on_device(offset);
         let word = area.index.remove(cpu, offset);
         area.clear_on_device(offset);
@@ -45,14 +46,14 @@ impl Zswap {
         }
     }
 
-    pub(super) fn empty(&self, cpu: Cpu, area: &Area) {
+    pub(super) fn empty(&self, cpu: Cpu, area: &Area<I>) {
         self.drop_range(cpu, area, 0, area.pages);
         area.wait_for_all();
         self.quiesce(cpu);
     }
 
     /// Takes pages out of the cache, and marks that the device does not hold them either.
-    pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area, first: u64, end: u64) {
+    pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area<I>, first: u64, end: u64) {
         let mut at = first;
         while at < end {
             // As many as there is room for: an entry is disposed of outside the index.

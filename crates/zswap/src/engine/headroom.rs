@@ -6,75 +6,17 @@
 //! store that comes too late is refused at once.
 
 use alloc::sync::Arc;
-use core::fmt;
 
 use pagealloc::Frames;
 use sync::EventCount;
-use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::Ordering;
 use units::Cpu;
 
 use super::Zswap;
+use crate::headroom::Headroom;
+use crate::index::Index;
 
-/// What is to be there for pages that come next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Headroom {
-    /// Frames with memory that no object has.
-    pub frames: u64,
-    /// Entries that were never used; those that come free are used again besides.
-    pub entries: u32,
-    /// Nodes of the index of each area that were never used.
-    pub nodes: u32,
-}
-
-impl Headroom {
-    /// For `frames` frames, what goes with them: pages shrink to a quarter, or to next to nothing
-    /// many at a time; neighbours share nodes.
-    #[must_use]
-    pub fn of_frames(frames: u64) -> Headroom {
-        let entries = u32::try_from(frames.saturating_mul(4)).unwrap_or(u32::MAX).max(4096);
-        Headroom { frames, entries, nodes: (entries / 16).max(512) }
-    }
-
-    /// This, but `frames` frames at least.
-    #[must_use]
-    pub fn at_least(self, frames: u64) -> Headroom {
-        Headroom { frames: self.frames.max(frames), ..self }
-    }
-}
-
-impl fmt::Display for Headroom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} frames, {} entries, {} nodes", self.frames, self.entries, self.nodes)
-    }
-}
-
-/// When to ask for more memory.
-pub(super) struct Provision {
-    ahead: bool,
-    low_frames: AtomicU64,
-    low_entries: AtomicU32,
-    /// It has been asked for since it was last looked at.
-    asked: AtomicBool,
-    event: EventCount,
-}
-
-impl Provision {
-    pub(super) fn new(ahead: bool) -> Provision {
-        Provision {
-            ahead,
-            low_frames: AtomicU64::new(0),
-            low_entries: AtomicU32::new(0),
-            asked: AtomicBool::new(false),
-            event: EventCount::default(),
-        }
-    }
-
-    pub(super) fn is_ahead(&self) -> bool {
-        self.ahead
-    }
-}
-
-impl Zswap {
+impl<I: Index> Zswap<I> {
     /// The zone its frames come from.
     #[must_use]
     pub fn zone(&self) -> &Arc<dyn Frames> {
@@ -84,7 +26,7 @@ impl Zswap {
     /// Is memory provided ahead, so that stores wait for none?
     #[must_use]
     pub fn is_ahead(&self) -> bool {
-        self.provision.ahead
+        self.provision.is_ahead()
     }
 
     /// Frames with memory that no object has, where it is provided ahead; elsewhere `u64::MAX`.
@@ -104,7 +46,7 @@ impl Zswap {
     /// comes again when [`Zswap::memory_event`] is notified, or after a while if not all was to be
     /// had.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
-        if !self.provision.ahead {
+        if !self.provision.is_ahead() {
             return true;
         }
         let provision = &self.provision;
@@ -133,9 +75,9 @@ impl Zswap {
 
     /// Rings for memory when little is left. The calling thread holds nothing.
     #[inline]
-    pub(super) fn ask_for_memory(&self) {
+    pub(crate) fn ask_for_memory(&self) {
         let provision = &self.provision;
-        if provision.ahead
+        if provision.is_ahead()
             && (self.pool.headroom() < provision.low_frames.load(Ordering::Relaxed)
                 || self.entries.left() < provision.low_entries.load(Ordering::Relaxed))
         {

@@ -17,37 +17,16 @@
 //! a node ends its life exactly 2^32 times while it looks at one slot.
 
 use pagealloc::NoMemory;
-use sync::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
+use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use units::Cpu;
 
+use super::cells::{BITS, Cells, SLOTS};
 use super::stock::Stocks;
 use crate::Word;
 
-/// Bits of an offset that choose a slot. Checkers have smaller nodes, which come and go more often.
-pub const BITS: u32 = if cfg!(loom) {
-    1
-} else if cfg!(shuttle) {
-    2
-} else {
-    6
-};
-/// Slots of a node.
-pub const SLOTS: usize = 1 << BITS;
 /// Levels a tree can have at most: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and
 /// for the small worlds of checkers.
 pub const MAX_LEVELS: usize = if cfg!(shuttle) { 18 } else { 6 };
-
-/// The memory of nodes, which are numbered from 1. All of it is zero in the beginning.
-pub trait Cells: Send + Sync {
-    /// Slot `slot` of a node.
-    fn slot(&self, node: u32, slot: usize) -> &AtomicU64;
-    /// How many lives of a node have ended.
-    fn life(&self, node: u32) -> &AtomicU32;
-    /// Of a node in a tree, how many slots are not empty; of another, the next one in its list.
-    fn count(&self, node: u32) -> &AtomicU32;
-    /// The highest number that may be used.
-    fn highest(&self) -> u32;
-}
 
 /// What leads to a node: its number and its life.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use sync::atomic::Ordering;
 use sync::{Mutex, PerCpu};
 use units::Cpu;
 
-use super::radix::{Cells, SLOTS};
+use super::cells::{Cells, SLOTS};
 
 /// Nodes a CPU keeps at most: 16 KiB.
 pub const KEPT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };

@@ -4,7 +4,6 @@
 //! of their nodes. Splitting is nothing but a smaller number of pages to a tree, so that what is
 //! measured of it is splitting alone.
 
-use alloc::boxed::Box;
 use core::ops::Range;
 
 use pagealloc::{LazyTable, NoMemory, World};
@@ -12,7 +11,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::{PerCpuCounters, WaitQueues};
 use units::Cpu;
 
-use super::{Index, PAGES_PER_PART};
+use super::contract::{Index, PAGES_PER_PART};
 use crate::{MAX_OFFSETS, Word};
 
 /// Words of a tree's head: two cache lines. The lock is in the first; what is read without the
@@ -101,8 +100,6 @@ pub struct Trees<F, const PAGES: u64> {
     pages: u64,
 }
 
-/// An index of one tree.
-pub type Whole<F> = Trees<F, MAX_OFFSETS>;
 /// An index of one tree for each [`PAGES_PER_PART`] pages.
 pub type Split<F> = Trees<F, PAGES_PER_PART>;
 
@@ -123,43 +120,6 @@ impl Drop for Held<'_> {
 impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     /// The name it is chosen by.
     pub const NAME: &'static str = if PAGES == MAX_OFFSETS { F::NAME } else { F::SPLIT_NAME };
-
-    /// An index of `pages` pages for entries numbered 1 to `entries`. Costs addresses, and memory
-    /// only for the CPUs.
-    ///
-    /// # Errors
-    /// [`NoMemory`] when there are no addresses for it.
-    pub fn new(
-        world: &dyn World,
-        pages: u64,
-        entries: u32,
-        cpus: usize,
-    ) -> Result<Trees<F, PAGES>, NoMemory> {
-        const { assert!(PAGES.is_power_of_two()) };
-        let trees = usize::try_from(pages.div_ceil(PAGES).max(1))
-            .map_err(|_| NoMemory { bytes: usize::MAX })?;
-        Ok(Trees {
-            forest: F::new(world, trees, pages.min(PAGES), entries, cpus)?,
-            heads: LazyTable::provided(world, trees)?,
-            marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
-            queues: WaitQueues::default(),
-            entries: PerCpuCounters::new(cpus),
-            pages,
-        })
-    }
-
-    /// See [`crate::MakeIndex`].
-    ///
-    /// # Errors
-    /// Those of [`Trees::new`].
-    pub fn make(
-        world: &dyn World,
-        pages: u64,
-        entries: u32,
-        cpus: usize,
-    ) -> Result<Box<dyn Index>, NoMemory> {
-        Ok(Box::new(Trees::<F, PAGES>::new(world, pages, entries, cpus)?))
-    }
 
     /// The number of the tree of an offset, and the offset in it.
     #[inline]
@@ -218,6 +178,25 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
 }
 
 impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
+    fn make(
+        world: &dyn World,
+        pages: u64,
+        entries: u32,
+        cpus: usize,
+    ) -> Result<Trees<F, PAGES>, NoMemory> {
+        const { assert!(PAGES.is_power_of_two()) };
+        let trees = usize::try_from(pages.div_ceil(PAGES).max(1))
+            .map_err(|_| NoMemory { bytes: usize::MAX })?;
+        Ok(Trees {
+            forest: F::new(world, trees, pages.min(PAGES), entries, cpus)?,
+            heads: LazyTable::provided(world, trees)?,
+            marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
+            queues: WaitQueues::default(),
+            entries: PerCpuCounters::new(cpus),
+            pages,
+        })
+    }
+
     #[inline]
     fn get(&self, _: Cpu, offset: u64) -> Option<Word> {
         let (number, offset) = self.place(offset);

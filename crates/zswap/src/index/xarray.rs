@@ -4,7 +4,8 @@ use pagealloc::{LazyTable, NoMemory, World};
 use sync::atomic::{AtomicU32, AtomicU64};
 use units::Cpu;
 
-use super::radix::{BITS, Cells, MAX_LEVELS, Radix, SLOTS, levels};
+use super::cells::{BITS, Cells, SLOTS};
+use super::radix::{MAX_LEVELS, Radix, levels};
 use super::stock::KEPT;
 use super::trees::Forest;
 use crate::Word;

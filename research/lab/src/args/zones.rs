@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::size;
-use crate::zone::{Mode, Start, Workload};
+use super::sizes::size;
+use crate::zone::mode::Mode;
+use crate::zone::workload::{Start, Workload};
 
 /// `rampack-lab zone`.
 #[derive(Args)]

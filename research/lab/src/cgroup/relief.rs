@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::numbers;
+use super::lines::numbers;
 
 const OOM_CONTROL: &str = "memory.oom_control";
 const LIMIT: &str = "memory.limit_in_bytes";

@@ -7,7 +7,6 @@ use units::PAGE_SIZE;
 use zcomp::{Compressor, Lz4, Params};
 
 use crate::page::pages;
-use crate::random::Random;
 use crate::sys::Memory;
 
 /// The codec that makes their sizes.
@@ -41,11 +40,11 @@ impl Content {
     ///
     /// # Errors
     /// The file cannot be read, or all its pages are one pattern over and over; no memory.
-    pub fn new(corpus: Option<&Path>, random: &mut Random) -> Result<Content> {
+    pub fn new(corpus: Option<&Path>, random: &mut fastrand::Rng) -> Result<Content> {
         let (name, bytes) = match corpus {
             Some(path) => {
                 let name = path.file_name().unwrap_or(path.as_os_str());
-                (name.to_string_lossy().into_owned(), crate::pages::read(path)?)
+                (name.to_string_lossy().into_owned(), crate::page::read(path)?)
             }
             None => ("made up, in sizes as of programs".to_owned(), made_up(random)?),
         };
@@ -66,8 +65,8 @@ impl Content {
     }
 
     /// A page for a slot, in a round.
-    pub fn draw(&self, round: u32, random: &mut Random) -> usize {
-        let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    pub fn draw(&self, round: u32, random: &mut fastrand::Rng) -> usize {
+        let part = random.f64();
         let part = part.powf(BIASES[round as usize % BIASES.len()]);
         let at = (part * self.sorted.len() as f64) as usize;
         self.sorted[at.min(self.sorted.len() - 1)]
@@ -75,7 +74,7 @@ impl Content {
 }
 
 /// Pages that begin with noise, as much as makes them as long as wanted, and go on with zeroes.
-fn made_up(random: &mut Random) -> Result<Memory> {
+fn made_up(random: &mut fastrand::Rng) -> Result<Memory> {
     let mut bytes = Memory::new(MADE_UP * PAGE_SIZE).context("no memory for pages")?;
     for (at, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
         let place = at as f64 / (MADE_UP - 1) as f64 * (LENGTHS.len() - 1) as f64;
@@ -83,7 +82,7 @@ fn made_up(random: &mut Random) -> Result<Memory> {
         let part = if place >= (LENGTHS.len() - 1) as f64 { 1.0 } else { part };
         let length = LENGTHS[low] + (LENGTHS[low + 1] - LENGTHS[low]) * part;
         for word in page[..length as usize / 8 * 8].chunks_exact_mut(8) {
-            word.copy_from_slice(&random.next().to_le_bytes());
+            word.copy_from_slice(&random.u64(..).to_le_bytes());
         }
     }
     Ok(bytes)
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn rounds_draw_different_sizes() {
-        let mut random = Random::new(1);
+        let mut random = fastrand::Rng::with_seed(1);
         let content = Content::new(None, &mut random).expect("pages");
         assert_eq!(content.sorted.len(), MADE_UP);
         let mut mean = |round| {

@@ -8,6 +8,7 @@ use units::human;
 
 use crate::args::ChurnArgs;
 use crate::plot::Bars;
+use crate::table;
 
 /// How much more than a fresh pool a churned one may take.
 pub const TARGET: f64 = 1.03;
@@ -140,9 +141,7 @@ impl Report {
             human(self.filled_pool_bytes),
             human(self.filled_rss_growth_bytes),
         )?;
-        writeln!(
-            text,
-            "{:>5}{:>10}{:>11}{:>10}{:>8}{:>10}{:>10}{:>14}{:>10}{:>10}",
+        let mut table = table::table([
             "round",
             "grown",
             "compacted",
@@ -152,24 +151,23 @@ impl Report {
             "RSS",
             "half: pool",
             "engine",
-            "RSS"
-        )?;
+            "RSS",
+        ]);
         for round in &self.rounds {
-            writeln!(
-                text,
-                "{:>5}{:>10}{:>11}{:>10}{:>8.4}{:>10}{:>10}{:>14}{:>10}{:>10}",
-                round.round,
-                human(round.pool_bytes_before_compaction),
-                human(round.pool_bytes),
-                human(round.fresh_pool_bytes),
-                round.ratio,
-                human(round.engine_bytes),
-                human(round.rss_growth_bytes),
-                human(round.half_free_pool_bytes),
-                human(round.half_free_engine_bytes),
-                human(round.half_free_rss_growth_bytes),
-            )?;
+            table.add_row([
+                round.round.to_string(),
+                human(round.pool_bytes_before_compaction).to_string(),
+                human(round.pool_bytes).to_string(),
+                human(round.fresh_pool_bytes).to_string(),
+                format!("{:.4}", round.ratio),
+                human(round.engine_bytes).to_string(),
+                human(round.rss_growth_bytes).to_string(),
+                human(round.half_free_pool_bytes).to_string(),
+                human(round.half_free_engine_bytes).to_string(),
+                human(round.half_free_rss_growth_bytes).to_string(),
+            ]);
         }
+        text.push_str(&table::text(table, &[]));
         writeln!(
             text,
             "\nworst ratio {:.4} (at most {TARGET} wanted: {}); RSS at most {:.3} of the engine's\n\

@@ -10,6 +10,7 @@ use super::contest::{Contestant, Taken};
 use super::kernel::Size;
 use crate::plot::Bars;
 use crate::statistics::median;
+use crate::table::{self, maybe, maybe_count};
 
 /// The results. Each time is the median of the rounds.
 #[derive(Serialize)]
@@ -117,9 +118,7 @@ impl Report {
              ns of CPU per page\n",
             self.pages, self.corpus, self.same_filled_left_out, self.rounds
         );
-        let _ = writeln!(
-            text,
-            "{:12} {:>9} {:>10} {:>11} {:>10} {:>7} {:>12} {:>11}",
+        let mut table = table::table([
             "codec",
             "compress",
             "/liblzo2",
@@ -127,24 +126,22 @@ impl Report {
             "/liblzo2",
             "ratio",
             "kernel's",
-            "size/kernel"
-        );
+            "size/kernel",
+        ]);
         for row in &self.codecs {
-            let fine = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.3}"));
             let kernel = row.kernel.as_ref();
-            let _ = writeln!(
-                text,
-                "{:12} {:9.0} {:>10} {:11.0} {:>10} {:7.3} {:>12} {:>11}",
+            table.add_row([
                 row.title(),
-                row.compress_cpu_ns,
-                fine(row.compress_over_liblzo2),
-                row.decompress_cpu_ns,
-                fine(row.decompress_over_liblzo2),
-                row.ratio,
-                kernel.map_or("-".to_owned(), |kernel| kernel.bytes.to_string()),
-                fine(kernel.map(|kernel| kernel.ours_over_kernel)),
-            );
+                format!("{:.0}", row.compress_cpu_ns),
+                maybe(row.compress_over_liblzo2, 3),
+                format!("{:.0}", row.decompress_cpu_ns),
+                maybe(row.decompress_over_liblzo2, 3),
+                format!("{:.3}", row.ratio),
+                maybe_count(kernel.map(|kernel| kernel.bytes)),
+                maybe(kernel.map(|kernel| kernel.ours_over_kernel), 3),
+            ]);
         }
+        text.push_str(&table::text(table, &[0]));
         text
     }
 

@@ -14,7 +14,6 @@ use anyhow::{Context, Result};
 use units::PAGE_SIZE;
 
 use crate::interrupt;
-use crate::random::Random;
 
 /// Bits of an entry of /proc/PID/pagemap.
 const PRESENT: u64 = 1 << 63;
@@ -118,7 +117,7 @@ pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
     let memory = open(process, "mem")?;
     let mut addresses = wanted_pages(process)?;
     if addresses.len() > most {
-        Random::new(most as u64).shuffle(&mut addresses);
+        fastrand::Rng::with_seed(most as u64).shuffle(&mut addresses);
         addresses.truncate(most);
         addresses.sort_unstable();
     }

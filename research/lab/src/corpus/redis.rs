@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::programs::Running;
-use crate::random::Random;
 
 /// Sizes of values that the benchmark writes, in turn.
 const VALUE_SIZES: [&str; 4] = ["16", "100", "300", "900"];
@@ -20,14 +19,20 @@ pub struct Filler {
     benchmark: PathBuf,
     socket: PathBuf,
     text: Vec<u8>,
-    random: Random,
+    random: fastrand::Rng,
     rounds: u64,
 }
 
 impl Filler {
     /// Fills the server at `socket` with the program `redis-benchmark`.
     pub fn new(benchmark: PathBuf, socket: PathBuf) -> Filler {
-        Filler { benchmark, socket, text: some_text(), random: Random::new(3), rounds: 0 }
+        Filler {
+            benchmark,
+            socket,
+            text: some_text(),
+            random: fastrand::Rng::with_seed(3),
+            rounds: 0,
+        }
     }
 
     /// One round: a run of the benchmark, and as many keys of text. A few MB.
@@ -60,8 +65,8 @@ impl Filler {
         let mut answers = BufReader::new(stream.try_clone()?).lines();
         let mut commands = &stream;
         for number in 0..count {
-            let length = (200 + self.random.below(2800) as usize).min(self.text.len());
-            let from = self.random.below((self.text.len() - length) as u64 + 1) as usize;
+            let length = (200 + self.random.usize(..2800)).min(self.text.len());
+            let from = self.random.usize(..=self.text.len() - length);
             let key = format!("document:{}:{number}", self.rounds);
             let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${length}\r\n", key.len());
             let value = &self.text[from..from + length];

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use crate::random::Random;
-
 const NOUNS: [&str; 24] = [
     "account", "buffer", "channel", "device", "entry", "frame", "group", "handle", "index", "job",
     "key", "list", "message", "node", "object", "packet", "queue", "record", "segment", "table",
@@ -16,19 +14,19 @@ const VERBS: [&str; 16] = [
 
 /// C with this many functions that work on structures.
 pub fn c(functions: u64) -> String {
-    let mut random = Random::new(1);
+    let mut random = fastrand::Rng::with_seed(1);
     let mut text = String::new();
     for noun in NOUNS {
         let _ = writeln!(
             text,
             "struct {noun} {{ struct {noun} *next; long key; int size, used; double weight; \
              unsigned char name[{}]; }};",
-            8 + random.below(48)
+            8 + random.u64(..48)
         );
     }
     for number in 0..functions {
-        let (noun, verb) = (*random.pick(&NOUNS), *random.pick(&VERBS));
-        let (a, b, c) = (random.below(97) + 1, random.below(1000), random.below(7) + 2);
+        let (noun, verb) = (NOUNS[random.usize(..NOUNS.len())], VERBS[random.usize(..VERBS.len())]);
+        let (a, b, c) = (random.u64(..97) + 1, random.u64(..1000), random.u64(..7) + 2);
         let _ = writeln!(
             text,
             "int {verb}_{noun}_{number}(struct {noun} *head, int limit) {{\n  \
@@ -54,11 +52,11 @@ pub fn c(functions: u64) -> String {
 
 /// Rust with this many functions.
 pub fn rust(functions: u64) -> String {
-    let mut random = Random::new(2);
+    let mut random = fastrand::Rng::with_seed(2);
     let mut text = String::from("#![allow(unused)]\nuse std::collections::HashMap;\n");
     for number in 0..functions {
-        let (noun, verb) = (*random.pick(&NOUNS), *random.pick(&VERBS));
-        let (a, b) = (random.below(97) + 1, random.below(1000));
+        let (noun, verb) = (NOUNS[random.usize(..NOUNS.len())], VERBS[random.usize(..VERBS.len())]);
+        let (a, b) = (random.u64(..97) + 1, random.u64(..1000));
         let _ = writeln!(
             text,
             "pub fn {verb}_{noun}_{number}(items: &[(u64, String)], limit: u64) \

@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
 
 use crate::page::page_mut;
-use crate::pages::read;
-use crate::random::Random;
+use crate::page::read;
 use crate::sys::Memory;
 
 /// Bytes of generated contents: more than fits in a cache, as in the stream of fio's buffers.
@@ -139,10 +138,10 @@ impl Content {
 
 /// Noise at the beginning of each page.
 fn noise(mut memory: Memory, bytes: usize) -> Memory {
-    let mut random = Random::new(SEED);
+    let mut random = fastrand::Rng::with_seed(SEED);
     for page in memory.chunks_exact_mut(PAGE_SIZE) {
         for word in page[..bytes].chunks_exact_mut(8) {
-            word.copy_from_slice(&random.next().to_le_bytes());
+            word.copy_from_slice(&random.u64(..).to_le_bytes());
         }
     }
     memory
@@ -150,7 +149,7 @@ fn noise(mut memory: Memory, bytes: usize) -> Memory {
 
 fn shuffle(file: &[u8], mut into: Memory) -> Memory {
     let mut order: Vec<usize> = (0..file.len() / PAGE_SIZE).collect();
-    Random::new(SEED).shuffle(&mut order);
+    fastrand::Rng::with_seed(SEED).shuffle(&mut order);
     for (place, &index) in order.iter().enumerate() {
         let from = &file[index * PAGE_SIZE..][..PAGE_SIZE];
         page_mut(&mut into, place).copy_from_slice(from);

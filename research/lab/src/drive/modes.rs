@@ -4,7 +4,6 @@
 use clap::ValueEnum;
 
 use super::content::Source;
-use crate::random::Random;
 
 /// The record of iozone's modes, as in `iozone -r 16K`.
 pub const RECORD: usize = 16 << 10;
@@ -128,6 +127,19 @@ const SINGLE: &[Mode] = &[
 /// Times that contents can change.
 const CHANGES: usize = 5;
 
+/// Whether `bytes` can be the size of a thread's part.
+///
+/// # Errors
+/// Says what can.
+pub fn check_size(bytes: u64) -> Result<(), String> {
+    const MOST: u64 = 1 << 40;
+    let record = RECORD as u64;
+    if bytes < record || bytes > MOST || !bytes.is_multiple_of(record) {
+        return Err(format!("{bytes} bytes: it must be a multiple of 16K, 16K to 1T"));
+    }
+    Ok(())
+}
+
 impl Workload {
     /// Its name.
     pub fn name(&self) -> &'static str {
@@ -199,7 +211,7 @@ impl Workload {
         let (_, order, act) = self.list()[mode];
         let (blocks, shared) = self.area();
         let part = |thread: usize| {
-            let mut random = Random::new(SEED + (mode * 4096 + thread) as u64);
+            let mut random = fastrand::Rng::with_seed(SEED + (mode * 4096 + thread) as u64);
             let first = if shared { 0 } else { thread * blocks };
             let (places, laps) = match self.kind {
                 Kind::Modes => (self::order(order, blocks, &mut random), 1),
@@ -212,7 +224,7 @@ impl Workload {
                 }
                 Kind::Eight => {
                     let laid = self.amount.operations.min(SMALL);
-                    let places = (0..laid).map(|_| random.below(blocks as u64) as usize);
+                    let places = (0..laid).map(|_| random.usize(..blocks));
                     (places.collect::<Vec<usize>>(), self.amount.operations.div_ceil(laid))
                 }
             };
@@ -235,17 +247,17 @@ impl Workload {
 }
 
 /// Which change of contents a step writes, if it writes.
-fn change(act: Act, thread: usize, random: &mut Random) -> Option<usize> {
+fn change(act: Act, thread: usize, random: &mut fastrand::Rng) -> Option<usize> {
     match act {
         Act::Write(change) => Some(change),
         Act::Read => None,
         Act::Mixed(change) => (thread % 2 == 1).then_some(change),
-        Act::Coin(change) => (random.below(2) == 1).then_some(change),
+        Act::Coin(change) => (random.bool()).then_some(change),
     }
 }
 
 /// All of `blocks` blocks once, in this order.
-fn order(order: Order, blocks: usize, random: &mut Random) -> Vec<usize> {
+fn order(order: Order, blocks: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     match order {
         Order::Forward => (0..blocks).collect(),
         Order::Reverse => (0..blocks).rev().collect(),

@@ -1,25 +1,19 @@
 //! What a run has shown: as a table, as JSON, and as a picture.
 
 use std::fmt::Write;
+use std::iter;
 
 use anyhow::Result;
-use clap::ValueEnum;
+use comfy_table::Table;
 use serde::Serialize;
 
-use super::workers::Rate;
-use super::{Experiment, Through};
+use super::plan::Plan;
+use super::subject::Through;
+use super::workers::{Clock, Rate};
 use crate::args::DriveArgs;
 use crate::plot::Bars;
 use crate::statistics::{deviation, mean, median};
-
-/// By which clock a table and a picture count.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clock {
-    /// The one on the wall
-    Wall,
-    /// The time the CPU spent on the threads: helps where other programs run
-    Cpu,
-}
+use crate::table;
 
 /// Which figure of a cell a table shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,8 +111,8 @@ impl Report {
     ///
     /// # Errors
     /// A subject's, when it is asked what it takes for a page.
-    pub fn new(command: &'static str, experiment: &Experiment) -> Result<Report> {
-        let Experiment { workload, content, threads, subjects, setting, .. } = experiment;
+    pub fn new(command: &'static str, plan: &Plan) -> Result<Report> {
+        let Plan { workload, content, threads, repeat, subjects, setting, cpus } = plan;
         let mut lines = Vec::new();
         for subject in subjects {
             let variants = subject.ours.as_ref().map(|ours| &ours.variants);
@@ -159,8 +153,8 @@ impl Report {
             block_bytes: workload.block(),
             area_bytes: workload.device_bytes(1),
             laps: workload.repeats(),
-            repeat: experiment.repeat,
-            cpus: experiment.cpus.len(),
+            repeat: *repeat,
+            cpus: cpus.len(),
             unit: "KB/s",
             base: subjects.first().map(|subject| subject.name.clone()).unwrap_or_default(),
             subjects: lines,
@@ -235,48 +229,42 @@ impl Report {
         for &threads in &self.threads {
             let over = if threads > self.cpus { ", more than CPUs" } else { "" };
             let _ = write!(text, "\n{threads} thread(s){over}, {way}\n\n");
-            text.push_str(&self.heading());
+            let mut table = self.headed();
             for (mode, name) in self.modes.iter().enumerate() {
-                let _ = write!(text, "{name:15}");
-                for subject in 0..self.subjects.len() {
-                    let Some(cell) = self.cell(threads, mode, subject) else { continue };
+                let cell = |subject| self.cell(threads, mode, subject);
+                let figures = |cell: &Cell| {
                     let Figures { median, mean, deviation, over_base: ratio, .. } = *cell.by(clock);
                     let value = if figure == Figure::Mean { mean } else { median };
                     let percent = 100.0 * deviation / mean.max(1e-9);
-                    let _ = write!(text, " {value:>10.0} {percent:>5.1}% {ratio:>5.2}");
-                }
-                text.push('\n');
+                    format!("{value:.0} {percent:>5.1}% {ratio:>5.2}")
+                };
+                let cells =
+                    (0..self.subjects.len()).map(|n| cell(n).map_or(String::new(), figures));
+                table.add_row(iter::once((*name).to_owned()).chain(cells));
             }
+            text.push_str(&table::text(table, &[0]));
         }
-        let _ = write!(text, "\n{:15}", "bytes a slot");
-        for line in &self.subjects {
-            let bytes = line.slot_bytes_per_page.map_or("-".to_owned(), |b| b.to_string());
-            let _ = write!(text, " {bytes:>23}");
-        }
-        text.push('\n');
+        let mut table = self.headed();
+        let bytes = self.subjects.iter().map(|line| line.slot_bytes_per_page);
+        let bytes = bytes.map(|bytes| bytes.map_or("-".to_owned(), |bytes| bytes.to_string()));
+        table.add_row(iter::once("bytes a slot".to_owned()).chain(bytes));
+        let _ = write!(text, "\n{}", table::text(table, &[0]));
         if process && self.kernel_algorithm.is_some() {
             text.push_str("\nthe kernel's figures include its block layer and system calls\n");
         }
         text
     }
 
-    /// The names of subjects, in two lines where one is long.
-    fn heading(&self) -> String {
-        let names = self.subjects.iter().map(|line| line.name.as_str());
-        let split = |name: &'_ str| match name.split_once(", ") {
-            Some((scheme, what)) => (format!("{scheme},"), what.to_owned()),
-            None => (String::new(), name.to_owned()),
+    /// A table with the names of subjects, in two lines where one is long.
+    fn headed(&self) -> Table {
+        let long = self.subjects.iter().any(|line| line.name.contains(", "));
+        let name = |name: &str| match name.split_once(", ") {
+            Some((scheme, what)) => format!("{scheme},\n{what}"),
+            None if long => format!("\n{name}"),
+            None => name.to_owned(),
         };
-        let rows: Vec<(String, String)> = names.map(split).collect();
-        let mut text = String::new();
-        if rows.iter().any(|(first, _)| !first.is_empty()) {
-            let _ = write!(text, "{:15}", "");
-            rows.iter().for_each(|(first, _)| _ = write!(text, " {first:>23}"));
-            text = text.trim_end().to_owned() + "\n";
-        }
-        let _ = write!(text, "{:15}", "Test");
-        rows.iter().for_each(|(_, second)| _ = write!(text, " {second:>23}"));
-        text + "\n"
+        let names = self.subjects.iter().map(|line| name(&line.name));
+        table::table(iter::once(name("Test")).chain(names))
     }
 
     /// The ratio to the base, mode by mode, with the most threads.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use control::Object;
-use rampack::{Disk, DiskOptions, Rampack, Variants};
+use designs::{Disk, Machine, Variants};
+use rampack::DiskOptions;
 use units::PAGE_SIZE;
 
 use super::target::{Process, Target};
-use super::up::{self, Up, Wanted};
-use crate::pages::{Device, kernel};
+use crate::pages::device::Device;
+use crate::pages::kernel;
+use crate::served::{self, Up};
 
 /// The way requests take.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,12 +96,11 @@ impl Ours {
     fn disk(&self, algorithm: &str, bytes: usize, threads: usize) -> Result<Disk> {
         let algorithm = algorithm.to_owned();
         let options = DiskOptions { size: bytes as u64, algorithm, level: None, mem_limit: 0 };
-        let make = || Rampack::with_variants(self.variants.clone())?.disk(options);
+        let make = || Machine::of(self.variants.clone())?.disk(&options);
         let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
         if let Some(streams) = self.streams(threads) {
-            let attributes = zram::attributes(disk.device().clone());
-            let stored = attributes.store("max_comp_streams", &streams.to_string());
-            stored.map_err(|fault| anyhow!("{fault}"))?;
+            let set = disk.device().set_max_streams(streams as u32);
+            set.map_err(|fault| anyhow!("{fault}"))?;
         }
         Ok(disk)
     }
@@ -112,12 +112,6 @@ impl Ours {
             Count::Threads => Some(threads),
         }
     }
-
-    /// The stream policy, if it is not the usual one.
-    fn policy(&self) -> Option<&str> {
-        let policy = &self.variants.streams;
-        (*policy != Variants::default().streams).then_some(policy)
-    }
 }
 
 /// What is the same for all.
@@ -128,8 +122,6 @@ pub struct Setting {
     pub algorithm: String,
     /// The kernel's device, and its codec.
     pub kernel: Option<(PathBuf, String)>,
-    /// The program rampack; needed where ours is a block device.
-    pub rampack: Option<PathBuf>,
 }
 
 impl Setting {
@@ -138,9 +130,8 @@ impl Setting {
     /// # Errors
     /// Says what is missing, unknown or in use.
     pub fn check(&self, subjects: &[Subject], threads: usize) -> Result<()> {
-        if let Some(program) = &self.rampack {
-            let policy = |subject: &Subject| subject.ours.as_ref()?.policy().map(|_| ());
-            up::check(program, subjects.iter().any(|subject| policy(subject).is_some()))?;
+        if self.through == Through::Device {
+            served::check()?;
         }
         if let Some((path, algorithm)) = &self.kernel {
             drop(kernel::Setup::new(path, algorithm, 1)?);
@@ -159,20 +150,21 @@ impl Setting {
     /// What stands in the way.
     pub fn open(&self, subject: &Subject, bytes: usize, threads: usize) -> Result<Box<dyn Target>> {
         let pages = bytes / PAGE_SIZE;
-        match (&subject.ours, &self.rampack, &self.kernel) {
-            (Some(ours), None, _) => {
+        match (&subject.ours, self.through, &self.kernel) {
+            (Some(ours), Through::Process, _) => {
                 let disk = ours.disk(&self.algorithm, bytes, threads)?;
                 Ok(Box::new(Process { disk, by_page: ours.by_page }))
             }
-            (Some(ours), Some(program), _) => {
-                let wanted = Wanted {
-                    bytes,
-                    algorithm: &self.algorithm,
-                    slots: &ours.variants.slots,
-                    streams: ours.policy(),
-                    max_streams: ours.streams(threads),
-                };
-                let mut up = Up::start(program, &wanted)?;
+            (Some(ours), Through::Device, _) => {
+                let (bytes, streams) = (bytes.to_string(), ours.streams(threads));
+                let mut arguments = vec!["--size", &bytes, "--algorithm", &self.algorithm];
+                arguments.extend(["--slots", &ours.variants.slots]);
+                arguments.extend(["--streams", &ours.variants.streams]);
+                let streams = streams.map(|streams| streams.to_string());
+                if let Some(streams) = &streams {
+                    arguments.extend(["--max-streams", streams]);
+                }
+                let mut up = Up::start(&arguments)?;
                 up.check()?;
                 let device = Device::open(up.device(), pages)?;
                 Ok(Box::new(Held { device, _holder: up }))

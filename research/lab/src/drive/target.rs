@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use block::{BlockDevice, Operation};
-use rampack::Disk;
+use designs::Disk;
 use units::{PAGE_SIZE, Page};
 
 /// Something that takes blocks of whole pages. All threads may call it at any time.
@@ -59,7 +59,7 @@ impl Target for Process {
             return self.write_pages(offset, from);
         }
         let operation = Operation::Write { offset, from };
-        let done = self.disk.submit(host::cpu(), operation);
+        let done = self.disk.device().submit(host::cpu(), operation);
         done.map_err(|error| anyhow!("writing at {offset}: {error}"))
     }
 
@@ -69,7 +69,7 @@ impl Target for Process {
             return self.read_pages(offset, into);
         }
         let operation = Operation::Read { offset, into };
-        let done = self.disk.submit(host::cpu(), operation);
+        let done = self.disk.device().submit(host::cpu(), operation);
         done.map_err(|error| anyhow!("reading at {offset}: {error}"))
     }
 }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use sync::atomic::{AtomicBool, Ordering};
 
 use super::content::Source;
@@ -24,6 +25,15 @@ use crate::sys::{self, Memory};
 
 /// Steps between two looks at whether somebody wants this to stop altogether.
 const LOOK: usize = 256;
+
+/// By which clock a table and a picture count.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// The one on the wall
+    Wall,
+    /// The time the CPU spent on the threads: helps where other programs run
+    Cpu,
+}
 
 /// KB/s (1024 bytes) of all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Task, Verdict};
+use super::task::{Task, Verdict};
 use crate::interrupt;
 use crate::pressure::{Measured, Stage};
 use crate::programs::{Running, last_words};
-use crate::random::Random;
 
 /// How long the server may take to listen: its own pages may come from swap.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,12 +71,12 @@ fn key(number: u64) -> String {
 
 /// The value of a key: half of it words, half noise, 200 to 4000 bytes.
 fn value(number: u64, seed: u64) -> Vec<u8> {
-    let mut random = Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let length = 200 + random.below(3800) as usize;
+    let mut random = fastrand::Rng::with_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let length = 200 + random.usize(..3800);
     let mut value = Vec::with_capacity(length + 32);
     while value.len() < length {
-        if random.below(2) == 0 {
-            value.extend_from_slice(&random.next().to_le_bytes());
+        if random.bool() {
+            value.extend_from_slice(&random.u64(..).to_le_bytes());
         } else {
             value.extend_from_slice(b"memory, ");
         }
@@ -172,7 +171,7 @@ fn fill_and_verify(stream: UnixStream, task: &Task<'_>, stage: &mut Stage) -> Re
     let mut order: Vec<u64> = (0..keys).collect();
     for pass in 0..2 {
         if pass == 1 {
-            Random::new(task.seed).shuffle(&mut order);
+            fastrand::Rng::with_seed(task.seed).shuffle(&mut order);
         }
         if let Err(message) = verify(&mut connection, &order, task, stage)? {
             return Ok(Err(message));

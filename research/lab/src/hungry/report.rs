@@ -1,11 +1,28 @@
 //! What the programs have shown.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 
-use super::Run;
 use crate::args::HungryArgs;
+use crate::pressure::Measured;
+use crate::table::{self, maybe_count};
+
+/// What a run has shown.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The program.
+    pub program: &'static str,
+    /// The kind of swap.
+    pub swap: String,
+    /// How often it was run: again, if it was refused memory at the limit of its group. The rest is
+    /// of the last time.
+    pub attempts: u32,
+    /// It did all it should, and all of it was right.
+    pub passed: bool,
+    /// What was compared with what, or what went wrong.
+    pub verdict: String,
+    /// The figures.
+    pub measured: Measured,
+}
 
 /// All of it, in the order of the runs.
 #[derive(Serialize)]
@@ -44,26 +61,26 @@ impl Report {
             units::human(self.limit_bytes),
             units::human(self.swap_bytes)
         );
-        let _ = writeln!(
-            text,
-            "{:10} {:22} {:6} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}  verified",
-            "program", "swap", "", "time, s", "pswpin", "pswpout", "stored", "loaded", "wr. back"
-        );
+        let mut table = table::table([
+            "program", "swap", "", "time, s", "pswpin", "pswpout", "stored", "loaded", "wr. back",
+            "verified",
+        ]);
         for run in &self.runs {
             let Run { program, swap, passed, verdict, measured, .. } = run;
-            let some = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
-            let result = if *passed { "pass" } else { "FAILED" };
-            let _ = writeln!(
-                text,
-                "{program:10} {swap:22} {result:6} {:8.1} {:9} {:9} {:>9} {:>9} {:>9}  {verdict}",
-                measured.seconds,
-                measured.vmstat.pswpin,
-                measured.vmstat.pswpout,
-                some(measured.swap.stored),
-                some(measured.swap.loaded),
-                some(measured.swap.written_back),
-            );
+            table.add_row([
+                (*program).to_owned(),
+                swap.clone(),
+                (if *passed { "pass" } else { "FAILED" }).to_owned(),
+                format!("{:.1}", measured.seconds),
+                measured.vmstat.pswpin.to_string(),
+                measured.vmstat.pswpout.to_string(),
+                maybe_count(measured.swap.stored),
+                maybe_count(measured.swap.loaded),
+                maybe_count(measured.swap.written_back),
+                verdict.clone(),
+            ]);
         }
+        text.push_str(&table::text(table, &[0, 1, 2, 9]));
         text
     }
 }

@@ -8,11 +8,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use super::{Task, Verdict, in_group};
+use super::task::{Task, Verdict, in_group};
 use crate::interrupt;
 use crate::pressure::{Measured, Stage};
 use crate::programs::{Running, last_words};
-use crate::random::Random;
 
 /// Words that lines are made of, so that they compress as text does.
 const WORDS: [&str; 16] = [
@@ -80,13 +79,13 @@ fn sort(task: &Task<'_>, from: &Path, to: &Path) -> Command {
 
 fn write_lines(path: &Path, bytes: u64, seed: u64) -> std::io::Result<u64> {
     let mut file = BufWriter::new(File::create(path)?);
-    let mut random = Random::new(seed);
+    let mut random = fastrand::Rng::with_seed(seed);
     let (mut written, mut lines) = (0, 0);
     while written < bytes {
-        let mut line = format!("{:016x}", random.next());
-        for _ in 0..4 + random.below(12) {
+        let mut line = format!("{:016x}", random.u64(..));
+        for _ in 0..4 + random.u64(..12) {
             line.push(' ');
-            line.push_str(WORDS[random.below(WORDS.len() as u64) as usize]);
+            line.push_str(WORDS[random.usize(..WORDS.len())]);
         }
         line.push('\n');
         file.write_all(line.as_bytes())?;

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Task, Verdict, in_group};
+use super::task::{Task, Verdict, in_group};
 use crate::pressure::{Measured, Stage};
 
 /// Random bytes in each piece of 64 bits, which are verified in order.

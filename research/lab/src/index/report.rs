@@ -5,10 +5,11 @@ use std::fmt::Write;
 use anyhow::Result;
 use serde::Serialize;
 
-use super::Variant;
+use super::variant::Variant;
 use super::workers::Mix;
 use crate::args::IndexArgs;
 use crate::plot::Bars;
+use crate::table;
 
 /// A median of measurements.
 #[derive(Serialize)]
@@ -141,49 +142,52 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        let names = self.variants.iter().map(|name| format!("{name:>14}")).collect::<String>();
+        let headed = |first: &[&str]| table::table(first.iter().chain(&self.variants));
         // Writing to a string does not fail.
         let what = if self.whole { "the engine" } else { "the index alone" };
         let _ =
             writeln!(text, "Nanoseconds of a thread for a call of {what}, measured (medians)\n");
-        let _ = writeln!(text, "{:<22}{:>8}{names}", "mix", "threads");
+        let mut table = headed(&["mix", "threads"]);
         for m in self.measured.iter().filter(|m| m.variant == self.variants[0]) {
-            let _ = write!(text, "{:<22}{:>8}", m.mix.name(), m.threads);
-            for name in &self.variants {
+            let mut row = vec![m.mix.name().to_owned(), m.threads.to_string()];
+            row.extend(self.variants.iter().map(|name| {
                 let ns = self.measured(name, m.mix, m.threads).unwrap_or_default();
-                let _ = write!(text, "{ns:>14.1}");
-            }
-            let _ = writeln!(text);
+                format!("{ns:.1}")
+            }));
+            table.add_row(row);
         }
+        text.push_str(&table::text(table, &[0]));
         if self.predicted.is_empty() {
             return text;
         }
         let _ = writeln!(text, "\nThe simulation beside it, percent over or under\n");
-        let _ = writeln!(text, "{:<22}{:>8}{names}", "mix", "threads");
+        let mut table = headed(&["mix", "threads"]);
         for c in self.validation.iter().filter(|c| c.variant == self.variants[0]) {
-            let _ = write!(text, "{:<22}{:>8}", c.mix.name(), c.threads);
+            let mut row = vec![c.mix.name().to_owned(), c.threads.to_string()];
             for name in &self.variants {
                 let is =
                     |o: &&Check| o.variant == *name && o.mix == c.mix && o.threads == c.threads;
                 let error = self.validation.iter().find(is).map_or(0.0, |o| o.error_percent);
-                let _ = write!(text, "{error:>+14.0}");
+                row.push(format!("{error:+.0}"));
             }
-            let _ = writeln!(text);
+            table.add_row(row);
         }
+        text.push_str(&table::text(table, &[0]));
         let _ = writeln!(text, "\nSIMULATED: calls a second of all threads, in millions\n");
-        let _ = writeln!(text, "{:<22}{:>8}{:>8}{names}", "mix", "between", "threads");
+        let mut table = headed(&["mix", "between", "threads"]);
         for p in self.predicted.iter().filter(|p| p.variant == self.variants[0]) {
-            let _ = write!(text, "{:<22}{:>8}{:>8}", p.mix.name(), p.between, p.threads);
+            let mut row =
+                vec![p.mix.name().to_owned(), p.between.to_string(), p.threads.to_string()];
             for name in &self.variants {
                 let is = |o: &&Predicted| {
                     let same = (o.mix, o.threads, o.between) == (p.mix, p.threads, p.between);
                     o.variant == *name && same
                 };
                 let ns = self.predicted.iter().find(is).map_or(f64::INFINITY, |o| o.ns);
-                let _ = write!(text, "{:>14.2}", p.threads as f64 * 1e3 / ns);
+                row.push(format!("{:.2}", p.threads as f64 * 1e3 / ns));
             }
-            let _ = writeln!(text);
+            table.add_row(row);
         }
-        text
+        text + &table::text(table, &[0])
     }
 }

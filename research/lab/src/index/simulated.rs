@@ -7,12 +7,12 @@
 
 use anyhow::Result;
 
-use super::Variant;
 use super::report::{Predicted, Report};
+use super::variant::Variant;
 use super::workers::{Call, Mix};
 use crate::args::IndexArgs;
 use crate::locks_sim::lines::{Costs, LineId};
-use crate::locks_sim::locking::{Lock, LockId, Manner, Mode};
+use crate::locks_sim::lock::{Lock, LockId, Manner, Mode};
 use crate::locks_sim::machine::{Machine, Model, Step};
 use crate::locks_sim::primitives::{Primitives, two_cpus};
 use crate::locks_sim::schemes::{QUEUES, give, take};
@@ -45,8 +45,8 @@ impl Model for Scene {
         let calls = self.mix.calls();
         let call = calls[self.next[thread] % calls.len()];
         self.next[thread] += 1;
-        let part = machine.random.below(self.locks.len() as u64) as usize;
-        let node = self.nodes[part][machine.random.below(NODES as u64) as usize];
+        let part = machine.random.usize(..self.locks.len());
+        let node = self.nodes[part][machine.random.usize(..NODES)];
         let lock = self.locks[part];
         let own = Step::Work(self.own + self.between);
         if call == Call::Load && self.variant.lock_free {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use control::Fault;
-use rampack::{Rampack, Variants};
+use designs::{AnySwap, Machine, Variants, make_index};
 use units::{Cpu, PAGE_SIZE, Page};
-use zswap::{AreaOptions, Index, Key, MakeIndex, SwapType, Tenant, Word, Zswap};
+use zswap::{AreaOptions, Index, Key, SwapType, Tenant, Word};
 
 use crate::page;
 
@@ -16,7 +16,7 @@ const CONTENTS: usize = 1024;
 
 /// The cache of swap pages, with nothing behind it.
 pub struct Whole {
-    zswap: Arc<Zswap>,
+    zswap: Arc<dyn AnySwap>,
     swap: SwapType,
     tenant: Tenant,
     contents: Vec<u8>,
@@ -31,12 +31,13 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// An index for so many pages and entries.
+    /// The index of that name for so many pages and entries.
     ///
     /// # Errors
     /// No memory.
-    pub fn alone(make: MakeIndex, pages: u32, cpus: usize) -> Result<Subject> {
-        Ok(Subject::Alone(make(&host::Mmap, u64::from(pages), pages, cpus)?))
+    pub fn alone(index: &str, pages: u32, cpus: usize) -> Result<Subject> {
+        let made = make_index(index, &host::Mmap, (u64::from(pages), pages, cpus));
+        Ok(Subject::Alone(made.map_err(|fault| anyhow!("{fault}"))?))
     }
 
     /// The engine with the index of that name, and an area of so many pages.
@@ -47,7 +48,7 @@ impl Subject {
         let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
         let make = || -> Result<Whole, Fault> {
             let variants = Variants { index: index.to_owned(), ..Variants::default() };
-            let zswap = Rampack::with_variants(variants)?.machine().swap()?;
+            let zswap = Machine::of(variants)?.swap()?;
             zswap.set_max_pool_percent(100)?;
             let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
             let options = AreaOptions { device: None, tenant: tenant.clone() };

@@ -9,9 +9,8 @@ use serde::Serialize;
 use units::Cpu;
 use zswap::Word;
 
-use super::Variant;
 use super::subject::Subject;
-use crate::random::Random;
+use super::variant::Variant;
 
 /// Rounds of calls between two looks at the clock.
 const AT_ONCE: usize = 32;
@@ -88,7 +87,7 @@ struct Own {
     absent: Vec<u64>,
     spare: Vec<u32>,
     life: u32,
-    random: Random,
+    random: fastrand::Rng,
     last: usize,
 }
 
@@ -96,7 +95,7 @@ impl Own {
     /// The pages of thread `n` lie between those of the others.
     fn new(workers: &Workers, n: usize, index: &Subject) -> Result<Own> {
         let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
-        let mut random = Random::new(workers.seed + n as u64);
+        let mut random = fastrand::Rng::with_seed(workers.seed + n as u64);
         let mut absent: Vec<u64> = offsets.collect();
         random.shuffle(&mut absent);
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
@@ -108,7 +107,7 @@ impl Own {
     }
 
     fn pick(&mut self, from: usize) -> usize {
-        self.random.below(from as u64) as usize
+        self.random.usize(..from)
     }
 
     fn load(&mut self, index: &Subject, cpu: Cpu) -> Result<()> {
@@ -162,7 +161,7 @@ impl Workers {
         let index = &if self.whole {
             Subject::whole(self.variant.name, self.pages)?
         } else {
-            Subject::alone(self.variant.make, self.pages, self.threads)?
+            Subject::alone(self.variant.name, self.pages, self.threads)?
         };
         let start = &Barrier::new(self.threads);
         let time = Duration::from_secs_f64(seconds);

@@ -3,21 +3,58 @@
 use serde::Serialize;
 
 use super::source::Source;
-use super::{Run, Setting, tables};
 use crate::args::KernelBuildArgs;
 use crate::plot::Bars;
+use crate::pressure::Measured;
+use crate::profile::Shares;
 use crate::swap::Mode;
+
+/// Jobs, and the memory they have together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Setting {
+    /// `make -j`.
+    pub jobs: u32,
+    /// Bytes of memory.
+    pub limit_bytes: u64,
+}
+
+/// A build.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// With how many jobs, in how much memory.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// The kind of swap.
+    pub swap: String,
+    /// Which time, from 0.
+    pub repetition: u32,
+    /// `done`, `timeout` or `failed`.
+    pub outcome: &'static str,
+    /// What a failed build said last.
+    pub message: Option<String>,
+    /// The figures; of a build that was killed, until then.
+    pub measured: Measured,
+    /// Where CPUs spent their time, if that was asked for.
+    pub profile: Option<Shares>,
+}
 
 /// All of it, in the order of the builds.
 #[derive(Serialize)]
 pub struct Report {
-    source: String,
-    kernel: String,
-    cpus: usize,
-    swap_bytes: u64,
-    max_pool_bytes: Option<u64>,
-    timeout_seconds: u32,
-    repeat: u32,
+    /// What was built.
+    pub source: String,
+    /// The release of the kernel it ran on.
+    pub kernel: String,
+    /// CPUs that there are.
+    pub cpus: usize,
+    /// How much swap there was.
+    pub swap_bytes: u64,
+    /// Memory that compressed pages could take.
+    pub max_pool_bytes: Option<u64>,
+    /// When a build was killed.
+    pub timeout_seconds: u32,
+    /// Builds of each kind.
+    pub repeat: u32,
     /// Jobs and memory, in the order asked for.
     pub settings: Vec<Setting>,
     /// Kinds of swap, likewise.
@@ -49,11 +86,6 @@ impl Report {
         }
     }
 
-    /// CPUs that there are.
-    pub fn cpus(&self) -> usize {
-        self.cpus
-    }
-
     /// The build with the median time among those that ended by themselves, so that its figures
     /// belong together; else one that was killed or failed.
     pub fn median(&self, setting: Setting, swap: &str) -> Option<&Run> {
@@ -71,41 +103,6 @@ impl Report {
     pub fn base(&self) -> Option<&str> {
         let plain = self.swaps.iter().find(|name| *name == "file");
         plain.or_else(|| self.swaps.iter().find(|name| *name != "none")).map(String::as_str)
-    }
-
-    /// For people to read.
-    pub fn text(&self) -> String {
-        let pool = self.max_pool_bytes.map_or(String::new(), |bytes| {
-            format!(", compressed pages in {} at most", units::human(bytes))
-        });
-        let rounds = match self.repeat {
-            1 => String::new(),
-            many => format!(", of {many} builds the one with the median time"),
-        };
-        let mut text = format!(
-            "{}\nLinux {}, {} CPUs, {} of swap{pool}, {} s at most{rounds}\n",
-            self.source,
-            self.kernel,
-            self.cpus,
-            units::human(self.swap_bytes),
-            self.timeout_seconds
-        );
-        text.push_str(&tables::figures(self));
-        text.push_str(&tables::input_output(self));
-        text.push_str(&tables::run_time(self));
-        text.push_str(&tables::cpu(self));
-        text.push_str(&tables::real_user_sys(self));
-        for run in &self.runs {
-            if let Some(message) = &run.message {
-                let (jobs, swap) = (run.setting.jobs, &run.swap);
-                text.push_str(&format!("\nmake -j{jobs} with {swap} failed: {message}\n"));
-            }
-            if let Some(shares) = &run.profile {
-                let (jobs, swap) = (run.setting.jobs, &run.swap);
-                text.push_str(&format!("\nCPU time of -j{jobs} with {swap}\n{}", shares.table()));
-            }
-        }
-        text
     }
 
     /// Run times, side by side.

@@ -1,11 +1,12 @@
 //! The tables: everything, and those of two proposals for zswap.
 
 use std::fmt::Write;
+use std::iter;
 
 use units::PAGE_SIZE;
 
-use super::report::Report;
-use super::{Run, Setting};
+use super::report::{Report, Run, Setting};
+use crate::table::{self, maybe_count};
 
 /// A run's time, with a mark if it did not end by itself.
 fn seconds(run: &Run) -> String {
@@ -18,10 +19,6 @@ fn seconds(run: &Run) -> String {
 
 fn mb(bytes: u64) -> String {
     format!("{:.0}", bytes as f64 / 1e6)
-}
-
-fn some(value: Option<u64>) -> String {
-    value.map_or("-".to_owned(), |value| value.to_string())
 }
 
 fn some_mb(value: Option<u64>) -> String {
@@ -50,48 +47,55 @@ pub fn in_a_line(run: &Run) -> String {
     )
 }
 
-/// Columns with their names, right-aligned but for the first.
-struct Table(Vec<Vec<String>>);
-
-impl Table {
-    fn new(names: &[&str]) -> Table {
-        Table(vec![names.iter().map(|name| (*name).to_owned()).collect()])
-    }
-
-    fn write(&self, text: &mut String) {
-        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-        };
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-        for row in &self.0 {
-            let mut line = String::new();
-            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                let _ = match column {
-                    0 => write!(line, "{cell:width$}"),
-                    _ => write!(line, "  {cell:>width$}"),
-                };
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
-    }
-}
-
 fn heading(setting: Setting) -> String {
     format!("\nmake -j{} in {}\n\n", setting.jobs, units::human(setting.limit_bytes))
 }
 
+/// For people to read.
+pub fn text(report: &Report) -> String {
+    let pool = report.max_pool_bytes.map_or(String::new(), |bytes| {
+        format!(", compressed pages in {} at most", units::human(bytes))
+    });
+    let rounds = match report.repeat {
+        1 => String::new(),
+        many => format!(", of {many} builds the one with the median time"),
+    };
+    let mut text = format!(
+        "{}\nLinux {}, {} CPUs, {} of swap{pool}, {} s at most{rounds}\n",
+        report.source,
+        report.kernel,
+        report.cpus,
+        units::human(report.swap_bytes),
+        report.timeout_seconds
+    );
+    text.push_str(&figures(report));
+    text.push_str(&input_output(report));
+    text.push_str(&run_time(report));
+    text.push_str(&cpu(report));
+    text.push_str(&real_user_sys(report));
+    for run in &report.runs {
+        if let Some(message) = &run.message {
+            let (jobs, swap) = (run.setting.jobs, &run.swap);
+            text.push_str(&format!("\nmake -j{jobs} with {swap} failed: {message}\n"));
+        }
+        if let Some(shares) = &run.profile {
+            let (jobs, swap) = (run.setting.jobs, &run.swap);
+            text.push_str(&format!("\nCPU time of -j{jobs} with {swap}\n{}", shares.table()));
+        }
+    }
+    text
+}
+
 /// Every figure of every kind of swap.
-pub fn figures(report: &Report) -> String {
+fn figures(report: &Report) -> String {
     let mut text = String::new();
     for &setting in &report.settings {
-        let mut table = Table(Vec::new());
+        let mut table = table::unnamed();
         let runs: Vec<&Run> =
             report.swaps.iter().filter_map(|swap| report.median(setting, swap)).collect();
         let mut row = |name: &str, of: &dyn Fn(&Run) -> String| {
             let cells = runs.iter().map(|run| of(run));
-            table.0.push(std::iter::once(name.to_owned()).chain(cells).collect());
+            table.add_row(iter::once(name.to_owned()).chain(cells));
         };
         row("", &|run| run.swap.clone());
         row("runtime, s", &seconds);
@@ -99,12 +103,12 @@ pub fn figures(report: &Report) -> String {
         row("sys, s", &|run| format!("{:.1}", run.measured.system_seconds));
         row("CPU, %", &|run| format!("{:.0}", run.measured.cpu_percent));
         row("major faults", &|run| run.measured.major_faults.to_string());
-        row("  of the group", &|run| some(run.measured.group.major_faults));
+        row("  of the group", &|run| maybe_count(run.measured.group.major_faults));
         row("pswpin, pages", &|run| run.measured.vmstat.pswpin.to_string());
         row("pswpout, pages", &|run| run.measured.vmstat.pswpout.to_string());
-        row("stored, pages", &|run| some(run.measured.swap.stored));
-        row("loaded, pages", &|run| some(run.measured.swap.loaded));
-        row("written back, pages", &|run| some(run.measured.swap.written_back));
+        row("stored, pages", &|run| maybe_count(run.measured.swap.stored));
+        row("loaded, pages", &|run| maybe_count(run.measured.swap.loaded));
+        row("written back, pages", &|run| maybe_count(run.measured.swap.written_back));
         row("compressed at most, MB", &|run| some_mb(run.measured.swap.pool_peak_bytes));
         row("swap from disk, MB", &|run| mb(run.measured.swap.disk_read_bytes));
         row("swap to disk, MB", &|run| mb(run.measured.swap.disk_written_bytes));
@@ -119,7 +123,7 @@ pub fn figures(report: &Report) -> String {
                 of
             };
             let mut add = |name: &str, cells: Vec<String>| {
-                table.0.push(std::iter::once(name.to_owned()).chain(cells).collect());
+                table.add_row(iter::once(name.to_owned()).chain(cells));
             };
             add("daemon user, s", daemon(&|daemon| format!("{:.1}", daemon.user_seconds)));
             add("daemon sys, s", daemon(&|daemon| format!("{:.1}", daemon.system_seconds)));
@@ -127,7 +131,7 @@ pub fn figures(report: &Report) -> String {
             add("daemon RSS at most, MB", daemon(&|daemon| mb(daemon.resident_peak_bytes)));
         }
         text.push_str(&heading(setting));
-        table.write(&mut text);
+        text.push_str(&table::text(table, &[0]));
     }
     text
 }
@@ -145,12 +149,12 @@ fn others<'a>(report: &'a Report, base: &'a str) -> impl Iterator<Item = &'a str
 
 /// I/O in pages, as in the proposal of 2013: what swap read and wrote on the disk, and major
 /// faults; and the sum's change.
-pub fn input_output(report: &Report) -> String {
+fn input_output(report: &Report) -> String {
     let mut text = String::new();
     let Some(base) = report.base() else { return text };
     for other in others(report, base) {
         let _ = writeln!(text, "\nI/O in pages, {base} against {other}\n");
-        let mut table = Table::new(&[
+        let mut table = table::table([
             "N", "in", "out", "majflt", "I/O sum", "in", "out", "majflt", "I/O sum", "I/O", "MB",
             "swap",
         ]);
@@ -171,9 +175,9 @@ pub fn input_output(report: &Report) -> String {
             let less = (sums[0] as f64 - sums[1] as f64) * PAGE_SIZE as f64 / 1e6;
             row.push(format!("{less:.0}"));
             row.push(change(swaps[0] as f64, swaps[1] as f64));
-            table.0.push(row);
+            table.add_row(row);
         }
-        table.write(&mut text);
+        text.push_str(&table::text(table, &[0]));
     }
     text
 }
@@ -182,14 +186,13 @@ fn against(report: &Report, title: &str, of: &dyn Fn(&Run) -> (String, f64)) -> 
     let mut text = String::new();
     let Some(base) = report.base() else { return text };
     let _ = writeln!(text, "\n{title}\n");
-    let mut table = Table(vec![vec!["N".to_owned(), base.to_owned()]]);
-    for other in others(report, base) {
-        table.0[0].extend([other.to_owned(), "change".to_owned()]);
-    }
+    let mut names = vec!["N", base];
+    names.extend(others(report, base).flat_map(|other| [other, "change"]));
     let unlimited = report.swaps.iter().any(|swap| swap == "none");
     if unlimited {
-        table.0[0].push("none".to_owned());
+        names.push("none");
     }
+    let mut table = table::table(names);
     for &setting in &report.settings {
         let Some(from) = report.median(setting, base) else { continue };
         let (shown, value) = of(from);
@@ -204,20 +207,20 @@ fn against(report: &Report, title: &str, of: &dyn Fn(&Run) -> (String, f64)) -> 
         if let Some(run) = report.median(setting, "none").filter(|_| unlimited) {
             row.push(of(run).0);
         }
-        table.0.push(row);
+        table.add_row(row);
     }
-    table.write(&mut text);
+    text.push_str(&table::text(table, &[0]));
     text
 }
 
 /// Run times, as in the proposal of 2013.
-pub fn run_time(report: &Report) -> String {
+fn run_time(report: &Report) -> String {
     against(report, "Runtime in seconds", &|run| (seconds(run), run.measured.seconds))
 }
 
 /// Time on CPUs, as in the proposal of 2013.
-pub fn cpu(report: &Report) -> String {
-    let title = format!("CPU utilization in percent, out of {}", 100 * report.cpus());
+fn cpu(report: &Report) -> String {
+    let title = format!("CPU utilization in percent, out of {}", 100 * report.cpus);
     let of = |run: &Run| {
         let percent = run.measured.cpu_percent;
         (format!("{percent:.0}"), percent)
@@ -232,16 +235,16 @@ fn clock(seconds: f64) -> String {
 }
 
 /// real, user and sys, as in the proposal of 2024.
-pub fn real_user_sys(report: &Report) -> String {
+fn real_user_sys(report: &Report) -> String {
     let mut text = String::new();
     for &setting in &report.settings {
         let runs: Vec<&Run> =
             report.swaps.iter().filter_map(|swap| report.median(setting, swap)).collect();
         let _ = writeln!(text, "\n-j{}, as time(1) tells it\n", setting.jobs);
-        let mut table = Table(Vec::new());
+        let mut table = table::unnamed();
         let mut row = |name: &str, of: &dyn Fn(&Run) -> String| {
             let cells = runs.iter().map(|run| of(run));
-            table.0.push(std::iter::once(name.to_owned()).chain(cells).collect());
+            table.add_row(iter::once(name.to_owned()).chain(cells));
         };
         row("", &|run| run.swap.clone());
         row("real", &|run| match run.outcome {
@@ -250,7 +253,7 @@ pub fn real_user_sys(report: &Report) -> String {
         });
         row("user", &|run| clock(run.measured.user_seconds));
         row("sys", &|run| clock(run.measured.system_seconds));
-        table.write(&mut text);
+        text.push_str(&table::text(table, &[0]));
     }
     text
 }
@@ -266,15 +269,5 @@ mod tests {
         assert_eq!(change(0.0, 1.0), "-");
         assert_eq!(clock(69.181), "1m9.181s");
         assert_eq!(clock(1064.036), "17m44.036s");
-    }
-
-    #[test]
-    fn columns_stand_below_each_other() {
-        let mut table = Table::new(&["N", "in", "out"]);
-        table.0.push(vec!["8".to_owned(), "12345".to_owned(), "1".to_owned()]);
-        table.0.push(vec!["12".to_owned(), "1".to_owned()]);
-        let mut text = String::new();
-        table.write(&mut text);
-        assert_eq!(text, "N      in  out\n8   12345    1\n12      1\n");
     }
 }

@@ -5,7 +5,6 @@ use units::PAGE_SIZE;
 
 use super::sections::Bench;
 use crate::page::page;
-use crate::random::Random;
 use crate::sys::Memory;
 
 /// Pages made up when there is no corpus.
@@ -37,7 +36,7 @@ impl Contents {
     /// The file cannot be read, or has less than eight pages to compress; no memory.
     pub fn new(corpus: Option<&std::path::Path>, bench: &Bench) -> Result<Contents> {
         let (name, bytes) = match corpus {
-            Some(path) => (path.display().to_string(), crate::pages::read(path)?),
+            Some(path) => (path.display().to_string(), crate::page::read(path)?),
             None => ("made up: pointers, small numbers, text".to_owned(), made_up()?),
         };
         let compressed = bench.objects(&bytes)?;
@@ -49,7 +48,7 @@ impl Contents {
         if chosen.len() < 8 {
             bail!("{name}: fewer than 8 pages that are not one pattern over and over");
         }
-        Random::new(SEED).shuffle(&mut chosen);
+        fastrand::Rng::with_seed(SEED).shuffle(&mut chosen);
         chosen.truncate(MOST);
         let of = |&at: &usize| (at, compressed[at].0, compressed[at].2);
         let objects: Vec<_> = chosen.iter().map(of).collect();
@@ -66,14 +65,14 @@ impl Contents {
 
 /// Pages that look like memory, the same each time.
 fn made_up() -> Result<Memory> {
-    let mut random = Random::new(SEED);
+    let mut random = fastrand::Rng::with_seed(SEED);
     let mut bytes = Memory::new(MADE_UP * PAGE_SIZE).context("no memory for pages")?;
     for page in bytes.chunks_exact_mut(PAGE_SIZE) {
         let mut at = 0;
         while at < PAGE_SIZE {
-            let (word, zeroes) = match random.below(4) {
-                0 => (0x7f00_0000_0000 + random.below(1 << 20) * 16, 0),
-                1 => (random.below(500), 8),
+            let (word, zeroes) = match random.u64(..4) {
+                0 => (0x7f00_0000_0000 + random.u64(..1 << 20) * 16, 0),
+                1 => (random.u64(..500), 8),
                 2 => (u64::from_ne_bytes(*b"a text, "), 0),
                 _ => (0, 32),
             };

@@ -1,9 +1,9 @@
 //! The simulated engine: operations as steps, after crates/zram/src/engine.rs.
 
 use super::lines::{Costs, LineId};
-use super::locking::{Lock, LockId, Manner, Mode};
+use super::lock::{Lock, LockId, Manner, Mode};
 use super::machine::{Machine, Model, Outcome, Step};
-use super::reader_epochs::Readers;
+use super::reader_epochs::{Object, Readers};
 use super::schemes::{
     Content, Guard, LINE, Op, QUEUES, Scheme, StreamPolicy, Workload, give, take,
 };
@@ -60,14 +60,6 @@ pub struct Length {
     pub events: u64,
 }
 
-/// An object of the pool: its class, and the lines of its bytes and of its zspage's descriptor.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Object {
-    class: usize,
-    memory: LineId,
-    zspage: LineId,
-}
-
 /// What a thread is at.
 #[derive(Clone, Default)]
 struct Task {
@@ -101,9 +93,6 @@ const SEEN: u32 = 2;
 const TRY: u32 = 3;
 const RETIRE: u32 = 4;
 const LOOK: u32 = 5;
-/// Calls from here on are those of `Readers`.
-pub(super) const PINS: u32 = 100;
-
 /// Simulates a scene with so many threads.
 pub fn simulate(
     scene: &Scene<'_>,
@@ -126,7 +115,7 @@ impl<'a> Engine<'a> {
         // Who wrote a line last is drawn: that is how a run finds them after a while.
         let lines: Vec<LineId> = (0..slots.div_ceil(per_line))
             .map(|_| {
-                let owner = machine.random.below(cpus as u64) as usize;
+                let owner = machine.random.usize(..cpus);
                 machine.lines.add("line of slots", 1, owner)
             })
             .collect();
@@ -176,7 +165,7 @@ impl<'a> Engine<'a> {
         if scene.content == Content::Pages {
             for slot in 0..slots {
                 let class = engine.draw(slot, machine);
-                let owner = machine.random.below(cpus as u64) as usize;
+                let owner = machine.random.usize(..cpus);
                 let object = engine.new_object(class, owner, machine);
                 if scene.op == Op::Load {
                     machine.lines.share(object.memory);
@@ -197,7 +186,7 @@ impl<'a> Engine<'a> {
         let objects = self.scene.objects;
         match self.scene.workload {
             Workload::Eight => objects[slot % objects.len()],
-            Workload::Spread => *machine.random.pick(objects),
+            Workload::Spread => objects[machine.random.usize(..objects.len())],
         }
     }
 
@@ -212,7 +201,7 @@ impl<'a> Engine<'a> {
     }
 
     fn body(&self, mean: f64, machine: &mut Machine) -> Step {
-        Step::Work(mean * *machine.random.pick(self.scene.spread))
+        Step::Work(mean * self.scene.spread[machine.random.usize(..self.scene.spread.len())])
     }
 
     /// Engine::store: prefetch, look for a pattern, peek, compress, store in the pool; commit.
@@ -322,12 +311,12 @@ impl<'a> Engine<'a> {
 
 impl Model for Engine<'_> {
     fn plan(&mut self, me: usize, machine: &mut Machine) {
-        let slot = machine.random.below(self.contents.len() as u64) as usize;
+        let slot = machine.random.usize(..self.contents.len());
         self.tasks[me] = Task::default();
         let stores = match self.scene.op {
             Op::Store => true,
             Op::Load => false,
-            Op::Mix => machine.random.next() >> 63 == 0,
+            Op::Mix => machine.random.bool(),
         };
         if stores {
             self.plan_store(me, slot, machine);

@@ -9,8 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use super::lines::{Costs, LineId, Lines};
-use super::locking::{Lock, LockStep, Watcher};
-use crate::random::Random;
+use super::lock::{Lock, LockStep, Watcher};
 
 /// What a thread does next.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -64,7 +63,7 @@ pub struct Machine {
     /// The locks.
     pub locks: Vec<Lock>,
     /// What is drawn at random.
-    pub random: Random,
+    pub random: fastrand::Rng,
     pub(super) now: f64,
     pub(super) threads: Vec<Thread>,
     /// Time, order, thread, and the thread's call.
@@ -106,7 +105,7 @@ impl Machine {
             costs,
             lines: Lines::new(cpus, reach),
             locks: Vec::new(),
-            random: Random::new(seed),
+            random: fastrand::Rng::with_seed(seed),
             now: 0.0,
             threads: (0..cpus).map(|_| Thread::default()).collect(),
             events: BinaryHeap::new(),
@@ -125,7 +124,7 @@ impl Machine {
 
     /// A number from 0 to 1.
     pub fn chance(&mut self) -> f64 {
-        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.random.f64()
     }
 
     /// A step that a thread does before those it has.

@@ -9,14 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use rampack::{Disk, DiskOptions, Rampack, Variants};
+use designs::{Disk, Machine, Variants};
+use rampack::DiskOptions;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use units::{PAGE_SIZE, Page};
 
 use super::content::Contents;
 use super::schemes::{Content, Op, Workload};
 use crate::page::{page, page_mut};
-use crate::random::Random;
 use crate::statistics::median;
 use crate::sys::Memory;
 
@@ -47,7 +47,7 @@ impl Device {
     ) -> Result<Device> {
         let size = (workload.slots() * PAGE_SIZE) as u64;
         let options = DiskOptions { size, ..DiskOptions::default() };
-        let make = || Rampack::with_variants(variants.clone())?.disk(options);
+        let make = || Machine::of(variants.clone())?.disk(&options);
         let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
         let device = Device { disk, workload, content };
         let mut hand = Hand::new(&device, contents, 0)?;
@@ -62,7 +62,7 @@ impl Device {
 struct Hand<'a> {
     device: &'a Device,
     contents: &'a Contents,
-    random: Random,
+    random: fastrand::Rng,
     patterns: Memory,
     buffer: Memory,
 }
@@ -73,16 +73,18 @@ impl<'a> Hand<'a> {
         for (at, page) in patterns.chunks_exact_mut(PAGE_SIZE).enumerate() {
             page.fill(at as u8 + 1);
         }
-        let (random, buffer) = (Random::new(seed), Memory::new(PAGE_SIZE)?);
+        let (random, buffer) = (fastrand::Rng::with_seed(seed), Memory::new(PAGE_SIZE)?);
         Ok(Hand { device, contents, random, patterns, buffer })
     }
 
     fn source(&mut self, slot: usize) -> &Page {
         let Hand { device, contents, random, patterns, .. } = self;
         match (device.content, device.workload) {
-            (Content::SameFilled, _) => page(patterns, random.below(PATTERNS as u64) as usize),
+            (Content::SameFilled, _) => page(patterns, random.usize(..PATTERNS)),
             (_, Workload::Eight) => page(&contents.bytes, contents.eight[slot].0),
-            (_, Workload::Spread) => page(&contents.bytes, random.pick(&contents.objects).0),
+            (_, Workload::Spread) => {
+                page(&contents.bytes, contents.objects[random.usize(..contents.objects.len())].0)
+            }
         }
     }
 
@@ -101,11 +103,11 @@ impl<'a> Hand<'a> {
 
     #[inline]
     fn go(&mut self, op: Op) -> Result<()> {
-        let slot = self.random.below(self.device.workload.slots() as u64) as usize;
+        let slot = self.random.usize(..self.device.workload.slots());
         let stores = match op {
             Op::Store => true,
             Op::Load => false,
-            Op::Mix => self.random.next() >> 63 == 0,
+            Op::Mix => self.random.bool(),
         };
         if stores { self.store(slot) } else { self.load(slot) }
     }

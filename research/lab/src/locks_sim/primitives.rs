@@ -13,7 +13,6 @@ use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use sync::{CachePadded, WaitQueues};
 
 use super::lines::{Costs, Wake};
-use crate::random::Random;
 use crate::statistics::median;
 
 /// Lines used one by one in a turn.
@@ -75,7 +74,7 @@ struct Field {
 impl Field {
     fn new() -> Field {
         let mut order: Vec<usize> = (0..POOL).collect();
-        Random::new(1).shuffle(&mut order);
+        fastrand::Rng::with_seed(1).shuffle(&mut order);
         order.truncate(SINGLE);
         let word = |_| AtomicU64::new(0);
         let field = Field {

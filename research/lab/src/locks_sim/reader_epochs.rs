@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::engine::{Object, PINS};
 use super::lines::LineId;
 use super::machine::{Machine, Step};
 
@@ -13,16 +12,26 @@ const LOOK_EVERY: usize = BAG / 8;
 /// Epochs until a word is ripe: `RIPE` of retired.rs.
 const RIPE: u32 = 3;
 
-const ENTER: u32 = PINS;
-const ENTERED: u32 = PINS + 1;
-const LEAVE: u32 = PINS + 2;
-const PUT: u32 = PINS + 3;
-const TURN: u32 = PINS + 4;
-const FLIPPED: u32 = PINS + 5;
-const COUNTED: u32 = PINS + 6;
-const EPOCH: u32 = PINS + 7;
-const RELEASED: u32 = PINS + 8;
-const TAKE_TURN: u32 = PINS + 9;
+/// Calls from here on are those of [`Readers`]; the engine's own are below.
+pub(super) const FIRST_CALL: u32 = 100;
+const ENTER: u32 = FIRST_CALL;
+const ENTERED: u32 = FIRST_CALL + 1;
+const LEAVE: u32 = FIRST_CALL + 2;
+const PUT: u32 = FIRST_CALL + 3;
+const TURN: u32 = FIRST_CALL + 4;
+const FLIPPED: u32 = FIRST_CALL + 5;
+const COUNTED: u32 = FIRST_CALL + 6;
+const EPOCH: u32 = FIRST_CALL + 7;
+const RELEASED: u32 = FIRST_CALL + 8;
+const TAKE_TURN: u32 = FIRST_CALL + 9;
+
+/// An object of the pool: its class, and the lines of its bytes and of its zspage's descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object {
+    pub(super) class: usize,
+    pub(super) memory: LineId,
+    pub(super) zspage: LineId,
+}
 
 /// Readers, the epoch, and what waits for it.
 pub(super) struct Readers {

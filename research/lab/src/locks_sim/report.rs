@@ -1,6 +1,7 @@
 //! What a study has shown, for people and for programs.
 
 use std::fmt::Write;
+use std::iter;
 
 use serde_json::{Value, json};
 
@@ -8,6 +9,7 @@ use super::schemes::{Op, SCHEMES};
 use super::study::{Check, Prediction, Row, Study};
 use crate::args::LocksSimArgs;
 use crate::statistics::median;
+use crate::table;
 
 /// An error of more percent than this is pointed out.
 const LARGE: f64 = 25.0;
@@ -140,6 +142,7 @@ fn measured(text: &mut String, study: &Study, args: &LocksSimArgs) -> std::fmt::
     let cost = &study.primitives;
     writeln!(text, "Pages: {}; objects of {:.0} bytes", study.contents, study.mean_length)?;
     writeln!(text, "Seed {}, {} round(s); medians, in ns\n", args.seed, args.repeat)?;
+    let mut table = table::unnamed();
     for (what, ns) in [
         ("atomic instruction on a line one has", cost.rmw_local_ns),
         ("on a line the other CPU has changed", cost.rmw_remote_ns),
@@ -155,20 +158,21 @@ fn measured(text: &mut String, study: &Study, args: &LocksSimArgs) -> std::fmt::
         ("a slot of the pool taken", study.sections.pool_store_ns),
         ("and left", study.sections.pool_free_ns),
     ] {
-        writeln!(text, "{what:46} {ns:9.1}")?;
+        table.add_row([what.to_owned(), format!("{ns:.1}")]);
     }
     for wake in &cost.wakes {
         let what = format!("waking after {:.1} us: the waker, then latency", wake.asleep_ns / 1e3);
-        writeln!(text, "{what:46} {:9.0} {:9.0}", wake.waker_ns, wake.latency_ns)?;
+        table.add_row([what, format!("{:.0}", wake.waker_ns), format!("{:.0}", wake.latency_ns)]);
     }
-    for table in &study.sections.tables {
-        let what = format!("slot table {}: load, update", table.scheme);
-        writeln!(text, "{what:46} {:9.1} {:9.1}", table.load_ns, table.update_ns)?;
+    for slots in &study.sections.tables {
+        let what = format!("slot table {}: load, update", slots.scheme);
+        table.add_row([what, format!("{:.1}", slots.load_ns), format!("{:.1}", slots.update_ns)]);
     }
     for beside in &study.beside {
         let what = format!("{} {}, two devices: longer by", beside.content, beside.op);
-        writeln!(text, "{what:46} {:9.2}x", beside.factor)?;
+        table.add_row([what, format!("{:.2}x", beside.factor)]);
     }
+    text.push_str(&table::text(table, &[0]));
     Ok(())
 }
 
@@ -194,23 +198,19 @@ fn validation(text: &mut String, study: &Study) -> std::fmt::Result {
             "  2 threads, {name:5}: {count} points, median {median:.1} %, largest {maximum:.1} %"
         )?;
     }
-    writeln!(
-        text,
-        "\n{:44} {:>9} {:>10} {:>7} {:>9} {:>10} {:>8}",
-        "", "1 thread", "simulated", "error", "2 threads", "simulated", "error"
-    )?;
+    let one_and_two =
+        ["1 thread", "simulated", "error", "2 threads", "simulated", "error"].into_iter();
+    let mut table = table::table(iter::once("").chain(one_and_two));
     for row in study.rows.iter().filter(|row| !row.checks.is_empty()) {
-        write!(text, "{:44}", name(row))?;
-        for check in &row.checks {
+        let cells = row.checks.iter().flat_map(|check| {
             let (measured, simulated) = (check.measured / 1e3, check.simulated_pages_per_s / 1e3);
-            let simulated = format!("~{simulated:.0}");
-            write!(text, " {measured:9.0} {simulated:>10} {:+6.1}%", check.error_percent)?;
-            if check.error_percent.abs() > LARGE {
-                write!(text, " !")?;
-            }
-        }
-        writeln!(text)?;
+            let mark = if check.error_percent.abs() > LARGE { "% !" } else { "%  " };
+            let error = format!("{:+.1}{mark}", check.error_percent);
+            [format!("{measured:.0}"), format!("~{simulated:.0}"), error]
+        });
+        table.add_row(iter::once(name(row)).chain(cells));
     }
+    writeln!(text, "\n{}", table::text(table, &[0]).trim_end())?;
     writeln!(text, "!: off by more than {LARGE:.0} %: do not build on what is simulated of it")
 }
 
@@ -232,14 +232,16 @@ fn predictions(text: &mut String, study: &Study) -> std::fmt::Result {
             _ => "",
         };
         writeln!(text, "{}{remark}", name(row))?;
+        let mut table = table::unnamed();
         for prediction in &row.predictions {
-            writeln!(text, "{}", line(prediction))?;
+            table.add_row(cells(prediction));
         }
+        text.push_str(&table::text(table, &[5]));
     }
     Ok(())
 }
 
-fn line(prediction: &Prediction) -> String {
+fn cells(prediction: &Prediction) -> [String; 6] {
     let Prediction { threads, band: [low, high], .. } = prediction;
     let rate = format!("~{:.0}", prediction.pages_per_s / 1e3);
     let margin = 100.0 * prediction.confidence / prediction.pages_per_s.max(1.0);
@@ -254,5 +256,6 @@ fn line(prediction: &Prediction) -> String {
         asleep if asleep >= 0.01 => format!(", asleep {:.0} %", asleep * 100.0),
         _ => String::new(),
     };
-    format!("  {threads:4} {rate:>9} ±{margin:4.1}% {band:>20} {ratio:>9}  {bottleneck}{asleep}")
+    let (threads, margin) = (format!("  {threads:4}"), format!("±{margin:.1}%"));
+    [threads, rate, margin, band, ratio, bottleneck + &asleep]
 }

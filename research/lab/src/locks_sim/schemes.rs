@@ -3,7 +3,7 @@
 //! What is not said here (codecs, copying, a CPU's own counters) is private work, of which only the
 //! time counts. Every fact names the file it is taken from.
 
-use super::locking::{LockStep, Manner, Mode};
+use super::lock::{LockStep, Manner, Mode};
 use super::machine::Step;
 
 /// How a scheme guards slots.
@@ -20,7 +20,7 @@ pub enum Guard {
 /// A scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scheme {
-    /// Its name, as in `rampack::SLOT_SCHEMES`.
+    /// Its name, as in `designs::SLOT_SCHEMES`.
     pub name: &'static str,
     /// Bytes of a slot with its lock: how many slots share a line.
     pub bytes: usize,

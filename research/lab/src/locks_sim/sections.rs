@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use pagealloc::{Zone, ZoneOptions};
 use serde::Serialize;
 use sync::{PerCpuCounters, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{Compressor, Lz4, Params};
 use zram::Slot;
-use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+use zram::slots::{BitLock, SlotTable};
 use zsmalloc::{Pool, PoolOptions};
 
 use super::primitives::each;

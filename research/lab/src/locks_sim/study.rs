@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use designs::Variants;
 use indicatif::ProgressBar;
-use rampack::Variants;
 use serde::Serialize;
 
 use super::content::Contents;

@@ -2,7 +2,7 @@
 
 use super::engine::{Length, Parts, Scene, simulate};
 use super::lines::{Costs, LineId};
-use super::locking::{Lock, Manner, Mode};
+use super::lock::{Lock, Manner, Mode};
 use super::machine::{Machine, Model, Outcome, Step};
 use super::schemes::{Content, Guard, Op, SCHEMES, StreamPolicy, Workload, give, take};
 
@@ -289,9 +289,10 @@ fn epoch_loads_scale() {
 
 #[test]
 fn schemes_are_the_engines() {
-    use zram::slots::{BitLock, Cas, Epoch, GlobalRwLock, RwLock, SlotTable, SpinLock};
+    use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
+    use zram::slots::{BitLock, SlotTable};
     let mut names: Vec<&str> = SCHEMES.iter().map(|scheme| scheme.name).collect();
-    let mut engines = rampack::SLOT_SCHEMES.to_vec();
+    let mut engines = designs::SLOT_SCHEMES.to_vec();
     names.sort_unstable();
     engines.sort_unstable();
     assert_eq!(names, engines);

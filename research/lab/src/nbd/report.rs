@@ -9,6 +9,7 @@ use super::server::Server;
 use crate::args::NbdArgs;
 use crate::plot::Bars;
 use crate::statistics::median;
+use crate::table;
 
 /// What a server has reached so far.
 pub struct Outcome {
@@ -134,25 +135,22 @@ impl Report {
             self.milliseconds,
             self.rounds
         );
-        let _ = writeln!(
-            text,
-            "{:20} {:>10} {:>9} {:>9} {:>10} {:>9} {:>9} {:>9}",
-            "server", "writes/s", "p50 us", "p99 us", "reads/s", "p50 us", "p99 us", "RSS"
-        );
+        let mut table = table::table([
+            "server", "writes/s", "p50 us", "p99 us", "reads/s", "p50 us", "p99 us", "RSS",
+        ]);
         for line in &self.servers {
-            let _ = writeln!(
-                text,
-                "{:20} {:10.0} {:9.0} {:9.0} {:10.0} {:9.0} {:9.0} {:>9}",
-                line.name,
-                line.write.per_second,
-                line.write.p50_us,
-                line.write.p99_us,
-                line.read.per_second,
-                line.read.p50_us,
-                line.read.p99_us,
-                units::human(line.resident_bytes).to_string()
-            );
+            table.add_row([
+                line.name.to_string(),
+                format!("{:.0}", line.write.per_second),
+                format!("{:.0}", line.write.p50_us),
+                format!("{:.0}", line.write.p99_us),
+                format!("{:.0}", line.read.per_second),
+                format!("{:.0}", line.read.p50_us),
+                format!("{:.0}", line.read.p99_us),
+                units::human(line.resident_bytes).to_string(),
+            ]);
         }
+        text.push_str(&table::text(table, &[0]));
         for ratio in &self.ratios {
             let _ = write!(
                 text,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Result;
+use designs::Variants;
 use indicatif::ProgressBar;
-use rampack::Variants;
 
 use super::codec::{self, Codec};
 use super::device::Device;
@@ -34,10 +34,10 @@ impl Kind {
     /// How it is called in results.
     pub fn name(&self) -> String {
         match self {
-            Kind::Engine(slots) if *slots == rampack::SLOT_SCHEMES[0] => "engine".to_owned(),
+            Kind::Engine(slots) if *slots == designs::SLOT_SCHEMES[0] => "engine".to_owned(),
             Kind::Engine(slots) => format!("engine:{slots}"),
             Kind::Zone(zone) => format!("zone:{zone}"),
-            Kind::Swap(index) if *index == rampack::INDEXES[0] => "swap".to_owned(),
+            Kind::Swap(index) if *index == designs::INDEXES[0] => "swap".to_owned(),
             Kind::Swap(index) => format!("swap:{index}"),
             Kind::Device(path) => path.display().to_string(),
         }

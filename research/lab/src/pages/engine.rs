@@ -2,14 +2,14 @@
 
 use anyhow::{Context, Result, anyhow};
 use control::Fault;
-use rampack::{Disk, DiskOptions, Rampack, Variants};
+use designs::{Disk, Machine, Variants};
+use rampack::DiskOptions;
 use units::{PAGE_SIZE, Page};
 
 use super::target::{Figures, Target};
 
 /// A device of its own.
 pub struct Engine {
-    rampack: Rampack,
     disk: Disk,
 }
 
@@ -26,10 +26,7 @@ impl Engine {
     ) -> Result<Engine> {
         let size = (pages * PAGE_SIZE) as u64;
         let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
-        let make = || {
-            let rampack = Rampack::with_variants(variants)?;
-            Ok(Engine { disk: rampack.disk(options)?, rampack })
-        };
+        let make = || Ok(Engine { disk: Machine::of(variants)?.disk(&options)? });
         make().map_err(|fault: Fault| anyhow!("{fault}")).context("the engine")
     }
 }
@@ -56,6 +53,6 @@ impl Target for Engine {
     }
 
     fn rest(&self) {
-        self.rampack.maintain(u32::MAX);
+        self.disk.maintain(u32::MAX);
     }
 }

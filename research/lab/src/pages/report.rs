@@ -11,6 +11,7 @@ use super::target::Figures;
 use super::work::Speed;
 use crate::plot::Bars;
 use crate::statistics::{median, median_of};
+use crate::table::{self, maybe, maybe_count};
 
 /// The results of one target. Each figure is the median of the rounds.
 #[derive(Serialize)]
@@ -192,9 +193,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         "{} pages of 4 KiB, {} thread(s), medians of {} round(s), ns per page per thread\n",
         main.pages, main.threads, main.rounds
     );
-    let _ = writeln!(
-        text,
-        "{:24} {:9} {:>8} {:>9} {:>8} {:>8} {:>9} {:>11} {:>11} {:>10}",
+    let mut times = table::table([
         "target",
         "algorithm",
         "store",
@@ -204,27 +203,20 @@ pub fn table(outcomes: &[Outcome]) -> String {
         "compress",
         "decompress",
         "store/codec",
-        "load/codec"
-    );
+        "load/codec",
+    ]);
     for outcome in outcomes {
-        let _ = write!(text, "{:24} {:9}", outcome.target, outcome.algorithm);
-        for ((_, ns), width) in outcome.passes().into_iter().zip([8, 9, 8, 8]) {
-            let _ = write!(text, " {ns:width$.0}");
-        }
-        let whole = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.0}"));
-        let fine = |number: Option<f64>| number.map_or("-".to_owned(), |n| format!("{n:.3}"));
-        let _ = writeln!(
-            text,
-            " {:>9} {:>11} {:>11} {:>10}",
-            whole(outcome.codec.compress_ns),
-            whole(outcome.codec.decompress_ns),
-            fine(outcome.store_over_codec),
-            fine(outcome.load_over_codec)
-        );
+        let mut row = vec![outcome.target.clone(), outcome.algorithm.to_string()];
+        row.extend(outcome.passes().into_iter().map(|(_, ns)| format!("{ns:.0}")));
+        row.push(maybe(outcome.codec.compress_ns, 0));
+        row.push(maybe(outcome.codec.decompress_ns, 0));
+        row.push(maybe(outcome.store_over_codec, 3));
+        row.push(maybe(outcome.load_over_codec, 3));
+        times.add_row(row);
     }
-    let _ = writeln!(
-        text,
-        "\n{:24} {:>10} {:>10} {:>10} {:>12} {:>12} {:>11} {:>11} {:>11}",
+    text.push_str(&table::text(times, &[0, 1]));
+    text.push('\n');
+    let mut sizes = table::table([
         "target",
         "MB/s in",
         "MB/s out",
@@ -233,24 +225,22 @@ pub fn table(outcomes: &[Outcome]) -> String {
         "pool",
         "pool/compr",
         "metadata",
-        "RSS growth"
-    );
+        "RSS growth",
+    ]);
     for outcome in outcomes {
-        let bytes = |bytes: Option<u64>| bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
-        let _ = writeln!(
-            text,
-            "{:24} {:10.0} {:10.0} {:>10} {:>12} {:>12} {:>11} {:>11} {:>11}",
-            outcome.target,
-            outcome.overwrite.mb_per_s,
-            outcome.reload.mb_per_s,
-            outcome.verified_pages,
-            bytes(outcome.figures.compressed),
-            bytes(outcome.figures.pool),
-            outcome.pool_over_compressed.map_or("-".to_owned(), |ratio| format!("{ratio:.4}")),
-            bytes(outcome.figures.metadata),
-            bytes(outcome.rss_growth_bytes)
-        );
+        sizes.add_row([
+            outcome.target.clone(),
+            format!("{:.0}", outcome.overwrite.mb_per_s),
+            format!("{:.0}", outcome.reload.mb_per_s),
+            outcome.verified_pages.to_string(),
+            maybe_count(outcome.figures.compressed),
+            maybe_count(outcome.figures.pool),
+            maybe(outcome.pool_over_compressed, 4),
+            maybe_count(outcome.figures.metadata),
+            maybe_count(outcome.rss_growth_bytes),
+        ]);
     }
+    text.push_str(&table::text(sizes, &[0]));
     for outcome in outcomes {
         let (store, load) = (outcome.cpu.store_over_codec, outcome.cpu.load_over_codec);
         if let Some((store, load)) = store.zip(load) {

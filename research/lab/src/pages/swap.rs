@@ -5,16 +5,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use block::{BlockDevice, Operation};
 use control::Fault;
-use rampack::{Rampack, Variants};
+use designs::{AnySwap, Machine, Variants};
 use units::{PAGE_SIZE, Page};
-use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
+use zswap::{AreaOptions, SwapType};
 
 use super::target::{Figures, Target};
 
 /// A swap area of its own.
 pub struct Swap {
-    zswap: Arc<Zswap>,
-    device: SwapDevice,
+    zswap: Arc<dyn AnySwap>,
+    device: Arc<dyn BlockDevice>,
 }
 
 impl Swap {
@@ -28,12 +28,12 @@ impl Swap {
         }
         let make = || -> Result<Swap, Fault> {
             let variants = Variants { index: index.to_owned(), ..Variants::default() };
-            let zswap = Rampack::with_variants(variants)?.machine().swap()?;
+            let zswap = Machine::of(variants)?.swap()?;
             zswap.set_compressor(algorithm)?;
             zswap.set_max_pool_percent(100)?;
             let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
             zswap.swapon(swap, pages as u64, AreaOptions { device: None, tenant })?;
-            let device = SwapDevice::new(zswap.clone(), swap);
+            let device = zswap.clone().device(swap);
             Ok(Swap { zswap, device })
         };
         make().map_err(|fault| anyhow!("{fault}")).context("the cache of swap pages")

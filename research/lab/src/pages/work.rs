@@ -21,7 +21,6 @@ use units::PAGE_SIZE;
 
 use super::target::Target;
 use crate::page::{page, page_mut};
-use crate::random::Random;
 use crate::sys::{self, Memory};
 
 /// Pages loaded before the clock stands still for comparing.
@@ -90,7 +89,7 @@ impl<'a> Work<'a> {
             bail!("{threads} threads for {pages} pages: each needs one at least");
         }
         let mut order: Vec<u32> = (0..u32::try_from(pages)?).collect();
-        Random::new(SEED).shuffle(&mut order);
+        fastrand::Rng::with_seed(SEED).shuffle(&mut order);
         let allowed = host::allowed_cpus();
         if allowed.is_empty() {
             bail!("the system does not tell which CPUs there are");

@@ -59,12 +59,11 @@ struct State {
 }
 
 impl Ours {
-    /// Starts it; the variant is an index, `+` and a codec, either of which may be left out.
+    /// Starts it; the variant is a codec.
     ///
     /// # Errors
     /// The program has no swap, or cannot offer any here; its own words are in the message.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
-        let variant = variant.unwrap_or_default();
         let program = shop.rampack.clone().context("the program rampack is not known")?;
         let backing = Backing::new(shop)?;
         let root = backing.directory().join("root");
@@ -78,11 +77,8 @@ impl Ours {
         if let Some(bytes) = shop.max_pool {
             command.args(["--max-pool", &bytes.to_string()]);
         }
-        let (index, codec) = variant.split_once('+').unwrap_or((variant, ""));
-        for (option, value) in [("--index", index), ("--compressor", codec)] {
-            if !value.is_empty() {
-                command.args([option, value]);
-            }
+        if let Some(codec) = variant {
+            command.args(["--compressor", codec]);
         }
         if shop.first {
             command.args(["--priority", &i16::MAX.to_string()]);

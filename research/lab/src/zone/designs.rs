@@ -7,10 +7,8 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use pagealloc::{
-    Cluster, Frames, ListZone, NoMemory, NoMerge, Premerge, RangeRw, Spin, Splice, World, Zone,
-    ZoneOptions,
-};
+use designs::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
+use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
 
 use super::lock_stat::LockStat;
 use super::mutex_buddy::MutexBuddy;

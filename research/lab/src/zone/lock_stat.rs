@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use pagealloc::{LockClass, LockTrace};
-use sync::CachePadded;
 use sync::atomic::{AtomicU64, Ordering};
+use sync::{CachePadded, Mutex};
 use units::Cpu;
 
-use super::histogram::{self, Histogram};
+use super::histogram::Histogram;
 use super::ticks::{self, Clock};
 
 /// What a thread is doing while it is listened to.
@@ -34,21 +34,22 @@ struct Book {
     entries: [[Entry; GATES]; PHASES],
 }
 
-/// Of a CPU, a phase and a lock class. Everything is relaxed, and written without an atomic
-/// read-modify-write: one thread uses the CPU, and it is read after that thread's end.
+/// Of a CPU, a phase and a lock class. Counters are relaxed, and written without an atomic
+/// read-modify-write: one thread uses the CPU, and it is read after that thread's end. So nobody
+/// else wants the lock of `holds` either.
 struct Entry {
     taken: AtomicU64,
     shut: AtomicU64,
     waited: AtomicU64,
     held: AtomicU64,
     pages: AtomicU64,
-    holds: Box<[AtomicU64]>,
+    holds: Mutex<Histogram>,
 }
 
 impl Entry {
     fn new() -> Entry {
         let zero = || AtomicU64::new(0);
-        let holds = (0..histogram::PLACES).map(|_| zero()).collect();
+        let holds = Mutex::new(Histogram::default());
         Entry { taken: zero(), shut: zero(), waited: zero(), held: zero(), pages: zero(), holds }
     }
 }
@@ -125,7 +126,7 @@ impl LockTrace for LockStat {
         let Some(entry) = self.entry(cpu, class) else { return };
         add(&entry.held, held);
         add(&entry.pages, pages);
-        add(&entry.holds[histogram::place(held)], 1);
+        entry.holds.lock().add(held);
     }
 }
 
@@ -156,9 +157,7 @@ impl Sum {
         self.waited_ns += net(get(&entry.waited), shut);
         self.held_ns += net(get(&entry.held), taken);
         self.pages += get(&entry.pages);
-        for (place, count) in entry.holds.iter().enumerate() {
-            self.holds.add_at(place, count.load(Ordering::Relaxed));
-        }
+        self.holds.merge(&entry.holds.lock());
     }
 
     /// Adds all of another.

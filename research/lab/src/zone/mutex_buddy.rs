@@ -231,13 +231,12 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     #[test]
     fn what_is_lent_overlaps_nothing_and_comes_back_whole() {
         let options = ZoneOptions::new(1, 4096 + 513);
         let zone = MutexBuddy::with_probe(&host::Mmap, options, ()).expect("a zone");
-        let (mut random, mut lent) = (Random::new(7), Vec::<(Frame, Order)>::new());
+        let (mut random, mut lent) = (fastrand::Rng::with_seed(7), Vec::<(Frame, Order)>::new());
         let mut taken = vec![false; zone.capacity() as usize];
         let mut mark = |frame: Frame, order: Order, to: bool| {
             for at in frame.0..frame.0 + order.frames() {
@@ -245,14 +244,14 @@ mod tests {
             }
         };
         for _ in 0..4000 {
-            let order = Order::new(random.below(11) as u8).expect("an order");
-            if random.below(2) == 0
+            let order = Order::new(random.u8(..11)).expect("an order");
+            if random.bool()
                 && let Some(frame) = zone.alloc(Cpu(0), order)
             {
                 mark(frame, order, true);
                 lent.push((frame, order));
             } else if !lent.is_empty() {
-                let (frame, order) = lent.swap_remove(random.below(lent.len() as u64) as usize);
+                let (frame, order) = lent.swap_remove(random.usize(..lent.len()));
                 mark(frame, order, false);
                 zone.free(Cpu(0), frame, order);
             }

@@ -11,6 +11,7 @@ use super::run::Run;
 use super::workload::Workload;
 use crate::args::ZoneArgs;
 use crate::plot::Bars;
+use crate::table;
 
 /// All results.
 pub struct Report {
@@ -133,9 +134,9 @@ impl Report {
                 human(u64::from(run.frames) * PAGE_SIZE as u64),
                 run.frames_per_thread
             )?;
-            times(text, cell)?;
-            locks(text, cell)?;
-            fragments(text, cell)?;
+            text.push_str(&times(cell));
+            text.push_str(&locks(cell));
+            text.push_str(&fragments(cell));
         }
         Ok(())
     }
@@ -145,10 +146,8 @@ fn name(run: &Run) -> String {
     format!("{}{}", run.design, if run.control { " (c)" } else { "" })
 }
 
-fn times(text: &mut String, cell: &[Run]) -> std::fmt::Result {
-    writeln!(
-        text,
-        "{:<18}{:>9}{:>8}{:>8}{:>8}{:>16}{:>14}{:>14}",
+fn times(cell: &[Run]) -> String {
+    let mut table = table::table([
         "ns of a thread",
         "M pages/s",
         "alloc",
@@ -156,38 +155,42 @@ fn times(text: &mut String, cell: &[Run]) -> std::fmt::Result {
         "pair",
         "95 %",
         "alloc p50/99",
-        "free p50/99"
-    )?;
+        "free p50/99",
+    ]);
     for run in cell {
         let percentiles = |percentiles: Option<super::run::Percentiles>| {
             percentiles.map_or("-".to_owned(), |p| format!("{:.0}/{:.0}", p.p50, p.p99))
         };
         let [low, high] = run.pair_ns_interval;
-        writeln!(
-            text,
-            "{:<18}{:>9.2}{:>8.1}{:>8.1}{:>8.1}{:>16}{:>14}{:>14}",
+        table.add_row([
             name(run),
-            run.pages_per_s / 1e6,
-            run.alloc_ns,
-            run.free_ns,
-            run.pair_ns,
+            format!("{:.2}", run.pages_per_s / 1e6),
+            format!("{:.1}", run.alloc_ns),
+            format!("{:.1}", run.free_ns),
+            format!("{:.1}", run.pair_ns),
             format!("{low:.1}-{high:.1}"),
             percentiles(run.alloc_percentiles),
             percentiles(run.free_percentiles),
-        )?;
+        ]);
     }
-    Ok(())
+    table::text(table, &[0])
 }
 
-fn locks(text: &mut String, cell: &[Run]) -> std::fmt::Result {
-    writeln!(
-        text,
-        "{:<18}{:>8}{:>8}{:>8}{:>8}{:>12}{:>12}{:>12}{:>12}",
-        "locks", "wait %", "read", "write", "head", "held/page", "taken/page", "held mean", "p99"
-    )?;
+fn locks(cell: &[Run]) -> String {
+    let mut table = table::table([
+        "locks",
+        "wait %",
+        "read",
+        "write",
+        "head",
+        "held/page",
+        "taken/page",
+        "held mean",
+        "p99",
+    ]);
     for run in cell {
         let Some(lock_classes) = &run.lock_classes else {
-            writeln!(text, "{:<18}{:>8}", name(run), "-")?;
+            table.add_row([&name(run), "-"]);
             continue;
         };
         let lock =
@@ -196,29 +199,33 @@ fn locks(text: &mut String, cell: &[Run]) -> std::fmt::Result {
             } else {
                 &lock_classes.write
             };
-        writeln!(
-            text,
-            "{:<18}{:>8.2}{:>8.2}{:>8.2}{:>8.2}{:>9.2} ns{:>12.4}{:>9.0} ns{:>9.0} ns",
+        table.add_row([
             name(run),
-            run.lock_wait_percent.unwrap_or(0.0),
-            lock_classes.read.wait_percent,
-            lock_classes.write.wait_percent,
-            lock_classes.head.wait_percent,
-            run.lock_held_ns_per_page.unwrap_or(0.0),
-            run.acquisitions_per_page.unwrap_or(0.0),
-            lock.hold_mean_ns,
-            lock.hold_p99_ns,
-        )?;
+            format!("{:.2}", run.lock_wait_percent.unwrap_or(0.0)),
+            format!("{:.2}", lock_classes.read.wait_percent),
+            format!("{:.2}", lock_classes.write.wait_percent),
+            format!("{:.2}", lock_classes.head.wait_percent),
+            format!("{:.2} ns", run.lock_held_ns_per_page.unwrap_or(0.0)),
+            format!("{:.4}", run.acquisitions_per_page.unwrap_or(0.0)),
+            format!("{:.0} ns", lock.hold_mean_ns),
+            format!("{:.0} ns", lock.hold_p99_ns),
+        ]);
     }
-    Ok(())
+    table::text(table, &[0])
 }
 
-fn fragments(text: &mut String, cell: &[Run]) -> std::fmt::Result {
-    writeln!(
-        text,
-        "{:<18}{:>8}{:>8}{:>8}{:>8}{:>9}{:>9}{:>18}  buddyinfo",
-        "free memory", "o0 %", "live", "U5", "U9", "unmerged", "drained", "order 9 (p99 ns)"
-    )?;
+fn fragments(cell: &[Run]) -> String {
+    let mut table = table::table([
+        "free memory",
+        "o0 %",
+        "live",
+        "U5",
+        "U9",
+        "unmerged",
+        "drained",
+        "order 9 (p99 ns)",
+        "buddyinfo",
+    ]);
     for run in cell {
         let (Some(share), Some(shares), Some(unusable), Some(unmerged), Some(info)) = (
             run.order0_share,
@@ -227,7 +234,7 @@ fn fragments(text: &mut String, cell: &[Run]) -> std::fmt::Result {
             &run.unmerged,
             &run.buddyinfo,
         ) else {
-            writeln!(text, "{:<18}{:>8}", name(run), "-")?;
+            table.add_row([&name(run), "-"]);
             continue;
         };
         let order9 =
@@ -236,22 +243,19 @@ fn fragments(text: &mut String, cell: &[Run]) -> std::fmt::Result {
             let slow = o.alloc.map_or(0.0, |alloc| alloc.p99);
             format!("{:.1} % ({slow:.0})", o.success * 100.0)
         });
-        let row =
-            |info: &[u64; 11]| info.iter().map(|count| format!(" {count}")).collect::<String>();
-        writeln!(
-            text,
-            "{:<18}{:>8.3}{:>8.3}{:>8.4}{:>8.4}{:>9}{:>9}{:>18} {}",
+        let row = |info: &[u64; 11]| info.map(|count| count.to_string()).join(" ");
+        table.add_row([
             name(run),
-            share * 100.0,
-            shares.live * 100.0,
-            unusable.before_drain[5],
-            unusable.before_drain[9],
-            run.unmerged_buddies.unwrap_or(0),
-            unmerged.after_drain,
+            format!("{:.3}", share * 100.0),
+            format!("{:.3}", shares.live * 100.0),
+            format!("{:.4}", unusable.before_drain[5]),
+            format!("{:.4}", unusable.before_drain[9]),
+            run.unmerged_buddies.unwrap_or(0).to_string(),
+            unmerged.after_drain.to_string(),
             order9,
             row(&info.before_drain),
-        )?;
-        writeln!(text, "{:<18}{:>86} {}", "", "drained", row(&info.after_drain))?;
+        ]);
+        table.add_row(["", "", "", "", "", "", "", "drained", &row(&info.after_drain)]);
     }
-    Ok(())
+    table::text(table, &[0, 8])
 }

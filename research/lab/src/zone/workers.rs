@@ -18,7 +18,6 @@ use super::mode::{Handling, Mode};
 use super::picture::Picture;
 use super::ticks;
 use super::workload::{Start, Workload};
-use crate::random::Random;
 
 /// The order of a block of 2 MiB.
 const BLOCK: Order = match Order::new(9) {
@@ -139,7 +138,7 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
         let part = meeting.take_part();
         let pinned = host::pin_to_cpu(job.cpus[me]);
         let trouble = pinned.err().map(|error| format!("CPU {}: {error}", job.cpus[me]));
-        let random = Random::new(job.seed.wrapping_mul(1000).wrapping_add(me as u64));
+        let random = fastrand::Rng::with_seed(job.seed.wrapping_mul(1000).wrapping_add(me as u64));
         let held = Vec::with_capacity(job.share);
         let hand = Hand {
             job,
@@ -218,7 +217,7 @@ struct Hand<'a, M> {
     me: usize,
     cpu: Cpu,
     meter: M,
-    random: Random,
+    random: fastrand::Rng,
     held: Vec<Frame>,
     blocks: Vec<Frame>,
     stays: Vec<Frame>,
@@ -261,7 +260,7 @@ impl<M: Meter> Hand<'_, M> {
     /// As much as makes it begin at a random point.
     fn part_of_a_cycle(&mut self) {
         if self.job.workload != Workload::Repeat {
-            let some = self.random.below(self.job.share as u64) as usize / 2;
+            let some = self.random.usize(..self.job.share) / 2;
             self.fill(some);
             self.empty(some);
         }

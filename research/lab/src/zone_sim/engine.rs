@@ -18,7 +18,6 @@ use std::collections::{BinaryHeap, VecDeque};
 use serde::Serialize;
 
 use super::load::{Costs, Demand, Load, Visit};
-use crate::random::Random;
 
 /// What came out.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
@@ -78,7 +77,7 @@ struct Engine<'a> {
     demand: &'a Demand,
     load: &'a Load,
     costs: &'a Costs,
-    random: Random,
+    random: fastrand::Rng,
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     sequence: u64,
     threads: Vec<Thread>,
@@ -117,7 +116,7 @@ impl<'a> Engine<'a> {
             demand,
             load,
             costs,
-            random: Random::new(seed),
+            random: fastrand::Rng::with_seed(seed),
             events: BinaryHeap::new(),
             sequence: 0,
             threads: (0..load.threads).map(thread).collect(),
@@ -170,7 +169,7 @@ impl<'a> Engine<'a> {
 
     /// A number from 0 to 1.
     fn chance(&mut self) -> f64 {
-        (self.random.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.random.f64()
     }
 
     fn wake(&mut self, thread: usize, at: At, time: f64) {
@@ -335,7 +334,7 @@ impl<'a> Engine<'a> {
             self.head_busy = false;
             return;
         }
-        let which = self.random.below(self.head_queue.len() as u64) as usize;
+        let which = self.random.usize(..self.head_queue.len());
         let (thread, asked) = self.head_queue.swap_remove(which);
         let waiters = self.head_queue.len() as f64;
         // What others make it slower by is waiting, too.

@@ -10,6 +10,7 @@ use super::published::SOCKET;
 use super::study::{Around, Prediction, SEED_THREADS, Study};
 use crate::args::ZoneSimArgs;
 use crate::statistics::median;
+use crate::table::{self, maybe, maybe_count};
 
 fn visit(visit: &Visit) -> Value {
     json!({
@@ -98,17 +99,17 @@ fn write(text: &mut String, study: &Study, args: &ZoneSimArgs) -> std::fmt::Resu
             "\nThis machine under bare load (cross-free), M pages/s: one thread calibrates, two \
              do not"
         )?;
+        let mut table = table::unnamed();
         for check in &study.checks {
-            writeln!(
-                text,
-                "{:<22}{:>3} measured {:>8.2}   simulated {:>9}  {:>+6.1} %",
-                check.design,
-                check.threads,
-                check.measured_pages_per_s / 1e6,
-                format!("~{:.2}", check.simulated_pages_per_s / 1e6),
-                check.error_percent
-            )?;
+            table.add_row([
+                check.design.to_string(),
+                check.threads.to_string(),
+                format!("measured {:>8.2}", check.measured_pages_per_s / 1e6),
+                format!("simulated {:>9}", format!("~{:.2}", check.simulated_pages_per_s / 1e6)),
+                format!("{:+.1} %", check.error_percent),
+            ]);
         }
+        text.push_str(&table::text(table, &[0]));
     }
     predictions(text, study, args)
 }
@@ -125,17 +126,17 @@ fn curves(text: &mut String, study: &Study) -> std::fmt::Result {
             curve.worst(),
             curve.model
         )?;
+        let mut table = table::unnamed();
         for point in &curve.points {
-            writeln!(
-                text,
-                "{:>6} cores {:>9.1} published {:>10} simulated {:>+6.1} %{}",
-                point.cores,
-                point.published_ns,
-                format!("~{:.1}", point.simulated_ns),
-                point.error_percent,
-                if point.given { " (g)" } else { "" }
-            )?;
+            table.add_row([
+                format!("{:>6} cores", point.cores),
+                format!("{:.1} published", point.published_ns),
+                format!("~{:.1} simulated", point.simulated_ns),
+                format!("{:+.1} %", point.error_percent),
+                (if point.given { "(g)" } else { "" }).to_owned(),
+            ]);
         }
+        text.push_str(&table::text(table, &[4]));
     }
     Ok(())
 }
@@ -147,30 +148,32 @@ fn seed(text: &mut String, study: &Study) -> std::fmt::Result {
          kernel that were\nchosen for patch1 and no_merge: M pages/s, percent waiting for the lock \
          and for heads\n"
     )?;
-    writeln!(
-        text,
-        "{:<24}{:>8}{:>7}{:>7}{:>10}{:>8}{:>8}{:>8}{:>22}",
-        "row", "seed", "lock", "head", "~rate", "~lock", "~head", "error", "~lockstep rate, lock"
-    )?;
+    let mut table = table::table([
+        "row",
+        "seed",
+        "lock",
+        "head",
+        "~rate",
+        "~lock",
+        "~head",
+        "error",
+        "~lockstep rate, lock",
+    ]);
     for row in &study.rows {
-        let head = row.published_head_percent.map_or("-".to_owned(), |head| format!("{head:.1}"));
-        writeln!(
-            text,
-            "{:<24}{:>8.2}{:>7.1}{head:>7}{:>10}{:>8}{:>8}{:>+7.0}%{:>22}",
-            row.row,
-            row.published_pages_per_s / 1e6,
-            row.published_lock_percent,
+        let lockstep = &row.kernel_lockstep;
+        table.add_row([
+            row.row.to_string(),
+            format!("{:.2}", row.published_pages_per_s / 1e6),
+            format!("{:.1}", row.published_lock_percent),
+            maybe(row.published_head_percent, 1),
             format!("~{:.2}", row.kernel.pages_per_s / 1e6),
             format!("~{:.1}", row.kernel.lock_wait_percent()),
             format!("~{:.1}", row.kernel.head_wait_percent),
-            row.error_percent,
-            format!(
-                "~{:.2}, ~{:.1}",
-                row.kernel_lockstep.pages_per_s / 1e6,
-                row.kernel_lockstep.lock_wait_percent()
-            ),
-        )?;
+            format!("{:+.0}%", row.error_percent),
+            format!("~{:.2}, ~{:.1}", lockstep.pages_per_s / 1e6, lockstep.lock_wait_percent()),
+        ]);
     }
+    text.push_str(&table::text(table, &[0]));
     Ok(())
 }
 
@@ -182,11 +185,16 @@ fn designs(text: &mut String, study: &Study) -> std::fmt::Result {
          line moves\nin {here} here; simulated sockets have {SOCKET:.0} ns. Passing the lock on is \
          in the demand.\n"
     )?;
-    writeln!(
-        text,
-        "{:<22}{:>10}{:>9}{:>9}{:>12}{:>14}{:>12}{:>10}",
-        "design", "times", "demand", "heads", "zone's most", "pages/visit", "order-0 %", "unmerged"
-    )?;
+    let mut table = table::table([
+        "design",
+        "times",
+        "demand",
+        "heads",
+        "zone's most",
+        "pages/visit",
+        "order-0 %",
+        "unmerged",
+    ]);
     for held in &study.held {
         let (_, passed) = demand(held);
         let limit = passed.max(heads(held));
@@ -200,16 +208,18 @@ fn designs(text: &mut String, study: &Study) -> std::fmt::Result {
             Source::Given => "given",
             Source::Published => "published",
         };
-        writeln!(
-            text,
-            "{:<22}{source:>10}{passed:>9.2}{:>9.2}{most:>12}{:>14}{:>12}{:>10}",
-            held.design,
-            heads(held),
+        table.add_row([
+            held.design.to_string(),
+            source.to_owned(),
+            format!("{passed:.2}"),
+            format!("{:.2}", heads(held)),
+            most,
             format!("{} {}", pages(&held.demand.alloc), pages(&held.demand.free)),
-            held.order0_share.map_or("-".to_owned(), |share| format!("{:.3}", share * 100.0)),
-            held.unmerged_buddies.map_or("-".to_owned(), |pairs| pairs.to_string()),
-        )?;
+            maybe(held.order0_share.map(|share| share * 100.0), 3),
+            maybe_count(held.unmerged_buddies),
+        ]);
     }
+    text.push_str(&table::text(table, &[0]));
     Ok(())
 }
 
@@ -235,15 +245,17 @@ fn predictions(text: &mut String, study: &Study, args: &ZoneSimArgs) -> std::fmt
         for &threads in &args.threads {
             writeln!(text, "{threads} thread(s)")?;
             let is = |p: &&Prediction| p.around == around && p.threads == threads as usize;
+            let mut table = table::unnamed();
             for prediction in study.predictions.iter().filter(is) {
-                writeln!(text, "{}", line(prediction))?;
+                table.add_row(cells(prediction));
             }
+            text.push_str(&table::text(table, &[0, 2, 4]));
         }
     }
     Ok(())
 }
 
-fn line(prediction: &Prediction) -> String {
+fn cells(prediction: &Prediction) -> [String; 6] {
     let mega = |[low, high]: [f64; 2]| format!("~{:.2} ~{:.2}", low / 1e6, high / 1e6);
     let percent = |[low, high]: [f64; 2]| format!("~{low:.1} ~{high:.1}");
     let (mut rates, mut waits) = (String::new(), String::new());
@@ -255,11 +267,12 @@ fn line(prediction: &Prediction) -> String {
             percent(across.lock_wait_percent)
         );
     }
-    let head = format!("~{:.1}", prediction.head_wait_percent);
-    format!(
-        "  {:<20}{:>8} {rates:<34} lock {:>6} {waits:<32} head {head:>6}",
-        prediction.design,
+    [
+        format!("  {}", prediction.design),
         format!("~{:.2}", prediction.pages_per_s / 1e6),
-        format!("~{:.2}", prediction.lock_wait_percent),
-    )
+        rates,
+        format!("lock {:>6}", format!("~{:.2}", prediction.lock_wait_percent)),
+        waits,
+        format!("head {:>6}", format!("~{:.1}", prediction.head_wait_percent)),
+    ]
 }

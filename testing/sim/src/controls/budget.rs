@@ -2,7 +2,9 @@
 
 use std::sync::Mutex;
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit, ZeroMode};
+use block::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, ZeroMode,
+};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::events::Span;
@@ -86,25 +88,25 @@ impl BlockDevice for Budget {
         self.plain.abilities()
     }
 
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let mut held = self.held.lock().expect("nobody panics under this lock");
         let (offset, length) = operation.range();
         let span = Span::new(offset, length);
         match operation {
-            Operation::Write { offset, from } => self.write(&mut held, cpu, offset, from),
+            Operation::Write { offset, from } => self.write(&mut held, context.cpu, offset, from),
             Operation::Discard { .. } | Operation::WriteZeroes { mode: ZeroMode::MayPunch, .. } => {
                 held.pages[span.whole_pages()].fill(false);
-                self.plain.submit(cpu, operation)
+                self.plain.perform(context, operation)
             }
             Operation::WriteZeroes { .. } => {
                 held.pages[span.pages()].fill(true);
-                self.plain.submit(cpu, operation)
+                self.plain.perform(context, operation)
             }
-            _ => self.plain.submit(cpu, operation),
+            _ => self.plain.perform(context, operation),
         }
     }
 
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.plain.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.plain.extents(cpu, offset, length, visit)
     }
 }

@@ -32,7 +32,7 @@ impl Pair<'_> {
         let last = self.done.len().saturating_sub(12);
         assert!(
             is == should,
-            "it gave {is:?} instead of {should:?}; the last calls were\n  {}\nRAMPACK_SEED={:#x}",
+            "it gave {is:?} instead of {should:?}; the last calls were\n  {}\ndrawn from {:#x}",
             self.done[last..].join("\n  "),
             self.seed
         );

@@ -22,7 +22,7 @@ type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 /// Says by which seed it came to a panic.
 fn seeded(seed: u64, play: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(play)) {
-        eprintln!("RAMPACK_SEED={seed:#x}");
+        eprintln!("drawn from {seed:#x}");
         resume_unwind(payload);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use block::{BlockDevice, IoError, Operation, ZeroMode};
 use units::{Cpu, PAGE_SIZE};
 
-use super::{Make, P};
+use super::crowd::{Make, P};
 use crate::content::Fill;
 use crate::events::{Event, Span};
 use crate::model::Model;
@@ -79,7 +79,7 @@ fn last_byte_of_a_pattern(step: &mut dyn FnMut(Event)) {
 
 fn visitors_may_break_off(device: &dyn BlockDevice, bytes: u64) {
     let mut calls = 0;
-    let seen = device.extents(0, bytes, &mut |_| {
+    let seen = device.extents(Cpu(0), 0, bytes, &mut |_| {
         calls += 1;
         ControlFlow::Break(())
     });

@@ -5,7 +5,7 @@ use sync::atomic::{AtomicU32, Ordering};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 
-use super::{Crowd, P, together};
+use super::crowd::{Crowd, P, together};
 use crate::content::Stamp;
 
 const WRITERS: usize = 3;
@@ -99,7 +99,7 @@ impl Stage<'_> {
             for (n, contents) in contents.iter().enumerate() {
                 let page = page as usize + n;
                 if let Err(wrong) = self.judge(page, contents, discards, &mut newest[page]) {
-                    panic!("page {page}: {wrong} (RAMPACK_SEED={:#x})", self.crowd.seed);
+                    panic!("page {page}: {wrong} (drawn from {:#x})", self.crowd.seed);
                 }
             }
         }

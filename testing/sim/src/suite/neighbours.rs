@@ -4,7 +4,7 @@ use block::{BlockDevice, Operation, ZeroMode};
 use testkit::Rng;
 use units::Cpu;
 
-use super::{Crowd, P, together};
+use super::crowd::{Crowd, P, together};
 use crate::content::Fill;
 
 const THREADS: usize = 4;
@@ -108,7 +108,7 @@ impl Owner<'_> {
         if let Some(at) = into.iter().zip(mine).position(|(is, was)| is != was) {
             panic!(
                 "byte {} was changed by somebody who wrote beside it: it reads as {:#04x}, its \
-                 owner stored {:#04x} (RAMPACK_SEED={:#x})",
+                 owner stored {:#04x} (drawn from {:#x})",
                 start as usize + at,
                 into[at],
                 mine[at],

@@ -98,7 +98,7 @@ impl Stage<'_> {
     }
 
     fn again(&self) -> String {
-        format!("RAMPACK_SEED={:#x}", self.crowd.seed)
+        format!("drawn from {:#x}", self.crowd.seed)
     }
 }
 

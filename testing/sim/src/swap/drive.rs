@@ -60,7 +60,7 @@ impl Drive {
         match few {
             Some((events, wrong)) => panic!(
                 "{wrong}\nafter these events on a new cache:\n{}the first {} events of \
-                 RAMPACK_SEED={:#x}, shrunk",
+                 what is drawn from {:#x}, shrunk",
                 events.iter().map(|event| format!("  {event:?}\n")).collect::<String>(),
                 number + 1,
                 self.seed

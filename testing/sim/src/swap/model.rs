@@ -1,6 +1,7 @@
 //! What must hold of a cache, after each event.
 
 mod leaving;
+mod limits;
 mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::content::Fill;
 
-pub(super) use refusals::{limit, mark};
+pub(super) use limits::{limit, mark};
 
 const P: u64 = PAGE_SIZE as u64;
 /// `EBUSY`.

@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use block::{
-    Abilities, BlockDevice, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
+    ZeroMode,
 };
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
@@ -247,7 +248,8 @@ impl BlockDevice for Shelf {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: true }
     }
 
-    fn submit(&self, _: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        context.may_wait()?;
         let writes = writes(&operation);
         self.begin(writes);
         self.with(|state| state.batch += 1);
@@ -272,11 +274,7 @@ impl BlockDevice for Shelf {
         self.end(writes);
     }
 
-    fn may_wait(&self, _: u64, _: u64) -> bool {
-        true
-    }
-
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+    fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let kinds: Vec<bool> = self.with(|state| state.pages.iter().map(Option::is_some).collect());
         if offset.saturating_add(length) > kinds.len() as u64 * P {
             return Err(IoError::OutOfRange);

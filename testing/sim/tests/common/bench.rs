@@ -1,26 +1,23 @@
-//! Disks with any slot table, and with flaws put under or over their engine.
+//! Disks with any slot table, and with flaws put in the place of parts of them.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use block::BlockDevice;
 use control::Fault;
+use designs::AnyDisk;
 use pagealloc::{Frames, Zone, ZoneOptions};
-use stack::HostFiles;
-use sync::ReaderEpochs;
-use zcomp::{Compressor, Params, PerCpuStreams};
+use zcomp::{Compressor, PerCpuStreams};
 use zram::slots::SlotTable;
-use zram::{Backing, Disk, DiskOptions, EngineParts, Factory, PageStore, Plan};
-use zsmalloc::{Pool, PoolOptions};
+use zram::{Design, Disk, HostFiles, Resources, Without};
 
 /// CPUs there are: fewer than threads, so that some share one.
 pub const CPUS: usize = 2;
 /// The memory of the machine: little, so that its structures are looked through at once.
 pub const FRAMES: u32 = 128;
 
-/// Puts something over an engine.
-pub type OverEngine = Box<dyn Fn(Arc<dyn PageStore>) -> Arc<dyn PageStore> + Send + Sync>;
 /// Puts something over a codec.
 pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Send + Sync>;
 
@@ -28,29 +25,38 @@ pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Se
 pub struct Bench {
     /// What pages are written back to.
     pub shelf: Arc<dyn BlockDevice>,
-    /// Does compaction wait for the readers?
-    pub pool_waits: bool,
-    pub over_engine: OverEngine,
+    /// Waits that are left out.
+    pub without: Without,
     pub over_codec: OverCodec,
+}
+
+/// The product's design but for the slot table.
+struct With<T>(PhantomData<T>);
+
+impl<T: SlotTable + 'static> Design for With<T> {
+    type Slots = T;
+    type Streams = PerCpuStreams;
 }
 
 impl Bench {
     /// With nothing wrong.
     pub fn new(shelf: Arc<dyn BlockDevice>) -> Bench {
-        let (over_engine, over_codec) = (Box::new(|engine| engine), Box::new(|codec| codec));
-        Bench { shelf, pool_waits: true, over_engine, over_codec }
+        Bench { shelf, without: Without::default(), over_codec: Box::new(|codec| codec) }
     }
 
     /// A disk without a size, and the memory it takes.
-    pub fn disk<T: SlotTable + 'static>(self) -> (Arc<Disk>, Arc<dyn Frames>) {
+    pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>) {
         let zone = ZoneOptions::new(CPUS, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
-        let build = build::<T>;
-        let shelf = Shelf(self.shelf.clone());
-        let shop = Arc::new(Shop { bench: self, frames: frames.clone(), shelf, build });
-        let clock = Arc::default();
-        let disk = Disk::new(DiskOptions { id: 0, factory: shop, clock, track_access: false });
-        (disk, frames)
+        let files = Arc::new(Shelf(self.shelf));
+        let over_codec = self.over_codec;
+        let resources = Resources {
+            default_algorithm: zcomp::LZO,
+            open_codec: Box::new(move |name, params| zcomp::open(name, params).map(&over_codec)),
+            without: self.without,
+            ..Resources::new(Arc::new(host::Mmap), frames.clone(), CPUS, files)
+        };
+        (Disk::<With<T>>::new(0, Arc::new(resources)), frames)
     }
 }
 
@@ -64,51 +70,4 @@ impl HostFiles for Shelf {
     fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
         Err(Fault::invalid(path))
     }
-}
-
-struct Shop {
-    bench: Bench,
-    frames: Arc<dyn Frames>,
-    shelf: Shelf,
-    build: fn(&Shop, &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault>,
-}
-
-impl Factory for Shop {
-    fn algorithms(&self) -> Vec<&'static str> {
-        stack::ALGORITHMS.to_vec()
-    }
-    fn default_algorithm(&self) -> &'static str {
-        zcomp::LZO
-    }
-    fn codec(&self, name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
-        stack::switchboard::codec(name, params).map(&self.bench.over_codec)
-    }
-    fn backing(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<Arc<Backing>, Fault> {
-        Ok(Arc::new(Backing::new(&host::Mmap, device, path, CPUS).expect("addresses")))
-    }
-    fn files(&self) -> &dyn HostFiles {
-        &self.shelf
-    }
-    fn cpus(&self) -> usize {
-        CPUS
-    }
-    fn build(&self, plan: &Plan<'_>) -> Result<Arc<dyn PageStore>, Fault> {
-        (self.build)(self, plan)
-    }
-}
-
-fn build<T: SlotTable + 'static>(
-    shop: &Shop,
-    plan: &Plan<'_>,
-) -> Result<Arc<dyn PageStore>, Fault> {
-    let nobodys = || Arc::new(ReaderEpochs::new(CPUS));
-    let readers = if shop.bench.pool_waits { plan.readers.clone() } else { nobodys() };
-    let pool =
-        PoolOptions { frames: shop.frames.clone(), readers, limit_frames: plan.limit_frames };
-    let parts = EngineParts {
-        slots: T::new(&host::Mmap, plan.room, CPUS).expect("addresses"),
-        pool: Pool::new(&host::Mmap, pool).expect("addresses"),
-        make_streams: Box::new(|codec, _| PerCpuStreams::new(&**codec, CPUS)),
-    };
-    Ok((shop.bench.over_engine)(plan.assemble(&host::Mmap, parts)?))
 }

@@ -7,13 +7,13 @@ use std::ops::Range;
 use pagealloc::{NoMemory, World};
 use units::Cpu;
 use zswap::index::XArraySplit;
-use zswap::{Index, MakeIndex, Word};
+use zswap::{Index, Word};
 
 /// What is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
     /// Nothing: the copy that the others are made from.
-    None,
+    None = 0,
     /// `remove_if` takes out whatever is there.
     IgnoresWord,
     /// `remove_if` says yes and takes nothing out.
@@ -46,71 +46,79 @@ impl Flaw {
         Flaw::SharesPlaces,
         Flaw::ForgetsCounts,
     ];
-
-    /// What makes an index with it.
-    pub fn make(self) -> MakeIndex {
-        match self {
-            Flaw::None => |w, p, e, l| Broken::make(Flaw::None, w, p, e, l),
-            Flaw::IgnoresWord => |w, p, e, l| Broken::make(Flaw::IgnoresWord, w, p, e, l),
-            Flaw::TakesNothing => |w, p, e, l| Broken::make(Flaw::TakesNothing, w, p, e, l),
-            Flaw::LosesReplaced => |w, p, e, l| Broken::make(Flaw::LosesReplaced, w, p, e, l),
-            Flaw::LeavesLast => |w, p, e, l| Broken::make(Flaw::LeavesLast, w, p, e, l),
-            Flaw::HidesFirst => |w, p, e, l| Broken::make(Flaw::HidesFirst, w, p, e, l),
-            Flaw::KeepsRemoved => |w, p, e, l| Broken::make(Flaw::KeepsRemoved, w, p, e, l),
-            Flaw::IsBlind => |w, p, e, l| Broken::make(Flaw::IsBlind, w, p, e, l),
-            Flaw::SharesPlaces => |w, p, e, l| Broken::make(Flaw::SharesPlaces, w, p, e, l),
-            Flaw::ForgetsCounts => |w, p, e, l| Broken::make(Flaw::ForgetsCounts, w, p, e, l),
-        }
-    }
 }
 
-struct Broken(Box<dyn Index>, Flaw);
+/// The product's index with the flaw of this number.
+pub struct Broken<const FLAW: u8>(XArraySplit);
 
-impl Broken {
-    fn make(
-        flaw: Flaw,
-        world: &dyn World,
-        pages: u64,
-        entries: u32,
-        cpus: usize,
-    ) -> Result<Box<dyn Index>, NoMemory> {
-        Ok(Box::new(Broken(XArraySplit::make(world, pages, entries, cpus)?, flaw)))
+/// Calls a function with the type of the index that has the flaw.
+#[macro_export]
+macro_rules! with_flaw {
+    ($flaw:expr, $function:ident($($argument:expr),*)) => {{
+        use $crate::broken_index::{Broken, Flaw};
+        match $flaw {
+            Flaw::None => $function::<Broken<{ Flaw::None as u8 }>>($($argument),*),
+            Flaw::IgnoresWord => $function::<Broken<{ Flaw::IgnoresWord as u8 }>>($($argument),*),
+            Flaw::TakesNothing => $function::<Broken<{ Flaw::TakesNothing as u8 }>>($($argument),*),
+            Flaw::LosesReplaced => {
+                $function::<Broken<{ Flaw::LosesReplaced as u8 }>>($($argument),*)
+            }
+            Flaw::LeavesLast => $function::<Broken<{ Flaw::LeavesLast as u8 }>>($($argument),*),
+            Flaw::HidesFirst => $function::<Broken<{ Flaw::HidesFirst as u8 }>>($($argument),*),
+            Flaw::KeepsRemoved => $function::<Broken<{ Flaw::KeepsRemoved as u8 }>>($($argument),*),
+            Flaw::IsBlind => $function::<Broken<{ Flaw::IsBlind as u8 }>>($($argument),*),
+            Flaw::SharesPlaces => $function::<Broken<{ Flaw::SharesPlaces as u8 }>>($($argument),*),
+            Flaw::ForgetsCounts => {
+                $function::<Broken<{ Flaw::ForgetsCounts as u8 }>>($($argument),*)
+            }
+        }
+    }};
+}
+
+impl<const FLAW: u8> Broken<FLAW> {
+    const fn is(flaw: Flaw) -> bool {
+        FLAW == flaw as u8
     }
 
     fn place(&self, offset: u64) -> u64 {
-        if self.1 == Flaw::SharesPlaces && offset == 5 { 4 } else { offset }
+        if Self::is(Flaw::SharesPlaces) && offset == 5 { 4 } else { offset }
     }
 }
 
-impl Index for Broken {
+impl<const FLAW: u8> Index for Broken<FLAW> {
+    fn make(world: &dyn World, pages: u64, entries: u32, cpus: usize) -> Result<Self, NoMemory> {
+        Ok(Broken(XArraySplit::make(world, pages, entries, cpus)?))
+    }
     fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {
-        if self.1 == Flaw::IsBlind && offset % 16 == 3 {
+        if Self::is(Flaw::IsBlind) && offset % 16 == 3 {
             return None;
         }
         self.0.get(cpu, self.place(offset))
     }
     fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
         let old = self.0.insert(cpu, self.place(offset), word)?;
-        Ok(old.filter(|_| self.1 != Flaw::LosesReplaced))
+        Ok(old.filter(|_| !Self::is(Flaw::LosesReplaced)))
     }
     fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
-        match self.1 {
-            Flaw::KeepsRemoved => self.0.get(cpu, offset),
-            _ => self.0.remove(cpu, self.place(offset)),
+        match Self::is(Flaw::KeepsRemoved) {
+            true => self.0.get(cpu, offset),
+            false => self.0.remove(cpu, self.place(offset)),
         }
     }
     fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
-        match self.1 {
-            Flaw::IgnoresWord => self.0.remove(cpu, offset).is_some(),
-            Flaw::TakesNothing => self.0.get(cpu, offset) == Some(word),
-            _ => self.0.remove_if(cpu, self.place(offset), word),
+        if Self::is(Flaw::IgnoresWord) {
+            self.0.remove(cpu, offset).is_some()
+        } else if Self::is(Flaw::TakesNothing) {
+            self.0.get(cpu, offset) == Some(word)
+        } else {
+            self.0.remove_if(cpu, self.place(offset), word)
         }
     }
     fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
-        let mut hidden = self.1 == Flaw::HidesFirst;
-        let offsets = match self.1 {
-            Flaw::LeavesLast => offsets.start..offsets.end.saturating_sub(1).max(offsets.start),
-            _ => offsets,
+        let mut hidden = Self::is(Flaw::HidesFirst);
+        let offsets = match Self::is(Flaw::LeavesLast) {
+            true => offsets.start..offsets.end.saturating_sub(1).max(offsets.start),
+            false => offsets,
         };
         self.0.drain(cpu, offsets, &mut |offset, word| {
             if !std::mem::take(&mut hidden) {
@@ -123,7 +131,7 @@ impl Index for Broken {
     }
 
     fn count(&self) -> u64 {
-        if self.1 == Flaw::ForgetsCounts { 0 } else { self.0.count() }
+        if Self::is(Flaw::ForgetsCounts) { 0 } else { self.0.count() }
     }
     fn bytes(&self) -> u64 {
         self.0.bytes()

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use block::layer::{Fault, FaultPlan};
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use stack::{HostFiles, Machine, MachineOptions, Variants};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Disk, Recompress, Select, Writeback};
+use zram::{HostFiles, Recompress, Select, Writeback};
 
 /// What a disk is to be.
 #[derive(Clone, Copy, Debug)]
@@ -47,12 +47,12 @@ pub struct Plan {
 
 /// The schemes that are not the default, which all other tests have.
 pub fn other_schemes() -> impl Iterator<Item = &'static str> {
-    stack::SLOT_SCHEMES.iter().copied().skip(1)
+    designs::SLOT_SCHEMES.iter().copied().skip(1)
 }
 
 /// The page allocators that are not the default, which all other tests have.
 pub fn other_zones() -> impl Iterator<Item = &'static str> {
-    stack::ZONES.iter().copied().skip(1)
+    designs::ZONES.iter().copied().skip(1)
 }
 
 /// The policies of streams that are not the default, which all other tests have; with the number of
@@ -74,9 +74,9 @@ impl Plan {
             backing_faults: 0,
             compressed_writeback: false,
             meddle_every: 0,
-            zone: stack::ZONES[0],
-            slots: stack::SLOT_SCHEMES[0],
-            streams: stack::STREAM_POLICIES[0],
+            zone: designs::ZONES[0],
+            slots: designs::SLOT_SCHEMES[0],
+            streams: designs::STREAM_POLICIES[0],
             max_streams: 0,
         }
     }
@@ -107,7 +107,6 @@ impl Plan {
             },
             files: Arc::new(Shelf(shelf)),
             swap_world: Arc::new(host::Mmap),
-            track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
@@ -126,7 +125,7 @@ impl Plan {
 /// are discarded nothing may be left.
 pub struct Watched {
     pub machine: Machine,
-    pub disk: Arc<Disk>,
+    pub disk: Arc<dyn AnyDisk>,
     plan: Plan,
     submits: AtomicU32,
     /// Held by whoever meddles: one step of it may be several of the disk's.
@@ -143,14 +142,14 @@ impl BlockDevice for Tardy {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         if let Operation::Read { .. } = operation {
             (0..3).for_each(|_| thread::yield_now());
         }
-        self.0.submit(cpu, operation)
+        self.0.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.0.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
     }
 }
 
@@ -200,7 +199,7 @@ impl Watched {
                 disk.writeback(&Writeback { select: None, pages: vec![(first, last)] })
             }
             6 => {
-                let names = stack::ALGORITHMS;
+                let names = zcomp::ALGORITHMS;
                 let name = names[number as usize / 11 % names.len()];
                 disk.switch_algorithm(0, name, Params::default())
             }
@@ -271,7 +270,7 @@ impl BlockDevice for Watched {
     fn abilities(&self) -> Abilities {
         self.disk.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let submits = self.submits.fetch_add(1, Ordering::Relaxed) + 1;
         let Plan { compact_every, meddle_every, .. } = self.plan;
         if compact_every > 0 && submits.is_multiple_of(compact_every) {
@@ -280,9 +279,9 @@ impl BlockDevice for Watched {
         if meddle_every > 0 && submits.is_multiple_of(meddle_every) {
             self.meddle(submits / meddle_every);
         }
-        self.disk.submit(cpu, operation)
+        self.disk.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.disk.extents(offset, length, visit)
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.disk.extents(cpu, offset, length, visit)
     }
 }

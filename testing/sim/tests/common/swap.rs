@@ -1,27 +1,27 @@
-//! The caches of swap areas that are tested: the stack's own by the name of their index, and ones
-//! with something put in the place of a part.
+//! The caches of swap areas that are tested: by the name of their index, and ones with something put
+//! in the place of a part.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
 use std::sync::Arc;
 
 use block::BlockDevice;
+use designs::{AnySwap, Machine, MachineOptions, Variants};
 use pagealloc::{Frames, World, Zone, ZoneOptions};
 use sim::swap::{
     Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Shelf, Spot, TENANTS, Totals,
 };
-use stack::{Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, Frame, Order, PAGE_SIZE, Page};
-use zcomp::{AnyStreams, Chosen, Params, PerCpuStreams};
-use zswap::{AreaOptions, Key, LoadError, MakeIndex, Parts, Reject, SwapType, Tenant, Work, Zswap};
+use zcomp::{Chosen, Params};
+use zswap::{AreaOptions, Index, Key, LoadError, Parts, Reject, SwapType, Tenant, Work, Zswap};
 
 /// Puts something over the device of an area.
 pub type OverDevice = Box<dyn Fn(Arc<Shelf>) -> Arc<dyn BlockDevice> + Send + Sync>;
 
 /// A cache in the words of the model.
 pub struct Engine {
-    pub zswap: Arc<Zswap>,
+    pub zswap: Arc<dyn AnySwap>,
     pub frames: Arc<dyn Frames>,
     pub over_device: OverDevice,
     tenants: Vec<Tenant>,
@@ -31,25 +31,24 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The stack's own, with the index of this name.
+    /// A cache of the designs' machine, with the index of this name.
     pub fn of_stack(index: &str, cpus: usize) -> Engine {
         Engine::of_variants(Variants { index: index.into(), ..Variants::default() }, cpus)
     }
 
-    /// The stack's own, with these variants.
+    /// A cache of the designs' machine, with these variants.
     pub fn of_variants(variants: Variants, cpus: usize) -> Engine {
         Engine::of_world(variants, cpus, Arc::new(host::Mmap))
     }
 
-    /// The stack's own, with memory from `world`.
+    /// A cache of the designs' machine, with memory from `world`.
     pub fn of_world(variants: Variants, cpus: usize, world: Arc<dyn World>) -> Engine {
         let options = MachineOptions {
             cpus,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants,
-            files: Arc::new(stack::NoHostFiles),
+            files: Arc::new(zram::NoHostFiles),
             swap_world: world,
-            track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let zswap = machine.swap().expect("there are addresses");
@@ -58,32 +57,29 @@ impl Engine {
     }
 
     /// With any index.
-    pub fn with_index(make_index: MakeIndex, cpus: usize) -> Engine {
+    pub fn with_index<I: Index>(cpus: usize) -> Engine {
         let zone = ZoneOptions::new(cpus, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let chosen = |name: &str| {
             let params = Params::default();
-            let compressor = stack::switchboard::codec(name, &params)?;
+            let opened = zcomp::open(name, &params);
+            let compressor = opened.map_err(|error| control::Fault::invalid(error.0))?;
             Ok(Chosen { compressor, params })
         };
         let parts = Parts {
             frames: frames.clone(),
             cpus,
             counting_cpus: cpus,
-            make_index,
-            make_streams: Box::new(|codec, cpus| {
-                PerCpuStreams::new(&**codec, cpus).map(AnyStreams::Cpus)
-            }),
             codec: chosen(zcomp::LZO).expect("it is known"),
             find_codec: Box::new(chosen),
             total_pages: u64::from(FRAMES),
             entries: 1 << 12,
         };
-        let zswap = Zswap::new(Arc::new(host::Mmap), parts).expect("there are addresses");
+        let zswap = Zswap::<I>::new(Arc::new(host::Mmap), parts).expect("there are addresses");
         Engine::over(Arc::new(zswap), frames)
     }
 
-    fn over(zswap: Arc<Zswap>, frames: Arc<dyn Frames>) -> Engine {
+    fn over(zswap: Arc<dyn AnySwap>, frames: Arc<dyn Frames>) -> Engine {
         let tenant = |n| zswap.tenant(["default", "one", "two"][n]).expect("there are numbers");
         let tenants = (0..TENANTS).map(tenant).collect();
         let over_device = Box::new(|shelf| shelf as _);
@@ -100,6 +96,11 @@ impl Engine {
     fn key(spot: Spot) -> Key {
         Key { swap: swap_type(spot.area), offset: spot.offset }
     }
+}
+
+/// [`Engine::with_index`].
+pub fn with_index<I: Index>(cpus: usize) -> Engine {
+    Engine::with_index::<I>(cpus)
 }
 
 /// The type of an area of the model.
@@ -169,7 +170,7 @@ impl Cache for Engine {
         match policy {
             Policy::Enabled(yes) => own.set_enabled(yes),
             Policy::Compressor(n) => {
-                let names = stack::ALGORITHMS;
+                let names = zcomp::ALGORITHMS;
                 // Pages by every codec there may be may be there.
                 let _ = self.zswap.set_compressor(names[n % names.len()]);
             }

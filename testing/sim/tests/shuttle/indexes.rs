@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use pagealloc::{NoMemory, World};
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::indexes::{Call, History, word};
@@ -32,9 +31,8 @@ pub fn on(make: impl Fn() -> Box<dyn Index> + Send + Sync + 'static) -> Play {
 
 /// The index of trees of this kind.
 pub fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
-    let make: fn(&dyn World, u64, u32, usize) -> Result<Box<dyn Index>, NoMemory> =
-        Trees::<F, EACH>::make;
-    make(&host::Mmap, PAGES, ENTRIES, CPUS).expect("there are addresses")
+    let made = Trees::<F, EACH>::make(&host::Mmap, PAGES, ENTRIES, CPUS);
+    Box::new(made.expect("there are addresses"))
 }
 
 fn play(index: Arc<dyn Index>) {

@@ -4,14 +4,15 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use block::{BlockDevice, IoError, Operation, ZeroMode};
+use block::{IoError, Operation, ZeroMode};
 use control::Fault;
+use designs::AnyDisk;
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Disk, Recompress, Select, Stats, Writeback};
+use zram::{Recompress, Select, Stats, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
@@ -211,8 +212,8 @@ struct Stage {
 }
 
 impl Stage {
-    fn disk(&self) -> &Disk {
-        &self.made.disk
+    fn disk(&self) -> &dyn AnyDisk {
+        &*self.made.disk
     }
 
     fn set_up(&self) {

@@ -1,25 +1,18 @@
-//! The engines that are put under shuttle: the stack's own by name, and broken ones.
+//! The engines that are put under shuttle: designs by name, and broken ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use block::{Abilities, BlockDevice, Geometry, IoError, Operation, Plain, Visit};
-use control::Fault;
-use pagealloc::Frames;
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use designs::{AnyDisk, Machine, MachineOptions, Variants};
+use pagealloc::{Frames, NoMemory, World};
 use shuttle::current;
-use stack::{Machine, MachineOptions, Variants};
-use sync::Reader;
 use sync::atomic::{AtomicU64, Ordering};
-use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::OneStream;
+use units::{Cpu, PAGE_SIZE};
 use zram::slots::{BitLock, SlotTable};
-use zram::{
-    Backed, Backing, Chosen, Disk, Export, Loaded, PageStore, Recompressed, Recompression, Slot,
-};
-use zsmalloc::Pool;
+use zram::{Slot, Without};
 
 use crate::bench::{Bench, CPUS, FRAMES, Shelf};
-use crate::delegate;
 
 /// Makes disks of one kind, on a shelf of so many blocks.
 #[derive(Clone)]
@@ -29,12 +22,12 @@ pub struct Subject {
     /// The policy of streams, where the stack makes it.
     streams: &'static str,
     make: fn(&Subject, usize) -> Made,
-    flaw: Flaw,
+    without: Without,
 }
 
 /// A disk without a size, and the memory it takes.
 pub struct Made {
-    pub disk: Arc<Disk>,
+    pub disk: Arc<dyn AnyDisk>,
     pub frames: Arc<dyn Frames>,
     _machine: Option<Machine>,
 }
@@ -45,29 +38,12 @@ impl Subject {
     }
 }
 
-/// What is wrong with an engine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flaw {
-    None,
-    /// Whoever reads the backing device is waited for by nobody, so that a block is free as soon
-    /// as no slot names it.
-    FreesBlocksAtOnce,
-    /// A page that was found on the backing device is fetched from there without another look.
-    LooksOnce,
-    /// A part of a page is read, changed and stored, as three steps.
-    ChangesInSteps,
-    /// A page is compressed again from what it was, whoever stored it anew meanwhile.
-    CompressesOldPages,
-    /// Compaction waits for no reader.
-    MovesAtOnce,
-}
-
-/// A disk of the stack, with the slot scheme of this name.
+/// A disk of the designs' machine, with the slot scheme of this name.
 pub fn scheme(slots: &'static str) -> Subject {
-    policy(slots, stack::STREAM_POLICIES[0])
+    policy(slots, designs::STREAM_POLICIES[0])
 }
 
-/// A disk of the stack, with the slot scheme and the policy of streams of these names.
+/// A disk of the designs' machine, with the slot scheme and the policy of streams of these names.
 pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
     let make = |subject: &Subject, blocks| {
         let options = MachineOptions {
@@ -80,30 +56,26 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
             },
             files: Arc::new(Shelf(shelf(blocks))),
             swap_world: Arc::new(host::Mmap),
-            track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
         Made { disk, frames: machine.frames().clone(), _machine: Some(machine) }
     };
-    Subject { name: slots, streams, make, flaw: Flaw::None }
+    Subject { name: slots, streams, make, without: Without::default() }
 }
 
-/// A disk with a slot table that the stack does not know.
+/// A disk with a slot table that has no name there.
 pub fn table<T: SlotTable + 'static>() -> Subject {
-    Subject { name: T::NAME, streams: "", make: bench::<T>, flaw: Flaw::None }
+    Subject { name: T::NAME, streams: "", make: bench::<T>, without: Without::default() }
 }
 
-/// A disk with the default scheme and a flaw elsewhere.
-pub fn flawed(flaw: Flaw) -> Subject {
-    Subject { name: "flawed", streams: "", make: bench::<BitLock>, flaw }
+/// A disk with this slot table that leaves out a wait.
+pub fn flawed<T: SlotTable + 'static>(without: Without) -> Subject {
+    Subject { without, ..table::<T>() }
 }
 
 fn bench<T: SlotTable + 'static>(subject: &Subject, blocks: usize) -> Made {
-    let (flaw, shelf) = (subject.flaw, shelf(blocks));
-    let over = Flawed::over(flaw, shelf.clone());
-    let pool_waits = flaw != Flaw::MovesAtOnce;
-    let bench = Bench { pool_waits, over_engine: Box::new(over), ..Bench::new(shelf) };
+    let bench = Bench { without: subject.without, ..Bench::new(shelf(blocks)) };
     let (disk, frames) = bench.disk::<T>();
     Made { disk, frames, _machine: None }
 }
@@ -122,131 +94,110 @@ impl BlockDevice for Slow {
     fn abilities(&self) -> Abilities {
         self.0.abilities()
     }
-    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         for _ in 0..12 {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
-        self.0.submit(cpu, operation)
+        self.0.perform(context, operation)
     }
-    fn extents(&self, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.0.extents(offset, length, visit)
-    }
-}
-
-/// An engine with a flaw put over it.
-struct Flawed {
-    engine: Arc<dyn PageStore>,
-    flaw: Flaw,
-    /// The same device, of which nobody waits for the readers.
-    unwatched: Arc<Backing>,
-    /// By thread: where the page is that it has found on the backing device just now.
-    found: Mutex<BTreeMap<usize, (usize, Backed)>>,
-}
-
-impl Flawed {
-    fn over(
-        flaw: Flaw,
-        shelf: Arc<dyn BlockDevice>,
-    ) -> impl Fn(Arc<dyn PageStore>) -> Arc<dyn PageStore> {
-        move |engine| {
-            let unwatched = Backing::new(&host::Mmap, shelf.clone(), "unwatched", CPUS);
-            let unwatched = Arc::new(unwatched.expect("there are addresses"));
-            Arc::new(Flawed { engine, flaw, unwatched, found: Mutex::default() })
-        }
-    }
-
-    fn me() -> usize {
-        current::me().into()
-    }
-
-    fn note(&self, index: usize, loaded: Result<Loaded, IoError>) -> Result<Loaded, IoError> {
-        if let Ok(Loaded::Backed(place)) = loaded {
-            self.found.lock().unwrap().insert(Flawed::me(), (index, place));
-        }
-        loaded
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
     }
 }
 
-impl PageStore for Flawed {
-    fn load(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        page: &mut Page,
-    ) -> Result<Loaded, IoError> {
-        if self.flaw == Flaw::LooksOnce {
-            let found = self.found.lock().unwrap().remove(&Flawed::me());
-            if let Some((_, place)) = found.filter(|(found, _)| *found == index) {
-                return Ok(Loaded::Backed(place));
-            }
-        }
-        self.note(index, self.engine.load(reader, cpu, index, page))
-    }
-    fn modify(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        known: Option<(Backed, &Page)>,
-        edit: &mut dyn FnMut(&mut Page),
-    ) -> Result<Loaded, IoError> {
-        if self.flaw == Flaw::ChangesInSteps {
-            let mut page = [0; PAGE_SIZE];
-            let loaded = self.engine.load(reader, cpu, index, &mut page)?;
-            if loaded == Loaded::Page {
-                edit(&mut page);
-                self.engine.store(reader, cpu, index, &page)?;
-                return Ok(loaded);
-            }
-        }
-        self.note(index, self.engine.modify(reader, cpu, index, known, edit))
-    }
-    fn backing(&self) -> Option<&Arc<Backing>> {
-        let backing = self.engine.backing()?;
-        let reads = self.found.lock().unwrap().contains_key(&Flawed::me());
-        if self.flaw == Flaw::FreesBlocksAtOnce && reads {
-            return Some(&self.unwatched);
-        }
-        Some(backing)
-    }
+/// Where a thread has found a page.
+type Found = BTreeMap<usize, (usize, Slot)>;
 
-    fn store(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        page: &Page,
-    ) -> Result<(), IoError> {
-        self.engine.store(reader, cpu, index, page)
-    }
-    fn export(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        to: Export<'_>,
-    ) -> Result<Option<Backed>, IoError> {
-        self.engine.export(reader, cpu, index, to)
-    }
-    fn recompress(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        index: usize,
-        how: Recompression,
-    ) -> Result<Recompressed, IoError> {
-        if self.flaw != Flaw::CompressesOldPages {
-            return self.engine.recompress(reader, cpu, index, how);
-        }
-        let mut page = [0; PAGE_SIZE];
-        let loaded = self.engine.load(reader, cpu, index, &mut page)?;
-        let done = self.engine.recompress(reader, cpu, index, how)?;
-        if (loaded, done) == (Loaded::Page, Recompressed::Smaller) {
-            self.engine.store(reader, cpu, index, &page)?;
-        }
-        Ok(done)
-    }
+/// The product's slot table, but that a second look at a page that is on the backing device shows
+/// what the first did.
+pub struct LooksOnce(BitLock, Mutex<Found>);
 
-    delegate::to_engine!();
+/// The product's slot table, but that a claim counts that somebody has displaced.
+pub struct IgnoresClaims(BitLock, Mutex<Found>);
+
+fn me() -> usize {
+    current::me().into()
+}
+
+/// What both have of the product's table.
+macro_rules! as_bit_lock {
+    () => {
+        const NAME: &'static str = "flawed";
+        const BYTES: usize = BitLock::BYTES;
+
+        fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+            Ok(Self(BitLock::new(world, slots, cpus)?, Mutex::default()))
+        }
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+        fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
+            self.0.retire(cpu, displaced, free);
+        }
+        fn peek(&self, index: usize) -> Slot {
+            self.0.peek(index)
+        }
+        fn next_touched(&self, from: usize, end: usize) -> usize {
+            self.0.next_touched(from, end)
+        }
+        fn touched(&self, end: usize) -> u64 {
+            self.0.touched(end)
+        }
+        fn prefetch(&self, index: usize) {
+            self.0.prefetch(index);
+        }
+    };
+}
+
+impl SlotTable for LooksOnce {
+    as_bit_lock!();
+
+    fn load<R>(&self, cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+        let found = self.1.lock().unwrap().remove(&me());
+        if let Some((_, slot)) = found.filter(|(found, _)| *found == index) {
+            return read(slot);
+        }
+        let mut seen = Slot::EMPTY;
+        let result = self.0.load(cpu, index, |slot| {
+            seen = slot;
+            read(slot)
+        });
+        if seen.is_backed() && !seen.is_claimed() {
+            self.1.lock().unwrap().insert(me(), (index, seen));
+        }
+        result
+    }
+    fn update(&self, index: usize, next: impl FnMut(Slot) -> Option<Slot>) -> Result<Slot, Slot> {
+        self.0.update(index, next)
+    }
+}
+
+impl SlotTable for IgnoresClaims {
+    as_bit_lock!();
+
+    fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R {
+        self.0.load(cpu, index, read)
+    }
+    fn update(
+        &self,
+        index: usize,
+        mut next: impl FnMut(Slot) -> Option<Slot>,
+    ) -> Result<Slot, Slot> {
+        let claimed = self.1.lock().unwrap().get(&me()).copied();
+        let mut made = Slot::EMPTY;
+        let updated = self.0.update(index, |now| {
+            let new = next(now).or_else(|| {
+                let (_, held) = claimed.filter(|(place, _)| *place == index)?;
+                next(held)
+            })?;
+            made = new;
+            Some(new)
+        });
+        let mut claims = self.1.lock().unwrap();
+        match updated {
+            Ok(_) if made.is_claimed() => claims.insert(me(), (index, made)),
+            _ => claims.remove(&me()),
+        };
+        updated
+    }
 }

@@ -9,7 +9,6 @@ use shuttle::thread;
 use sim::swap::{Cache, Model, PAGES, Policy, Shelf};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
-use zswap::SwapDevice;
 
 use crate::common::{Engine, swap_type};
 use crate::history::{History, Version};
@@ -93,7 +92,7 @@ impl World {
         let shelf = Shelf::new(PAGES, rng.next_u64(), SLOWNESS);
         shelf.remember(false);
         let engine = make();
-        let device = SwapDevice::new(engine.zswap.clone(), swap_type(0));
+        let device = engine.zswap.clone().device(swap_type(0));
         let history = History::default();
         let stage = Arc::new(Stage { engine, device, shelf, world: *self, history });
         stage.set_up();
@@ -124,7 +123,7 @@ impl World {
 
 struct Stage {
     engine: Engine,
-    device: SwapDevice,
+    device: Arc<dyn BlockDevice>,
     shelf: Arc<Shelf>,
     world: World,
     history: History,

@@ -12,7 +12,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
 use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
 
-use crate::designs::Design;
+use crate::design::Design;
 use crate::free::{Free, order};
 
 /// CPUs there are: fewer than threads, so that some share one.

@@ -23,7 +23,7 @@ fn a_new_area_comes_before_one_whose_device_is_gone() {
     assert_eq!(above(std::slice::from_ref(&living)), 0);
     assert_eq!(above(&[living.clone(), line("/dev/ublkb0\\040(deleted)", 100)]), 101);
     assert_eq!(above(&[living, line("/dev/ublkb0\\040(deleted)", -2)]), 0);
-    assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), host::HIGHEST_PRIORITY);
+    assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), rampack::host::HIGHEST_PRIORITY);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
 
 use crate::failure::{failed, say};
 use crate::swap::limits::Controller;

@@ -4,12 +4,13 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
-use control::{Errno, Fault};
+use rampack::control::{Errno, Fault};
+use rampack::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
-use units::PAGE_SIZE;
 
 use crate::args::Hungry;
-use crate::{sys, up};
+use crate::sys;
+use crate::terminal::print;
 
 /// What it found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub fn main(options: &Hungry) -> Result<(), Fault> {
     told.map_err(|e| crate::failure::failed("nobody said when to begin", &e))?;
     let outcome = run(options)?;
     let line = serde_json::to_string(&outcome).unwrap_or_default();
-    up::print(&format!("{line}\n"));
+    print(&format!("{line}\n"));
     match outcome.wrong {
         0 => Ok(()),
         wrong => Err(Fault::new(Errno::EIO, format!("{wrong} pages were wrong"))),
@@ -141,23 +142,15 @@ fn contents(seed: u64, page: usize, version: u32, into: &mut [u8]) {
     if version == 0 {
         return into.fill(0);
     }
-    let mut state = seed ^ (page as u64) << 32 ^ u64::from(version);
-    let mut next = || {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
-    let pattern = next();
+    let mut numbers = fastrand::Rng::with_seed(seed ^ (page as u64) << 32 ^ u64::from(version));
+    let pattern = numbers.u64(..);
     for (n, chunk) in into.chunks_exact_mut(8).enumerate() {
         let number = match page % 4 {
-            0 => next(),
-            1 if n % 16 == 0 => next(),
-            1 => u64::from_le_bytes(*WORDS[(next() % 8) as usize]),
+            0 => numbers.u64(..),
+            1 if n % 16 == 0 => numbers.u64(..),
+            1 => u64::from_le_bytes(*WORDS[numbers.usize(..WORDS.len())]),
             2 => pattern,
-            _ if n < PAGE_SIZE / 16 => next(),
+            _ if n < PAGE_SIZE / 16 => numbers.u64(..),
             _ => pattern,
         };
         chunk.copy_from_slice(&number.to_le_bytes());

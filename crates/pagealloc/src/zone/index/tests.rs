@@ -8,10 +8,9 @@ const ALL: [Shelf; 4] =
 fn blocks_stand_where_they_were_put() {
     let mut index = Index::new(&HeapWorld::default(), 5).unwrap();
     let mut model = [Shelf::Off; 5];
-    let mut state = 1u64;
+    let mut numbers = testkit::Rng::new(1);
     for _ in 0..5000 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let (block, shelf) = ((state >> 33) as usize % 5, ALL[(state >> 50) as usize % 4]);
+        let (block, shelf) = (numbers.below(5) as usize, *numbers.pick(&ALL));
         index.put(block as u32, shelf);
         model[block] = shelf;
         for (block, shelf) in model.iter().enumerate() {

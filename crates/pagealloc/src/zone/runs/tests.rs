@@ -4,13 +4,10 @@ use super::*;
 
 /// Words with bits set by chance, about `eighths` of eight.
 fn words(seed: u64, eighths: u64) -> [u64; WORDS] {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut numbers = testkit::Rng::new(seed);
     let mut words = [0; WORDS];
     for bit in 0..FRAMES {
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        if state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 61 < eighths {
+        if numbers.below(8) < eighths {
             words[(bit / 64) as usize] |= 1 << (bit % 64);
         }
     }

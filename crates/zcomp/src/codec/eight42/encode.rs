@@ -3,7 +3,7 @@
 use units::{PAGE_SIZE, Page};
 
 use super::crc::checksum;
-use super::{
+use super::format::{
     BLOCK, CHECKSUM_BITS, CODE_BITS, DATA, DATA_OLD, END, Eight, Four, OLD, OLD_BLOCK, OLD_DATA,
     OLD_OLD, Pair, Piece, REPEAT, REPEAT_BITS, WAYS, ZEROS,
 };

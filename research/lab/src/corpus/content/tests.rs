@@ -1,10 +1,9 @@
 use super::*;
-use crate::random::Random;
 
 #[test]
 fn counts_each_kind_of_page() {
-    let mut random = Random::new(7);
-    let mut noise = || -> Vec<u8> { (0..512).flat_map(|_| random.next().to_le_bytes()).collect() };
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut noise = || -> Vec<u8> { (0..512).flat_map(|_| random.u64(..).to_le_bytes()).collect() };
     let (one, other) = (noise(), noise());
     let pattern: Vec<u8> = [1, 2, 3, 4, 5, 6, 7, 8].repeat(512);
     let bytes = [vec![0; PAGE_SIZE], pattern, one.clone(), one, other, vec![9; 100]].concat();

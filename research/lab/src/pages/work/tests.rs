@@ -40,8 +40,8 @@ impl Target for Map {
 }
 
 fn corpus(pages: usize) -> Vec<u8> {
-    let mut random = Random::new(5);
-    (0..pages * PAGE_SIZE / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    let mut random = fastrand::Rng::with_seed(5);
+    (0..pages * PAGE_SIZE / 8).flat_map(|_| random.u64(..).to_le_bytes()).collect()
 }
 
 fn run(target: &Map, threads: usize) -> Result<u64> {

@@ -3,7 +3,8 @@
 use units::{PAGE_SIZE, Page};
 
 use super::Model;
-use crate::swap::{FRAMES, Refusal, Spot, Totals};
+use super::limits::mark;
+use crate::swap::{Refusal, Spot, Totals};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -63,16 +64,6 @@ impl Model {
             )
         })
     }
-}
-
-/// When a cache was full that may have `max_pool` bytes, it takes pages again from here on.
-pub(in crate::swap) fn mark(max_pool: u64, accept: u32) -> u64 {
-    limit(max_pool) / P * u64::from(accept) / 100 * P
-}
-
-/// The most bytes there may be.
-pub(in crate::swap) fn limit(max_pool: u64) -> u64 {
-    if max_pool == 0 { u64::from(FRAMES) * P } else { max_pool }
 }
 
 /// Pages that a store may take beyond what it seems: a frame for each of the objects of a class

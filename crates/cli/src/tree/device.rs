@@ -1,0 +1,89 @@
+//! A device in the tree: its own attributes, and what the block layer says of it.
+
+use std::sync::Arc;
+
+use rampack::control::tree::{Node, Rows, gone};
+use rampack::control::{Bound, Fault, Object, RowInfo};
+use rampack::zram::Disk;
+
+use super::block::{BlockDirectory, BlockView, ROWS};
+use crate::devices::Devices;
+
+/// Rows of a device that debugfs has, not sysfs.
+const DEBUG: [&str; 1] = ["block_state"];
+
+/// The attributes of a device: its own, and what the system's block layer says of any.
+#[must_use]
+pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
+    let (devices, disk) = (devices.clone(), disk.clone());
+    let view = Arc::new(BlockView { devices: devices.clone(), disk: disk.clone() });
+    let system = Bound::new(view, ROWS);
+    Arc::new(DeviceObject { own: rampack::zram::attributes(disk.clone()), system, devices, disk })
+}
+
+/// Is it a row of debugfs?
+fn is_debug(name: &str) -> bool {
+    DEBUG.contains(&name)
+}
+
+fn identity(disk: &Arc<Disk>) -> u64 {
+    Arc::as_ptr(disk).addr() as u64
+}
+
+/// `block/zramN`.
+pub(super) fn block_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
+    let rows = Rows::new(object(devices, disk), |name| !is_debug(name)).identified(identity(disk));
+    Node::Directory(Arc::new(BlockDirectory { rows }))
+}
+
+/// `kernel/debug/zram/zramN`.
+pub(super) fn debug_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
+    let rows = Rows::new(object(devices, disk), is_debug).identified(identity(disk));
+    Node::Directory(Arc::new(rows))
+}
+
+/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of
+/// it once the device has been removed.
+struct DeviceObject {
+    own: Bound<Disk>,
+    system: Bound<BlockView>,
+    devices: Arc<Devices>,
+    disk: Arc<Disk>,
+}
+
+impl DeviceObject {
+    fn is_own(&self, name: &str) -> bool {
+        self.own.rows().iter().any(|row| row.name == name)
+    }
+}
+
+impl Object for DeviceObject {
+    fn rows(&self) -> Vec<RowInfo> {
+        if !self.devices.is_present(&self.disk) {
+            return Vec::new();
+        }
+        let mut rows = self.own.rows();
+        rows.extend(self.system.rows());
+        rows
+    }
+
+    fn show(&self, name: &str) -> Result<String, Fault> {
+        if !self.devices.is_present(&self.disk) {
+            return Err(gone(&self.disk.name()));
+        }
+        // An unknown name is one of the device's own attributes that is not there.
+        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
+            true => self.system.show(name),
+            false => self.own.show(name),
+        }
+    }
+
+    fn store(&self, name: &str, value: &str) -> Result<(), Fault> {
+        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
+            true => {
+                self.devices.check_present(&self.disk).and_then(|()| self.system.store(name, value))
+            }
+            false => self.devices.set_on(&self.disk, name, value),
+        }
+    }
+}

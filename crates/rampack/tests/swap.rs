@@ -1,0 +1,121 @@
+//! The cache in front of swap areas, as a machine makes it.
+
+use std::sync::Arc;
+
+use block::{BlockDevice, Operation, Plain};
+use control::{Bound, Errno, Object};
+use rampack::{Machine, MachineOptions, NoHostFiles};
+use units::{Cpu, PAGE_SIZE, Page};
+use zswap::{AreaOptions, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
+
+const CPU: Cpu = Cpu(0);
+const P: u64 = PAGE_SIZE as u64;
+
+fn cache(cpus: usize) -> Arc<Zswap> {
+    let options = MachineOptions {
+        cpus,
+        memory: 64 << 20,
+        files: Arc::new(NoHostFiles),
+        swap_world: Arc::new(host::Mmap),
+        track_access: false,
+    };
+    Machine::new(Arc::new(host::Mmap), options).unwrap().swap().unwrap()
+}
+
+fn area() -> SwapType {
+    SwapType::new(3).unwrap()
+}
+
+fn on(zswap: &Arc<Zswap>, pages: u64, device: Option<Arc<dyn BlockDevice>>) -> SwapDevice {
+    let tenant = zswap.tenant("default").unwrap();
+    zswap.swapon(area(), pages, AreaOptions { device, tenant }).unwrap();
+    SwapDevice::new(zswap.clone(), area())
+}
+
+/// Half of it shrinks, half does not; no two are the same.
+fn page(number: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    testkit::Rng::new(number).fill(&mut page[..PAGE_SIZE / 2]);
+    page
+}
+
+fn write(device: &SwapDevice, number: u64, page: &Page) {
+    device.submit(CPU, Operation::Write { offset: number * P, from: page }).unwrap();
+}
+
+fn read(device: &SwapDevice, number: u64) -> Page {
+    let mut page = [1; PAGE_SIZE];
+    device.submit(CPU, Operation::Read { offset: number * P, into: &mut page }).unwrap();
+    page
+}
+
+/// Pages come back whether they are in the cache or were written back.
+#[test]
+fn a_swap_device_keeps_what_it_was_given() {
+    let zswap = cache(2);
+    let backing: Arc<dyn BlockDevice> = Arc::new(Plain::new(4096 * PAGE_SIZE));
+    let device = on(&zswap, 4096, Some(backing));
+    zswap.set_max_pool_bytes(2 << 20);
+    for number in 0..4096 {
+        write(&device, number, &page(number));
+    }
+    let stats = zswap.stats();
+    assert!(stats.written_back_pages > 2000, "{stats:?}");
+    assert!(stats.pool_bytes <= 2 << 20, "{stats:?}");
+    assert_eq!(stats.stored_pages + stats.on_device, 4096, "{stats:?}");
+    for number in 0..4096 {
+        assert!(read(&device, number) == page(number), "page {number}");
+    }
+    device.submit(CPU, Operation::Discard { offset: 0, length: 2048 * P }).unwrap();
+    assert_eq!(read(&device, 7), [0; PAGE_SIZE]);
+    assert!(read(&device, 2048) == page(2048));
+    zswap.validate();
+    assert_eq!(zswap.swapoff(area()).unwrap_err().errno, Errno::EBUSY);
+    zswap.invalidate_area(CPU, area());
+    zswap.swapoff(area()).unwrap();
+    zswap.validate();
+    assert_eq!(zswap.stats().pool_bytes, 0);
+}
+
+/// Loads keep the entry or take it out, as the setting says.
+#[test]
+fn loads_follow_either_contract() {
+    let zswap = cache(1);
+    on(&zswap, 64, None);
+    let tenant = zswap.tenant("default").unwrap();
+    let key = Key { swap: area(), offset: 5 };
+    let mut into = [0; PAGE_SIZE];
+    zswap.store(CPU, key, &tenant, &page(1)).unwrap();
+    zswap.load(CPU, key, &mut into).unwrap();
+    zswap.load(CPU, key, &mut into).unwrap();
+    assert!(into == page(1));
+    zswap.policy().set_exclusive_loads(true);
+    zswap.load(CPU, key, &mut into).unwrap();
+    assert_eq!(zswap.load(CPU, key, &mut into), Err(LoadError::NotFound));
+    zswap.validate();
+}
+
+/// Parameters have the names, values and refusals of Linux's.
+#[test]
+fn parameters_are_the_kernels() {
+    let zswap = cache(1);
+    on(&zswap, 64, None);
+    let rows = Bound::new(zswap.clone(), PARAMETERS);
+    assert_eq!(rows.show("enabled").unwrap(), "Y\n");
+    assert_eq!(rows.show("max_pool_percent").unwrap(), "20\n");
+    assert_eq!(rows.store("compressor", "lz77\n").unwrap_err().errno, Errno::ENOENT);
+    let tenant = zswap.tenant("default").unwrap();
+    let key = |offset| Key { swap: area(), offset };
+    zswap.store(CPU, key(1), &tenant, &page(1)).unwrap();
+    rows.store("compressor", "zstd\n").unwrap();
+    zswap.store(CPU, key(2), &tenant, &page(2)).unwrap();
+    for offset in [1, 2] {
+        let mut into = [0; PAGE_SIZE];
+        zswap.load(CPU, key(offset), &mut into).unwrap();
+        assert!(into == page(offset));
+    }
+    assert_eq!(rows.store("max_pool_percent", "101").unwrap_err().errno, Errno::EINVAL);
+    rows.store("enabled", "0").unwrap();
+    assert!(zswap.store(CPU, key(3), &tenant, &page(3)).is_err());
+    zswap.validate();
+}

@@ -1,0 +1,54 @@
+//! What a commit does to the gauges.
+
+use units::{Cpu, PAGE_SIZE};
+
+use super::Engine;
+use crate::counts::Count;
+use crate::resources::Design;
+use crate::slot::{Kind, Slot};
+
+impl<D: Design> Engine<D> {
+    /// Counts the difference a commit made.
+    #[inline]
+    pub(super) fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
+        let add = |which, amount| {
+            if amount != 0 {
+                self.counts.add(cpu, which, amount);
+            }
+        };
+        let (was, is) = (Shape::of(old), Shape::of(new));
+        add(Count::ComprBytes, is.bytes - was.bytes);
+        add(Count::PagesStored, is.stored - was.stored);
+        add(Count::SamePages, is.same - was.same);
+        add(Count::ZeroPages, is.zero - was.zero);
+        add(Count::HugePages, is.huge - was.huge);
+        add(Count::HugePagesSince, is.huge);
+        add(Count::WrittenBackPages, is.backed - was.backed);
+    }
+}
+
+/// What a slot adds to the gauges.
+#[derive(Default)]
+struct Shape {
+    bytes: i64,
+    stored: i64,
+    same: i64,
+    zero: i64,
+    huge: i64,
+    backed: i64,
+}
+
+impl Shape {
+    #[inline]
+    fn of(slot: Slot) -> Shape {
+        let (bytes, same, zero, huge, backed) = match slot.kind() {
+            Kind::Empty => return Shape::default(),
+            Kind::SameFilled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
+            Kind::SameFilledObject(_) => (8, 1, 0, 0, 0),
+            Kind::Compressed { length, .. } => (length as i64, 0, 0, 0, 0),
+            Kind::Huge(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
+            Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
+        };
+        Shape { bytes, stored: 1, same, zero, huge, backed }
+    }
+}

@@ -1,0 +1,166 @@
+//! How a device comes by its size and contents, and gives them up.
+
+use alloc::{boxed::Box, format, sync::Arc};
+use core::ops::Range;
+
+use control::{Errno, Fault};
+use sync::atomic::Ordering;
+use units::{Cpu, PAGE_SIZE, pages_for};
+use zcomp::Streams;
+
+use crate::disk::Disk;
+use crate::engine::{Engine, EngineOptions};
+use crate::resources::Design;
+use crate::settings::Settings;
+
+/// Pages that every device has addresses for, whatever its size, so that it can grow: 16 TiB.
+const ROOM: u64 = 1 << 32;
+
+impl<D: Design> Disk<D> {
+    /// Gives the device its size, rounded up to whole pages, and so makes it ready.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0 or a codec parameter out of range, `EBUSY` when it has a size
+    /// already, `ENOMEM` when memory or addresses for its tables are out. Nothing has changed
+    /// then. (Linux, `Documentation/admin-guide/blockdev/zram.rst`, "Set Disksize".)
+    pub fn set_disksize(&self, bytes: u64) -> Result<(), Fault> {
+        if bytes == 0 {
+            return Err(Fault::invalid("a disksize of 0 is not a size; give at least one byte"));
+        }
+        // At once, not when a long writeback is over.
+        self.refuse_a_second_size()?;
+        let _post = self.post.lock();
+        let settings = self.settings.lock();
+        self.refuse_a_second_size()?;
+        let rounded = rounded(bytes)?;
+        let pages = rounded / PAGE_SIZE as u64;
+        let room = pages.max(ROOM).max(pages.saturating_mul(2));
+        let codecs = settings.codecs(&self.resources)?;
+        let streams = settings.max_streams.unwrap_or(D::Streams::usual(self.resources.cpus));
+        let options = EngineOptions {
+            pages: usize::try_from(pages).map_err(|_| too_large(bytes))?,
+            room: usize::try_from(room).unwrap_or(usize::MAX),
+            codecs: &codecs,
+            limit_frames: pages_for(settings.mem_limit),
+            streams,
+            readers: self.readers.clone(),
+            clock: settings.track_access.then(|| self.resources.clock.clone()),
+            counts: self.counts.clone(),
+            backing: settings.backing.clone(),
+        };
+        let engine = Engine::new(&self.resources, options)?;
+        if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
+            return Err(Fault::new(Errno::EBUSY, format!("{} is in use", self.name())));
+        }
+        self.bytes.store(rounded, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn refuse_a_second_size(&self) -> Result<(), Fault> {
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has a size already; reset it first", self.name());
+        Err(Fault::new(Errno::EBUSY, message))
+    }
+
+    /// Changes the size of a device that has one, rounded up to whole pages. It can always grow; it
+    /// can shrink when no page beyond the new end holds anything.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0 or a device without one, `ENOMEM` when addresses for its tables are
+    /// out, `EBUSY` when a page beyond the new end holds something. Nothing has changed then.
+    pub fn resize(&self, bytes: u64) -> Result<(), Fault> {
+        if bytes == 0 {
+            return Err(Fault::invalid("a size of 0 is not a size; give at least one byte"));
+        }
+        let _post = self.post.lock();
+        let engine = self.ready_engine()?;
+        let _settings = self.settings.lock();
+        let (rounded, was) = (rounded(bytes)?, self.bytes());
+        let pages = rounded / PAGE_SIZE as u64;
+        if pages > engine.capacity() as u64 {
+            return Err(too_large(bytes));
+        }
+        let tail = pages as usize..(was / PAGE_SIZE as u64) as usize;
+        self.refuse_if_held(&engine, tail.clone())?;
+        self.bytes.store(rounded, Ordering::Relaxed);
+        if rounded < was {
+            // Who saw the old size has done what it wanted after this.
+            self.readers.wait_for_readers();
+            self.refuse_if_held(&engine, tail).inspect_err(|_| {
+                self.bytes.store(was, Ordering::Relaxed);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), Fault> {
+        let mut index = engine.next_touched(pages.start, pages.end);
+        while index < pages.end {
+            if !engine.peek(index).is_empty() {
+                let message = format!(
+                    "page {index} of {} holds data beyond the new end; discard it first",
+                    self.name()
+                );
+                return Err(Fault::new(Errno::EBUSY, message));
+            }
+            index = engine.next_touched(index + 1, pages.end);
+        }
+        Ok(())
+    }
+
+    /// Gives up all contents, the size, the settings and the statistics.
+    ///
+    /// # Errors
+    /// `EBUSY` while there are users; nothing has changed then.
+    pub fn reset(&self) -> Result<(), Fault> {
+        // At once, not when a long writeback is over.
+        self.refuse_if_used(&self.settings.lock())?;
+        let _post = self.post.lock();
+        let mut settings = self.settings.lock();
+        self.refuse_if_used(&settings)?;
+        self.bytes.store(0, Ordering::Relaxed);
+        drop(self.engine.withdraw(&self.readers));
+        self.counts.clear();
+        *settings = Settings::new(&self.resources);
+        Ok(())
+    }
+
+    fn refuse_if_used(&self, settings: &Settings) -> Result<(), Fault> {
+        if settings.openers == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has {} user(s); close it first", self.name(), settings.openers);
+        Err(Fault::new(Errno::EBUSY, message))
+    }
+
+    /// Lets the peak of memory used be what is used now.
+    pub fn reset_peak(&self) {
+        self.with_engine(|engine| {
+            engine.give_back(Cpu(0));
+            engine.pool().reset_peak();
+        });
+    }
+
+    /// Moves objects together and gives memory that comes free by it back, on the calling thread.
+    /// Returns how many frames came free.
+    ///
+    /// # Errors
+    /// `EINVAL` while the device is not initialised.
+    pub fn compact(&self) -> Result<u64, Fault> {
+        let engine = self.ready_engine()?;
+        engine.give_back(Cpu(0));
+        Ok(engine.pool().compact(Cpu(0)))
+    }
+}
+
+fn too_large(bytes: u64) -> Fault {
+    let message = format!("there is no memory for the tables of a disk of {bytes} bytes");
+    Fault::new(Errno::ENOMEM, message)
+}
+
+/// A size in whole pages.
+fn rounded(bytes: u64) -> Result<u64, Fault> {
+    pages_for(bytes).checked_mul(PAGE_SIZE as u64).ok_or_else(|| too_large(bytes))
+}

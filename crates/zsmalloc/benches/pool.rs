@@ -1,0 +1,78 @@
+//! An object into the pool, out of it and away again, by its length.
+//!
+//! ```sh
+//! cargo bench -p rampack-zsmalloc --bench pool
+//! ```
+
+use std::sync::Arc;
+
+use divan::Bencher;
+use pagealloc::{Frames, Zone, ZoneOptions};
+use sync::ReaderEpochs;
+use units::{Cpu, PAGE_SIZE};
+use zsmalloc::{Handle, Pool, PoolOptions};
+
+const CPU: Cpu = Cpu(0);
+/// Lengths: some in one frame, one over the end of a frame, a page.
+const LENGTHS: [usize; 4] = [100, 1000, 3000, PAGE_SIZE];
+/// Objects there are at a time.
+const OBJECTS: usize = 4096;
+const AT_ONCE: u32 = 256;
+
+fn main() {
+    divan::main();
+}
+
+struct Site {
+    pool: Pool,
+    readers: Arc<ReaderEpochs>,
+}
+
+impl Site {
+    fn new() -> Site {
+        let zone = Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 15)).expect("addresses");
+        let frames: Arc<dyn Frames> = Arc::new(zone);
+        let readers = Arc::new(ReaderEpochs::new(1));
+        let options = PoolOptions { frames, readers: readers.clone(), limit_frames: 0 };
+        Site { pool: Pool::new(&host::Mmap, options).expect("memory"), readers }
+    }
+
+    fn store(&self, bytes: &[u8]) -> Handle {
+        self.pool.store(&self.readers.enter(CPU), CPU, bytes, None).expect("memory")
+    }
+}
+
+/// Of an object among many: a new one takes the place of the oldest.
+#[divan::bench(args = LENGTHS)]
+fn store_and_free(bencher: Bencher, length: usize) {
+    let (site, bytes) = (Site::new(), vec![7; length]);
+    let mut held: Vec<Handle> = (0..OBJECTS).map(|_| site.store(&bytes)).collect();
+    let mut oldest = 0;
+    bencher.bench_local(|| {
+        site.pool.free(CPU, std::mem::replace(&mut held[oldest], site.store(&bytes)));
+        oldest = (oldest + 1) % OBJECTS;
+    });
+}
+
+#[divan::bench(args = LENGTHS, sample_size = AT_ONCE)]
+fn free(bencher: Bencher, length: usize) {
+    let (site, bytes) = (Site::new(), vec![7; length]);
+    bencher
+        .with_inputs(|| site.store(&bytes))
+        .bench_local_values(|handle| site.pool.free(CPU, handle));
+}
+
+#[divan::bench(args = LENGTHS)]
+fn read(bencher: Bencher, length: usize) {
+    let (site, bytes) = (Site::new(), vec![7; length]);
+    let held: Vec<Handle> = (0..OBJECTS).map(|_| site.store(&bytes)).collect();
+    let (mut which, mut copy) = (0, vec![0; length]);
+    bencher.bench_local(|| {
+        which = (which + 1) % OBJECTS;
+        let reader = site.readers.enter(CPU);
+        site.pool.read(&reader, held[which], length, |object| {
+            object.copy_to(&mut copy);
+        });
+    });
+    assert_eq!(copy, bytes);
+}

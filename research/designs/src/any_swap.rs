@@ -1,0 +1,85 @@
+//! A cache of swap areas with any index.
+
+use std::sync::Arc;
+
+use block::BlockDevice;
+use control::Fault;
+use pagealloc::Frames;
+use sync::EventCount;
+use units::{Cpu, Page};
+use zswap::{
+    AreaOptions, Headroom, Index, Key, LoadError, Policy, Reclaimed, Reject, Stats, SwapDevice,
+    SwapType, Tenant, Work, Zswap,
+};
+
+/// What a [`zswap::Zswap`] does, whatever its index; see there for each method.
+#[allow(missing_docs, reason = "each is the method of zswap::Zswap with that name")]
+#[expect(clippy::missing_errors_doc, reason = "as there")]
+pub trait AnySwap: Send + Sync {
+    fn tenant(&self, name: &str) -> Result<Tenant, Fault>;
+    fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault>;
+    fn swapoff(&self, swap: SwapType) -> Result<(), Fault>;
+    fn store(&self, cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject>;
+    fn load(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
+    fn load_and_keep(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
+    fn invalidate_page(&self, cpu: Cpu, key: Key);
+    fn invalidate_area(&self, cpu: Cpu, swap: SwapType);
+    fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed;
+    fn shrink(&self, cpu: Cpu, pages: u64) -> Reclaimed;
+    fn policy(&self) -> &Policy;
+    fn zone(&self) -> &Arc<dyn Frames>;
+    fn free_frames(&self) -> u64;
+    fn provide(&self, cpu: Cpu, wanted: Headroom) -> bool;
+    fn memory_event(&self) -> &EventCount;
+    fn set_compressor(&self, name: &str) -> Result<(), Fault>;
+    fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault>;
+    fn set_max_pool_bytes(&self, bytes: u64);
+    fn work(&self, cpu: Cpu) -> Work;
+    fn event(&self) -> &EventCount;
+    fn stats(&self) -> Stats;
+    fn validate(&self);
+    /// The area as a block device: [`SwapDevice`].
+    fn device(self: Arc<Self>, swap: SwapType) -> Arc<dyn BlockDevice>;
+}
+
+macro_rules! the_caches_own {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(
+            #[inline]
+            fn $name(&self, $($argument: $type),*) -> $result {
+                Zswap::$name(self, $($argument),*)
+            }
+        )*
+    };
+}
+
+impl<I: Index> AnySwap for Zswap<I> {
+    the_caches_own! {
+        tenant(name: &str) -> Result<Tenant, Fault>;
+        swapon(swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault>;
+        swapoff(swap: SwapType) -> Result<(), Fault>;
+        store(cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject>;
+        load(cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
+        load_and_keep(cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
+        invalidate_page(cpu: Cpu, key: Key) -> ();
+        invalidate_area(cpu: Cpu, swap: SwapType) -> ();
+        reclaim(cpu: Cpu, pages: u64) -> Reclaimed;
+        shrink(cpu: Cpu, pages: u64) -> Reclaimed;
+        policy() -> &Policy;
+        zone() -> &Arc<dyn Frames>;
+        free_frames() -> u64;
+        provide(cpu: Cpu, wanted: Headroom) -> bool;
+        memory_event() -> &EventCount;
+        set_compressor(name: &str) -> Result<(), Fault>;
+        set_max_pool_percent(percent: u32) -> Result<(), Fault>;
+        set_max_pool_bytes(bytes: u64) -> ();
+        work(cpu: Cpu) -> Work;
+        event() -> &EventCount;
+        stats() -> Stats;
+        validate() -> ();
+    }
+
+    fn device(self: Arc<Self>, swap: SwapType) -> Arc<dyn BlockDevice> {
+        Arc::new(SwapDevice::new(self, swap))
+    }
+}

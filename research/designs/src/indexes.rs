@@ -1,0 +1,18 @@
+//! Indexes of swap areas, beside the product's `xarray-split`.
+
+mod red_black;
+
+pub use red_black::RedBlackTrees;
+use zswap::MAX_OFFSETS;
+use zswap::index::{RadixTrees, Split, Trees};
+
+/// An index of one tree.
+pub type Whole<F> = Trees<F, MAX_OFFSETS>;
+
+/// `rbtree`: one red-black tree, one lock (Linux's zswap of 2013).
+pub type RbTree = Whole<RedBlackTrees>;
+/// `rbtree-split`: a red-black tree and a lock for each part (Chengming Zhou, "mm/zswap: split
+/// zswap rb-tree", 2024).
+pub type RbTreeSplit = Split<RedBlackTrees>;
+/// `xarray`: one radix tree with lookups that take no lock, and one lock for those who change it.
+pub type XArray = Whole<RadixTrees>;

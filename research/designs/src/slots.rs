@@ -1,0 +1,11 @@
+//! Schemes that guard slots, beside the product's `bit-spinlock`.
+
+mod cas;
+mod epoch;
+mod global_rw_lock;
+mod lock_beside;
+
+pub use cas::Cas;
+pub use epoch::Epoch;
+pub use global_rw_lock::GlobalRwLock;
+pub use lock_beside::{LockBeside, RwLock, SpinLock, WordLock};

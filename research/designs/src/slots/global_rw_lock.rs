@@ -1,0 +1,95 @@
+//! One reader-writer lock for the whole table: the base that finer schemes are measured against.
+//!
+//! As the kernel's `tb_lock` was before each entry had a lock of its own: readers share it while
+//! they decompress, a writer holds it for the swap of one word.
+
+use pagealloc::{LazyTable, NoMemory, World};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{CachePadded, SharedWaitQueues};
+use units::Cpu;
+use zram::Slot;
+use zram::slots::{SlotTable, Touched};
+
+/// The table: 8 bytes a page, and one lock.
+pub struct GlobalRwLock {
+    words: LazyTable<AtomicU64>,
+    touched: Touched,
+    lock: CachePadded<AtomicU64>,
+    queues: SharedWaitQueues,
+}
+
+/// The only key of the only lock.
+const KEY: usize = 0;
+
+impl SlotTable for GlobalRwLock {
+    const NAME: &'static str = "global-rwlock";
+    const BYTES: usize = 8;
+
+    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<GlobalRwLock, NoMemory> {
+        Ok(GlobalRwLock {
+            words: LazyTable::new(world, slots)?,
+            touched: Touched::new(world, slots)?,
+            lock: CachePadded::new(AtomicU64::new(0)),
+            queues: SharedWaitQueues::default(),
+        })
+    }
+
+    fn count(&self) -> usize {
+        self.words.len()
+    }
+
+    #[inline]
+    fn load<R>(&self, _cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
+        self.queues.read(&self.lock, KEY);
+        let result = read(self.peek(index));
+        self.queues.end_read(&self.lock, KEY);
+        result
+    }
+
+    #[inline]
+    fn update(
+        &self,
+        index: usize,
+        mut next: impl FnMut(Slot) -> Option<Slot>,
+    ) -> Result<Slot, Slot> {
+        self.touched.mark(index);
+        let word = self.words.get(index);
+        self.queues.write(&self.lock, KEY);
+        let old = word.load(Ordering::Relaxed);
+        let new = next(Slot::from_word(old));
+        if let Some(new) = new {
+            word.store(new.word(), Ordering::Relaxed);
+        }
+        self.queues.end_write(&self.lock, KEY);
+        match new {
+            Some(_) => Ok(Slot::from_word(old)),
+            None => Err(Slot::from_word(old)),
+        }
+    }
+
+    #[inline]
+    fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
+        // Readers hold the lock while they read, so nobody has the displaced slot any more.
+        free(displaced);
+    }
+
+    fn peek(&self, index: usize) -> Slot {
+        if !self.touched.is_marked(index) {
+            return Slot::EMPTY;
+        }
+        Slot::from_word(self.words.get(index).load(Ordering::Relaxed))
+    }
+
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.touched.next(from, end.min(self.words.len()))
+    }
+
+    fn touched(&self, end: usize) -> u64 {
+        self.touched.slots(end.min(self.words.len()))
+    }
+
+    #[inline]
+    fn prefetch(&self, index: usize) {
+        sync::prefetch(self.words.address_of(index));
+    }
+}

@@ -1,0 +1,245 @@
+//! The list of designs, by name. To add one, implement its seam and name it here.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use control::{Errno, Fault};
+use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
+use zcomp::{PerCpuStreams, Streams};
+use zram::slots::{BitLock, SlotTable};
+use zram::{Design, Disk, Product, Resources};
+use zswap::index::XArraySplit;
+use zswap::{Index, Parts, Zswap};
+
+use crate::indexes::{RbTree, RbTreeSplit, XArray};
+use crate::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
+use crate::streams::{MultiStreams, MutexStream, SingleStreams};
+use crate::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
+use crate::{AnyDisk, AnySwap};
+
+/// Which design of each seam, by name. The defaults are the product's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variants {
+    /// The design of the page allocator: one of [`ZONES`].
+    pub zone: String,
+    /// The scheme that guards slots: one of [`SLOT_SCHEMES`].
+    pub slots: String,
+    /// How threads come by a stream: one of [`STREAM_POLICIES`].
+    pub streams: String,
+    /// Where it is counted what happens: in a cache line of each CPU, or in one that all share. The
+    /// latter is there to be measured, as what it costs.
+    pub counters: String,
+    /// The index of a swap area: one of [`INDEXES`].
+    pub index: String,
+}
+
+impl Default for Variants {
+    fn default() -> Variants {
+        Variants {
+            zone: ZONES[0].into(),
+            slots: SLOT_SCHEMES[0].into(),
+            streams: STREAM_POLICIES[0].into(),
+            counters: COUNTERS[0].into(),
+            index: INDEXES[0].into(),
+        }
+    }
+}
+
+/// The first of each row of a table.
+macro_rules! names {
+    ($table:ident) => {
+        &{
+            let mut names = [""; $table.len()];
+            let mut n = 0;
+            while n < $table.len() {
+                names[n] = $table[n].0;
+                n += 1;
+            }
+            names
+        }
+    };
+}
+
+/// The designs of the page allocator, the product's first.
+pub const ZONES: &[&str] = names!(ZONE);
+
+/// The schemes that guard slots, the product's first.
+pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
+
+/// The policies of how threads come by a stream, the product's first.
+pub const STREAM_POLICIES: &[&str] =
+    &[PerCpuStreams::NAME, SingleStreams::NAME, MultiStreams::NAME, MutexStream::NAME];
+
+/// The indexes of swap areas, the product's first.
+pub const INDEXES: &[&str] = names!(INDEX);
+
+/// The kinds of counters, the product's first.
+pub const COUNTERS: &[&str] = &["percpu", "shared"];
+
+impl Variants {
+    /// Checks that every name is known.
+    ///
+    /// # Errors
+    /// `EINVAL`; the message names the known ones.
+    pub fn check(&self) -> Result<(), Fault> {
+        known("zone", &self.zone, ZONES)?;
+        known("slot scheme", &self.slots, SLOT_SCHEMES)?;
+        known("stream policy", &self.streams, STREAM_POLICIES)?;
+        known("kind of counters", &self.counters, COUNTERS)?;
+        known("index", &self.index, INDEXES)
+    }
+
+    /// CPUs that count for themselves.
+    pub(crate) fn counting_cpus(&self, cpus: usize) -> usize {
+        if self.counters == COUNTERS[0] { cpus } else { 1 }
+    }
+}
+
+type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
+type MakeDisk = fn(&str, u32, Arc<Resources>) -> Arc<dyn AnyDisk>;
+type MakeSwap = fn(Arc<dyn World>, Parts) -> Result<Arc<dyn AnySwap>, Fault>;
+
+const ZONE: &[(&str, MakeZone)] = &[
+    (Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?))),
+    (ListZone::<Spin>::NAME, list_zone::<Spin>),
+    (ListZone::<RangeRw>::NAME, list_zone::<RangeRw>),
+    (ListZone::<Splice>::NAME, list_zone::<Splice>),
+    (ListZone::<Premerge>::NAME, list_zone::<Premerge>),
+    (ListZone::<NoMerge>::NAME, list_zone::<NoMerge>),
+    (ListZone::<Cluster>::NAME, list_zone::<Cluster>),
+];
+
+fn list_zone<D: crate::zones::Design>(
+    world: &dyn World,
+    options: ZoneOptions,
+) -> Result<Arc<dyn Frames>, NoMemory> {
+    Ok(Arc::new(ListZone::<D>::new(world, options)?))
+}
+
+const SLOTS: &[(&str, MakeDisk)] = &[
+    (BitLock::NAME, |streams, id, resources| match streams {
+        // The product itself.
+        PerCpuStreams::NAME => Disk::<Product>::new(id, resources),
+        streams => disk::<BitLock>(streams, id, resources),
+    }),
+    (GlobalRwLock::NAME, disk::<GlobalRwLock>),
+    (Cas::NAME, disk::<Cas>),
+    (SpinLock::NAME, disk::<SpinLock>),
+    (RwLock::NAME, disk::<RwLock>),
+    (Epoch::NAME, disk::<Epoch>),
+];
+
+/// A design made of two others.
+struct Of<T, S>(PhantomData<(T, S)>);
+
+impl<T: SlotTable + 'static, S: Streams> Design for Of<T, S> {
+    type Slots = T;
+    type Streams = S;
+}
+
+fn disk<T: SlotTable + 'static>(
+    streams: &str,
+    id: u32,
+    resources: Arc<Resources>,
+) -> Arc<dyn AnyDisk> {
+    match streams {
+        SingleStreams::NAME => Disk::<Of<T, SingleStreams>>::new(id, resources),
+        MultiStreams::NAME => Disk::<Of<T, MultiStreams>>::new(id, resources),
+        MutexStream::NAME => Disk::<Of<T, MutexStream>>::new(id, resources),
+        _ => Disk::<Of<T, PerCpuStreams>>::new(id, resources),
+    }
+}
+
+const INDEX: &[(&str, MakeSwap)] = &[
+    (XArraySplit::NAME, swap::<XArraySplit>),
+    (XArray::NAME, swap::<XArray>),
+    (RbTreeSplit::NAME, swap::<RbTreeSplit>),
+    (RbTree::NAME, swap::<RbTree>),
+];
+
+fn swap<I: Index>(world: Arc<dyn World>, parts: Parts) -> Result<Arc<dyn AnySwap>, Fault> {
+    Ok(Arc::new(Zswap::<I>::new(world, parts)?))
+}
+
+/// Makes the index called `name`: see [`Index::make`].
+///
+/// # Errors
+/// `EINVAL` for an unknown name, `ENOMEM`.
+pub fn make_index(
+    name: &str,
+    world: &dyn World,
+    (pages, entries, cpus): (u64, u32, usize),
+) -> Result<Box<dyn Index>, Fault> {
+    fn boxed<I: Index>(made: Result<I, NoMemory>) -> Result<Box<dyn Index>, NoMemory> {
+        Ok(Box::new(made?))
+    }
+    known("index", name, INDEXES)?;
+    let made = match name {
+        XArray::NAME => boxed(XArray::make(world, pages, entries, cpus)),
+        RbTreeSplit::NAME => boxed(RbTreeSplit::make(world, pages, entries, cpus)),
+        RbTree::NAME => boxed(RbTree::make(world, pages, entries, cpus)),
+        _ => boxed(XArraySplit::make(world, pages, entries, cpus)),
+    };
+    made.map_err(no_memory)
+}
+
+/// Makes the zone called `name`.
+pub(crate) fn make_zone(
+    name: &str,
+    world: &dyn World,
+    options: ZoneOptions,
+) -> Result<Arc<dyn Frames>, Fault> {
+    find("zone", name, ZONE)?(world, options).map_err(no_memory)
+}
+
+/// Makes a disk with the slot scheme and the policy of streams of these names.
+pub(crate) fn make_disk(
+    variants: &Variants,
+    id: u32,
+    resources: Arc<Resources>,
+) -> Result<Arc<dyn AnyDisk>, Fault> {
+    let make = find("slot scheme", &variants.slots, SLOTS)?;
+    Ok(make(&variants.streams, id, resources))
+}
+
+/// Makes a cache whose areas have the index called `name`.
+pub(crate) fn make_swap(
+    name: &str,
+    world: Arc<dyn World>,
+    parts: Parts,
+) -> Result<Arc<dyn AnySwap>, Fault> {
+    find("index", name, INDEX)?(world, parts)
+}
+
+pub(crate) fn no_memory(error: NoMemory) -> Fault {
+    Fault::new(Errno::ENOMEM, error.to_string())
+}
+
+fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> Result<T, Fault> {
+    let row = table.iter().find(|row| row.0 == name);
+    let names: Vec<&str> = table.iter().map(|row| row.0).collect();
+    row.map(|row| row.1).ok_or_else(|| unknown(what, name, &names))
+}
+
+fn known(what: &str, name: &str, names: &[&str]) -> Result<(), Fault> {
+    if names.contains(&name) { Ok(()) } else { Err(unknown(what, name, names)) }
+}
+
+fn unknown(what: &str, name: &str, names: &[&str]) -> Fault {
+    Fault::invalid(format!("no {what} {name:?}; there are: {}", names.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_names_are_told_the_known_ones() {
+        let variants = Variants { slots: "hope".into(), ..Variants::default() };
+        let fault = variants.check().unwrap_err();
+        assert!(fault.to_string().contains("bit-spinlock"), "{fault}");
+        Variants::default().check().unwrap();
+        let Err(fault) = make_index("list", &host::Mmap, (1, 1, 1)) else { panic!("no list") };
+        assert!(fault.to_string().contains("there are: xarray-split xarray"), "{fault}");
+    }
+}

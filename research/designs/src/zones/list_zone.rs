@@ -1,0 +1,506 @@
+//! The kernel's shape: free lists threaded through what is known of the frames, one lock round
+//! them, and a stock of single frames per CPU in front.
+//!
+//! [`ListZone`] is one zone in several designs ([`Design`]), of which each answers in its own way
+//! which kind of lock there is, when buddies are merged, and how batches move. They are those of
+//! two series of patches for Linux 4.19: Aaron Lu, "Improve zone lock scalability using Daniel
+//! Jordan's list work" (linux-mm, September 2018), and "Eliminate zone->lock contention" (October
+//! 2018); behaviour.
+//!
+//! What all have in common: single frames come from the CPU's stock, the newest first, and go
+//! back to the stock of the CPU that frees them; a stock is filled when it is empty, and when it
+//! has [`ZoneOptions::cache_high`] frames its oldest batch goes back to the zone. Larger blocks
+//! pass the stocks by. Linux's own numbers are a batch of 63 and 378 in a stock at most.
+//!
+//! Locks are taken in this order: stocks by ascending CPU, the zone's lock, a range's, the head of
+//! a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's lock
+//! held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
+//! [`ZoneOptions::collapse`] are not heeded. Designs that leave buddies unmerged merge them there,
+//! and before they say that memory is out.
+//!
+//! The state of a frame says with what order it was lent, so that freeing what was not lent is
+//! found out: in a debug build by a panic, otherwise the call is counted and has no effect. Two
+//! threads that free the same frame at the same instant are not told apart.
+//!
+//! # Why unsafe
+//! [`Frames`] is a promise about addresses; the frames are never touched here, but for what
+//! [`watch`] does.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::{Backoff, CachePadded, Mutex, PerCpu};
+use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
+
+use crate::zones::smp_list::{Chain, Links};
+use pagealloc::{
+    Frames, LockClass, LockTrace, NoMemory, Region, World, ZoneOptions, ZoneStats, watch,
+};
+
+mod clusters;
+mod design;
+mod free_lists;
+mod pages;
+mod passage;
+mod stock;
+
+pub use design::{Batch, Cluster, Design, Merge, NoMerge, Premerge, RangeRw, Spin, Splice};
+use design::{Lock, LockKind};
+use free_lists::FreeLists;
+use pages::{LENT, NOTHING, Pages};
+use passage::{Hold, Watch};
+use stock::Stock;
+
+/// How much of its addresses a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
+const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
+
+type ZoneLock<D> = <<D as Design>::Kind as LockKind>::Lock<FreeLists<D>>;
+type Alone<'a, D> = <ZoneLock<D> as Lock<FreeLists<D>>>::Exclusive<'a>;
+
+/// A zone of free lists. See the module's documentation.
+pub struct ListZone<D: Design, P: LockTrace = ()> {
+    region: Region,
+    options: ZoneOptions,
+    pages: Arc<Pages>,
+    cpus: PerCpu<Mutex<Stock>>,
+    free: CachePadded<ZoneLock<D>>,
+    /// Clusters that are in no list any more, while their frames still look free.
+    in_progress: CachePadded<AtomicU32>,
+    returned: AtomicU64,
+    bad_frees: AtomicU64,
+    trace: P,
+}
+
+impl<D: Design> ListZone<D> {
+    /// The name of the design.
+    pub const NAME: &'static str = D::NAME;
+
+    /// Reserves the addresses of `options.max_frames` frames and of the tables that describe them.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when the world has no such range, or for 2^32 - 96 frames and more.
+    pub fn new(world: &dyn World, options: ZoneOptions) -> Result<ListZone<D>, NoMemory> {
+        ListZone::with_probe(world, options, ())
+    }
+}
+
+impl<D: Design, P: LockTrace> ListZone<D, P> {
+    /// The same, and tells `trace` what happens at its locks.
+    ///
+    /// # Errors
+    /// As [`ListZone::new`].
+    pub fn with_probe(
+        world: &dyn World,
+        mut options: ZoneOptions,
+        trace: P,
+    ) -> Result<ListZone<D, P>, NoMemory> {
+        options.cache_high = options.cache_high.clamp(1, stock::MOST);
+        options.batch = options.batch.clamp(1, options.cache_high);
+        let too_large = NoMemory { bytes: usize::MAX };
+        let bytes = (options.max_frames as usize).checked_mul(PAGE_SIZE).ok_or(too_large)?;
+        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(too_large)?;
+        let pages = Arc::new(Pages::new(world, options.max_frames)?);
+        let free = FreeLists::new(world, pages.clone(), options.max_frames, options.batch)?;
+        Ok(ListZone {
+            region: world.reserve(bytes)?,
+            pages,
+            cpus: PerCpu::new(options.cpus, |_| Mutex::new(Stock::new())),
+            free: CachePadded::new(ZoneLock::<D>::new(free)),
+            in_progress: CachePadded::new(AtomicU32::new(0)),
+            returned: AtomicU64::new(0),
+            bad_frees: AtomicU64::new(0),
+            options,
+            trace,
+        })
+    }
+
+    /// What is told of its locks.
+    pub fn trace(&self) -> &P {
+        &self.trace
+    }
+
+    #[inline]
+    fn watch(&self, cpu: Cpu) -> Watch<'_, P> {
+        Watch { trace: &self.trace, cpu }
+    }
+
+    #[inline]
+    fn alone(&self, watch: &Watch<'_, P>) -> Hold<Alone<'_, D>> {
+        watch.pass(LockClass::Write, || self.free.try_exclusive(), || self.free.exclusive())
+    }
+
+    #[inline]
+    fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
+        let mut stock = self.cpus.get(cpu).lock();
+        if let Some(frame) = stock.pop() {
+            return Some(frame);
+        }
+        self.refill(cpu, &mut stock);
+        let frame = stock.pop();
+        drop(stock);
+        frame.or_else(|| self.drain_all(cpu, Order::ZERO))
+    }
+
+    /// Fills an empty stock: with whole clusters if the design has them, and then frame by frame.
+    #[cold]
+    fn refill(&self, cpu: Cpu, stock: &mut Stock) {
+        let watch = self.watch(cpu);
+        let mut hold = self.alone(&watch);
+        let free = &mut *hold.guard;
+        let chain = match D::BATCH {
+            Batch::Clusters => free.take_clusters(self.options.batch),
+            Batch::Pages | Batch::Premerged => Chain::EMPTY,
+        };
+        if chain.len > 0 {
+            self.in_progress.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut count = chain.len as usize;
+        while count < self.options.batch {
+            if let Some(frame) = free.take(0) {
+                stock.push_under(frame);
+                count += 1;
+            } else if count > 0 || !self.grow(free) {
+                break;
+            }
+        }
+        watch.leave(hold, count as u64, drop);
+        if chain.len > 0 {
+            self.unpack(chain, stock);
+        }
+    }
+
+    /// Makes frames of a chain of clusters. They look free until then, so whoever merges waits.
+    fn unpack(&self, chain: Chain, stock: &mut Stock) {
+        let mut at = chain.first;
+        for left in (0..chain.len).rev() {
+            let frame = pages::frame(at);
+            if left > 0 {
+                at = self.pages.next(at).load(Ordering::Relaxed);
+            }
+            self.pages.state(frame).store(NOTHING, Ordering::Relaxed);
+            self.pages.cluster(frame).store(0, Ordering::Relaxed);
+            self.pages.mark_resident(frame, 0);
+            stock.push_under(frame);
+        }
+        // Release pairs with the Acquire in `wait_for_clusters`.
+        self.in_progress.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Waits until no cluster is in progress. The caller holds the lock, so none begins.
+    fn wait_for_clusters(&self) {
+        let mut backoff = Backoff::new();
+        // Acquire pairs with the Release in `unpack`.
+        while self.in_progress.load(Ordering::Acquire) > 0 {
+            backoff.wait();
+        }
+    }
+
+    fn alloc_block(&self, cpu: Cpu, order: Order) -> Option<u32> {
+        let watch = self.watch(cpu);
+        let mut hold = self.alone(&watch);
+        let free = &mut *hold.guard;
+        let mut frame = free.take(order.get());
+        if frame.is_none() && D::MERGE == Merge::Late && free.is_unmerged() {
+            self.wait_for_clusters();
+            free.merge_late();
+        }
+        frame = frame.or_else(|| self.take_or_grow(free, order));
+        let pages = frame.map_or(0, |_| u64::from(order.frames()));
+        watch.leave(hold, pages, drop);
+        frame.or_else(|| self.drain_all(cpu, order))
+    }
+
+    fn take_or_grow(&self, free: &mut FreeLists<D>, order: Order) -> Option<u32> {
+        loop {
+            let frame = free.take(order.get());
+            if frame.is_some() || !self.grow(free) {
+                return frame;
+            }
+        }
+    }
+
+    /// Asks the world for more, and tells whether there is more now.
+    #[cold]
+    fn grow(&self, free: &mut FreeLists<D>) -> bool {
+        let left = self.options.max_frames - free.managed;
+        // A whole step or, if the system refuses that, a single 2 MiB block.
+        [GROWTH, FRAMES_PER_BLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
+            let offset = free.managed as usize * PAGE_SIZE;
+            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
+            let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
+            if grown {
+                if cfg!(asan) {
+                    self.poison(free.managed, frames);
+                }
+                free.extend(frames);
+            }
+            grown
+        })
+    }
+
+    /// The last resort: with every stock emptied and held, and all merged that can be, what the
+    /// zone does not have does not exist.
+    #[cold]
+    fn drain_all(&self, cpu: Cpu, order: Order) -> Option<u32> {
+        self.scrape_from(0, cpu, order)
+    }
+
+    /// Holds the stock of one CPU and goes on to the next: a guard per CPU needs a place, and
+    /// here the stack is the place that's not the heap.
+    fn scrape_from(&self, next: usize, cpu: Cpu, order: Order) -> Option<u32> {
+        if next < self.cpus.count() {
+            let mut stock = self.cpus.get(Cpu(next as u32)).lock();
+            self.empty(cpu, &mut stock, stock::MOST);
+            return self.scrape_from(next + 1, cpu, order);
+        }
+        let watch = self.watch(cpu);
+        let mut hold = self.alone(&watch);
+        let free = &mut *hold.guard;
+        self.wait_for_clusters();
+        free.merge_late();
+        let frame = self.take_or_grow(free, order);
+        let pages = frame.map_or(0, |_| u64::from(order.frames()));
+        watch.leave(hold, pages, drop);
+        frame
+    }
+
+    /// Gives the `count` oldest frames of a stock to the zone.
+    #[cold]
+    fn empty(&self, cpu: Cpu, stock: &mut Stock, count: usize) {
+        let batch = stock.take_oldest(count);
+        if batch.is_empty() {
+            return;
+        }
+        let pages = batch.len() as u64;
+        let left = match D::BATCH {
+            Batch::Premerged => stock::merge_batch(batch, units::MAX_ORDER),
+            Batch::Pages | Batch::Clusters => batch.len(),
+        };
+        let batch = &batch[..left];
+        if D::MERGE != Merge::Late {
+            // What will be asked for under the lock, as Linux does since 4.17.
+            for (frame, order) in batch.iter().take(self.options.batch) {
+                self.pages.prefetch_frame(*frame ^ 1 << *order);
+            }
+        }
+        self.give(cpu, batch, pages);
+    }
+
+    /// Gives blocks of `pages` frames together to the zone, in the manner of the design.
+    fn give(&self, cpu: Cpu, batch: &[(u32, u8)], pages: u64) {
+        let watch = self.watch(cpu);
+        let beside =
+            || watch.pass(LockClass::Read, || self.free.try_shared(), || self.free.shared());
+        match D::MERGE {
+            Merge::InRange => {
+                let hold = beside();
+                for (frame, order) in batch {
+                    hold.guard.give_in_range(*frame, *order, &watch);
+                }
+                watch.leave(hold, pages, drop);
+            }
+            Merge::Beside => {
+                let hold = beside();
+                hold.guard.give_spliced(batch, &watch);
+                watch.leave(hold, pages, drop);
+            }
+            Merge::Alone | Merge::Late => {
+                let mut hold = self.alone(&watch);
+                let free = &mut *hold.guard;
+                let is_cluster = D::BATCH == Batch::Clusters
+                    && batch.len() == self.options.batch
+                    && batch[0].1 == 0
+                    && free.give_cluster(batch);
+                if !is_cluster {
+                    batch.iter().for_each(|(frame, order)| free.give(*frame, *order));
+                }
+                watch.leave(hold, pages, drop);
+            }
+        }
+    }
+
+    /// From now on single frames are merged at once and no clusters are taken, until as many
+    /// [`ListZone::enable`] have been called.
+    fn disable(&self, watch: &Watch<'_, P>) {
+        let mut hold = self.alone(watch);
+        hold.guard.disabled += 1;
+        self.wait_for_clusters();
+        watch.leave(hold, 0, drop);
+    }
+
+    fn enable(&self, watch: &Watch<'_, P>) {
+        let mut hold = self.alone(watch);
+        hold.guard.disabled -= 1;
+        watch.leave(hold, 0, drop);
+    }
+
+    /// Gives the memory of what is free of a 2 MiB block back to the system, unless that was done
+    /// and nothing was taken or came free since.
+    fn trim(&self, free: &mut FreeLists<D>, block: u32) {
+        let entry = self.pages.block(block);
+        let known = entry.load(Ordering::Relaxed);
+        if known == 0 {
+            return;
+        }
+        let count = free.parts(block, &mut |_, _| ());
+        if count == FRAMES_PER_BLOCK {
+            self.region.release(block as usize * BLOCK_SIZE, BLOCK_SIZE);
+            entry.store(0, Ordering::Relaxed);
+            self.returned.fetch_add(1, Ordering::Relaxed);
+        } else if count > 0 && known != pages::RESIDENT | count {
+            free.parts(block, &mut |frame, order| {
+                self.region.release(frame as usize * PAGE_SIZE, PAGE_SIZE << order);
+            });
+            entry.store(pages::RESIDENT | count, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this was lent; from now on it isn't.
+    #[inline]
+    fn take_back(&self, frame: Frame, order: Order) -> bool {
+        let lent = LENT | u32::from(order.get());
+        let state = self.pages.state_of_any(frame.0);
+        if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == lent) {
+            state.store(NOTHING, Ordering::Relaxed);
+            return true;
+        }
+        self.refuse(frame, order);
+        false
+    }
+
+    #[cold]
+    fn refuse(&self, frame: Frame, order: Order) {
+        self.bad_frees.fetch_add(1, Ordering::Relaxed);
+        if cfg!(debug_assertions) {
+            let (n, order) = (frame.0, order.get());
+            let state = self.pages.state_of_any(n).map(|state| state.load(Ordering::Relaxed));
+            match state {
+                None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
+                Some(lent) if lent & LENT != 0 => panic!(
+                    "frame {n} was freed with order {order} and lent with order {}",
+                    lent & pages::ORDER
+                ),
+                Some(_) => panic!("frame {n} was freed with order {order} and is not lent"),
+            }
+        }
+    }
+
+    /// Nobody may touch these frames: they are lent no more, or not yet.
+    #[inline]
+    fn poison(&self, first: u32, frames: u32) {
+        if watch::WATCHED {
+            let offset = first as usize * PAGE_SIZE;
+            // SAFETY: they lie within the region, their memory was committed, and what is not lent
+            // is the zone's alone.
+            unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
+        }
+    }
+
+    /// These frames are lent now.
+    #[inline]
+    fn open(&self, first: u32, frames: u32) {
+        if watch::WATCHED {
+            let offset = first as usize * PAGE_SIZE;
+            // SAFETY: they lie within the region.
+            let start = unsafe { self.region.base().add(offset) };
+            watch::unpoison(start, frames as usize * PAGE_SIZE);
+        }
+    }
+}
+
+// SAFETY: blocks are handed out only from the free lists, in which each managed frame is in one
+// block or none, and from the stocks, which got theirs from there; frames are managed only after
+// their memory was committed, and the region outlives the zone's promises, being owned by it.
+// `take_back` lets back in only what was lent.
+unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
+    fn base(&self) -> NonNull<u8> {
+        self.region.base()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.options.max_frames
+    }
+
+    #[inline]
+    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
+        let frame = match order {
+            Order::ZERO => self.alloc_single(cpu)?,
+            order => self.alloc_block(cpu, order)?,
+        };
+        self.pages.state(frame).store(LENT | u32::from(order.get()), Ordering::Relaxed);
+        self.open(frame, order.frames());
+        Some(Frame(frame))
+    }
+
+    #[inline]
+    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+        if !self.take_back(frame, order) {
+            return;
+        }
+        self.poison(frame.0, order.frames());
+        if order == Order::ZERO {
+            let mut stock = self.cpus.get(cpu).lock();
+            stock.push(frame.0);
+            if stock.len() >= self.options.cache_high {
+                self.empty(cpu, &mut stock, self.options.batch);
+            }
+        } else {
+            self.give(cpu, &[(frame.0, order.get())], u64::from(order.frames()));
+        }
+    }
+
+    fn drain(&self) {
+        let watch = self.watch(Cpu(0));
+        self.disable(&watch);
+        for (cpu, stock) in (0..).map(Cpu).zip(self.cpus.iter()) {
+            self.empty(cpu, &mut stock.lock(), stock::MOST);
+        }
+        let mut hold = self.alone(&watch);
+        hold.guard.merge_late();
+        let blocks = hold.guard.managed.div_ceil(FRAMES_PER_BLOCK);
+        watch.leave(hold, 0, drop);
+        for block in 0..blocks {
+            // Anew for each: everybody else waits for it.
+            let mut hold = self.alone(&watch);
+            self.trim(&mut hold.guard, block);
+            watch.leave(hold, 0, drop);
+        }
+        self.enable(&watch);
+    }
+
+    fn stats(&self) -> ZoneStats {
+        let cached = self.cpus.iter().map(|stock| stock.lock().len() as u64).sum();
+        let free = self.free.exclusive();
+        let managed = u64::from(free.managed);
+        ZoneStats {
+            lent: managed.saturating_sub(cached + free.free_frames()),
+            cached,
+            free_blocks: free.counts(),
+            managed,
+            returned_blocks: self.returned.load(Ordering::Relaxed),
+            bad_frees: self.bad_frees.load(Ordering::Relaxed),
+        }
+    }
+
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+        self.free.exclusive().each(see);
+    }
+
+    fn validate(&self) {
+        self.check();
+    }
+}
+
+#[cfg(asan)]
+impl<D: Design, P: LockTrace> Drop for ListZone<D, P> {
+    fn drop(&mut self) {
+        // The addresses may be anybody's from now on.
+        let managed = self.free.exclusive().managed;
+        self.open(0, managed);
+    }
+}
+
+mod check;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What is known of every frame, as Linux's `struct page` has it: links, state and cluster.
+//!
+//! The entries are reached by those who hold the zone's lock in any mode and, where said, by
+//! others. Which entry is whose follows from where the frame is: lent, in a stock, in a list.
+
+use std::sync::Arc;
+
+use sync::atomic::{AtomicU32, Ordering};
+use sync::prefetch;
+use units::{FRAMES_PER_BLOCK, MAX_ORDER};
+
+use crate::zones::smp_list::{Links, NIL};
+use pagealloc::{LazyTable, NoMemory, World};
+
+pub(super) const ORDERS: usize = MAX_ORDER as usize + 1;
+
+/// Which word of an entry is what.
+const NEXT: usize = 0;
+const PREV: usize = 1;
+const STATE: usize = 2;
+const CLUSTER: usize = 3;
+
+/// Entries between two heads: each has cache lines of its own.
+const HEAD_STEP: u32 = 8;
+/// The node of frame 0; the heads are in front of it.
+const FIRST: u32 = HEAD_STEP * (ORDERS as u32 + 1);
+
+/// The most frames of a zone: each needs a number as a node that is not [`NIL`].
+pub(super) const MOST_FRAMES: u32 = NIL - FIRST;
+
+/// The state of a frame of which nothing begins here: inside of a block, in a stock, in a batch on
+/// its way, in a block that was taken and not lent yet.
+pub(super) const NOTHING: u32 = 0;
+/// With an order: the frame is the first of a free block that is in a list.
+pub(super) const FREE: u32 = 0x100;
+/// With an order: the frame is the first of a block that is lent.
+pub(super) const LENT: u32 = 0x200;
+/// The order in a state.
+pub(super) const ORDER: u32 = 0xff;
+
+/// Of a 2 MiB block: something of it was taken since its memory was last given back.
+pub(super) const RESIDENT: u32 = 1 << 16;
+
+/// Of all frames, and of all 2 MiB blocks.
+pub(super) struct Pages {
+    entries: LazyTable<[AtomicU32; 4]>,
+    /// [`RESIDENT`], and how many frames were free when the memory of all free ones was given back;
+    /// that number is cleared as soon as something is taken.
+    blocks: LazyTable<AtomicU32>,
+    capacity: u32,
+}
+
+impl Pages {
+    /// For `capacity` frames of which none is anywhere yet.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when the world has no addresses for the table, or no table could be that long.
+    pub fn new(world: &dyn World, capacity: u32) -> Result<Pages, NoMemory> {
+        if capacity > MOST_FRAMES {
+            return Err(NoMemory { bytes: usize::MAX });
+        }
+        let blocks = capacity.div_ceil(FRAMES_PER_BLOCK) as usize;
+        Ok(Pages {
+            entries: LazyTable::new(world, FIRST as usize + capacity as usize)?,
+            blocks: LazyTable::new(world, blocks)?,
+            capacity,
+        })
+    }
+
+    /// The state of `frame`, which must be one of the zone's.
+    #[inline]
+    pub fn state(&self, frame: u32) -> &AtomicU32 {
+        &self.entries.get(node(frame) as usize)[STATE]
+    }
+
+    /// The state of a frame that may be beyond all.
+    #[inline]
+    pub fn state_of_any(&self, frame: u32) -> Option<&AtomicU32> {
+        (frame < self.capacity).then(|| self.state(frame))
+    }
+
+    /// The cluster of a single free frame; zero for none.
+    #[inline]
+    pub fn cluster(&self, frame: u32) -> &AtomicU32 {
+        &self.entries.get(node(frame) as usize)[CLUSTER]
+    }
+
+    /// Asks the processor for what is known of a frame, which may be beyond all.
+    #[inline]
+    pub fn prefetch_frame(&self, frame: u32) {
+        prefetch(self.entries.address_of(FIRST as usize + frame as usize));
+    }
+
+    /// What is known of a 2 MiB block.
+    #[inline]
+    pub fn block(&self, block: u32) -> &AtomicU32 {
+        self.blocks.get(block as usize)
+    }
+
+    /// A block of frames was taken.
+    #[inline]
+    pub fn mark_resident(&self, frame: u32, order: u8) {
+        let first = frame / FRAMES_PER_BLOCK;
+        let last = (frame + (1 << order) - 1) / FRAMES_PER_BLOCK;
+        for block in first..=last {
+            let entry = self.block(block);
+            if entry.load(Ordering::Relaxed) != RESIDENT {
+                entry.store(RESIDENT, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The head of the list of free blocks of an order.
+#[inline]
+pub(super) fn head(order: u8) -> u32 {
+    u32::from(order) * HEAD_STEP
+}
+
+/// The node of a frame.
+#[inline]
+pub(super) fn node(frame: u32) -> u32 {
+    frame + FIRST
+}
+
+/// The frame of a node that is not a head.
+#[inline]
+pub(super) fn frame(node: u32) -> u32 {
+    node - FIRST
+}
+
+impl Links for Arc<Pages> {
+    #[inline]
+    fn next(&self, node: u32) -> &AtomicU32 {
+        &self.entries.get(node as usize)[NEXT]
+    }
+    #[inline]
+    fn prev(&self, node: u32) -> &AtomicU32 {
+        &self.entries.get(node as usize)[PREV]
+    }
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        prefetch(self.entries.address_of(node as usize));
+    }
+}

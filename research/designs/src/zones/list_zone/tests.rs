@@ -1,0 +1,369 @@
+use std::string::String;
+use std::sync::Mutex as StdMutex;
+use std::vec::Vec;
+
+use units::MAX_ORDER;
+
+use super::*;
+use crate::pretended::HeapWorld;
+
+/// Runs `test::<Design>()` for every design.
+macro_rules! every_design {
+    ($test:ident $(, $argument:expr)*) => {
+        $test::<Spin>($($argument),*);
+        $test::<RangeRw>($($argument),*);
+        $test::<Splice>($($argument),*);
+        $test::<Premerge>($($argument),*);
+        $test::<NoMerge>($($argument),*);
+        $test::<Cluster>($($argument),*);
+    };
+}
+
+fn zone<D: Design>(options: ZoneOptions) -> ListZone<D> {
+    ListZone::new(&HeapWorld::default(), options).unwrap()
+}
+
+fn order(n: u8) -> Order {
+    Order::new(n).unwrap()
+}
+
+fn singles<D: Design, P: LockTrace>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
+    (0..count).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect()
+}
+
+#[test]
+fn designs_have_their_names() {
+    let names = [
+        ListZone::<Spin>::NAME,
+        ListZone::<RangeRw>::NAME,
+        ListZone::<Splice>::NAME,
+        ListZone::<Premerge>::NAME,
+        ListZone::<NoMerge>::NAME,
+        ListZone::<Cluster>::NAME,
+    ];
+    let expected = ["spin", "rwlock-range", "splice", "premerge", "no-merge", "no-merge-cluster"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
+    fn case<D: Design>(n: usize) {
+        let zone = zone::<D>(ZoneOptions::new(2, 2048));
+        let bad = core::panic::AssertUnwindSafe(|| {
+            let single = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+            let block = zone.alloc(Cpu(0), order(3)).unwrap();
+            match n {
+                0 => {
+                    zone.free(Cpu(0), single, Order::ZERO);
+                    zone.free(Cpu(1), single, Order::ZERO);
+                }
+                1 => zone.free(Cpu(0), Frame(100), Order::ZERO),
+                2 => zone.free(Cpu(0), Frame(block.0 + 1), Order::ZERO),
+                3 => zone.free(Cpu(0), block, order(4)),
+                4 => zone.free(Cpu(0), Frame(2048), Order::ZERO),
+                5 => zone.free(Cpu(0), Frame(u32::MAX), Order::MAX),
+                _ => {
+                    zone.free(Cpu(0), block, order(3));
+                    zone.free(Cpu(0), block, order(3));
+                }
+            }
+        });
+        let result = std::panic::catch_unwind(bad);
+        assert_eq!(result.is_err(), cfg!(debug_assertions), "{}, case {n}", D::NAME);
+        if let Err(panic) = result {
+            let text = panic.downcast_ref::<String>().unwrap();
+            assert!(text.contains("was freed"), "{}, case {n}: {text}", D::NAME);
+        }
+        assert_eq!(zone.stats().bad_frees, 1, "{}, case {n}", D::NAME);
+        zone.validate();
+    }
+    for n in 0..7 {
+        every_design!(case, n);
+    }
+}
+
+#[test]
+fn stocks_give_the_newest_first_and_the_oldest_back() {
+    fn case<D: Design>() {
+        let options = ZoneOptions { batch: 63, cache_high: 378, ..ZoneOptions::new(2, 2048) };
+        let zone = zone::<D>(options);
+        let frames = singles(&zone, 1000);
+        assert_eq!(zone.stats().cached, 1000usize.next_multiple_of(63) as u64 - 1000);
+        for frame in &frames {
+            zone.free(Cpu(1), *frame, Order::ZERO);
+            assert!(zone.cpus.get(Cpu(1)).lock().len() < 378);
+        }
+        zone.validate();
+        let mut left = Vec::new();
+        let stock = zone.cpus.get(Cpu(1)).lock();
+        left.extend(stock.frames().map(Frame));
+        drop(stock);
+        assert_eq!(left, frames[1000 - left.len()..], "{}: the oldest went", D::NAME);
+        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[999]));
+        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[998]));
+        zone.validate();
+    }
+    every_design!(case);
+}
+
+#[test]
+fn odd_options_are_moved_to_the_nearest_limit() {
+    fn case<D: Design>() {
+        for (batch, high, expected) in [(0, 0, (1, 1)), (9, 4, (4, 4)), (999, 999, (512, 512))] {
+            let options = ZoneOptions { batch, cache_high: high, ..ZoneOptions::new(0, 1000) };
+            let zone = zone::<D>(options);
+            assert_eq!((zone.options.batch, zone.options.cache_high), expected);
+            let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
+            zone.free(Cpu(8), frame, Order::ZERO);
+            zone.validate();
+        }
+        let largest = ListZone::<D>::new(&HeapWorld::default(), ZoneOptions::new(1, u32::MAX));
+        assert_eq!(largest.err(), Some(NoMemory { bytes: usize::MAX }));
+    }
+    every_design!(case);
+}
+
+/// Buddies that are both free, of all orders.
+fn unmerged(zone: &dyn Frames) -> usize {
+    let mut free = Vec::new();
+    zone.free_blocks(&mut |frame, order| free.push((frame.0, order.get())));
+    let has_buddy = |block: &&(u32, u8)| {
+        let (frame, order) = **block;
+        order < MAX_ORDER && free.contains(&(frame ^ 1 << order, order))
+    };
+    free.iter().filter(has_buddy).count() / 2
+}
+
+/// How many buddies a design leaves unmerged when a batch comes in ascending order, and none of
+/// what is around it is free.
+#[test]
+fn designs_leave_unmerged_what_they_are_known_to() {
+    fn case<D: Design>(expected: usize) {
+        let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(1, 1024) };
+        let zone = zone::<D>(options);
+        let mut frames = singles(&zone, 1024);
+        frames.sort_unstable();
+        // The last stays in the stock's place: sixteen go to the zone together.
+        for frame in &frames[64..80] {
+            zone.free(Cpu(0), *frame, Order::ZERO);
+        }
+        assert_eq!(zone.stats().cached, 0);
+        assert_eq!(unmerged(&zone), expected, "{}", D::NAME);
+        zone.validate();
+        zone.drain();
+        assert_eq!(unmerged(&zone), 0, "{}: after draining", D::NAME);
+        let mut expected = [0; 11];
+        expected[4] = 1;
+        assert_eq!(zone.stats().free_blocks, expected, "{}", D::NAME);
+        zone.validate();
+    }
+    case::<Spin>(0);
+    case::<RangeRw>(0);
+    case::<Splice>(8);
+    case::<Premerge>(0);
+    case::<NoMerge>(8);
+    case::<Cluster>(8);
+}
+
+#[test]
+fn what_was_not_merged_is_merged_when_a_larger_block_is_asked_for() {
+    fn case<D: Design>() {
+        let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(1, 2048) };
+        let zone = zone::<D>(options);
+        for frame in singles(&zone, 2048) {
+            zone.free(Cpu(0), frame, Order::ZERO);
+        }
+        assert_eq!(zone.alloc(Cpu(0), Order::MAX).map(|frame| frame.0 % 1024), Some(0));
+        assert_eq!(zone.alloc(Cpu(0), order(9)).map(|frame| frame.0 % 512), Some(0));
+        zone.validate();
+    }
+    every_design!(case);
+}
+
+#[test]
+fn clusters_go_out_as_they_came_in() {
+    let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(2, 1024) };
+    let zone = zone::<Cluster>(options);
+    let frames = singles(&zone, 1024);
+    for frame in &frames[96..128] {
+        zone.free(Cpu(0), *frame, Order::ZERO);
+    }
+    zone.validate();
+    assert_eq!(zone.free.exclusive().clusters.in_use(), 2);
+    // The last cluster that came comes out as a whole, in the order of the list.
+    let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1), Order::ZERO).unwrap()).collect();
+    assert_eq!(again, frames[112..128].iter().rev().copied().collect::<Vec<_>>());
+    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    zone.validate();
+    // While clusters are disabled frames are merged, and what there is of clusters goes on.
+    zone.disable(&zone.watch(Cpu(0)));
+    for frame in &again {
+        zone.free(Cpu(1), *frame, Order::ZERO);
+    }
+    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    assert_eq!(unmerged(&zone), 8, "those of the other cluster");
+    zone.enable(&zone.watch(Cpu(0)));
+    zone.validate();
+    zone.drain();
+    assert_eq!((unmerged(&zone), zone.stats().free_blocks[5]), (0, 1));
+    assert_eq!(zone.free.exclusive().clusters.in_use(), 0);
+    zone.validate();
+}
+
+#[test]
+fn batches_are_merged_with_themselves() {
+    let merged = |frames: &[u32]| {
+        let mut batch: Vec<(u32, u8)> = frames.iter().map(|frame| (*frame, 0)).collect();
+        let left = stock::merge_batch(&mut batch, MAX_ORDER);
+        batch[..left].to_vec()
+    };
+    assert_eq!(merged(&[]), []);
+    assert_eq!(merged(&[7, 4, 6, 5]), [(4, 2)]);
+    assert_eq!(merged(&[1, 2]), [(1, 0), (2, 0)]);
+    assert_eq!(merged(&[9, 3, 2, 8, 1, 0, 12]), [(0, 2), (8, 1), (12, 0)]);
+    let all: Vec<u32> = (0..2048).rev().collect();
+    assert_eq!(merged(&all), [(0, 10), (1024, 10)]);
+}
+
+/// Writes down what it is told; its clock counts how often it was asked.
+#[derive(Default)]
+struct Diary {
+    time: AtomicU64,
+    passed: StdMutex<Vec<(LockClass, u64)>>,
+    left: StdMutex<Vec<(LockClass, u64)>>,
+}
+
+impl LockTrace for Diary {
+    const WATCHES: bool = true;
+
+    fn now(&self) -> u64 {
+        self.time.fetch_add(1, Ordering::Relaxed)
+    }
+    fn took(&self, _: Cpu, class: LockClass, waited: u64) {
+        self.passed.lock().unwrap().push((class, waited));
+    }
+    fn left(&self, _: Cpu, class: LockClass, held: u64, pages: u64) {
+        assert!(held > 0);
+        self.left.lock().unwrap().push((class, pages));
+    }
+}
+
+#[test]
+fn probes_are_told_of_each_gate() {
+    fn case<D: Design>(of_batch: &[(LockClass, u64)], of_block: &[(LockClass, u64)]) {
+        let options = ZoneOptions { batch: 4, cache_high: 4, ..ZoneOptions::new(1, 64) };
+        let zone: ListZone<D, Diary> =
+            ListZone::with_probe(&HeapWorld::default(), options, Diary::default()).unwrap();
+        let diary = || {
+            let took = core::mem::take(&mut *zone.trace().passed.lock().unwrap());
+            assert!(took.iter().all(|(_, waited)| *waited == 0), "nobody else is here");
+            let left = core::mem::take(&mut *zone.trace().left.lock().unwrap());
+            let lock_classes = |told: &[(LockClass, u64)]| {
+                let mut lock_classes: Vec<LockClass> = told.iter().map(|told| told.0).collect();
+                lock_classes.sort_unstable();
+                lock_classes
+            };
+            assert_eq!(lock_classes(&took), lock_classes(&left), "each class is left once");
+            left
+        };
+        let mut frames = singles(&zone, 4);
+        assert_eq!(diary(), [(LockClass::Write, 4)], "{}: filling a stock", D::NAME);
+        frames.sort_unstable();
+        for frame in frames {
+            zone.free(Cpu(0), frame, Order::ZERO);
+        }
+        assert_eq!(diary(), of_batch, "{}: a batch", D::NAME);
+        let block = zone.alloc(Cpu(0), order(5)).unwrap();
+        assert_eq!(diary(), [(LockClass::Write, 32)], "{}: a block", D::NAME);
+        zone.free(Cpu(0), block, order(5));
+        assert_eq!(diary(), of_block, "{}: giving it back", D::NAME);
+    }
+    use LockClass::{Head, Range, Read, Write};
+    case::<Spin>(&[(Write, 4)], &[(Write, 32)]);
+    case::<NoMerge>(&[(Write, 4)], &[(Write, 32)]);
+    case::<Cluster>(&[(Write, 4)], &[(Write, 32)]);
+    // Frames 0 to 3: the last one merges with all that is left of the zone's first half, and that
+    // with the other half.
+    let pages = [(Head, 1), (Range, 1), (Head, 2), (Range, 1), (Head, 1), (Range, 1)];
+    let all: Vec<_> = pages.into_iter().chain([(Head, 64), (Range, 1), (Read, 4)]).collect();
+    case::<RangeRw>(&all, &[(Head, 64), (Range, 32), (Read, 32)]);
+    // What is in the batch does not merge with itself.
+    case::<Splice>(&[(Head, 4), (Read, 4)], &[(Head, 32), (Read, 32)]);
+    case::<Premerge>(&[(Head, 64), (Read, 4)], &[(Head, 64), (Read, 32)]);
+}
+
+fn finds(expected: &str, corrupt: impl FnOnce(&ListZone<Cluster>) + std::panic::UnwindSafe) {
+    let panic = std::panic::catch_unwind(|| {
+        let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(2, 2048) };
+        let zone = zone::<Cluster>(options);
+        let frames = singles(&zone, 40);
+        for frame in &frames[..16] {
+            zone.free(Cpu(1), *frame, Order::ZERO);
+        }
+        zone.validate();
+        corrupt(&zone);
+        zone.validate();
+    })
+    .expect_err(expected);
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains(expected), "{expected}: {text}");
+}
+
+#[test]
+fn validation_finds_contradictions() {
+    let set = |zone: &ListZone<Cluster>, frame: u32, state: u32| {
+        zone.pages.state(frame).store(state, Ordering::Relaxed);
+    };
+    let stocked = |zone: &ListZone<Cluster>| {
+        let stock = zone.cpus.get(Cpu(0)).lock();
+        stock.frames().next().unwrap()
+    };
+    finds("is lost", |zone| {
+        zone.cpus.get(Cpu(0)).lock().pop();
+    });
+    finds("is Stock(1) as well", move |zone| {
+        let frame = stocked(zone);
+        zone.cpus.get(Cpu(1)).lock().push(frame);
+    });
+    finds("only 2048 are managed", |zone| zone.cpus.get(Cpu(1)).lock().push(5000));
+    finds("says it is free", move |zone| set(zone, stocked(zone), pages::FREE));
+    finds("of the list of order 10: its state", move |zone| set(zone, 0, NOTHING));
+    finds("is Lent with order 2", move |zone| set(zone, 1042, LENT | 2));
+    finds("has order 11", move |zone| set(zone, 1042, LENT | 11));
+    finds("clusters: in the list, in use", |zone| {
+        assert_ne!(zone.free.exclusive().clusters.open(0, 1), 0);
+    });
+    finds("is the last of cluster", |zone| {
+        let mut free = zone.free.exclusive();
+        let first = free.lists.first(pages::head(0)).unwrap();
+        zone.pages.cluster(pages::frame(first)).store(0, Ordering::Relaxed);
+    });
+    finds("and the one in front of it", |zone| {
+        let mut free = zone.free.exclusive();
+        let first = free.lists.first(pages::head(0)).unwrap();
+        zone.pages.prev(first).store(NIL_NODE, Ordering::Relaxed);
+    });
+}
+
+/// A node that is none.
+const NIL_NODE: u32 = crate::zones::smp_list::NIL;
+
+#[test]
+fn worlds_that_refuse_are_reported() {
+    struct Nowhere;
+    impl World for Nowhere {
+        fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
+            Err(NoMemory { bytes })
+        }
+    }
+    fn case<D: Design>() {
+        assert!(ListZone::<D>::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
+        let empty = zone::<D>(ZoneOptions::new(1, 0));
+        for order in [Order::ZERO, Order::MAX] {
+            assert_eq!(empty.alloc(Cpu(0), order), None);
+        }
+        empty.drain();
+        empty.validate();
+    }
+    every_design!(case);
+}

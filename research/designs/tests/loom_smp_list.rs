@@ -1,0 +1,303 @@
+//! The lists that threads change side by side, under loom: every order of a few calls, and every
+//! value that a weakly ordered load may return.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-pagealloc --test loom_smp_list
+//! --release`, in a target directory of its own. Without `--cfg loom` this file is empty.
+//!
+//! A node that was taken out for good is *spent*: its links may be anything else's from then on.
+//! Here each has a cell beside it, read by whoever reaches for its links and written when it is
+//! spent, so loom reports everybody who still touches it then.
+//!
+//! Without one of its fences the same code must be refused. Loom orders two `SeqCst` fences as if a
+//! lock were passed from one to the other, which is more than the language promises, so what a
+//! fence does beyond being there is not checked here; `smp_list_tso.rs` does it for the processor
+//! that most of us have.
+#![cfg(loom)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use designs::zones::smp_list::{Chain, Fenced, Fences, Links, NIL, SmpLists};
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::thread;
+use sync::atomic::{AtomicU32, Ordering};
+
+struct Node {
+    next: AtomicU32,
+    prev: AtomicU32,
+    /// Written when the node is spent.
+    spent: UnsafeCell<()>,
+}
+
+struct Nodes(Vec<Node>);
+
+// SAFETY: loom checks every access to the cells, which hold nothing.
+unsafe impl Sync for Nodes {}
+// SAFETY: as above.
+unsafe impl Send for Nodes {}
+
+impl Nodes {
+    fn reach(&self, node: u32) -> &Node {
+        let node = &self.0[node as usize];
+        node.spent.with(|_| ());
+        node
+    }
+}
+
+impl Links for Nodes {
+    fn next(&self, node: u32) -> &AtomicU32 {
+        &self.reach(node).next
+    }
+    fn prev(&self, node: u32) -> &AtomicU32 {
+        &self.reach(node).prev
+    }
+}
+
+/// What a thread does.
+#[derive(Clone, Copy)]
+enum Act {
+    /// Takes a node out for good.
+    Del(u32),
+    /// Takes a node out that will be put in again.
+    Borrow(u32),
+    Add(u32),
+    /// Puts two nodes in at once, the first of them in front.
+    Splice(u32, u32),
+}
+
+const HEAD: u32 = 0;
+
+fn act<F: Fences>(lists: &SmpLists<Nodes, F>, act: Act) {
+    match act {
+        Act::Del(node) => {
+            lists.del(node);
+            lists.links().0[node as usize].spent.with_mut(|_| ());
+        }
+        Act::Borrow(node) => lists.del(node),
+        Act::Add(node) => lists.add(HEAD, node),
+        Act::Splice(first, last) => {
+            let mut chain = Chain::EMPTY;
+            [last, first].iter().for_each(|node| lists.chain(&mut chain, *node));
+            lists.splice(HEAD, chain.first, chain.last);
+        }
+    }
+}
+
+fn new<F: Fences>(nodes: u32, entries: &[u32]) -> SmpLists<Nodes, F> {
+    let node = |_| Node {
+        next: AtomicU32::new(NIL),
+        prev: AtomicU32::new(NIL),
+        spent: UnsafeCell::new(()),
+    };
+    let mut lists = SmpLists::new(Nodes((0..nodes).map(node).collect()));
+    lists.make_list(HEAD);
+    entries.iter().rev().for_each(|entry| lists.push(HEAD, *entry));
+    lists
+}
+
+/// What is in the list, in ascending order; checks the links on the way.
+fn entries<F: Fences>(lists: Arc<SmpLists<Nodes, F>>) -> Vec<u32> {
+    let mut lists = Arc::into_inner(lists).expect("all threads are gone");
+    lists.validate(HEAD, "the list");
+    let mut node = HEAD;
+    let mut entries: Vec<u32> = std::iter::from_fn(|| {
+        node = lists.behind(HEAD, node)?;
+        Some(node)
+    })
+    .collect();
+    entries.sort_unstable();
+    entries
+}
+
+/// A scenario: the list at first, what each thread does (the first is this one), and what must be
+/// left.
+struct Scenario {
+    entries: &'static [u32],
+    threads: &'static [&'static [Act]],
+    left: &'static [u32],
+}
+
+fn run<F: Fences + 'static>(scenario: &Scenario) {
+    let lists = Arc::new(new::<F>(5, scenario.entries));
+    let others: Vec<_> = scenario.threads[1..]
+        .iter()
+        .map(|acts| {
+            let (lists, acts) = (lists.clone(), *acts);
+            thread::spawn(move || acts.iter().for_each(|what| act(&lists, *what)))
+        })
+        .collect();
+    scenario.threads[0].iter().for_each(|what| act(&lists, *what));
+    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+    assert_eq!(entries(lists), scenario.left, "what is left in the list");
+}
+
+/// Every interleaving, or those with at most so many preemptions.
+fn check<F: Fences + 'static>(preemptions: Option<usize>, scenario: &'static Scenario) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 10_000;
+    builder.check(move || run::<F>(scenario));
+}
+
+/// Loom must find fault with the scenario, for one of these reasons.
+fn refused<F: Fences + 'static>(complaints: &[&str], scenario: &'static Scenario) {
+    let checked = catch_unwind(AssertUnwindSafe(|| check::<F>(Some(3), scenario)));
+    let payload = checked.expect_err("loom passed a model that is broken on purpose");
+    let said = payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("");
+    assert!(
+        complaints.iter().any(|complaint| said.contains(complaint)),
+        "loom refused the model, but for another reason: {said}"
+    );
+}
+
+/// What loom says when somebody touches a node that is spent.
+const SPENT: &[&str] = &["Causality violation"];
+/// What happens when two take out the same node: one touches it when it is spent, waits for ever
+/// for a neighbour that has gone, or leaves the list broken.
+const ANY: &[&str] =
+    &["Causality violation", "exceeded maximum number of branches", "deadlock", "the list"];
+
+use Act::{Add, Borrow, Del, Splice};
+
+const TWO_NEIGHBOURS: Scenario =
+    Scenario { entries: &[1, 2, 3], threads: &[&[Del(1)], &[Del(2)]], left: &[3] };
+const THREE_NEIGHBOURS: Scenario =
+    Scenario { entries: &[1, 2, 3], threads: &[&[Del(1)], &[Del(2)], &[Del(3)]], left: &[] };
+const DEL_AND_ADD: Scenario =
+    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Add(3)]], left: &[2, 3] };
+const TWO_DELS_AND_ADD: Scenario =
+    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Del(2)], &[Add(3)]], left: &[3] };
+const TWO_ADDS_AND_DEL: Scenario =
+    Scenario { entries: &[1], threads: &[&[Add(2)], &[Add(3)], &[Del(1)]], left: &[2, 3] };
+const SPLICE_AND_TWO_DELS: Scenario =
+    Scenario { entries: &[1, 2], threads: &[&[Splice(3, 4)], &[Del(1)], &[Del(2)]], left: &[3, 4] };
+const AGAIN_AND_TWO_DELS: Scenario = Scenario {
+    entries: &[1, 2, 3],
+    threads: &[&[Borrow(2), Add(2)], &[Del(3)], &[Del(1)]],
+    left: &[2],
+};
+/// One comes and goes in front of one that is being taken out.
+const PASSER_BY: Scenario =
+    Scenario { entries: &[1], threads: &[&[Del(1)], &[Add(2), Del(2)]], left: &[] };
+const SAME_TWICE: Scenario =
+    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Del(1)]], left: &[2] };
+
+#[test]
+fn two_neighbours_are_taken_out() {
+    check::<Fenced>(None, &TWO_NEIGHBOURS);
+}
+
+#[test]
+fn three_neighbours_are_taken_out() {
+    check::<Fenced>(Some(2), &THREE_NEIGHBOURS);
+}
+
+#[test]
+fn one_is_taken_out_beside_one_put_in() {
+    check::<Fenced>(None, &DEL_AND_ADD);
+    check::<Fenced>(Some(2), &TWO_DELS_AND_ADD);
+}
+
+#[test]
+fn one_is_taken_out_beside_two_put_in() {
+    check::<Fenced>(Some(2), &TWO_ADDS_AND_DEL);
+}
+
+#[test]
+fn two_are_taken_out_beside_a_chain_put_in() {
+    check::<Fenced>(Some(2), &SPLICE_AND_TWO_DELS);
+}
+
+#[test]
+fn one_comes_again_while_its_neighbours_go() {
+    check::<Fenced>(Some(2), &AGAIN_AND_TWO_DELS);
+}
+
+#[test]
+fn one_comes_and_goes_in_front_of_one_that_goes() {
+    check::<Fenced>(Some(4), &PASSER_BY);
+}
+
+struct NotWhenLocked;
+impl Fences for NotWhenLocked {
+    const LOCKED: bool = false;
+}
+
+struct NotWhenMoved;
+impl Fences for NotWhenMoved {
+    const MOVED: bool = false;
+}
+
+struct NotWhenTold;
+impl Fences for NotWhenTold {
+    const TOLD: bool = false;
+}
+
+#[test]
+fn locking_without_a_fence_is_found() {
+    refused::<NotWhenLocked>(SPENT, &TWO_NEIGHBOURS);
+}
+
+#[test]
+fn moving_without_a_fence_is_found() {
+    refused::<NotWhenMoved>(SPENT, &PASSER_BY);
+}
+
+#[test]
+fn telling_without_a_fence_is_found() {
+    refused::<NotWhenTold>(SPENT, &TWO_NEIGHBOURS);
+    refused::<NotWhenTold>(SPENT, &PASSER_BY);
+}
+
+#[test]
+fn taking_one_out_twice_is_found() {
+    refused::<Fenced>(ANY, &SAME_TWICE);
+}
+
+/// Puts a chain in and then says of each node that others may take it out, while another does so as
+/// soon as it may. `early` says that the link is read before.
+fn publish(early: bool) {
+    let lists = Arc::new(new::<Fenced>(4, &[1]));
+    let flags = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let other = {
+        let (lists, flags) = (lists.clone(), flags.clone());
+        thread::spawn(move || {
+            for (node, flag) in (2..).zip(&*flags) {
+                if flag.load(Ordering::Acquire) == 1 {
+                    act(&lists, Del(node));
+                }
+            }
+        })
+    };
+    act(&lists, Splice(2, 3));
+    let next = |node: u32| lists.links().next(node).load(Ordering::Relaxed);
+    let mut node = 2;
+    for flag in &*flags {
+        if early {
+            let behind = next(node);
+            flag.store(1, Ordering::Release);
+            node = behind;
+        } else {
+            flag.store(1, Ordering::Release);
+            node = next(node);
+        }
+    }
+    other.join().expect("no thread of the model panics");
+    let left = entries(lists);
+    assert_eq!(left.first(), Some(&1));
+}
+
+#[test]
+fn links_are_read_before_a_node_is_published() {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| publish(true));
+    let late = catch_unwind(|| builder.check(|| publish(false)));
+    let said = late.expect_err("loom passed a model that is broken on purpose");
+    assert!(said.downcast_ref::<String>().is_some_and(|said| said.contains(SPENT[0])));
+}

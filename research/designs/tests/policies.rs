@@ -1,0 +1,64 @@
+//! The suite of stream policies (`crates/zcomp/tests/policies`) for those that the product does not
+//! ship.
+#![cfg(not(loom))]
+
+#[path = "../../../crates/zcomp/tests/policies/suite.rs"]
+mod suite;
+#[path = "../../../crates/zcomp/tests/policies/watched.rs"]
+#[allow(dead_code)]
+mod watched;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use designs::streams::{MultiStreams, MutexStream, SingleStream, SingleStreams};
+use suite::Subject;
+use watched::Watched;
+use zcomp::{Compressor, Streams};
+
+/// What never takes longer, however loaded the machine is, unless it is stuck.
+const LONG: Duration = Duration::from_secs(120);
+
+const CPUS: usize = 3;
+
+fn shared(codec: &Arc<Watched>) -> Arc<dyn Compressor> {
+    codec.clone()
+}
+
+fn passes<S: Streams>(subject: Subject<S>) {
+    let seed = testkit::seed("every policy of streams");
+    if let Err(complaint) = suite::judge(subject, seed, LONG) {
+        panic!("{complaint}");
+    }
+}
+
+#[test]
+fn single() {
+    let make = |codec: &Arc<Watched>, _| SingleStream::new(&**codec).unwrap();
+    passes(Subject { most: |_| 1, ..Subject::new(make) });
+}
+
+#[test]
+fn mutex() {
+    let make = |codec: &Arc<Watched>, _| MutexStream::new(&**codec).unwrap();
+    passes(Subject { most: |_| 1, ..Subject::new(make) });
+}
+
+#[test]
+fn multi() {
+    let make = |codec: &Arc<Watched>, limit| MultiStreams::new(&shared(codec), limit).unwrap();
+    passes(Subject { grows: true, ..Subject::new(make) });
+}
+
+/// Linux 3.15 chose by the number that was asked for.
+#[test]
+fn single_or_several() {
+    let one = |codec: &Arc<Watched>, _| SingleStreams::make(&shared(codec), CPUS, 1).unwrap();
+    passes(Subject { most: |_| 1, ..Subject::new(one) });
+    let several = |codec: &Arc<Watched>, limit| {
+        let streams = SingleStreams::make(&shared(codec), CPUS, 2).unwrap();
+        streams.limit(limit).unwrap();
+        streams
+    };
+    passes(Subject { grows: true, ..Subject::new(several) });
+}

@@ -1,0 +1,27 @@
+//! The designs that are tested here: all but the product's, which has the same tests beside it.
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use designs::zones::{
+    Cluster, Design as ListDesign, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice,
+};
+
+use crate::design::{Design, Make};
+
+/// Every design.
+pub const DESIGNS: &[Design] = &[
+    Design { merges: true, ..list::<Spin>() },
+    Design { merges: true, ..list::<RangeRw>() },
+    list::<Splice>(),
+    list::<Premerge>(),
+    list::<NoMerge>(),
+    list::<Cluster>(),
+];
+
+/// One of the kernel's shape.
+const fn list<D: ListDesign>() -> Design {
+    let make: Make = |world, options| {
+        Box::new(ListZone::<D>::new(world, options).expect("there is memory for it"))
+    };
+    Design { name: D::NAME, make, merges: false, returns_at_once: false }
+}

@@ -1,0 +1,37 @@
+//! Sizes on the command line, in the kernel's way of writing them.
+
+use crate::drive::modes::check_size;
+
+/// Some MiB at least: no program begins in less.
+pub fn size(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < 4 << 20 {
+        return Err(format!("{text} is less than 4M"));
+    }
+    Ok(bytes)
+}
+
+/// In whole pages, as swap is.
+pub fn swap_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text)?;
+    if bytes % units::PAGE_SIZE as u64 != 0 {
+        return Err(format!("{text} is no multiple of 4K"));
+    }
+    Ok(bytes)
+}
+
+/// What a thread of `locks` and `streams` may have.
+pub fn thread_size(text: &str) -> Result<u64, String> {
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    check_size(bytes).map(|()| bytes)
+}
+
+/// fio writes in pieces of 128 KiB, and wants more than one.
+pub fn export_size(text: &str) -> Result<u64, String> {
+    const PIECE: u64 = 128 << 10;
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < 8 * PIECE || bytes % PIECE != 0 {
+        return Err(format!("{text} is no multiple of 128K that is 1M at least"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,54 @@
+//! What a program of [`hungry`](super) is to do, and how one is run.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::pressure::{Ended, Measured, Stage};
+use crate::programs::{Running, last_words};
+
+/// What a program is to do.
+pub struct Task<'a> {
+    /// Its executable file.
+    pub program: PathBuf,
+    /// Where it may put files.
+    pub directory: &'a Path,
+    /// Bytes of data.
+    pub bytes: u64,
+    /// What contents are drawn from.
+    pub seed: u64,
+    /// When it is killed.
+    pub timeout: Duration,
+}
+
+/// What a program did, or why it did not.
+pub type Verdict = Result<String, String>;
+
+/// Runs a command in the group until it ends, and returns what it wrote to its standard error.
+///
+/// # Errors
+/// It cannot be started, or what it needs is gone.
+pub fn in_group(
+    command: &mut Command,
+    name: &str,
+    stage: &mut Stage,
+) -> Result<(Verdict, Measured)> {
+    let log = tempfile::tempfile().context("cannot make a temporary file")?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    command.process_group(0);
+    stage.take(command)?;
+    stage.begin()?;
+    let mut running = Running::start(command, false)?;
+    let (ended, measured) = stage.wait(running.child(), name)?;
+    let said = last_words(log);
+    let result = match ended {
+        Ended::Itself(status) if status.success() => Ok(said),
+        Ended::Itself(status) => Err(format!("{name}: {status}: {said}")),
+        Ended::TimedOut => Err(format!("{name} was killed after {:.0} s", measured.seconds)),
+    };
+    Ok((result, measured))
+}

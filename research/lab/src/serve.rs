@@ -1,0 +1,120 @@
+//! `rampack-lab serve`: a device of any designs for real programs, until it is interrupted.
+//!
+//! As a block device it is a loop device on a FUSE file, or over NBD a socket. What it says when it
+//! is ready are the lines of `rampack up`.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use block::BlockDevice;
+use control::Fault;
+use designs::{AnySwap, Machine};
+use fuse::{LoopDevice, LoopOptions, Mount};
+use nbd::{Listener, One, Server};
+use units::{Cpu, PAGE_SIZE};
+use zswap::{AreaOptions, SwapType, Work};
+
+use crate::args::ServeArgs;
+use crate::interrupt;
+
+/// The name of the device, its file and its export.
+const NAME: &str = "disk";
+
+/// Runs the command.
+///
+/// # Errors
+/// There is no such design, codec or file, no memory, or the device cannot be served.
+pub fn run(args: &ServeArgs) -> Result<()> {
+    let machine = Machine::of(args.variants()).map_err(|fault| anyhow!("{fault}"))?;
+    let device = match &args.index {
+        Some(_) => area(args, &machine),
+        None => disk(args, &machine),
+    };
+    let device = device.map_err(|fault| anyhow!("{fault}"))?;
+    match &args.nbd {
+        Some(socket) => over_nbd(socket, device),
+        None => as_block_device(device),
+    }
+}
+
+fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fault> {
+    let ServeArgs { size, algorithm, level, max_streams, .. } = args;
+    let disk = machine.add()?;
+    if let Some(streams) = max_streams {
+        disk.set_max_streams(*streams)?;
+    }
+    disk.set_algorithm(algorithm)?;
+    disk.set_params(zcomp::Params::at_level(*level))?;
+    disk.set_disksize(*size)?;
+    Ok(disk.as_device())
+}
+
+/// A swap area, and a thread that writes pages back while the pool is crowded.
+fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fault> {
+    let zswap = machine.swap()?;
+    zswap.set_compressor(&args.algorithm)?;
+    if let Some(percent) = args.max_pool_percent {
+        zswap.set_max_pool_percent(percent)?;
+    }
+    let backing = args.backing.as_deref();
+    let open = |path: &Path| backing::open(path, backing::Options::default());
+    let device = backing.map(open).transpose()?;
+    let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
+    zswap.swapon(swap, args.size / PAGE_SIZE as u64, AreaOptions { device, tenant })?;
+    let worker = zswap.clone();
+    thread::spawn(move || write_back(&*worker));
+    Ok(zswap.device(swap))
+}
+
+fn write_back(zswap: &dyn AnySwap) {
+    loop {
+        let ticket = zswap.event().ticket();
+        match zswap.work(Cpu(0)) {
+            Work::Again => {}
+            Work::Later => thread::sleep(Duration::from_millis(100)),
+            Work::Idle => zswap.event().wait(ticket),
+        }
+    }
+}
+
+fn over_nbd(socket: &Path, device: Arc<dyn BlockDevice>) -> Result<()> {
+    let exports = Arc::new(One::new(NAME, "a device of the laboratory", device));
+    let server = Server::new(exports, nbd::Options::default()).context("the NBD server")?;
+    let listener = Listener::unix(socket).with_context(|| socket.display().to_string())?;
+    server.listen(listener).context("the NBD server")?;
+    ready(&format!("  NBD           nbd+unix:///{NAME}?socket={}\n", socket.display()))?;
+    until_interrupted();
+    server.shutdown();
+    Ok(())
+}
+
+fn as_block_device(device: Arc<dyn BlockDevice>) -> Result<()> {
+    let directory = tempfile::TempDir::with_prefix("rampack-lab-serve-")
+        .context("cannot make a temporary directory")?;
+    let mut mount = Mount::new(directory.path(), fuse::Options::default())?;
+    let flush = device.abilities().flush;
+    let file = mount.add(NAME, device)?;
+    let options = LoopOptions { flush, ..LoopOptions::default() };
+    let mut loop_device = LoopDevice::attach(&file, options)?;
+    ready(&format!("  block device  {}\n", loop_device.path().display()))?;
+    until_interrupted();
+    loop_device.detach()?;
+    mount.unmount(false)?;
+    Ok(())
+}
+
+fn ready(place: &str) -> Result<()> {
+    let mut out = std::io::stdout();
+    write!(out, "{NAME} is ready\n\n{place}  end it        Ctrl-C\n")?;
+    Ok(out.flush()?)
+}
+
+fn until_interrupted() {
+    while interrupt::check().is_ok() {
+        thread::sleep(Duration::from_millis(20));
+    }
+}

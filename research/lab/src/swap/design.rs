@@ -1,0 +1,63 @@
+//! Our cache with an index of one's choice: `rampack-lab serve --index` in a process of its own.
+
+use anyhow::{Context, Result, bail};
+
+use super::area::{Backing, On, on_disk};
+use super::{Area, Shop, Told, Vmstat};
+use crate::served::Up;
+
+/// Swap space on a device that this program serves.
+pub struct Design {
+    // Dropped in this order.
+    on: On,
+    up: Up,
+    _backing: Backing,
+}
+
+impl Design {
+    /// Makes it; the variant is an index, and a codec after a `+`.
+    ///
+    /// # Errors
+    /// No index is named, or there is none of that name; what stands in the way of a block device.
+    pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Design> {
+        let Some(variant) = variant else {
+            bail!("which index? {}", designs::INDEXES.join(", "));
+        };
+        let (index, codec) = variant.split_once('+').unwrap_or((variant, ""));
+        let backing = Backing::new(shop)?;
+        let (bytes, path) = (shop.bytes.to_string(), backing.path().to_string_lossy());
+        let mut arguments = vec!["--size", &bytes, "--index", index, "--backing", &path];
+        if !codec.is_empty() {
+            arguments.extend(["--algorithm", codec]);
+        }
+        let percent = shop.max_pool.map(|bytes| {
+            let percent = bytes.saturating_mul(100).div_ceil(host::total_memory().max(1));
+            percent.clamp(1, 100).to_string()
+        });
+        if let Some(percent) = &percent {
+            arguments.extend(["--max-pool-percent", percent]);
+        }
+        let up = Up::start(&arguments)?;
+        let on = On::new(up.device(), shop.first).context("swap on our device")?;
+        Ok(Design { on, up, _backing: backing })
+    }
+}
+
+impl Area for Design {
+    fn sample(&mut self) -> Result<()> {
+        self.up.check()
+    }
+
+    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+        // What of it went to the disk is not told.
+        Ok(Told { disk_read_bytes: 0, disk_written_bytes: 0, ..on_disk(counted) })
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.up.process())
+    }
+
+    fn end(mut self: Box<Self>) -> Result<()> {
+        self.on.off()
+    }
+}

@@ -1,0 +1,68 @@
+//! The seed of a run of the tests, and how a test that failed is run with it again.
+
+use std::env;
+use std::fs::File;
+use std::io::Read;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The variable that random tests take their seed from.
+pub const VARIABLE: &str = "RAMPACK_SEED";
+
+/// What `RAMPACK_SEED` says, or a seed from the system's random numbers.
+pub fn draw() -> Result<String> {
+    if let Ok(given) = env::var(VARIABLE) {
+        return Ok(given);
+    }
+    let mut bytes = [0; 8];
+    let source = "/dev/urandom";
+    File::open(source).and_then(|mut file| file.read_exact(&mut bytes)).context(source)?;
+    Ok(format!("{:#x}", u64::from_le_bytes(bytes)))
+}
+
+/// The command line that runs the test `name` again as `command`, a `cargo test`, ran it: with the
+/// same seed, build and checker.
+pub fn again(command: &Command, name: &str) -> String {
+    // Where skips are noted, and whether they fail, makes no difference to a test that ran.
+    let passing = ["RAMPACK_SKIPS", "RAMPACK_STRICT"];
+    let mut words = Vec::new();
+    for (variable, value) in command.get_envs() {
+        let variable = variable.to_string_lossy();
+        if let Some(value) = value.filter(|_| !passing.contains(&&*variable)) {
+            words.push(format!("{variable}={}", quoted(&value.to_string_lossy())));
+        }
+    }
+    words.push("cargo".into());
+    words.extend(command.get_args().map(|word| quoted(&word.to_string_lossy())));
+    words.push(format!("-- --exact {}", quoted(name)));
+    words.join(" ")
+}
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{VARIABLE, again};
+
+    #[test]
+    fn a_failed_test_is_run_as_before() {
+        let mut command = Command::new("/usr/bin/cargo");
+        command.args(["test", "--package", "rampack-sim"]).env("RUSTFLAGS", "--cfg shuttle");
+        command.env(VARIABLE, "0x2a").env("RAMPACK_SKIPS", "/tmp/skips");
+        command.env_remove("RAMPACK_STRICT");
+        let line = again(&command, "tests::it's_one");
+        let expected = "RAMPACK_SEED=0x2a RUSTFLAGS='--cfg shuttle' cargo test --package \
+                        rampack-sim -- --exact 'tests::it'\\''s_one'";
+        assert_eq!(line, expected);
+    }
+}
