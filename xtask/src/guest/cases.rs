@@ -94,7 +94,7 @@ const CASES: &[Case] = &[
     Case {
         name: Cow::Borrowed("a_block_device_of_ublk"),
         long: false,
-        words: Cow::Borrowed("--time 300 -- ublk"),
+        words: Cow::Borrowed("--time 900 -- ublk"),
         status: 0,
         says: &["RESULT kind=ublk failures=0"],
     },

@@ -1,6 +1,7 @@
 //! RAM disks, good and bad.
 
 use std::hint::black_box;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,11 +13,42 @@ enum Kind {
     Failing,
     /// Operations in the second half take so long.
     Slow(Duration),
+    /// Operations in the second half wait until they are released.
+    Held(Arc<Gate>),
     /// All operations would have to wait, but none does.
     Waiting,
     Panicking,
     Greedy,
     ReadOnly,
+}
+
+/// Where the operations of a held disk wait.
+#[derive(Default)]
+pub struct Gate {
+    state: Mutex<(bool, u32)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.1 += 1;
+        while !state.0 {
+            state = self.changed.wait(state).unwrap();
+        }
+        state.1 -= 1;
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> u32 {
+        self.state.lock().unwrap().1
+    }
+
+    /// All go on, and later ones do not wait.
+    pub fn release(&self) {
+        self.state.lock().unwrap().0 = true;
+        self.changed.notify_all();
+    }
 }
 
 pub struct Disk {
@@ -26,12 +58,13 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// All its memory is touched.
-    pub fn new(bytes: usize, kind: &str) -> Result<Disk, &'static str> {
+    /// All its memory is touched. `gate` is for the kind `held`.
+    pub fn new(bytes: usize, kind: &str, gate: Arc<Gate>) -> Result<Disk, &'static str> {
         let kind = match kind {
             "plain" => Kind::Plain,
             "failing" => Kind::Failing,
             "slow" => Kind::Slow(Duration::from_millis(500)),
+            "held" => Kind::Held(gate),
             "waiting" => Kind::Waiting,
             "panicking" => Kind::Panicking,
             "greedy" => Kind::Greedy,
@@ -49,7 +82,7 @@ impl Disk {
     }
 
     fn is_slow(&self, offset: u64) -> bool {
-        matches!(self.kind, Kind::Slow(_)) && offset >= self.bytes / 2
+        offset >= self.bytes / 2
     }
 }
 
@@ -76,7 +109,11 @@ impl BlockDevice for Disk {
                 context.may_wait()?;
                 sleep(*time);
             }
-            Kind::Slow(_) => {}
+            Kind::Held(gate) if self.is_slow(offset) => {
+                context.may_wait()?;
+                gate.wait();
+            }
+            Kind::Slow(_) | Kind::Held(_) => {}
             Kind::Panicking => assert!(page != 77, "page 77 was asked for"),
             Kind::Greedy => drop(black_box(Box::new(offset))),
         }

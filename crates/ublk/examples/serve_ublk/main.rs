@@ -3,12 +3,14 @@
 //! ones left. All its memory is locked.
 //!
 //! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
-//! half take half a second); `waiting` (each would have to wait, and none does); `panicking` (operations that begin in page 77 panic); `greedy` (each
-//! calls the heap); `readonly`.
+//! half take half a second); `held` (those in the second half wait until they are released);
+//! `waiting` (each would have to wait, and none does); `panicking` (operations that begin in page 77
+//! panic); `greedy` (each calls the heap); `readonly`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
-//! (minor and major ones of its threads since then), `served`, `down`.
+//! (minor and major ones of its threads since then), `held` (how many operations wait to be
+//! released), `release`, `served`, `down`.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -61,7 +63,8 @@ fn serve(
 ) -> Result<(), Box<dyn Error>> {
     host::set_io_flusher(true)?;
     host::lock_memory()?;
-    let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
+    let gate = Arc::new(disk::Gate::default());
+    let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind, gate.clone())?));
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || CountingHeap::count_this_thread(true);
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
@@ -70,7 +73,7 @@ fn serve(
     let before = done(&ublk);
     println!("ok {}", ublk.path().display());
     for line in io::stdin().lock().lines() {
-        match answer(&mut ublk, &line?, &before) {
+        match answer(&mut ublk, &gate, &line?, &before) {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -95,7 +98,12 @@ fn done(ublk: &Ublk) -> Done {
     done
 }
 
-fn answer(ublk: &mut Ublk, line: &str, before: &Done) -> Result<String, Box<dyn Error>> {
+fn answer(
+    ublk: &mut Ublk,
+    gate: &disk::Gate,
+    line: &str,
+    before: &Done,
+) -> Result<String, Box<dyn Error>> {
     match line {
         "threads" => Ok(ublk.threads().iter().map(i32::to_string).collect::<Vec<_>>().join(" ")),
         "heap" => Ok((CountingHeap::calls() - before.heap_calls).to_string()),
@@ -103,6 +111,11 @@ fn answer(ublk: &mut Ublk, line: &str, before: &Done) -> Result<String, Box<dyn 
             let now = done(ublk);
             let minor = now.minor_faults - before.minor_faults;
             Ok(format!("{minor} {}", now.major_faults - before.major_faults))
+        }
+        "held" => Ok(gate.waiting().to_string()),
+        "release" => {
+            gate.release();
+            Ok(String::new())
         }
         "served" => Ok(ublk.is_served().to_string()),
         "down" => Ok(ublk.take_down().map(|()| String::new())?),
