@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
-use crate::source::HOUSES;
+use crate::source::GROUPS;
 
 /// The only target for which the sanitizer is set up here.
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -41,8 +41,8 @@ const SANITIZED_TESTS: &[&str] = &[
 pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
     let mut models = Vec::new();
     let mut crates = Vec::new();
-    for house in HOUSES {
-        for entry in fs::read_dir(root.join(house))? {
+    for group in GROUPS {
+        for entry in fs::read_dir(root.join(group))? {
             crates.push(entry?.path());
         }
     }
@@ -62,7 +62,7 @@ pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
         model.args(["test", "--release", "--package", &package, "--test", &test]);
         model.env("RUSTFLAGS", format!("--cfg {checker}"));
         model.env("CARGO_TARGET_DIR", target.join(checker));
-        // Models are small worlds; optimised across crates they gain nothing more.
+        // Models are small models; optimised across crates they gain nothing more.
         model.env("CARGO_PROFILE_RELEASE_LTO", "off");
         if checker == "shuttle" {
             // It runs the product itself, which may as well look at itself.

@@ -28,8 +28,8 @@ usage: cargo xtask <chore>
                    --guest nothing but them.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
-  rules            the rules of the house alone: who may depend on whom, where atomics and unsafe
-                   may be, file sizes and the like
+  rules            the rules of the workspace alone: who may depend on whom, where atomics and
+                   unsafe may be, file sizes and the like
   guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
         [--time SECONDS] [--hang SECONDS] [--file FILE]... -- COMMAND...
                    boot the distribution's kernel under software emulation and run a command in it:

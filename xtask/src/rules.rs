@@ -1,9 +1,9 @@
-//! The rules of the house, checked on the sources as text. What clippy and rustc can say is left
-//! to them; here is what only this project knows.
+//! The rules of the workspace, checked on the sources as text. What clippy and rustc can say is
+//! left to them; here is what only this project knows.
 
 mod circles;
+mod dependencies;
 mod finding;
-mod house;
 mod needs;
 mod rooms;
 mod safety;
@@ -38,7 +38,7 @@ pub fn run(root: &Path) -> Result<bool> {
 pub fn all(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(circles::check(tree));
-    findings.extend(house::check(tree));
+    findings.extend(dependencies::check(tree));
     findings.extend(needs::check(tree));
     findings.extend(rooms::check(tree));
     findings.extend(safety::check(tree));

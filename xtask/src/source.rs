@@ -3,7 +3,7 @@
 //! This is a lexer, not a parser: it knows strings, characters, comments and matching brackets.
 
 /// Where crates are: the product, what repeats the experiments, and what only tests need.
-pub const HOUSES: [&str; 3] = ["crates", "research", "testing"];
+pub const GROUPS: [&str; 3] = ["crates", "research", "testing"];
 
 /// One line.
 pub struct Line {
@@ -56,7 +56,7 @@ impl Source {
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.path.split('/');
         match (parts.next()?, parts.next()?, parts.next()) {
-            (house, name, Some(_)) if HOUSES.contains(&house) => Some(name),
+            (group, name, Some(_)) if GROUPS.contains(&group) => Some(name),
             ("xtask", _, _) => Some("xtask"),
             _ => None,
         }

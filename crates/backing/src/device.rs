@@ -18,7 +18,7 @@ use crate::sys;
 const P: u64 = PAGE_SIZE as u64;
 
 /// Ranges that pass the end or lie between pages do not reach it: [`block::Checked`] judges them.
-pub(crate) struct Backing {
+pub(crate) struct BackingFile {
     pub(crate) file: Arc<File>,
     pub(crate) bytes: u64,
     /// A block device, not an ordinary file.
@@ -28,7 +28,7 @@ pub(crate) struct Backing {
     pub(crate) punches: AtomicBool,
 }
 
-impl Backing {
+impl BackingFile {
     /// Gives up a range; false if this file or device cannot.
     fn punch(&self, offset: u64, length: u64) -> Result<bool, IoError> {
         if length == 0 {
@@ -79,7 +79,7 @@ impl Backing {
     }
 }
 
-impl Drop for Backing {
+impl Drop for BackingFile {
     fn drop(&mut self) {
         if !self.device {
             sys::unlock(&self.file);
@@ -87,7 +87,7 @@ impl Drop for Backing {
     }
 }
 
-impl Aside for Backing {
+impl Aside for BackingFile {
     fn carry_out(&self, operation: &Operation<'_>) -> Option<Result<(), IoError>> {
         match *operation {
             Operation::Flush => Some(self.flush()),
@@ -104,7 +104,7 @@ impl Aside for Backing {
     }
 }
 
-impl BlockDevice for Backing {
+impl BlockDevice for BackingFile {
     fn geometry(&self) -> Geometry {
         let page = PAGE_SIZE as u32;
         Geometry { bytes: self.bytes, minimum_block: page, preferred_block: page }

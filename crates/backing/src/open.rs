@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked};
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use sync::atomic::AtomicBool;
 use units::PAGE_SIZE;
 
-use crate::device::Backing;
+use crate::device::BackingFile;
 use crate::pool::Pool;
 use crate::sys;
 
@@ -52,33 +52,33 @@ impl Default for Options {
 /// `ENOENT`, `EACCES` and what else the system says; `EISDIR` for a directory and `ENOTBLK` for
 /// anything else that is neither; `EBUSY` when it is mounted or somebody else has it; `EROFS` when
 /// it takes no writes; `EINVAL` when it is shorter than a page. The sentence names `path`.
-pub fn open(path: &Path, options: Options) -> Result<Arc<dyn BlockDevice>, Fault> {
-    let backing = Backing::open(path, options)?;
+pub fn open(path: &Path, options: Options) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    let backing = BackingFile::open(path, options)?;
     Ok(Arc::new(Checked::new(backing)))
 }
 
-fn fault(path: &Path, errno: Errno, why: &str) -> Fault {
-    Fault::new(errno, format!("{} cannot be written back to: {why}", path.display()))
+fn refusal(path: &Path, errno: Errno, why: &str) -> ControlError {
+    ControlError::new(errno, format!("{} cannot be written back to: {why}", path.display()))
 }
 
-fn failed(path: &Path, error: &io::Error) -> Fault {
+fn failed(path: &Path, error: &io::Error) -> ControlError {
     let errno = Errno(error.raw_os_error().unwrap_or(libc::EIO));
     let why = match errno {
         Errno::EBUSY => "it is mounted, or another program or device uses it".to_string(),
         Errno::EROFS => "it is read-only".to_string(),
         _ => error.to_string(),
     };
-    fault(path, errno, &why)
+    refusal(path, errno, &why)
 }
 
 /// Is it a block device? An error for what is no ordinary file either.
-fn is_device(path: &Path, kind: FileType) -> Result<bool, Fault> {
+fn is_device(path: &Path, kind: FileType) -> Result<bool, ControlError> {
     if kind.is_block_device() || kind.is_file() {
         return Ok(kind.is_block_device());
     }
     if kind.is_dir() {
         let why = "it is a directory; name a block device or an ordinary file";
-        return Err(fault(path, Errno::EISDIR, why));
+        return Err(refusal(path, Errno::EISDIR, why));
     }
     let what = match kind {
         kind if kind.is_char_device() => "character device",
@@ -87,7 +87,7 @@ fn is_device(path: &Path, kind: FileType) -> Result<bool, Fault> {
         _ => "special file",
     };
     let why = format!("it is a {what}; only a block device or an ordinary file will do");
-    Err(fault(path, Errno::ENOTBLK, &why))
+    Err(refusal(path, Errno::ENOTBLK, &why))
 }
 
 /// Opens it, past the page cache if possible.
@@ -129,8 +129,8 @@ fn takes_pages(file: &File) -> bool {
     !read.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
-impl Backing {
-    pub(crate) fn open(path: &Path, options: Options) -> Result<Backing, Fault> {
+impl BackingFile {
+    pub(crate) fn open(path: &Path, options: Options) -> Result<BackingFile, ControlError> {
         let failed = |error: io::Error| failed(path, &error);
         // Looked at before it is opened: opening a tape or a pipe may do something.
         let device = is_device(path, fs::metadata(path).map_err(failed)?.file_type())?;
@@ -146,7 +146,7 @@ impl Backing {
         // It may have been replaced since it was looked at.
         let found = file.metadata().map_err(failed)?;
         if is_device(path, found.file_type())? != device {
-            return Err(fault(path, Errno::EBUSY, "it was replaced while it was opened"));
+            return Err(refusal(path, Errno::EBUSY, "it was replaced while it was opened"));
         }
         let bytes = if device {
             if is_read_only(&file) {
@@ -162,7 +162,7 @@ impl Backing {
         };
         if bytes < PAGE_SIZE as u64 {
             let why = format!("it has {bytes} bytes, and at least {PAGE_SIZE} are needed");
-            return Err(fault(path, Errno::EINVAL, &why));
+            return Err(refusal(path, Errno::EINVAL, &why));
         }
         let file = Arc::new(file);
         let pool = Pool::new(file.clone(), options.rings, options.io_uring);
@@ -171,7 +171,7 @@ impl Backing {
         }
         let bytes = bytes - bytes % PAGE_SIZE as u64;
         let punches = AtomicBool::new(device || !options.keep);
-        Ok(Backing { file, bytes, device, pool, punches })
+        Ok(BackingFile { file, bytes, device, pool, punches })
     }
 }
 

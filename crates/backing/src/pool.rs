@@ -102,12 +102,12 @@ impl Pool {
     }
 }
 
-/// A ring that is lent.
+/// A ring that is allocated.
 pub(crate) struct Lease<'p> {
     pool: &'p Pool,
     /// Taken only when it is dropped.
     rail: Option<Rail>,
-    /// It must not be lent again.
+    /// It must not be allocated again.
     pub(crate) broken: bool,
 }
 

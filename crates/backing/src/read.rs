@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use units::human;
 
 /// The whole contents of the file `path`, which may be up to `most` bytes long.
@@ -12,9 +12,9 @@ use units::human;
 /// # Errors
 /// What the system says (`ENOENT`, `EACCES`), `EISDIR` for a directory, `EINVAL` for what is not
 /// an ordinary file, `E2BIG` for one that is longer. The sentence names `path`.
-pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, Fault> {
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ControlError> {
     let refuse = |errno: Errno, why: &str| {
-        Fault::new(errno, format!("{} cannot be read: {why}", path.display()))
+        ControlError::new(errno, format!("{} cannot be read: {why}", path.display()))
     };
     let failed = |error: io::Error| {
         refuse(Errno(error.raw_os_error().unwrap_or(libc::EIO)), &error.to_string())

@@ -369,7 +369,7 @@ fn rings_that_are_to_be_ready_are_there_before_the_first_call() {
     std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
     for io_uring in [true, false] {
         let options = Options { rings: 5, io_uring, ready: true, ..Options::default() };
-        let backing = crate::device::Backing::open(&path, options).unwrap();
+        let backing = crate::device::BackingFile::open(&path, options).unwrap();
         assert_eq!(backing.pool.made(), 5);
         let write = Operation::Write { offset: 0, from: &[7; 8192] };
         backing.submit(units::Cpu(0), write).unwrap();
@@ -386,7 +386,7 @@ fn a_discard_leaves_the_blocks_of_a_file_that_keeps_its_space() {
     let blocks = || std::fs::metadata(&path).unwrap().blocks();
     let before = blocks();
     let options = Options { keep: true, ..Options::default() };
-    let backing = crate::device::Backing::open(&path, options).unwrap();
+    let backing = crate::device::BackingFile::open(&path, options).unwrap();
     assert!(!backing.abilities().discard);
     let discard = Operation::Discard { offset: 0, length: 1 << 20 };
     backing.submit(units::Cpu(0), discard).unwrap();

@@ -13,21 +13,21 @@ use std::process::Command;
 use backing::{Options, open};
 use block::Operation;
 use common::*;
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use testkit::{Need, TempDir};
 use units::Cpu;
 
-fn refused(path: &Path) -> Fault {
-    let Err(fault) = open(path, Options::default()) else { panic!("{path:?} was opened") };
-    assert!(fault.message.contains(&*path.to_string_lossy()), "{fault}");
-    fault
+fn refused(path: &Path) -> ControlError {
+    let Err(error) = open(path, Options::default()) else { panic!("{path:?} was opened") };
+    assert!(error.message.contains(&*path.to_string_lossy()), "{error}");
+    error
 }
 
 #[track_caller]
 fn expect(path: &Path, errno: Errno, part: &str) {
-    let fault = refused(path);
-    assert_eq!(fault.errno, errno, "{fault}");
-    assert!(fault.message.contains(part), "{fault}");
+    let error = refused(path);
+    assert_eq!(error.errno, errno, "{error}");
+    assert!(error.message.contains(part), "{error}");
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn small_files_are_read_and_others_are_not() {
     fs::write(&path, [7; 1000]).unwrap();
     assert_eq!(backing::read(&path, 1000).unwrap(), [7; 1000]);
     let expect = |path: &Path, most, errno, part: &str| {
-        let fault = backing::read(path, most).unwrap_err();
-        assert_eq!(fault.errno, errno, "{fault}");
-        assert!(fault.message.contains(&*path.to_string_lossy()), "{fault}");
-        assert!(fault.message.contains(part), "{fault}");
+        let error = backing::read(path, most).unwrap_err();
+        assert_eq!(error.errno, errno, "{error}");
+        assert!(error.message.contains(&*path.to_string_lossy()), "{error}");
+        assert!(error.message.contains(part), "{error}");
     };
     expect(&path, 999, Errno::E2BIG, "longer than the 999");
     expect(&directory.join("nothing"), 999, Errno::ENOENT, "No such file");

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use serde::de::DeserializeOwned;
 
 use crate::failure::failed;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// # Errors
 /// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own fault,
 /// or what the system reports.
-pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fault> {
+pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, ControlError> {
     ask(root, request, Some(PATIENCE))
 }
 
@@ -28,7 +28,10 @@ pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fa
 ///
 /// # Errors
 /// As [`call`].
-pub fn call_patiently<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, Fault> {
+pub fn call_patiently<T: DeserializeOwned>(
+    root: &Root,
+    request: &Request,
+) -> Result<T, ControlError> {
     ask(root, request, None)
 }
 
@@ -36,7 +39,7 @@ fn ask<T: DeserializeOwned>(
     root: &Root,
     request: &Request,
     backoff: Option<Duration>,
-) -> Result<T, Fault> {
+) -> Result<T, ControlError> {
     let path = root.control_socket();
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -45,14 +48,14 @@ fn ask<T: DeserializeOwned>(
                  `rampack swap on`, or name another with --root DIR",
                 root.path().display()
             );
-            Fault::new(Errno::ENOENT, message)
+            ControlError::new(Errno::ENOENT, message)
         }
         io::ErrorKind::PermissionDenied => {
             let message = format!(
                 "no permission for {}; the daemon answers only the user who started it",
                 path.display()
             );
-            Fault::new(Errno::EACCES, message)
+            ControlError::new(Errno::EACCES, message)
         }
         _ => failed(format!("cannot reach {}", path.display()), &error),
     })?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use serde_json::json;
 
 use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
@@ -13,7 +13,8 @@ use crate::columns::{self, Column, Style};
 use crate::exec;
 use crate::failure::failed;
 use crate::protocol::{
-    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request, TreeRow,
+    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request,
+    TreeAttribute,
 };
 use crate::root::Root;
 use crate::swap::progress::Progress;
@@ -26,7 +27,7 @@ const ENDING: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// `ENOENT` when there is none, or what it refuses.
-pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
+pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
     match command {
         // These need none.
         Command::Up(_) | Command::Serve(_) | Command::Selftest(_) | Command::SwapoffHelper(_) => {
@@ -56,7 +57,7 @@ pub fn run(root: &Root, command: &Command) -> Result<(), Fault> {
     }
 }
 
-fn print(text: &str) -> Result<(), Fault> {
+fn print(text: &str) -> Result<(), ControlError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // `rampack status | head -1` has what it wanted.
@@ -65,7 +66,7 @@ fn print(text: &str) -> Result<(), Fault> {
     }
 }
 
-fn status(root: &Root, options: &Status) -> Result<(), Fault> {
+fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
     let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
     let is_swap = |name: &&String| daemon.swaps.iter().any(|swap| swap.name == **name);
     let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
@@ -111,7 +112,10 @@ fn status(root: &Root, options: &Status) -> Result<(), Fault> {
     print(&format!("{devices}{gap}{swaps}{zone}"))
 }
 
-fn chosen(devices: Vec<DeviceReport>, names: &[&String]) -> Result<Vec<DeviceReport>, Fault> {
+fn chosen(
+    devices: Vec<DeviceReport>,
+    names: &[&String],
+) -> Result<Vec<DeviceReport>, ControlError> {
     if names.is_empty() {
         return Ok(devices);
     }
@@ -119,13 +123,13 @@ fn chosen(devices: Vec<DeviceReport>, names: &[&String]) -> Result<Vec<DeviceRep
         devices.iter().find(|device| device.name == **name).cloned().ok_or_else(|| {
             let known: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
             let message = format!("no device {name:?}; there are: {}", known.join(" "));
-            Fault::new(Errno::ENODEV, message)
+            ControlError::new(Errno::ENODEV, message)
         })
     };
     names.iter().map(find).collect()
 }
 
-fn get(root: &Root, options: &Get) -> Result<(), Fault> {
+fn get(root: &Root, options: &Get) -> Result<(), ControlError> {
     let device = options.name.clone();
     if options.describe {
         let rows: Vec<Description> = call(root, &Request::Describe(Describe { device }))?;
@@ -153,9 +157,9 @@ fn described(rows: &[Description]) -> String {
     text
 }
 
-fn tree(root: &Root, options: &Tree) -> Result<(), Fault> {
+fn tree(root: &Root, options: &Tree) -> Result<(), ControlError> {
     let request = protocol::Tree { values: options.values };
-    let rows: Vec<TreeRow> = call(root, &Request::Tree(request))?;
+    let rows: Vec<TreeAttribute> = call(root, &Request::Tree(request))?;
     if options.json {
         return print(&format!("{:#}\n", json!(rows)));
     }
@@ -164,21 +168,21 @@ fn tree(root: &Root, options: &Tree) -> Result<(), Fault> {
 
 /// The line of one attribute: its mode, unit and path, and its value or what it is.
 #[must_use]
-pub fn tree_line(row: &TreeRow) -> String {
+pub fn tree_line(row: &TreeAttribute) -> String {
     let said = row.value.as_deref().unwrap_or(&row.help);
     let said = said.trim_end().replace('\n', "\n    ");
     format!("{:04o} {:<7} {:<42} {said}\n", row.mode, row.unit, row.path)
 }
 
-fn set(root: &Root, options: &Set) -> Result<(), Fault> {
-    for (attribute, value) in options.pairs().map_err(Fault::invalid)? {
+fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
+    for (attribute, value) in options.pairs().map_err(ControlError::invalid)? {
         let device = options.name.clone();
         call::<()>(root, &Request::Set(protocol::Set { device, attribute, value }))?;
     }
     Ok(())
 }
 
-fn stop(root: &Root, force: bool) -> Result<(), Fault> {
+fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
     let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
     let swaps = daemon.swaps.into_iter().map(|swap| (swap.name, swap.block_device.into()));
     let progress = Progress::begin(swaps.collect());
@@ -189,7 +193,7 @@ fn stop(root: &Root, force: bool) -> Result<(), Fault> {
     while root.is_claimed() {
         if Instant::now() > end {
             let message = "the daemon has taken its devices down but does not end";
-            return Err(Fault::new(Errno::EBUSY, message));
+            return Err(ControlError::new(Errno::EBUSY, message));
         }
         thread::sleep(Duration::from_millis(5));
     }

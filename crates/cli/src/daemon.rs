@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::fuse::{Mount, TreeMount, leftovers};
 use rampack::nbd::{Activated, Exports, Listener, Server};
 use rampack::sync::Mutex;
@@ -19,12 +19,12 @@ use serde_json::Value;
 use crate::devices::{Devices, Files};
 use crate::events::Event;
 use crate::exports::DiskExports;
-use crate::failure::{failed, frontend_fault, say, sentence};
+use crate::failure::{failed, frontend_error, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
-use crate::root::{Claim, Made, Root};
+use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
@@ -62,14 +62,14 @@ pub struct Daemon {
     mounted: Mutex<Option<Mounted>>,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
-    claim: Claim,
+    claim: RootLock,
 }
 
 /// An NBD server for `exports`.
 ///
 /// # Errors
 /// What the system reports.
-pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, Fault> {
+pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, ControlError> {
     let options =
         rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
@@ -79,7 +79,7 @@ pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, Fault> {
 ///
 /// # Errors
 /// What the system reports.
-pub fn serve_activated(server: &Server, activated: Vec<Activated>) -> Result<(), Fault> {
+pub fn serve_activated(server: &Server, activated: Vec<Activated>) -> Result<(), ControlError> {
     for socket in activated {
         let served = match socket {
             Activated::Listener(listener) => server.listen(listener),
@@ -95,7 +95,7 @@ impl Daemon {
     ///
     /// # Errors
     /// What stood in the way; nothing is left behind then.
-    pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
+    pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
         let DaemonOptions { root, transport, nbd_tcp } = options;
         sys::private_files();
         let claim = root.claim()?;
@@ -125,15 +125,15 @@ impl Daemon {
             made.socket(&root.nbd_socket())?;
             daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?, Some(server.clone()));
         }
-        if let Err(fault) = daemon.open_tree() {
-            notes.push(format!("no control tree: {}", fault.message));
+        if let Err(error) = daemon.open_tree() {
+            notes.push(format!("no control tree: {}", error.message));
         }
         daemon.notes = notes;
         daemon.open_control(events)?;
         Ok(daemon)
     }
 
-    fn open_control(&mut self, events: Sender<Event>) -> Result<(), Fault> {
+    fn open_control(&mut self, events: Sender<Event>) -> Result<(), ControlError> {
         let root = self.claim.root().clone();
         let path = root.control_socket();
         let what = || format!("cannot listen at {}", path.display());
@@ -153,12 +153,12 @@ impl Daemon {
     ///
     /// # Errors
     /// What the system reports.
-    pub fn serve_activated(&self, activated: Vec<Activated>) -> Result<(), Fault> {
+    pub fn serve_activated(&self, activated: Vec<Activated>) -> Result<(), ControlError> {
         self.nbd.as_ref().map_or(Ok(()), |server| serve_activated(server, activated))
     }
 
     /// Serves the control tree as files. A daemon does well without.
-    fn open_tree(&self) -> Result<(), Fault> {
+    fn open_tree(&self) -> Result<(), ControlError> {
         let path = self.root().tree();
         let made = self.claim.made();
         made.directory(&path)?;
@@ -166,7 +166,7 @@ impl Daemon {
             Ok(mount) => *self.tree.lock() = Some(mount),
             Err(error) => {
                 made.remove(&path);
-                return Err(frontend_fault(&error));
+                return Err(frontend_error(&error));
             }
         }
         tree::zone::link(self.root(), made)
@@ -206,7 +206,12 @@ impl Daemon {
     ///
     /// # Errors
     /// What the system reports.
-    pub fn mount(&self, kind: &'static Kind, device: &Path, target: &Path) -> Result<(), Fault> {
+    pub fn mount(
+        &self,
+        kind: &'static Kind,
+        device: &Path,
+        target: &Path,
+    ) -> Result<(), ControlError> {
         kind.mount(device, target)?;
         let (device, target) = (device.to_path_buf(), target.to_path_buf());
         *self.mounted.lock() = Some(Mounted { kind, device, target });
@@ -221,7 +226,7 @@ impl Daemon {
     /// `EBUSY` with every user unless `force` is given; everything is as before then, but that swap
     /// devices may be gone. `ENOMEM` when there is no memory for what is swapped out, whether
     /// `force` is given or not: it would be lost.
-    pub fn stop(&self, force: bool) -> Result<(), Fault> {
+    pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         if !force {
             self.wait_for_clients();
             self.check_unused()?;
@@ -232,21 +237,21 @@ impl Daemon {
 
     /// Before swap devices are drained: that may take long, and be for nothing. What is on a mount
     /// of ours is found by unmounting it.
-    fn check_unused(&self) -> Result<(), Fault> {
+    fn check_unused(&self) -> Result<(), ControlError> {
         match self.swaps.is_empty() || self.mounted.lock().is_some() {
             true => Ok(()),
             false => self.devices.check_unused(),
         }
     }
 
-    fn stop_rest(&self, force: bool) -> Result<(), Fault> {
+    fn stop_rest(&self, force: bool) -> Result<(), ControlError> {
         let mounted = self.unmount(force)?;
-        if let Err(fault) = self.stop_files(force) {
+        if let Err(error) = self.stop_files(force) {
             let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));
-            if let Some(Err(fault)) = again {
-                tracing::error!("it is not mounted any more: {fault}");
+            if let Some(Err(error)) = again {
+                tracing::error!("it is not mounted any more: {error}");
             }
-            return Err(fault);
+            return Err(error);
         }
         if let Some(server) = &self.nbd {
             server.shutdown();
@@ -261,20 +266,20 @@ impl Daemon {
     }
 
     /// The tree goes first: a request to it may be waiting for a device.
-    fn stop_files(&self, force: bool) -> Result<(), Fault> {
+    fn stop_files(&self, force: bool) -> Result<(), ControlError> {
         if !force {
             self.devices.check_unused()?;
         }
         let mut tree = self.tree.lock();
         let was = tree.is_some();
         if let Some(mount) = &mut *tree {
-            mount.unmount(force).map_err(|e| frontend_fault(&e))?;
+            mount.unmount(force).map_err(|e| frontend_error(&e))?;
         }
         *tree = None;
         drop(tree);
         self.devices.stop(force).inspect_err(|_| {
-            if was && let Err(fault) = self.open_tree() {
-                tracing::error!("there is no control tree any more: {fault}");
+            if was && let Err(error) = self.open_tree() {
+                tracing::error!("there is no control tree any more: {error}");
             }
         })
     }
@@ -291,13 +296,13 @@ impl Daemon {
     }
 
     /// Takes our own mount away, if it is still there. Gives back what it was.
-    fn unmount(&self, force: bool) -> Result<Option<Mounted>, Fault> {
+    fn unmount(&self, force: bool) -> Result<Option<Mounted>, ControlError> {
         let mut mounted = self.mounted.lock();
         let Some(it) = &*mounted else { return Ok(None) };
         // The user may have unmounted it, and mounted something else there.
         if mounts().iter().any(|mount| mount.target == it.target && mount.source == it.device) {
             match filesystem::unmount(&it.target, Unmount::WhenUnused) {
-                Err(fault) if force && fault.errno == Errno::EBUSY => {
+                Err(error) if force && error.errno == Errno::EBUSY => {
                     filesystem::unmount(&it.target, Unmount::Lazily)?;
                 }
                 result => result?,
@@ -311,8 +316,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if let Err(fault) = self.stop(true) {
-            say(&format!("rampack: something is left behind: {}\n", sentence(&fault)));
+        if let Err(error) = self.stop(true) {
+            say(&format!("rampack: something is left behind: {}\n", sentence(&error)));
         }
         // Only now, for it lets clients have their last answers.
         if self.control.take().is_some() {
@@ -330,7 +335,7 @@ struct Commands {
 }
 
 impl Handler for Commands {
-    fn handle(&self, request: Request) -> Result<Value, Fault> {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
         let devices = &self.devices;
         match request {
             Request::Status(_) => json(&DaemonReport {
@@ -363,7 +368,7 @@ impl Handler for Commands {
             }),
             Request::Stop(it) => {
                 let (reply, answer) = channel();
-                let gone = |_| Fault::new(Errno::ENODEV, "the daemon is stopping already");
+                let gone = |_| ControlError::new(Errno::ENODEV, "the daemon is stopping already");
                 let asked = Event::Asked { force: it.force, reply };
                 self.events.send(asked).map_err(|_| gone(()))?;
                 json(&answer.recv().map_err(|_| gone(()))??)
@@ -372,8 +377,8 @@ impl Handler for Commands {
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Value, Fault> {
-    let failed = |e| Fault::new(Errno::EIO, format!("the answer cannot be written: {e}"));
+fn json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
+    let failed = |e| ControlError::new(Errno::EIO, format!("the answer cannot be written: {e}"));
     serde_json::to_value(value).map_err(failed)
 }
 
@@ -383,7 +388,7 @@ fn open_files(
     made: &Arc<Made>,
     transport: Transport,
     notes: &mut Vec<String>,
-) -> Result<Option<Files>, Fault> {
+) -> Result<Option<Files>, ControlError> {
     let is_root = sys::effective_user() == 0;
     match transport {
         Transport::Nbd => return Ok(None),
@@ -406,14 +411,14 @@ fn open_files(
         }
         Err(error) => {
             made.remove(&root.files());
-            return Err(frontend_fault(&error));
+            return Err(frontend_error(&error));
         }
     };
     let loops = match File::open("/dev/loop-control") {
         Ok(_) => is_root,
         Err(error) => {
             if is_root {
-                let error = frontend_fault(&rampack::fuse::Error::NoLoop(error));
+                let error = frontend_error(&rampack::fuse::Error::NoLoop(error));
                 notes.push(format!("no block device, only a file: {}", error.message));
             }
             false
@@ -423,15 +428,19 @@ fn open_files(
 }
 
 /// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
-fn listen(server: &Server, root: &Root, tcp: Option<SocketAddr>) -> Result<Vec<String>, Fault> {
+fn listen(
+    server: &Server,
+    root: &Root,
+    tcp: Option<SocketAddr>,
+) -> Result<Vec<String>, ControlError> {
     let path = root.nbd_socket();
     let serve = |listener: Listener| {
         server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
     };
-    serve(Listener::unix(&path).map_err(|e| listen_fault(&e))?)?;
+    serve(Listener::unix(&path).map_err(|e| listen_error(&e))?)?;
     let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
     if let Some(address) = tcp {
-        let listener = Listener::tcp(address).map_err(|e| listen_fault(&e))?;
+        let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
         let bound = listener.tcp_address().unwrap_or(address);
         serve(listener)?;
         addresses.push(format!("nbd://{bound}"));
@@ -439,7 +448,7 @@ fn listen(server: &Server, root: &Root, tcp: Option<SocketAddr>) -> Result<Vec<S
     Ok(addresses)
 }
 
-fn listen_fault(error: &rampack::nbd::ListenError) -> Fault {
+fn listen_error(error: &rampack::nbd::ListenError) -> ControlError {
     let errno = match error {
         rampack::nbd::ListenError::InUse(_) => libc::EADDRINUSE,
         rampack::nbd::ListenError::NotASocket(_) => libc::EEXIST,
@@ -452,7 +461,7 @@ fn listen_fault(error: &rampack::nbd::ListenError) -> Fault {
             return failed(format!("cannot listen at {address}"), error);
         }
     };
-    Fault::new(Errno(errno), error.to_string())
+    ControlError::new(Errno(errno), error.to_string())
 }
 
 /// A path as part of a URI.
@@ -474,7 +483,7 @@ fn percent_encoded(path: &Path) -> String {
 }
 
 /// Clears what a daemon that was killed left in a root that is ours now. Returns what to tell.
-fn clear_leftovers(claim: &Claim) -> Vec<String> {
+fn clear_leftovers(claim: &RootLock) -> Vec<String> {
     let mut notes = Vec::new();
     if !claim.has_leftovers() {
         return notes;

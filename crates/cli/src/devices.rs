@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rampack::control::tree::DeviceNode;
-use rampack::control::{Access, Errno, Fault, Object};
+use rampack::control::{Access, ControlError, Errno, Object};
 use rampack::nbd::Server;
 use rampack::sync::Mutex;
 use rampack::sync::atomic::{AtomicBool, Ordering};
 use rampack::zram::Disk;
 
-use crate::failure::frontend_fault;
+use crate::failure::frontend_error;
 use crate::machine::Machine;
 use crate::mounts::places_of;
 use crate::protocol::{Add, Attribute, Description, DeviceReport};
@@ -86,7 +86,7 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, naming those there are.
-    pub fn disk(&self, name: &str) -> Result<Arc<Disk>, Fault> {
+    pub fn disk(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
         let last = name.rsplit('/').next().unwrap_or(name);
         let disks = self.machine.disks();
         disks.iter().find(|disk| disk.name() == last).cloned().ok_or_else(|| {
@@ -95,7 +95,7 @@ impl Devices {
                 true => "there are none; make one with `rampack add`".to_string(),
                 false => format!("there are: {}", known.join(" ")),
             };
-            Fault::new(Errno::ENODEV, format!("no device {name:?}; {known}"))
+            ControlError::new(Errno::ENODEV, format!("no device {name:?}; {known}"))
         })
     }
 
@@ -103,14 +103,14 @@ impl Devices {
     ///
     /// # Errors
     /// What its attributes or the frontends refuse; there is no new device then.
-    pub fn add(&self, options: &Add) -> Result<Arc<Disk>, Fault> {
+    pub fn add(&self, options: &Add) -> Result<Arc<Disk>, ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.machine.add()?;
         let made = configure(&disk, options).and_then(|()| self.attach(&lifecycle, &disk));
-        if let Err(fault) = made {
+        if let Err(error) = made {
             self.machine.remove(disk.id())?;
-            return Err(fault);
+            return Err(error);
         }
         tracing::info!("{} added", disk.name());
         Ok(disk)
@@ -120,7 +120,7 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, or `EBUSY` with who uses it.
-    pub fn remove(&self, name: &str, force: bool) -> Result<(), Fault> {
+    pub fn remove(&self, name: &str, force: bool) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.disk(name)?;
@@ -131,20 +131,25 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, or `EBUSY` with who uses it.
-    pub fn remove_number(&self, id: u32) -> Result<(), Fault> {
+    pub fn remove_number(&self, id: u32) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
-        let none = || Fault::new(Errno::ENODEV, format!("there is no device zram{id}"));
+        let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
         let disk = self.machine.disk(id).ok_or_else(none)?;
         self.remove_it(&lifecycle, &disk, false)
     }
 
-    fn remove_it(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>, force: bool) -> Result<(), Fault> {
+    fn remove_it(
+        &self,
+        lifecycle: &Lifecycle,
+        disk: &Arc<Disk>,
+        force: bool,
+    ) -> Result<(), ControlError> {
         self.refuse_clients(disk, force)?;
         self.detach(lifecycle, disk, force)?;
-        if let Err(fault) = self.machine.remove(disk.id()) {
+        if let Err(error) = self.machine.remove(disk.id()) {
             self.attach_again(lifecycle, disk);
-            return Err(fault);
+            return Err(error);
         }
         tracing::info!("{} removed", disk.name());
         Ok(())
@@ -154,7 +159,7 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with who uses it.
-    pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), Fault> {
+    pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.disk(name)?;
@@ -167,12 +172,12 @@ impl Devices {
         disk: &Arc<Disk>,
         value: &str,
         force: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ControlError> {
         let rows = rampack::zram::attributes(disk.clone());
         let user = disk.open();
         match rows.store("reset", value) {
             // Not for its value: it is one that resets, were it not for this user.
-            Err(fault) if fault.errno == Errno::EBUSY => {}
+            Err(error) if error.errno == Errno::EBUSY => {}
             result => return result,
         }
         drop(user);
@@ -184,8 +189,8 @@ impl Devices {
             self.attach_again(lifecycle, disk);
             return reset;
         }
-        if let Some(fault) = self.busy(lifecycle, disk) {
-            return Err(fault);
+        if let Some(error) = self.busy(lifecycle, disk) {
+            return Err(error);
         }
         let attached = self.attached.lock();
         let attached = attached.get(&disk.id());
@@ -202,7 +207,7 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, or what the attribute refuses; nothing has changed then.
-    pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), Fault> {
+    pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), ControlError> {
         self.set_on(&self.disk(name)?, attribute, value)
     }
 
@@ -210,7 +215,12 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV` if it has been removed, or what the attribute refuses; nothing has changed then.
-    pub fn set_on(&self, disk: &Arc<Disk>, attribute: &str, value: &str) -> Result<(), Fault> {
+    pub fn set_on(
+        &self,
+        disk: &Arc<Disk>,
+        attribute: &str,
+        value: &str,
+    ) -> Result<(), ControlError> {
         let rows = rampack::zram::attributes(disk.clone());
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
@@ -225,13 +235,13 @@ impl Devices {
         let before = disk.bytes();
         rows.store(attribute, value)?;
         let resized = self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
-        if let Err(fault) = resized {
+        if let Err(error) = resized {
             if before != 0 {
-                return Err(fault);
+                return Err(error);
             }
-            let message = format!("{}; {} has been reset", fault.message, disk.name());
+            let message = format!("{}; {} has been reset", error.message, disk.name());
             rows.store("reset", "1")?;
-            return Err(Fault::new(fault.errno, message));
+            return Err(ControlError::new(error.errno, message));
         }
         tracing::info!("{} has a size", disk.name());
         Ok(())
@@ -239,7 +249,7 @@ impl Devices {
 
     /// # Errors
     /// `ENODEV` when `disk` is not one of the devices any more.
-    pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), Fault> {
+    pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
         match self.is_present(disk) {
             true => Ok(()),
             false => Err(rampack::control::tree::gone(&disk.name())),
@@ -267,7 +277,7 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`, or what an attribute refuses.
-    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, Fault> {
+    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
         let rows = rampack::zram::attributes(self.disk(name)?);
         let read = |name: &str| {
             let value = rows.show(name)?.trim_end_matches('\n').to_string();
@@ -277,10 +287,10 @@ impl Devices {
             return attributes.iter().map(|name| read(name)).collect();
         }
         // What only its owner may read is long, and told when it is asked for by name.
-        let told = |row: &rampack::control::RowInfo| {
+        let told = |row: &rampack::control::AttributeInfo| {
             row.access.readable() && row.access != Access::ReadOwner
         };
-        let readable = rows.rows().into_iter().filter(told);
+        let readable = rows.attributes().into_iter().filter(told);
         readable.map(|row| read(row.name)).collect()
     }
 
@@ -288,9 +298,9 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV`.
-    pub fn describe(&self, name: &str) -> Result<Vec<Description>, Fault> {
-        let rows = rampack::zram::attributes(self.disk(name)?).rows();
-        let description = |row: rampack::control::RowInfo| Description {
+    pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
+        let rows = rampack::zram::attributes(self.disk(name)?).attributes();
+        let description = |row: rampack::control::AttributeInfo| Description {
             name: row.name.into(),
             mode: row.access.mode(),
             unit: row.unit.into(),
@@ -341,7 +351,7 @@ impl Devices {
     }
 
     /// With `force`, clients are cut off first.
-    fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), Fault> {
+    fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let server = self.nbd.lock().server.clone();
         if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
             server.disconnect(&disk.name());
@@ -354,19 +364,19 @@ impl Devices {
                      disconnect first, or use --force",
                     disk.name()
                 );
-                Err(Fault::new(Errno::EBUSY, message))
+                Err(ControlError::new(Errno::EBUSY, message))
             }
         }
     }
 
     /// Who, besides NBD clients, uses a device; `None` when nobody does.
-    fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<Fault> {
+    fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
         let files = lifecycle.files.as_ref()?;
         self.attached.lock().get(&disk.id())?.busy(&files.mount, &disk.name())
     }
 
     /// Gives a device its file, block device and link.
-    fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), Fault> {
+    fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), ControlError> {
         let Some(files) = &lifecycle.files else { return Ok(()) };
         let attached = Attached::make(files, &self.root, disk)?;
         self.attached.lock().insert(disk.id(), attached);
@@ -375,8 +385,8 @@ impl Devices {
 
     /// After something that should have followed a detachment failed.
     fn attach_again(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) {
-        if let Err(fault) = self.attach(lifecycle, disk) {
-            tracing::error!("{} keeps its contents but is not attached: {fault}", disk.name());
+        if let Err(error) = self.attach(lifecycle, disk) {
+            tracing::error!("{} keeps its contents but is not attached: {error}", disk.name());
         }
     }
 
@@ -384,24 +394,24 @@ impl Devices {
     ///
     /// # Errors
     /// `ENODEV` where there are none, or when the daemon is stopping.
-    pub fn place(&self) -> Result<(Arc<Made>, &Root), Fault> {
+    pub fn place(&self) -> Result<(Arc<Made>, &Root), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
-        let none = || Fault::new(Errno::ENODEV, "the daemon makes no block devices");
+        let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
         let files = lifecycle.files.as_ref().filter(|files| files.loops).ok_or_else(none)?;
         Ok((files.made.clone(), &self.root))
     }
 
     /// The reverse of `attach`; leaves everything as it was when the device is in use.
-    fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), Fault> {
+    fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let Some(files) = &lifecycle.files else { return Ok(()) };
-        if let (false, Some(fault)) = (force, self.busy(lifecycle, disk)) {
-            return Err(fault);
+        if let (false, Some(error)) = (force, self.busy(lifecycle, disk)) {
+            return Err(error);
         }
         let Some(mut attached) = self.attached.lock().remove(&disk.id()) else { return Ok(()) };
-        if let Err(fault) = attached.detach(force) {
+        if let Err(error) = attached.detach(force) {
             self.attached.lock().insert(disk.id(), attached);
-            return Err(fault);
+            return Err(error);
         }
         drop(files.mount.remove(&disk.name()));
         files.made.remove(&attached.link);
@@ -412,11 +422,11 @@ impl Devices {
     ///
     /// # Errors
     /// `EBUSY` with every user.
-    pub fn check_unused(&self) -> Result<(), Fault> {
+    pub fn check_unused(&self) -> Result<(), ControlError> {
         self.refuse_if_busy(&self.lifecycle.lock())
     }
 
-    fn refuse_if_busy(&self, lifecycle: &Lifecycle) -> Result<(), Fault> {
+    fn refuse_if_busy(&self, lifecycle: &Lifecycle) -> Result<(), ControlError> {
         let busy = |disk: &Arc<Disk>| {
             self.refuse_clients(disk, false).err().or_else(|| self.busy(lifecycle, disk))
         };
@@ -424,7 +434,7 @@ impl Devices {
         let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
         match faults.is_empty() {
             true => Ok(()),
-            false => Err(Fault::new(Errno::EBUSY, faults.join("; "))),
+            false => Err(ControlError::new(Errno::EBUSY, faults.join("; "))),
         }
     }
 
@@ -433,18 +443,18 @@ impl Devices {
     ///
     /// # Errors
     /// `EBUSY` with every user, unless `force` is given; everything is as before then.
-    pub fn stop(&self, force: bool) -> Result<(), Fault> {
+    pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         let mut lifecycle = self.lifecycle.lock();
         let disks = self.machine.disks();
         if !force {
             self.refuse_if_busy(&lifecycle)?;
         }
         for (done, disk) in disks.iter().enumerate() {
-            if let Err(fault) = self.detach(&lifecycle, disk, force) {
+            if let Err(error) = self.detach(&lifecycle, disk, force) {
                 for disk in &disks[..done] {
                     self.attach_again(&lifecycle, disk);
                 }
-                return Err(fault);
+                return Err(error);
             }
         }
         let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
@@ -452,7 +462,7 @@ impl Devices {
             for disk in &disks {
                 self.attach_again(&lifecycle, disk);
             }
-            return Err(frontend_fault(&error));
+            return Err(frontend_error(&error));
         }
         lifecycle.files = None;
         lifecycle.stopping = true;
@@ -461,9 +471,9 @@ impl Devices {
 }
 
 impl Lifecycle {
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), ControlError> {
         match self.stopping {
-            true => Err(Fault::new(Errno::ENODEV, "the daemon is stopping")),
+            true => Err(ControlError::new(Errno::ENODEV, "the daemon is stopping")),
             false => Ok(()),
         }
     }
@@ -473,7 +483,7 @@ impl Lifecycle {
 ///
 /// # Errors
 /// What an attribute refuses; those before it have their values then.
-pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), Fault> {
+pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
     let rows = rampack::zram::attributes(disk.clone());
     if let Some(algorithm) = &options.algorithm {
         rows.store("comp_algorithm", algorithm)?;

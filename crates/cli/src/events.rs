@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
@@ -23,7 +23,7 @@ pub enum Event {
         /// Devices are to be taken from their users.
         force: bool,
         /// Where it waits.
-        reply: Sender<Result<(), Fault>>,
+        reply: Sender<Result<(), ControlError>>,
     },
 }
 

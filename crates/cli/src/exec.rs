@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 use crate::client::call;
 use crate::failure::{failed, say, sentence};
@@ -45,14 +45,14 @@ const NOT_FOUND: i32 = 127;
 /// # Errors
 /// `EPERM` without root, `ENOENT` without a daemon, `ENODEV` when it has no tree or no block
 /// devices, or what the system reports.
-pub fn exec(root: &Root, command: &[OsString]) -> Result<(), Fault> {
+pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Fault::invalid("name a command to run: rampack exec -- COMMAND"));
+        return Err(ControlError::invalid("name a command to run: rampack exec -- COMMAND"));
     };
     if sys::effective_user() != 0 {
         let message = "exec needs root, for a mount namespace and block devices; without root, \
                        devices can be used over NBD and through the files of the control tree";
-        return Err(Fault::new(Errno::EPERM, message));
+        return Err(ControlError::new(Errno::EPERM, message));
     }
     let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
     check(root, &daemon)?;
@@ -65,14 +65,14 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), Fault> {
         .env("SYSTEMD_DEVICE_VERIFY_SYSFS", "0")
         .exec();
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
-    let fault = failed(format!("cannot run {}", Path::new(program).display()), &error);
-    say(&format!("rampack: {}\n", sentence(&fault)));
+    let error = failed(format!("cannot run {}", Path::new(program).display()), &error);
+    say(&format!("rampack: {}\n", sentence(&error)));
     std::process::exit(code);
 }
 
 /// Everything that can be found wrong before anything is changed.
-fn check(root: &Root, daemon: &DaemonReport) -> Result<(), Fault> {
-    let refuse = |message: String| Err(Fault::new(Errno::ENODEV, message));
+fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
+    let refuse = |message: String| Err(ControlError::new(Errno::ENODEV, message));
     if !root.tree().join(host::PLACE).join(host::DEV).is_dir() {
         return refuse(format!(
             "the daemon in {} serves no control tree: it said why when it started; /dev/fuse is \
@@ -90,7 +90,7 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), Fault> {
     Ok(())
 }
 
-fn lay_over(root: &Root) -> Result<(), Fault> {
+fn lay_over(root: &Root) -> Result<(), ControlError> {
     sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
     // The files are not needed there, and would be kept from ending with the daemon.
     let _ = sys::unmount(&root.files(), Unmount::Lazily);
@@ -115,7 +115,7 @@ fn lay_over(root: &Root) -> Result<(), Fault> {
 }
 
 /// Nothing leads to the kernel's own devices any more, but a path written out would.
-fn hide_kernels() -> Result<(), Fault> {
+fn hide_kernels() -> Result<(), ControlError> {
     for entry in fs::read_dir("/sys/devices/virtual/block").into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(host::is_zram) {
             let path = entry.path();
@@ -128,7 +128,7 @@ fn hide_kernels() -> Result<(), Fault> {
 
 /// Makes sure that there is a directory `path`, which is `real` in another mount of the same.
 /// `rooms` are the directories in memory that were made for others before.
-fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), Fault> {
+fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), ControlError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -149,7 +149,7 @@ fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), F
 }
 
 /// Device files and links are passed through; what holds something of its own is bound.
-fn lay_over_dev(place: &Path) -> Result<(), Fault> {
+fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
     let (dev, real) = (Path::new("/dev"), place.join(host::REAL_DEV));
     bind(dev, &real)?;
     bind(&place.join(host::DEV), dev)?;
@@ -167,7 +167,7 @@ fn lay_over_dev(place: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-fn bind(source: &Path, target: &Path) -> Result<(), Fault> {
+fn bind(source: &Path, target: &Path) -> Result<(), ControlError> {
     sys::bind(source, target).map_err(|e| {
         failed(format!("cannot lay {} over {}", source.display(), target.display()), &e)
     })

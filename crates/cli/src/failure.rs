@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 /// Error numbers that programs meet and kernel attributes do not answer with.
 const MORE: [(i32, &str); 21] = [
@@ -40,7 +40,7 @@ pub fn symbol(errno: Errno) -> &'static str {
 
 /// The fault of a failed system call: `what` was tried, and why it failed.
 #[must_use]
-pub fn failed(what: impl AsRef<str>, error: &io::Error) -> Fault {
+pub fn failed(what: impl AsRef<str>, error: &io::Error) -> ControlError {
     let errno = Errno(error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => libc::EINVAL,
         io::ErrorKind::UnexpectedEof => libc::ECONNRESET,
@@ -49,7 +49,7 @@ pub fn failed(what: impl AsRef<str>, error: &io::Error) -> Fault {
     // The text of the standard library ends in "(os error 2)"; the symbol says that better.
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
-    Fault::new(errno, format!("{}: {}", what.as_ref(), lower_first(text)))
+    ControlError::new(errno, format!("{}: {}", what.as_ref(), lower_first(text)))
 }
 
 fn lower_first(text: &str) -> String {
@@ -59,8 +59,8 @@ fn lower_first(text: &str) -> String {
 
 /// A fault as the program prints it: the sentence and the symbol.
 #[must_use]
-pub fn sentence(fault: &Fault) -> String {
-    format!("{} ({})", fault.message, symbol(fault.errno))
+pub fn sentence(error: &ControlError) -> String {
+    format!("{} ({})", error.message, symbol(error.errno))
 }
 
 /// Says something on standard error. A terminal that is gone is no reason to fail.
@@ -70,7 +70,7 @@ pub fn say(text: &str) {
 
 /// A fault of the FUSE frontend.
 #[must_use]
-pub fn frontend_fault(error: &rampack::fuse::Error) -> Fault {
+pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
     let errno = match error {
         rampack::fuse::Error::NoFuse(_) | rampack::fuse::Error::NoLoop(_) => Errno::ENODEV,
         rampack::fuse::Error::NoPermission { .. } => Errno::EPERM,
@@ -82,7 +82,7 @@ pub fn frontend_fault(error: &rampack::fuse::Error) -> Fault {
             return failed(format!("cannot {doing}"), source);
         }
     };
-    Fault::new(errno, error.to_string())
+    ControlError::new(errno, error.to_string())
 }
 
 #[cfg(test)]

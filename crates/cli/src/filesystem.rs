@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 use crate::failure::failed;
 use crate::mounts::{mounts, used_by};
@@ -77,11 +77,11 @@ pub const KINDS: [Kind; 5] = [
 ///
 /// # Errors
 /// `EINVAL`, naming those there are.
-pub fn kind(name: &str) -> Result<&'static Kind, Fault> {
+pub fn kind(name: &str) -> Result<&'static Kind, ControlError> {
     KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         let message = format!("no file system {name:?}; there are: {}", known.join(" "));
-        Fault::invalid(message)
+        ControlError::invalid(message)
     })
 }
 
@@ -94,7 +94,7 @@ impl Kind {
     ///
     /// # Errors
     /// `ENOENT`, naming the package that has it.
-    pub fn check_installed(&self) -> Result<(), Fault> {
+    pub fn check_installed(&self) -> Result<(), ControlError> {
         let program = self.program();
         if find_program(&program, std::env::var_os("PATH").as_deref()).is_some() {
             return Ok(());
@@ -103,14 +103,14 @@ impl Kind {
             "{program} is not installed, and --fs {} needs it; install the package {}",
             self.name, self.package
         );
-        Err(Fault::new(Errno::ENOENT, message))
+        Err(ControlError::new(Errno::ENOENT, message))
     }
 
     /// Makes a file system on `device`, which is known to be empty.
     ///
     /// # Errors
     /// `ENOENT` when the program is missing, `EIO` with the program's own words when it fails.
-    pub fn make(&self, device: &Path) -> Result<(), Fault> {
+    pub fn make(&self, device: &Path) -> Result<(), ControlError> {
         self.check_installed()?;
         let mut output = self.run(self.arguments, device)?;
         let too_old = || words(&output).to_lowercase().contains("bad option");
@@ -122,10 +122,10 @@ impl Kind {
         }
         let message =
             format!("{} on {} failed: {}", self.program(), device.display(), words(&output));
-        Err(Fault::new(Errno::EIO, message))
+        Err(ControlError::new(Errno::EIO, message))
     }
 
-    fn run(&self, arguments: &[&str], device: &Path) -> Result<Output, Fault> {
+    fn run(&self, arguments: &[&str], device: &Path) -> Result<Output, ControlError> {
         let program = find_program(&self.program(), std::env::var_os("PATH").as_deref())
             .unwrap_or_else(|| self.program().into());
         Command::new(&program)
@@ -141,7 +141,7 @@ impl Kind {
     ///
     /// # Errors
     /// What the system reports; `ENODEV` says that the kernel does not know this file system.
-    pub fn mount(&self, device: &Path, target: &Path) -> Result<(), Fault> {
+    pub fn mount(&self, device: &Path, target: &Path) -> Result<(), ControlError> {
         match sys::mount(device, target, self.name, "discard") {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
@@ -149,7 +149,7 @@ impl Kind {
                     "the kernel does not know the file system {}; load it with `modprobe {}`",
                     self.name, self.name
                 );
-                Err(Fault::new(Errno::ENODEV, message))
+                Err(ControlError::new(Errno::ENODEV, message))
             }
             Err(error) => {
                 let (device, target) = (device.display(), target.display());
@@ -182,19 +182,19 @@ fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// `ENOENT` or `ENOTDIR`.
-pub fn mount_point(path: &Path) -> Result<PathBuf, Fault> {
+pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
     let shown = path.display();
     let real = path.canonicalize().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             let message =
                 format!("mount point {shown} does not exist; make it with: mkdir -p {shown}");
-            Fault::new(Errno::ENOENT, message)
+            ControlError::new(Errno::ENOENT, message)
         }
         _ => failed(format!("cannot use mount point {shown}"), &error),
     })?;
     if !fs::metadata(&real).is_ok_and(|found| found.is_dir()) {
         let message = format!("mount point {shown} is not a directory");
-        return Err(Fault::new(Errno(libc::ENOTDIR), message));
+        return Err(ControlError::new(Errno(libc::ENOTDIR), message));
     }
     Ok(real)
 }
@@ -203,7 +203,7 @@ pub fn mount_point(path: &Path) -> Result<PathBuf, Fault> {
 ///
 /// # Errors
 /// `EBUSY`, saying what is.
-pub fn check_free(target: &Path) -> Result<(), Fault> {
+pub fn check_free(target: &Path) -> Result<(), ControlError> {
     let found = mounts();
     let Some(mounted) = found.iter().rev().find(|mount| mount.target == target) else {
         return Ok(());
@@ -214,21 +214,21 @@ pub fn check_free(target: &Path) -> Result<(), Fault> {
         mounted.kind,
         target.display()
     );
-    Err(Fault::new(Errno::EBUSY, message))
+    Err(ControlError::new(Errno::EBUSY, message))
 }
 
 /// Takes away what is mounted at `target`; nothing to do when nothing is.
 ///
 /// # Errors
 /// `EBUSY`, saying who uses it, or what the system reports.
-pub fn unmount(target: &Path, how: Unmount) -> Result<(), Fault> {
+pub fn unmount(target: &Path, how: Unmount) -> Result<(), ControlError> {
     match sys::unmount(target, how) {
         Ok(()) => Ok(()),
         // Not a mount point: somebody else took it away.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             let message = format!("{} is in use{}", target.display(), used_by(target));
-            Err(Fault::new(Errno::EBUSY, message))
+            Err(ControlError::new(Errno::EBUSY, message))
         }
         Err(error) => Err(failed(format!("cannot unmount {}", target.display()), &error)),
     }

@@ -55,7 +55,7 @@ pub mod zone;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command, Swap, SwapAction};
@@ -68,14 +68,14 @@ pub fn main() -> ExitCode {
     log_to_stderr(cli.verbose);
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fault) => {
-            failure::say(&format!("rampack: {}\n", failure::sentence(&fault)));
+        Err(error) => {
+            failure::say(&format!("rampack: {}\n", failure::sentence(&error)));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(cli: Cli) -> Result<(), Fault> {
+fn run(cli: Cli) -> Result<(), ControlError> {
     match &cli.command {
         Command::Serve(serve) => up::serve(cli.root, serve),
         Command::Up(up) => up::up(Root::choose(cli.root.as_deref())?, up),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use rampack::pagealloc::{Zone, ZoneStats};
 use rampack::{HostSystem, MachineOptions};
 
@@ -17,7 +17,7 @@ pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
 ///
 /// # Errors
 /// `ENOMEM` when there are no addresses.
-pub fn new() -> Result<Arc<Machine>, Fault> {
+pub fn new() -> Result<Arc<Machine>, ControlError> {
     let memory = match rampack::host::total_memory() {
         0 => 1 << 40,
         memory => memory,
@@ -26,7 +26,7 @@ pub fn new() -> Result<Arc<Machine>, Fault> {
         cpus: rampack::host::cpus(),
         memory,
         files: Arc::new(HostSystem),
-        swap_world: Arc::new(rampack::host::MmapAhead),
+        swap_scenario: Arc::new(rampack::host::MmapAhead),
         track_access: true,
     };
     let machine = Arc::new(Machine::new(Arc::new(rampack::host::Mmap), options)?);

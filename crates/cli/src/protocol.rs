@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -172,7 +172,7 @@ pub enum Request {
     Set(Set),
     /// See [`Describe`]; answered with a list of [`Description`].
     Describe(Describe),
-    /// See [`Tree`]; answered with a list of [`TreeRow`].
+    /// See [`Tree`]; answered with a list of [`TreeAttribute`].
     Tree(Tree),
     /// See [`SwapOn`]; answered with a [`SwapReport`].
     SwapOn(SwapOn),
@@ -212,7 +212,7 @@ pub struct Description {
 
 /// One attribute of the control tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TreeRow {
+pub struct TreeAttribute {
     /// Where it is, such as `block/zram0/disksize`.
     pub path: String,
     /// The mode bits of its file.
@@ -278,30 +278,38 @@ pub struct DeviceReport {
 /// # Errors
 /// `E2BIG` for a line that is too long, `EINVAL` with a sentence that names what is known
 /// otherwise.
-pub fn parse_message(line: &[u8]) -> Result<Request, Fault> {
+pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     if line.len() > LINE_MAX {
         return Err(too_long());
     }
-    let mut fields: Map<String, Value> = serde_json::from_slice(line)
-        .map_err(|e| Fault::invalid(format!("a request is one JSON object on one line: {e}")))?;
+    let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|e| {
+        ControlError::invalid(format!("a request is one JSON object on one line: {e}"))
+    })?;
     match fields.remove("version") {
         Some(version) if version.as_u64() == Some(VERSION) => {}
         Some(version) => {
             let version = shortened(&version.to_string());
             let message = format!("version {version} is not spoken here; this is {VERSION}");
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
-        None => return Err(Fault::invalid(format!("\"version\" is missing; this is {VERSION}"))),
+        None => {
+            return Err(ControlError::invalid(format!(
+                "\"version\" is missing; this is {VERSION}"
+            )));
+        }
     }
     let known = || COMMANDS.join(", ");
     let command = match fields.remove("command") {
         Some(Value::String(command)) => command,
         Some(_) => {
-            return Err(Fault::invalid(format!("\"command\" is text, one of: {}", known())));
+            return Err(ControlError::invalid(format!("\"command\" is text, one of: {}", known())));
         }
         None => {
-            return Err(Fault::invalid(format!("\"command\" is missing; one of: {}", known())));
+            return Err(ControlError::invalid(format!(
+                "\"command\" is missing; one of: {}",
+                known()
+            )));
         }
     };
     Ok(match command.as_str() {
@@ -319,15 +327,15 @@ pub fn parse_message(line: &[u8]) -> Result<Request, Fault> {
         other => {
             let other = shortened(other);
             let message = format!("no command {other:?}; there are: {}", known());
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
     })
 }
 
 /// The refusal of a line longer than [`LINE_MAX`].
 #[must_use]
-pub fn too_long() -> Fault {
-    Fault::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
+pub fn too_long() -> ControlError {
+    ControlError::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
 }
 
 /// Text of a client, short enough to be repeated to it.
@@ -338,10 +346,13 @@ fn shortened(text: &str) -> String {
     }
 }
 
-fn arguments<T: DeserializeOwned>(command: &str, fields: Map<String, Value>) -> Result<T, Fault> {
+fn arguments<T: DeserializeOwned>(
+    command: &str,
+    fields: Map<String, Value>,
+) -> Result<T, ControlError> {
     serde_json::from_value(Value::Object(fields)).map_err(|error| {
         let error = shortened_message(&error.to_string());
-        Fault::invalid(format!("command {command:?}: {error}"))
+        ControlError::invalid(format!("command {command:?}: {error}"))
     })
 }
 
@@ -379,15 +390,15 @@ pub fn request_line(request: &Request) -> String {
 
 /// The line of an answer.
 #[must_use]
-pub fn reply_line(result: &Result<Value, Fault>) -> String {
+pub fn reply_line(result: &Result<Value, ControlError>) -> String {
     let reply = match result {
         Ok(value) => serde_json::json!({ "version": VERSION, "ok": value }),
-        Err(fault) => serde_json::json!({
+        Err(error) => serde_json::json!({
             "version": VERSION,
             "error": {
-                "errno": fault.errno.0,
-                "symbol": symbol(fault.errno),
-                "message": fault.message,
+                "errno": error.errno.0,
+                "symbol": symbol(error.errno),
+                "message": error.message,
             },
         }),
     };
@@ -398,7 +409,7 @@ pub fn reply_line(result: &Result<Value, Fault>) -> String {
 ///
 /// # Errors
 /// The daemon's fault, or `EPROTO` for an answer that cannot be understood.
-pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, Fault> {
+pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
     #[derive(Deserialize)]
     struct Refusal {
         errno: i32,
@@ -407,13 +418,13 @@ pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, Fault> {
     let strange = |why: String| {
         let message =
             format!("the daemon's answer cannot be understood: {why}; is it of another version?");
-        Fault::new(Errno(libc::EPROTO), message)
+        ControlError::new(Errno(libc::EPROTO), message)
     };
     let mut reply: Map<String, Value> =
         serde_json::from_slice(line).map_err(|e| strange(e.to_string()))?;
     if let Some(error) = reply.remove("error") {
         let refusal: Refusal = serde_json::from_value(error).map_err(|e| strange(e.to_string()))?;
-        return Err(Fault::new(Errno(refusal.errno), refusal.message));
+        return Err(ControlError::new(Errno(refusal.errno), refusal.message));
     }
     let value = reply.remove("ok").ok_or_else(|| strange("neither ok nor error".into()))?;
     serde_json::from_value(value).map_err(|e| strange(e.to_string()))

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 use crate::failure::failed;
 use crate::sys;
@@ -33,25 +33,29 @@ impl Root {
     /// # Errors
     /// `EINVAL` for an empty path or when there is no default, `ENAMETOOLONG` when sockets in it
     /// could not be named.
-    pub fn choose(asked: Option<&Path>) -> Result<Root, Fault> {
+    pub fn choose(asked: Option<&Path>) -> Result<Root, ControlError> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Root::decide(asked, sys::effective_user(), runtime.as_deref())
     }
 
-    fn decide(asked: Option<&Path>, user: u32, runtime: Option<&Path>) -> Result<Root, Fault> {
+    fn decide(
+        asked: Option<&Path>,
+        user: u32,
+        runtime: Option<&Path>,
+    ) -> Result<Root, ControlError> {
         let path = match (asked, user, runtime) {
             (Some(path), ..) => path.to_path_buf(),
             (None, 0, _) => PathBuf::from("/run/rampack"),
             (None, _, Some(runtime)) if runtime.is_absolute() => runtime.join("rampack"),
             (None, ..) => {
-                return Err(Fault::invalid(
+                return Err(ControlError::invalid(
                     "no place for the daemon's state: XDG_RUNTIME_DIR is not set; name a directory \
                      with --root DIR or RAMPACK_ROOT",
                 ));
             }
         };
         if path.as_os_str().is_empty() {
-            return Err(Fault::invalid("the root directory is empty; write --root DIR"));
+            return Err(ControlError::invalid("the root directory is empty; write --root DIR"));
         }
         let path = std::path::absolute(&path)
             .map_err(|e| failed(format!("cannot use {} as root", path.display()), &e))?;
@@ -64,7 +68,7 @@ impl Root {
                 root.path.display(),
                 root.control_socket().display()
             );
-            return Err(Fault::new(Errno(libc::ENAMETOOLONG), message));
+            return Err(ControlError::new(Errno(libc::ENAMETOOLONG), message));
         }
         Ok(root)
     }
@@ -135,7 +139,7 @@ impl Root {
     /// program listens in it, `ENOTEMPTY` when it holds something that is not of rampack, `EACCES`
     /// when others could change what is in it, or what the system reports. Nothing in it is touched
     /// then.
-    pub fn claim(&self) -> Result<Claim, Fault> {
+    pub fn claim(&self) -> Result<RootLock, ControlError> {
         let path = self.lock_file();
         let what = |error: &io::Error| failed(format!("cannot lock {}", path.display()), error);
         for _ in 0..TRIES {
@@ -149,18 +153,19 @@ impl Root {
             // Another daemon came or went at the same time.
             let Some(lock) = lock else { continue };
             let (made, before) = Made::new(&self.path, lock).map_err(|e| what(&e))?;
-            let claim = Claim { root: self.clone(), made: Arc::new(made), has_leftovers, before };
+            let claim =
+                RootLock { root: self.clone(), made: Arc::new(made), has_leftovers, before };
             if root_was_made {
                 claim.made.root_was_made().map_err(|e| what(&e))?;
             }
             return Ok(claim);
         }
         let message = format!("{} comes and goes; try again", path.display());
-        Err(Fault::new(Errno::EAGAIN, message))
+        Err(ControlError::new(Errno::EAGAIN, message))
     }
 
     /// Takes the lock of a daemon before; `None` when it has just gone.
-    fn take_lock(&self, mut lock: File) -> Result<Option<File>, Fault> {
+    fn take_lock(&self, mut lock: File) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let locked = sys::try_lock(&lock);
         if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
@@ -175,7 +180,7 @@ impl Root {
     }
 
     /// Makes the lock in an empty directory; `None` when somebody else has just made one.
-    fn make_lock(&self) -> Result<Option<File>, Fault> {
+    fn make_lock(&self) -> Result<Option<File>, ControlError> {
         self.check_sockets()?;
         if !self.check_empty()? {
             return Ok(None);
@@ -198,7 +203,7 @@ impl Root {
     }
 
     /// The lock of a daemon that has or had this root; `None` when there is no such file.
-    fn open_lock(&self) -> Result<Option<File>, Fault> {
+    fn open_lock(&self) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let what = || format!("cannot lock {}", path.display());
         // What is no file is not opened: that alone can have an effect.
@@ -244,7 +249,7 @@ impl Root {
 
     /// # Errors
     /// `EADDRINUSE` when somebody listens here: a daemon may live without its lock.
-    fn check_sockets(&self) -> Result<(), Fault> {
+    fn check_sockets(&self) -> Result<(), ControlError> {
         let sockets = [self.control_socket(), self.nbd_socket()];
         let Some(path) = sockets.iter().find(|path| record::is_listening(path)) else {
             return Ok(());
@@ -254,14 +259,14 @@ impl Root {
              stop it, or use another --root",
             path.display()
         );
-        Err(Fault::new(Errno(libc::EADDRINUSE), message))
+        Err(ControlError::new(Errno(libc::EADDRINUSE), message))
     }
 
     /// Is nothing in the directory? `Ok(false)` when another daemon has just come.
     ///
     /// # Errors
     /// `ENOTEMPTY`, or what the system reports.
-    fn check_empty(&self) -> Result<bool, Fault> {
+    fn check_empty(&self) -> Result<bool, ControlError> {
         let what = |e: io::Error| failed(format!("cannot look into {}", self.path.display()), &e);
         if fs::read_dir(&self.path).map_err(what)?.next().is_none() {
             return Ok(true);
@@ -272,7 +277,7 @@ impl Root {
         }
     }
 
-    fn foreign(&self) -> Fault {
+    fn foreign(&self) -> ControlError {
         const SHOWN: usize = 5;
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -291,10 +296,10 @@ impl Root {
             names.join(", "),
             record::MARK.trim_end()
         );
-        Fault::new(Errno(libc::ENOTEMPTY), message)
+        ControlError::new(Errno(libc::ENOTEMPTY), message)
     }
 
-    fn make_directory(&self) -> Result<bool, Fault> {
+    fn make_directory(&self) -> Result<bool, ControlError> {
         let what = || format!("cannot make the root directory {}", self.path.display());
         if let Some(parent) = self.path.parent() {
             let mut builder = DirBuilder::new();
@@ -309,7 +314,7 @@ impl Root {
         let found = fs::metadata(&self.path).map_err(|e| failed(what(), &e))?;
         if !found.is_dir() {
             let message = format!("root {} is not a directory", self.path.display());
-            return Err(Fault::new(Errno(libc::ENOTDIR), message));
+            return Err(ControlError::new(Errno(libc::ENOTDIR), message));
         }
         if found.uid() != sys::effective_user() || found.mode() & 0o022 != 0 {
             let message = format!(
@@ -320,7 +325,7 @@ impl Root {
                 found.uid(),
                 found.mode() & 0o777
             );
-            return Err(Fault::new(Errno::EACCES, message));
+            return Err(ControlError::new(Errno::EACCES, message));
         }
         if made {
             // Others may follow the links in it; the sockets are closed to them on their own.
@@ -329,7 +334,7 @@ impl Root {
         Ok(made)
     }
 
-    fn taken(&self, lock: &mut File) -> Fault {
+    fn taken(&self, lock: &mut File) -> ControlError {
         let who = match record::pid_of(lock) {
             Some(pid) => format!("pid {pid}"),
             None => "just starting".to_string(),
@@ -339,7 +344,7 @@ impl Root {
              `rampack --root {root} add`, or start this one elsewhere with --root DIR",
             root = self.path.display()
         );
-        Fault::new(Errno::EBUSY, message)
+        ControlError::new(Errno::EBUSY, message)
     }
 }
 
@@ -355,14 +360,14 @@ fn is_race(error: &io::Error) -> bool {
 
 /// A root that is ours until this is dropped, which removes what was made in it, and the directory
 /// itself if we made that and nothing is left in it.
-pub struct Claim {
+pub struct RootLock {
     root: Root,
     made: Arc<Made>,
     has_leftovers: bool,
     before: Option<u32>,
 }
 
-impl Claim {
+impl RootLock {
     /// The root claimed.
     #[must_use]
     pub fn root(&self) -> &Root {
@@ -388,7 +393,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for RootLock {
     fn drop(&mut self) {
         self.made.end(&self.root.lock_file());
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     /// The fault the client is told.
-    fn handle(&self, request: Request) -> Result<Value, Fault>;
+    fn handle(&self, request: Request) -> Result<Value, ControlError>;
 }
 
 struct Client {
@@ -129,11 +129,11 @@ fn admit(clients: &Mutex<Clients>, stream: &UnixStream) -> Option<u64> {
             .min_by_key(|n| clients.present[*n].heard);
         let Some(silent) = silent else {
             drop(clients);
-            let fault = Fault::new(
+            let error = ControlError::new(
                 Errno::EAGAIN,
                 format!("{CLIENTS_MAX} clients are being served already; try again"),
             );
-            let _ = (&*stream).write_all(reply_line(&Err(fault)).as_bytes());
+            let _ = (&*stream).write_all(reply_line(&Err(error)).as_bytes());
             return None;
         };
         let evicted = clients.present.swap_remove(silent);

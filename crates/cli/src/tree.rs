@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{Attribute, Directory, Fixed, Node, Rows, gone};
-use rampack::control::{Access, Bound, Errno, Fault, Object, Row};
+use rampack::control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, gone};
+use rampack::control::{Access, Attribute, Bound, ControlError, Errno, Object};
 use rampack::zram::Disk;
 
 use crate::devices::Devices;
-use crate::protocol::{self, Add, TreeRow};
+use crate::protocol::{self, Add, TreeAttribute};
 
 mod block;
 mod device;
@@ -27,16 +27,16 @@ use device::{block_directory, debug_directory};
 pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     let class: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), CONTROL));
     let module: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), MODULE));
-    let class = Fixed::new().dir("zram-control", Rows::new(class, |_| true));
+    let class = Fixed::new().dir("zram-control", Attributes::new(class, |_| true));
     let debug = OfDevices { devices: devices.clone(), make: debug_directory };
     let debug = Fixed::new()
         .dir("rampack", zone::directory(devices))
         .dir("zram", debug)
         .dir("zswap", swap::debug(devices));
     let debug = Fixed::new().dir("debug", debug);
-    let module = Fixed::new().dir("parameters", Rows::new(module, |_| true));
+    let module = Fixed::new().dir("parameters", Attributes::new(module, |_| true));
     let module = Fixed::new().dir("zram", module).dir("zswap", swap::module(devices));
-    let groups = Fixed::new().dir("cgroup", swap::tenants(devices));
+    let groups = Fixed::new().dir("cgroup", swap::memcgs(devices));
     let block = OfDevices { devices: devices.clone(), make: block_directory };
     let top = Fixed::new()
         .dir("block", block)
@@ -52,27 +52,31 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
 ///
 /// # Errors
 /// `ENODEV` or `ENOENT`, naming what there is.
-pub fn attribute(devices: &Arc<Devices>, name: &str, attribute: &str) -> Result<Attribute, Fault> {
+pub fn attribute(
+    devices: &Arc<Devices>,
+    name: &str,
+    attribute: &str,
+) -> Result<AttributeFile, ControlError> {
     if name.contains('/') {
         let found = rampack::control::tree::find(&tree(devices), &format!("{name}/{attribute}"));
-        if let Some(Node::Row(attribute)) = found {
+        if let Some(Node::Attribute(attribute)) = found {
             return Ok(attribute);
         }
     }
     let object = object(devices, &devices.disk(name)?);
-    match object.rows().into_iter().find(|row| row.name == attribute) {
-        Some(row) => Ok(Attribute { object, row }),
+    match object.attributes().into_iter().find(|row| row.name == attribute) {
+        Some(row) => Ok(AttributeFile { object, info: row }),
         None => Err(object.show(attribute).err().unwrap_or_else(|| gone(name))),
     }
 }
 
 /// The attributes of the directory at `path`, none of those below it.
-fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<Attribute>> {
+fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<AttributeFile>> {
     let Some(Node::Directory(found)) = rampack::control::tree::find(&tree(devices), path) else {
         return None;
     };
     let rows = found.names().into_iter().filter_map(|name| match found.get(&name) {
-        Some(Node::Row(attribute)) => Some(attribute),
+        Some(Node::Attribute(attribute)) => Some(attribute),
         _ => None,
     });
     Some(rows.collect())
@@ -87,14 +91,14 @@ pub fn values(
     devices: &Arc<Devices>,
     name: &str,
     attributes: &[String],
-) -> Result<Vec<protocol::Attribute>, Fault> {
+) -> Result<Vec<protocol::Attribute>, ControlError> {
     if attributes.is_empty() {
         let rows = if name.contains('/') { directory(devices, name) } else { None };
         let Some(rows) = rows else { return devices.get(name, attributes) };
-        let readable = rows.into_iter().filter(|attribute| attribute.row.access.readable());
-        let value = |attribute: Attribute| {
+        let readable = rows.into_iter().filter(|attribute| attribute.info.access.readable());
+        let value = |attribute: AttributeFile| {
             let value = attribute.show()?.trim_end_matches('\n').to_string();
-            Ok(protocol::Attribute { name: attribute.row.name.to_string(), value })
+            Ok(protocol::Attribute { name: attribute.info.name.to_string(), value })
         };
         return readable.map(value).collect();
     }
@@ -108,11 +112,11 @@ pub fn values(
 
 /// Every attribute of the tree.
 #[must_use]
-pub fn listing(devices: &Arc<Devices>, values: bool) -> Vec<TreeRow> {
-    let row = |(path, attribute): (String, Attribute)| {
-        let row = attribute.row;
+pub fn listing(devices: &Arc<Devices>, values: bool) -> Vec<TreeAttribute> {
+    let row = |(path, attribute): (String, AttributeFile)| {
+        let row = attribute.info;
         let shown = values && row.access.readable() && row.access != Access::ReadOwner;
-        TreeRow {
+        TreeAttribute {
             path,
             mode: row.access.mode(),
             unit: row.unit.into(),
@@ -149,26 +153,27 @@ impl Directory for OfDevices {
 ///
 /// # Errors
 /// `EINVAL` for anything else, `ERANGE` when it does not fit.
-fn kernel_int(name: &str, text: &str) -> Result<i32, Fault> {
+fn kernel_int(name: &str, text: &str) -> Result<i32, ControlError> {
     let digits = text.strip_suffix('\n').unwrap_or(text);
     let bare = digits.strip_prefix(['+', '-']).unwrap_or(digits);
     if bare.is_empty() || !bare.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Fault::invalid(format!("{name} takes a whole number, not {digits:?}")));
+        return Err(ControlError::invalid(format!("{name} takes a whole number, not {digits:?}")));
     }
-    let too_large = |_| Fault::new(Errno::ERANGE, format!("{digits} is too large for {name}"));
+    let too_large =
+        |_| ControlError::new(Errno::ERANGE, format!("{digits} is too large for {name}"));
     digits.parse().map_err(too_large)
 }
 
-fn remove(devices: &Devices, text: &str) -> Result<(), Fault> {
+fn remove(devices: &Devices, text: &str) -> Result<(), ControlError> {
     let number = kernel_int("hot_remove", text)?;
     let number = u32::try_from(number)
-        .map_err(|_| Fault::invalid("hot_remove takes the number of a device, from 0 on"))?;
+        .map_err(|_| ControlError::invalid("hot_remove takes the number of a device, from 0 on"))?;
     devices.remove_number(number)
 }
 
 /// `class/zram-control`.
-static CONTROL: &[Row<Devices>] = &[
-    Row {
+static CONTROL: &[Attribute<Devices>] = &[
+    Attribute {
         name: "hot_add",
         access: Access::ActOnRead,
         unit: "count",
@@ -179,7 +184,7 @@ static CONTROL: &[Row<Devices>] = &[
         }),
         store: None,
     },
-    Row {
+    Attribute {
         name: "hot_remove",
         access: Access::ActOnWrite,
         unit: "count",
@@ -190,7 +195,7 @@ static CONTROL: &[Row<Devices>] = &[
 ];
 
 /// `module/zram/parameters`.
-static MODULE: &[Row<Devices>] = &[Row {
+static MODULE: &[Attribute<Devices>] = &[Attribute {
     name: "num_devices",
     access: Access::Read,
     unit: "count",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::nbd::Stream;
 use rampack::units::human;
 
@@ -64,7 +64,7 @@ struct Plan {
 
 impl Plan {
     /// Everything that can be found wrong before anything is made.
-    fn check(up: &Up) -> Result<Plan, Fault> {
+    fn check(up: &Up) -> Result<Plan, ControlError> {
         check_frontends(&up.frontends)?;
         let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
         let kind = name.map(filesystem::kind).transpose()?;
@@ -75,14 +75,14 @@ impl Plan {
                     "{option} needs a block device, and --transport nbd makes none; leave one of \
                      them out"
                 );
-                return Err(Fault::invalid(message));
+                return Err(ControlError::invalid(message));
             }
             if sys::effective_user() != 0 {
                 let message = format!(
                     "{option} needs root, for block devices and mounts; run it with sudo, or \
                      without {option}"
                 );
-                return Err(Fault::new(Errno::EPERM, message));
+                return Err(ControlError::new(Errno::EPERM, message));
             }
             kind.check_installed()?;
         }
@@ -91,10 +91,10 @@ impl Plan {
     }
 }
 
-fn check_frontends(frontends: &FrontendOptions) -> Result<(), Fault> {
+fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if frontends.transport == Transport::Fuse && frontends.nbd_tcp.is_some() {
         let message = "--nbd-tcp serves NBD, and --transport fuse does not; leave one of them out";
-        return Err(Fault::invalid(message));
+        return Err(ControlError::invalid(message));
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), Fault> {
 ///
 /// # Errors
 /// What stood in the way.
-pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
+pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
     let plan = Plan::check(up)?;
     let events = listen()?;
     let daemon = start(root, &up.frontends, events.sender())?;
@@ -116,7 +116,7 @@ pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
         let device = report.block_device.clone().ok_or_else(|| {
             let why = daemon.notes().join("; ");
             let message = format!("there is no block device to make a file system on: {why}");
-            Fault::new(Errno::ENODEV, message)
+            ControlError::new(Errno::ENODEV, message)
         })?;
         let device = PathBuf::from(device);
         if interrupted(&events) {
@@ -137,7 +137,7 @@ pub fn up(root: Root, up: &Up) -> Result<(), Fault> {
 ///
 /// # Errors
 /// What stood in the way.
-pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
+pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let activated = rampack::nbd::activated()
         .map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
     let handed_over = !activated.is_empty();
@@ -170,8 +170,8 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), Fault> {
 pub(crate) fn run_daemon(
     root: Root,
     frontends: &FrontendOptions,
-    make: impl FnOnce(&Daemon) -> Result<String, Fault>,
-) -> Result<(), Fault> {
+    make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
+) -> Result<(), ControlError> {
     let events = listen()?;
     let daemon = start(root, frontends, events.sender())?;
     say_notes(&daemon);
@@ -194,7 +194,7 @@ fn served(daemon: &Daemon) -> String {
 }
 
 /// One connection on standard input and output, and nothing else.
-fn stdio(options: &Serve) -> Result<(), Fault> {
+fn stdio(options: &Serve) -> Result<(), ControlError> {
     let machine = private_machine(options, 1)?;
     let server = daemon::nbd_server(machine)?;
     let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
@@ -206,7 +206,10 @@ fn stdio(options: &Serve) -> Result<(), Fault> {
 }
 
 /// NBD on sockets that were handed over, without a root directory.
-fn sockets_only(options: &Serve, activated: Vec<rampack::nbd::Activated>) -> Result<(), Fault> {
+fn sockets_only(
+    options: &Serve,
+    activated: Vec<rampack::nbd::Activated>,
+) -> Result<(), ControlError> {
     let events = listen()?;
     let server = daemon::nbd_server(private_machine(options, options.num_devices)?)?;
     daemon::serve_activated(&server, activated)?;
@@ -217,7 +220,10 @@ fn sockets_only(options: &Serve, activated: Vec<rampack::nbd::Activated>) -> Res
 }
 
 /// Devices that only NBD clients can reach: they need a size from the start.
-fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExports>, Fault> {
+fn private_machine(
+    options: &Serve,
+    count: u32,
+) -> Result<std::sync::Arc<DiskExports>, ControlError> {
     let machine = machine::new()?;
     let mut request = options.device.request(options.size.as_ref());
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
@@ -227,13 +233,17 @@ fn private_machine(options: &Serve, count: u32) -> Result<std::sync::Arc<DiskExp
     Ok(std::sync::Arc::new(DiskExports::new(machine)))
 }
 
-fn listen() -> Result<Events, Fault> {
+fn listen() -> Result<Events, ControlError> {
     // Threads are like the one that starts them, and this starts the first.
     protections::begin();
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
 
-fn start(root: Root, frontends: &FrontendOptions, events: Sender<Event>) -> Result<Daemon, Fault> {
+fn start(
+    root: Root,
+    frontends: &FrontendOptions,
+    events: Sender<Event>,
+) -> Result<Daemon, ControlError> {
     let (transport, nbd_tcp) = (frontends.transport, frontends.nbd_tcp);
     Daemon::start(DaemonOptions { root, transport, nbd_tcp }, events)
 }
@@ -262,7 +272,7 @@ fn watch(
     events: &Events,
     force: bool,
     is_done: impl Fn(&Daemon) -> bool,
-) -> Result<(), Fault> {
+) -> Result<(), ControlError> {
     let mut live = Live::new();
     let mut refused = 0;
     loop {
@@ -276,9 +286,9 @@ fn watch(
         let progress = Progress::begin(daemon.swaps().devices());
         let result = daemon.stop(force);
         drop(progress);
-        if let Err(fault) = &result {
+        if let Err(error) = &result {
             refused += 1;
-            live.aside(|| say(&refusal(daemon, fault, refused)));
+            live.aside(|| say(&refusal(daemon, error, refused)));
         } else {
             live.clear();
         }
@@ -292,10 +302,10 @@ fn watch(
     }
 }
 
-fn refusal(daemon: &Daemon, fault: &Fault, times: u32) -> String {
+fn refusal(daemon: &Daemon, error: &ControlError, times: u32) -> String {
     let root = daemon.root();
     let still = if times > 1 { "still " } else { "" };
-    let mut text = format!("rampack: {still}not stopped: {}\n", sentence(fault));
+    let mut text = format!("rampack: {still}not stopped: {}\n", sentence(error));
     if !daemon.swaps().is_empty() {
         let _ = writeln!(
             text,

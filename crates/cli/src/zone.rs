@@ -14,9 +14,9 @@ use crate::machine::{self, Machine};
 pub struct ZoneReport {
     /// The name of its design.
     pub design: String,
-    /// Bytes lent to what is stored.
-    pub lent_bytes: u64,
-    /// Bytes in the stocks of CPUs.
+    /// Bytes allocated to what is stored.
+    pub allocated_bytes: u64,
+    /// Bytes in the pcp lists of CPUs.
     pub cached_bytes: u64,
     /// Bytes that are free.
     pub free_bytes: u64,
@@ -26,7 +26,7 @@ pub struct ZoneReport {
     pub free_blocks: Vec<u64>,
     /// 2 MiB blocks given back to the system since the beginning.
     pub returned_blocks: u64,
-    /// Times something was freed that was not lent; anything but 0 is a fault of the program.
+    /// Times something was freed that was not allocated; anything but 0 is a fault of the program.
     pub bad_frees: u64,
 }
 
@@ -37,7 +37,8 @@ pub fn free_frames(stats: &ZoneStats) -> u64 {
 }
 
 /// The line of `/proc/buddyinfo` for a zone (`frag_show_print` of Linux's mm/vmstat.c, seen from
-/// outside): the free blocks of each order. What is in the stocks of CPUs is not free there either.
+/// outside): the free blocks of each order. What is in the pcp lists of CPUs is not free there
+/// either.
 #[must_use]
 pub fn buddyinfo(stats: &ZoneStats) -> String {
     let mut line = format!("Node 0, zone {:>8} ", "Normal");
@@ -59,7 +60,7 @@ impl ZoneReport {
         let bytes = |frames: u64| frames * PAGE_SIZE as u64;
         ZoneReport {
             design: design.into(),
-            lent_bytes: bytes(stats.lent),
+            allocated_bytes: bytes(stats.allocated),
             cached_bytes: bytes(stats.cached),
             free_bytes: bytes(free_frames(stats)),
             managed_bytes: bytes(stats.managed),
@@ -77,10 +78,10 @@ impl ZoneReport {
             false => human(bytes).to_string(),
         };
         let mut line = format!(
-            "zone {}: {} lent, {} in stocks of CPUs, {} free; of {} asked of the system; {} blocks \
-             of 2M given back so far",
+            "zone {}: {} allocated, {} in pcp lists of CPUs, {} free; of {} asked of the system; \
+             {} pageblocks of 2M given back so far",
             self.design,
-            size(self.lent_bytes),
+            size(self.allocated_bytes),
             size(self.cached_bytes),
             size(self.free_bytes),
             size(self.managed_bytes),

@@ -54,29 +54,29 @@ errnos! {
 /// A refused operation: the number a kernel attribute would have answered with, and a sentence
 /// that names what was wrong and what is allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fault {
+pub struct ControlError {
     /// The error number.
     pub errno: Errno,
     /// The sentence.
     pub message: String,
 }
 
-impl Fault {
+impl ControlError {
     /// A fault with this number and sentence.
-    pub fn new(errno: Errno, message: impl Into<String>) -> Fault {
-        Fault { errno, message: message.into() }
+    pub fn new(errno: Errno, message: impl Into<String>) -> ControlError {
+        ControlError { errno, message: message.into() }
     }
 
     /// [`Errno::EINVAL`] with a sentence.
-    pub fn invalid(message: impl Into<String>) -> Fault {
-        Fault::new(Errno::EINVAL, message)
+    pub fn invalid(message: impl Into<String>) -> ControlError {
+        ControlError::new(Errno::EINVAL, message)
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ControlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.message, self.errno.name())
     }
 }
 
-impl core::error::Error for Fault {}
+impl core::error::Error for ControlError {}

@@ -1,19 +1,19 @@
-//! What an operator can see and turn: attribute rows, and the errors they answer with.
+//! What an operator can see and turn: attribute attributes, and the errors they answer with.
 //!
-//! An attribute is defined once, as a [`Row`] beside the data it reads, with the kernel's name,
-//! format and error numbers. A [`tree`] of directories holds them. Frontends (the CLI, a control
-//! socket, files in a FUSE mount) render the tree and define nothing.
+//! An attribute is defined once, as a [`Attribute`] beside the data it reads, with the kernel's
+//! name, format and error numbers. A [`tree`] of directories holds them. Frontends (the CLI, a
+//! control socket, files in a FUSE mount) render the tree and define nothing.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+mod attribute;
 mod errno;
-mod row;
 pub mod tree;
 
-pub use errno::{Errno, Fault};
-pub use row::{Access, Bound, Object, Row, RowInfo};
+pub use attribute::{Access, Attribute, AttributeInfo, Bound, Object};
+pub use errno::{ControlError, Errno};
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,12 @@
-use crate::tree::{Directory, Fixed, Node, Rows};
+use crate::tree::{Attributes, Directory, Fixed, Node};
 use crate::*;
 use alloc::{string::ToString, sync::Arc, vec::Vec};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 struct Thing(AtomicU64);
 
-static ROWS: &[Row<Thing>] = &[
-    Row {
+static ATTRIBUTES: &[Attribute<Thing>] = &[
+    Attribute {
         name: "level",
         access: Access::ReadWrite,
         unit: "count",
@@ -16,12 +16,13 @@ static ROWS: &[Row<Thing>] = &[
             Ok(())
         }),
         store: Some(|t, text| {
-            let value = text.trim().parse().map_err(|_| Fault::invalid("level takes a number"))?;
+            let value =
+                text.trim().parse().map_err(|_| ControlError::invalid("level takes a number"))?;
             t.0.store(value, Relaxed);
             Ok(())
         }),
     },
-    Row {
+    Attribute {
         name: "reset",
         access: Access::ActOnWrite,
         unit: "text",
@@ -32,7 +33,7 @@ static ROWS: &[Row<Thing>] = &[
             Ok(())
         }),
     },
-    Row {
+    Attribute {
         name: "queue/depth",
         access: Access::Read,
         unit: "count",
@@ -46,7 +47,7 @@ static ROWS: &[Row<Thing>] = &[
 ];
 
 fn thing() -> Bound<Thing> {
-    Bound::new(Arc::new(Thing(AtomicU64::new(7))), ROWS)
+    Bound::new(Arc::new(Thing(AtomicU64::new(7))), ATTRIBUTES)
 }
 
 #[test]
@@ -64,9 +65,9 @@ fn rows_show_and_store() {
 #[test]
 fn wrong_names_and_directions_are_told() {
     let thing = thing();
-    let fault = thing.show("depth").unwrap_err();
-    assert_eq!(fault.errno, Errno::ENOENT);
-    assert!(fault.to_string().contains("level reset queue/depth"), "{fault}");
+    let error = thing.show("depth").unwrap_err();
+    assert_eq!(error.errno, Errno::ENOENT);
+    assert!(error.to_string().contains("level reset queue/depth"), "{error}");
     assert_eq!(thing.show("reset").unwrap_err().errno, Errno::EACCES);
 }
 
@@ -80,8 +81,8 @@ fn modes_are_the_kernels() {
 
 fn files() -> Arc<dyn Directory> {
     let object: Arc<dyn Object> = Arc::new(thing());
-    let all = Rows::new(object.clone(), |_| true).identified(7);
-    let one = Rows::new(object, |name| name == "queue/depth");
+    let all = Attributes::new(object.clone(), |_| true).identified(7);
+    let one = Attributes::new(object, |name| name == "queue/depth");
     Arc::new(Fixed::new().dir("all", all).hidden("one", one).with("link", Node::Link("all".into())))
 }
 
@@ -99,8 +100,10 @@ fn a_tree_is_walked_by_its_listed_names() {
 
 #[test]
 fn a_row_is_found_by_its_path() {
-    let Some(Node::Row(depth)) = tree::find(&files(), "all/queue/depth") else { panic!("no row") };
-    assert_eq!((depth.row.name, &*depth.show().unwrap()), ("queue/depth", "64\n"));
+    let Some(Node::Attribute(depth)) = tree::find(&files(), "all/queue/depth") else {
+        panic!("no attribute")
+    };
+    assert_eq!((depth.info.name, &*depth.show().unwrap()), ("queue/depth", "64\n"));
     assert_eq!(depth.store("1").unwrap_err().errno, Errno::EACCES);
     for nothing in ["all/queue/depth/x", "all/queu", "all/depth", "al", "one/level", "link/level"] {
         assert!(tree::find(&files(), nothing).is_none(), "{nothing}");

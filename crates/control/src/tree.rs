@@ -1,4 +1,4 @@
-//! The tree of an operator: directories of rows, in which objects come and go.
+//! The tree of an operator: directories of attributes, in which objects come and go.
 //!
 //! A frontend renders the tree (as files, as a list, as JSON) and adds nothing to it. Directories
 //! are asked anew each time, so that what they hold may change at any moment.
@@ -11,7 +11,7 @@ use alloc::{
     vec::Vec,
 };
 
-use crate::{Errno, Fault, Object, RowInfo};
+use crate::{AttributeInfo, ControlError, Errno, Object};
 
 /// What a name in a directory stands for.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub enum Node {
     /// A directory.
     Directory(Arc<dyn Directory>),
     /// One attribute.
-    Row(Attribute),
+    Attribute(AttributeFile),
     /// A symbolic link to this text.
     Link(String),
     /// A device file.
@@ -28,30 +28,30 @@ pub enum Node {
     Place,
 }
 
-/// A row of an object.
+/// A attribute of an object.
 #[derive(Clone)]
-pub struct Attribute {
+pub struct AttributeFile {
     /// What has it.
     pub object: Arc<dyn Object>,
-    /// Which row; its name may have parts before it that are directories.
-    pub row: RowInfo,
+    /// Which attribute; its name may have parts before it that are directories.
+    pub info: AttributeInfo,
 }
 
-impl Attribute {
+impl AttributeFile {
     /// The value, with its newline.
     ///
     /// # Errors
     /// As [`Object::show`].
-    pub fn show(&self) -> Result<String, Fault> {
-        self.object.show(self.row.name)
+    pub fn show(&self) -> Result<String, ControlError> {
+        self.object.show(self.info.name)
     }
 
     /// Gives it a value.
     ///
     /// # Errors
     /// As [`Object::store`].
-    pub fn store(&self, value: &str) -> Result<(), Fault> {
-        self.object.store(self.row.name, value)
+    pub fn store(&self, value: &str) -> Result<(), ControlError> {
+        self.object.store(self.info.name, value)
     }
 }
 
@@ -131,37 +131,38 @@ impl Directory for Fixed {
     }
 }
 
-/// The rows of an object as a directory. A row called `queue/rotational` is the file `rotational`
-/// in the directory `queue`.
-pub struct Rows {
+/// The attributes of an object as a directory. A attribute called `queue/rotational` is the file
+/// `rotational` in the directory `queue`.
+pub struct Attributes {
     object: Arc<dyn Object>,
     choose: fn(&str) -> bool,
-    /// Of the rows' names; empty or ends with a slash.
+    /// Of the attributes' names; empty or ends with a slash.
     prefix: String,
     identity: u64,
 }
 
-impl Rows {
-    /// The rows of `object` whose names `choose` takes.
-    pub fn new(object: Arc<dyn Object>, choose: fn(&str) -> bool) -> Rows {
-        Rows { object, choose, prefix: String::new(), identity: 0 }
+impl Attributes {
+    /// The attributes of `object` whose names `choose` takes.
+    pub fn new(object: Arc<dyn Object>, choose: fn(&str) -> bool) -> Attributes {
+        Attributes { object, choose, prefix: String::new(), identity: 0 }
     }
 
     /// The same for an object that comes and goes; see [`Directory::identity`].
     #[must_use]
-    pub fn identified(self, identity: u64) -> Rows {
-        Rows { identity, ..self }
+    pub fn identified(self, identity: u64) -> Attributes {
+        Attributes { identity, ..self }
     }
 
-    fn chosen(&self) -> impl Iterator<Item = (&'static str, RowInfo)> {
-        let rows = self.object.rows().into_iter();
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, AttributeInfo)> {
+        let attributes = self.object.attributes().into_iter();
         let (choose, prefix) = (self.choose, self.prefix.clone());
-        rows.filter(move |row| choose(row.name))
-            .filter_map(move |row| Some((row.name.strip_prefix(&*prefix)?, row)))
+        attributes
+            .filter(move |attribute| choose(attribute.name))
+            .filter_map(move |attribute| Some((attribute.name.strip_prefix(&*prefix)?, attribute)))
     }
 }
 
-impl Directory for Rows {
+impl Directory for Attributes {
     fn names(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let first = |name: &'static str| name.split('/').next().unwrap_or(name);
@@ -170,12 +171,15 @@ impl Directory for Rows {
     }
 
     fn get(&self, name: &str) -> Option<Node> {
-        if let Some((_, row)) = self.chosen().find(|(known, _)| *known == name) {
-            return Some(Node::Row(Attribute { object: self.object.clone(), row }));
+        if let Some((_, attribute)) = self.chosen().find(|(known, _)| *known == name) {
+            return Some(Node::Attribute(AttributeFile {
+                object: self.object.clone(),
+                info: attribute,
+            }));
         }
         let below = format!("{name}/");
         self.chosen().find(|(known, _)| known.starts_with(&below))?;
-        Some(Node::Directory(Arc::new(Rows {
+        Some(Node::Directory(Arc::new(Attributes {
             object: self.object.clone(),
             choose: self.choose,
             prefix: format!("{}{below}", self.prefix),
@@ -201,13 +205,13 @@ pub fn find(top: &Arc<dyn Directory>, path: &str) -> Option<Node> {
 
 /// Every listed attribute below `top` with its path, each directory in its own order.
 #[must_use]
-pub fn attributes(top: &dyn Directory) -> Vec<(String, Attribute)> {
+pub fn attributes(top: &dyn Directory) -> Vec<(String, AttributeFile)> {
     let mut found = Vec::new();
     walk(top, "", &mut found);
     found
 }
 
-fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, Attribute)>) {
+fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, AttributeFile)>) {
     for name in directory.names() {
         let path = match path {
             "" => name.clone(),
@@ -215,7 +219,7 @@ fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, Attribut
         };
         match directory.get(&name) {
             Some(Node::Directory(below)) => walk(&*below, &path, found),
-            Some(Node::Row(attribute)) => found.push((path, attribute)),
+            Some(Node::Attribute(attribute)) => found.push((path, attribute)),
             _ => {}
         }
     }
@@ -223,6 +227,6 @@ fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, Attribut
 
 /// The fault for an object that went while somebody still had its attributes open.
 #[must_use]
-pub fn gone(name: &str) -> Fault {
-    Fault::new(Errno::ENODEV, format!("{name} has been removed"))
+pub fn gone(name: &str) -> ControlError {
+    ControlError::new(Errno::ENODEV, format!("{name} has been removed"))
 }

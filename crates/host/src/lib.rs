@@ -1,8 +1,8 @@
-//! The real world: memory from the operating system, the CPU one runs on, threads that may wait,
-//! swapping, and what a process can learn about itself and its machine.
+//! What the engine is given by the system: memory from the operating system, the CPU one runs on,
+//! threads that may wait, swapping, and what a process can learn about itself and its machine.
 //!
 //! With the program and the frontends this is the only crate that may use libc. Everything below it
-//! takes memory as a [`pagealloc::World`] and CPUs as numbers, and tests pretend both.
+//! takes memory as a [`pagealloc::MemoryProvider`] and CPUs as numbers, and tests pretend both.
 
 mod cpu;
 mod heap;

@@ -21,8 +21,8 @@ use std::io;
 use std::ptr::NonNull;
 
 use libc::c_void;
-use pagealloc::{NoMemory, Region, RegionKeeper, World};
-use units::BLOCK_SIZE;
+use pagealloc::{MemoryProvider, NoMemory, Region, RegionKeeper};
+use units::PAGEBLOCK_SIZE;
 
 use crate::memory::page_bytes;
 use crate::swap::locks_what_it_maps;
@@ -34,22 +34,22 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// Fault a range in as if it were written to (Linux 5.14, madvise(2)).
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Lends ranges of private anonymous memory.
+/// Allocates ranges of private anonymous memory.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mmap;
 
 impl Mmap {
-    /// The world.
+    /// The system: memory by mmap.
     #[must_use]
     pub const fn new() -> Mmap {
         Mmap
     }
 }
 
-impl World for Mmap {
+impl MemoryProvider for Mmap {
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         let no_memory = NoMemory { bytes };
-        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(no_memory)?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(no_memory)?;
         let mapping = Mapping::new(bytes).ok_or(no_memory)?;
         // SAFETY: the mapping owns its range and has aligned it.
         Ok(unsafe { Region::new(mapping.base, bytes, Box::new(mapping)) })
@@ -60,7 +60,7 @@ impl World for Mmap {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct MmapAhead;
 
-impl World for MmapAhead {
+impl MemoryProvider for MmapAhead {
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         Mmap.reserve(bytes)
     }
@@ -84,7 +84,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB.
     fn new(bytes: usize) -> Option<Mapping> {
-        let padded = bytes.checked_add(BLOCK_SIZE)?;
+        let padded = bytes.checked_add(PAGEBLOCK_SIZE)?;
         // SAFETY: a new private mapping at an address of the system's choice disturbs nobody.
         let address = unsafe {
             libc::mmap(
@@ -100,8 +100,8 @@ impl Mapping {
             return None;
         }
         let start = address.cast::<u8>();
-        let before = start.align_offset(BLOCK_SIZE);
-        let after = BLOCK_SIZE - before;
+        let before = start.align_offset(PAGEBLOCK_SIZE);
+        let after = PAGEBLOCK_SIZE - before;
         // SAFETY: both parts lie within the mapping just made and outside what is kept of it.
         let base = unsafe {
             let base = start.add(before);
@@ -168,10 +168,10 @@ unsafe impl RegionKeeper for Mapping {
     }
 
     fn collapse(&self, offset: usize) {
-        let welcome = self.advise(offset, BLOCK_SIZE, libc::MADV_HUGEPAGE);
-        self.advise(offset, BLOCK_SIZE, MADV_COLLAPSE);
+        let welcome = self.advise(offset, PAGEBLOCK_SIZE, libc::MADV_HUGEPAGE);
+        self.advise(offset, PAGEBLOCK_SIZE, MADV_COLLAPSE);
         if welcome {
-            self.advise(offset, BLOCK_SIZE, libc::MADV_NOHUGEPAGE);
+            self.advise(offset, PAGEBLOCK_SIZE, libc::MADV_NOHUGEPAGE);
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pagealloc::{NoMemory, World};
-use units::{BLOCK_SIZE, PAGE_SIZE};
+use pagealloc::{MemoryProvider, NoMemory};
+use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use crate::*;
 
@@ -41,7 +41,7 @@ fn resident_in(start: *mut u8, bytes: usize) -> usize {
 fn regions_are_aligned_zero_and_costless_until_touched() {
     let region = Mmap.reserve(100 * MIB + 1).unwrap();
     let base = region.base().as_ptr();
-    assert_eq!(base as usize % BLOCK_SIZE, 0);
+    assert_eq!(base as usize % PAGEBLOCK_SIZE, 0);
     assert_eq!(region.bytes(), 102 * MIB);
     region.commit(0, 64 * MIB).unwrap();
     assert_eq!(resident_in(base, 102 * MIB), 0);
@@ -130,7 +130,7 @@ fn mapped_bytes() -> usize {
 
 #[test]
 fn too_much_is_an_error() {
-    for bytes in [usize::MAX, usize::MAX - BLOCK_SIZE, 1 << 60] {
+    for bytes in [usize::MAX, usize::MAX - PAGEBLOCK_SIZE, 1 << 60] {
         assert_eq!(Mmap.reserve(bytes).err(), Some(NoMemory { bytes }));
     }
 }
@@ -334,7 +334,7 @@ fn code_data_heap_and_stack_are_made_resident_and_regions_are_not() {
 
 #[test]
 fn regions_are_populated_where_it_is_asked_for() {
-    let region = pagealloc::World::reserve(&MmapAhead, 4 << 20).unwrap();
+    let region = pagealloc::MemoryProvider::reserve(&MmapAhead, 4 << 20).unwrap();
     region.commit(0, 4 << 20).unwrap();
     let before = thread_faults(thread_id()).unwrap();
     assert!(region.populate(4096, 1 << 20));

@@ -1,4 +1,4 @@
-//! How much memory the kernel would lend before it looks for more: its watermarks.
+//! How much memory the kernel would allocate before it looks for more: its watermarks.
 //!
 //! A zone of the kernel has three (kernel document `admin-guide/sysctl/vm.rst`, min_free_kbytes and
 //! watermark_scale_factor). Below *low* kswapd is woken, and it goes on to *high*; at *min* whoever

@@ -241,12 +241,12 @@ impl Negotiation {
             tell(info::DESCRIPTION, [opened.description.as_bytes(), &[], &[]])?;
         }
         // A client that did not ask must still learn of a device that does not take any range.
-        if query.wants(info::BLOCK_SIZE) || geometry.minimum_block > 1 {
+        if query.wants(info::PAGEBLOCK_SIZE) || geometry.minimum_block > 1 {
             let minimum = geometry.minimum_block.max(1);
             // "The preferred block size MUST be at least the minimum", and be a sane one.
             let preferred = geometry.preferred_block.max(minimum).max(512);
             tell(
-                info::BLOCK_SIZE,
+                info::PAGEBLOCK_SIZE,
                 [&minimum.to_be_bytes(), &preferred.to_be_bytes(), &MAX_PAYLOAD.to_be_bytes()],
             )?;
         }

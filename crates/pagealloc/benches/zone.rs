@@ -21,7 +21,7 @@ fn zone() -> Zone {
     Zone::new(&host::Mmap, ZoneOptions::new(1, FRAMES)).expect("addresses")
 }
 
-/// One after the other, at once: from the CPU's stock and into it.
+/// One after the other, at once: from the CPU's pcp list and into it.
 #[divan::bench(args = [0, 4, 9])]
 fn alloc_and_free(bencher: Bencher, order: u8) {
     let (zone, order) = (zone(), Order::new(order).expect("an order"));

@@ -9,7 +9,7 @@ use core::fmt;
 
 use sync::atomic::{AtomicU64, Ordering};
 
-use crate::{LazyTable, NoMemory, World};
+use crate::{LazyTable, MemoryProvider, NoMemory};
 
 const WORD: usize = 64;
 /// Levels that 2^32 members need.
@@ -34,8 +34,11 @@ impl<const TREES: usize> Bits<TREES> {
     /// Sets number `n` may have the members `0..members[n]`, each at most 2^32.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no addresses.
-    pub fn new(world: &dyn World, members: [usize; TREES]) -> Result<Bits<TREES>, NoMemory> {
+    /// [`NoMemory`] when the provider has no addresses.
+    pub fn new(
+        provider: &dyn MemoryProvider,
+        members: [usize; TREES],
+    ) -> Result<Bits<TREES>, NoMemory> {
         let mut end = 0;
         let trees = members.map(|members| {
             let mut tree = Tree { members, ..Tree::default() };
@@ -50,7 +53,7 @@ impl<const TREES: usize> Bits<TREES> {
                 }
             }
         });
-        Ok(Bits { words: LazyTable::provided(world, end)?, trees })
+        Ok(Bits { words: LazyTable::provided(provider, end)?, trees })
     }
 
     fn word(&self, index: usize) -> u64 {

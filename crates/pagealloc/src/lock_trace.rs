@@ -1,7 +1,7 @@
-//! The seam between a zone's locks and a laboratory that wants to know what they cost.
+//! The seam between a zone's locks and a lab that wants to know what they cost.
 //!
 //! A zone is generic over its trace. That of products is `()`: it reads no clock, and what it is
-//! told is gone when the code is compiled. A laboratory brings one with a clock, which this crate
+//! told is gone when the code is compiled. A lab brings one with a clock, which this crate
 //! does not have.
 
 use units::Cpu;
@@ -36,7 +36,7 @@ impl LockClass {
     }
 }
 
-/// What a laboratory is told about. Every method may be called by any number of threads at once.
+/// What a lab is told about. Every method may be called by any number of threads at once.
 ///
 /// A zone calls [`LockTrace::took`] each time it has taken a lock and [`LockTrace::left`] when it
 /// lets go. It reads the clock only if `WATCHES`, and before a lock only if the first try fails: a

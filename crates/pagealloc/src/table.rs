@@ -1,6 +1,6 @@
 //! A table in lazily backed memory: an entry costs memory from the day it is first written.
 //!
-//! In a world whose memory is provided ahead ([`World::is_ahead`]) entries may be used once
+//! where memory is provided ahead ([`MemoryProvider::is_ahead`]) entries may be used once
 //! [`LazyTable::provide`] has given them memory, which goes from the first entry on.
 //!
 //! # Why unsafe
@@ -10,11 +10,11 @@
 use core::mem::size_of;
 
 use sync::atomic::{AtomicUsize, Ordering};
-use units::{BLOCK_SIZE, PAGE_SIZE};
+use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 
-use crate::{NoMemory, Region, World};
+use crate::{MemoryProvider, NoMemory, Region};
 
-/// Bytes for which the world is asked at a time: so much is waited for at once.
+/// Bytes for which the system is asked at a time: so much is waited for at once.
 const PIECE: usize = 64 * 1024;
 
 /// A type whose all-zero bytes are its initial value, and that is shared between threads.
@@ -44,26 +44,29 @@ impl<T: Zeroed> LazyTable<T> {
     /// A table of `entries` zeroes. Costs addresses, not memory.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no such range.
-    pub fn new(world: &dyn World, entries: usize) -> Result<LazyTable<T>, NoMemory> {
-        const { assert!(BLOCK_SIZE.is_multiple_of(align_of::<T>())) };
+    /// [`NoMemory`] when the provider has no such range.
+    pub fn new(provider: &dyn MemoryProvider, entries: usize) -> Result<LazyTable<T>, NoMemory> {
+        const { assert!(PAGEBLOCK_SIZE.is_multiple_of(align_of::<T>())) };
         let bytes = entries
             .checked_mul(size_of::<T>())
-            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(BLOCK_SIZE))
+            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE))
             .ok_or(NoMemory { bytes: usize::MAX })?;
-        let region = world.reserve(bytes)?;
+        let region = provider.reserve(bytes)?;
         region.commit(0, bytes)?;
-        let ready = AtomicUsize::new(if world.is_ahead() { 0 } else { entries });
+        let ready = AtomicUsize::new(if provider.is_ahead() { 0 } else { entries });
         Ok(LazyTable { region, entries, ready, kind: core::marker::PhantomData })
     }
 
-    /// A table all of whose entries may be used, whatever the world.
+    /// A table all of whose entries may be used, whatever the provider.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no such range, or no memory for it where that is provided
+    /// [`NoMemory`] when the provider has no such range, or no memory for it where that is provided
     /// ahead.
-    pub fn provided(world: &dyn World, entries: usize) -> Result<LazyTable<T>, NoMemory> {
-        let table = LazyTable::new(world, entries)?;
+    pub fn provided(
+        provider: &dyn MemoryProvider,
+        entries: usize,
+    ) -> Result<LazyTable<T>, NoMemory> {
+        let table = LazyTable::new(provider, entries)?;
         match table.provide(entries) {
             true => Ok(table),
             false => Err(NoMemory { bytes: entries * size_of::<T>() }),

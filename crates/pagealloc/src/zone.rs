@@ -1,5 +1,5 @@
-//! Our own design, `bitfield`: what is free is a bit, CPUs reserve 2 MiB blocks, and the one lock
-//! they share is taken about once for each 512 frames.
+//! Our own design, `bitfield`: what is free is a bit, CPUs reserve 2 MiB pageblocks, and the one
+//! lock they share is taken about once for each 512 frames.
 //!
 //! The known ways to make a zone's lock scale are lists that several threads may change at once,
 //! larger caches per CPU, parts of the zone with locks of their own, and reservations (LLFree:
@@ -7,32 +7,33 @@
 //! hold back what could be merged, and parts run empty one by one. Here:
 //!
 //! * **A bit per frame, and nothing to merge.** A block of 2 MiB is one cache line of bits
-//!   ([`block`]). The free blocks of the buddy system are the largest aligned runs of bits
+//!   ([`pageblock`]). The free blocks of the buddy system are the largest aligned runs of bits
 //!   ([`runs`]): frames that come free beside each other *are* a larger block, at that moment, and
-//!   whoever frees touches nothing but the frame's own word and the block's count.
-//! * **A CPU reserves a block** and fills its stock of single frames from it, a word at a time,
-//!   with no lock but its own. Frames may be freed by any CPU into any block, without a lock.
-//! * **The zone's lock** guards the shelves ([`index`]): which blocks are free in part, and which
-//!   as a whole. It's taken when a block is reserved, when the first frame of a used-up block comes
-//!   free, and when the last one does. Larger orders take it, too.
-//! * **The lowest first, and partial ones before whole ones**, so that what is lent is dense, and
-//!   high blocks come free and can be given back to the operating system.
+//!   whoever frees touches nothing but the frame's own word and the pageblock's count.
+//! * **A CPU reserves a pageblock** and fills its pcp list of single frames from it, a word at a
+//!   time, with no lock but its own. Frames may be freed by any CPU into any block, without a lock.
+//! * **The zone's lock** guards the free lists ([`index`]): which pageblocks are free in part, and
+//!   which as a whole. It's taken when a pageblock is reserved, when the first frame of a used-up
+//!   pageblock comes free, and when the last one does. Larger orders take it, too.
+//! * **The lowest first, and partial ones before whole ones**, so that what is allocated is dense,
+//!   and high pageblocks come free and can be given back to the operating system.
 //! * **`None` is exact.** Before the zone says that memory is out, it holds every lock there is and
-//!   puts all stocks and reservations back; what is not there then does not exist.
+//!   puts all pcp lists and reservations back; what is not there then does not exist.
 //!
-//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU that has
-//! nothing left may look into others' reservations, but only tries their locks. System calls that
-//! may take long (releasing, collapsing) are made under the housekeeping lock alone, with the block
+//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU that has nothing
+//! left may look into others' reservations, but only tries their locks. System calls that may take
+//! long (releasing, collapsing) are made under the housekeeping lock alone, with the pageblock
 //! reserved.
 //!
-//! A byte per frame says with what order it was lent, so that freeing what was not lent is found
-//! out: in a debug build by a panic, otherwise the call is counted and has no effect. Two threads
-//! that free the same frame at the same instant are not told apart here: to do so would cost an
-//! atomic exchange on every free. They may be found when the bit is set for the second time.
+//! A byte per frame says with what order it was allocated, so that freeing what was not allocated
+//! is found out: in a debug build by a panic, otherwise the call is counted and has no effect. Two
+//! threads that free the same frame at the same instant are not told apart here: to do so would
+//! cost an atomic exchange on every free. They may be found when the bit is set for the second
+//! time.
 //!
 //! All of it takes 641 bytes for each 2 MiB: 0.03 %.
 //!
-//! In a world whose memory is provided ahead, only frames with memory are lent, and a thread that
+//! where memory is provided ahead, only frames with memory are allocated, and a thread that
 //! may wait gets it for them ([`provide`]); no call of `alloc` or `free` asks the system for
 //! anything. `None` then says that nothing with memory is there.
 //!
@@ -44,21 +45,23 @@ use core::ptr::NonNull;
 
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, PerCpu};
-use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
 
-use self::block::Block;
 use self::filling::Filling;
 use self::index::Index;
-use self::percpu::Own;
-use crate::{Frames, LazyTable, LockTrace, NoMemory, Region, World, Zeroed, ZoneStats, watch};
+use self::pageblock::Pageblock;
+use self::percpu::CpuState;
+use crate::{
+    Frames, LazyTable, LockTrace, MemoryProvider, NoMemory, Region, Zeroed, ZoneStats, watch,
+};
 
-mod block;
 mod check;
 mod filling;
 mod give;
 mod held;
 mod index;
 mod larger;
+mod pageblock;
 mod percpu;
 mod provide;
 mod refill;
@@ -67,26 +70,27 @@ mod runs;
 
 // SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
 unsafe impl Zeroed for AtomicU8 {}
-// SAFETY: a block is atomic integers; all zeroes is one of which nothing is free.
-unsafe impl Zeroed for Block {}
+// SAFETY: a pageblock is atomic integers; all zeroes is one of which nothing is free.
+unsafe impl Zeroed for Pageblock {}
 
 /// How a [`Zone`] is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneOptions {
-    /// CPUs that have a stock of their own; at least one is made.
+    /// CPUs that have a pcp list of their own; at least one is made.
     pub cpus: usize,
     /// The most frames there can ever be: addresses, not memory.
     pub max_frames: u32,
-    /// Frames moved between a stock and the zone at a time: 1 up to `cache_high`.
+    /// Frames moved between a pcp list and the zone at a time: 1 up to `cache_high`.
     pub batch: usize,
-    /// The most frames in a stock, 1 to 64. What lies outside is moved to the nearest limit.
+    /// The most frames in a pcp list, 1 to 64. What lies outside is moved to the nearest limit.
     pub cache_high: usize,
-    /// Free 2 MiB blocks that keep their memory, against giving back what is wanted again at once.
+    /// Free 2 MiB pageblocks that keep their memory, against giving back what is wanted again at
+    /// once.
     pub keep_free_blocks: u32,
-    /// Whether memory is fetched from the system in large pieces before it is lent
-    /// ([`crate::RegionKeeper::populate`]), and 2 MiB blocks that are lent as a whole are collapsed
-    /// ([`crate::RegionKeeper::collapse`]) when there is time for it: in [`Frames::drain`] and
-    /// [`Frames::maintain`].
+    /// Whether memory is fetched from the system in large pieces before it is allocated
+    /// ([`crate::RegionKeeper::populate`]), and 2 MiB pageblocks that are allocated as a whole are
+    /// collapsed ([`crate::RegionKeeper::collapse`]) when there is time for it: in
+    /// [`Frames::drain`] and [`Frames::maintain`].
     pub collapse: bool,
 }
 
@@ -110,12 +114,13 @@ impl ZoneOptions {
 pub struct Zone<P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
-    /// One more than the order with which the frame was lent; zero if no lent block begins here.
-    lent: LazyTable<AtomicU8>,
-    blocks: LazyTable<Block>,
-    cpus: PerCpu<Mutex<Own>>,
+    /// One more than the order with which the frame was allocated; zero if no allocated block
+    /// begins here.
+    allocated: LazyTable<AtomicU8>,
+    blocks: LazyTable<Pageblock>,
+    cpus: PerCpu<Mutex<CpuState>>,
     index: CachePadded<Mutex<Index>>,
-    /// Held by who asks the system for something; the block whose memory is being provided.
+    /// Held by who asks the system for something; the pageblock whose memory is being provided.
     housekeeping: CachePadded<Mutex<Option<Filling>>>,
     /// Memory is provided ahead.
     ahead: bool,
@@ -132,9 +137,9 @@ impl Zone<()> {
     /// Reserves the addresses of `options.max_frames` frames and of the tables that describe them.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no such range.
-    pub fn new(world: &dyn World, options: ZoneOptions) -> Result<Zone, NoMemory> {
-        Zone::with_probe(world, options, ())
+    /// [`NoMemory`] when the provider has no such range.
+    pub fn new(provider: &dyn MemoryProvider, options: ZoneOptions) -> Result<Zone, NoMemory> {
+        Zone::with_probe(provider, options, ())
     }
 }
 
@@ -142,15 +147,15 @@ impl<P: LockTrace> Zone<P> {
     /// The same, with somebody listening.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no such range.
+    /// [`NoMemory`] when the provider has no such range.
     pub fn with_probe(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         mut options: ZoneOptions,
         trace: P,
     ) -> Result<Zone<P>, NoMemory> {
         options.cache_high = options.cache_high.clamp(1, percpu::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
-        let ahead = world.is_ahead();
+        let ahead = provider.is_ahead();
         if ahead {
             // Who provides memory gives it back as well.
             options.keep_free_blocks = u32::MAX;
@@ -158,14 +163,14 @@ impl<P: LockTrace> Zone<P> {
         }
         let too_large = NoMemory { bytes: usize::MAX };
         let bytes = (options.max_frames as usize).checked_mul(PAGE_SIZE).ok_or(too_large)?;
-        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(too_large)?;
-        let blocks = options.max_frames.div_ceil(FRAMES_PER_BLOCK);
-        let index = Index::new(world, blocks)?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(too_large)?;
+        let blocks = options.max_frames.div_ceil(FRAMES_PER_PAGEBLOCK);
+        let index = Index::new(provider, blocks)?;
         Ok(Zone {
-            region: world.reserve(bytes)?,
-            lent: LazyTable::provided(world, options.max_frames as usize)?,
-            blocks: LazyTable::provided(world, blocks as usize)?,
-            cpus: PerCpu::new(options.cpus, |_| Mutex::new(Own::default())),
+            region: provider.reserve(bytes)?,
+            allocated: LazyTable::provided(provider, options.max_frames as usize)?,
+            blocks: LazyTable::provided(provider, blocks as usize)?,
+            cpus: PerCpu::new(options.cpus, |_| Mutex::new(CpuState::default())),
             index: CachePadded::new(Mutex::new(index)),
             housekeeping: CachePadded::new(Mutex::new(None)),
             ahead,
@@ -182,16 +187,16 @@ impl<P: LockTrace> Zone<P> {
     }
 
     #[inline]
-    fn block(&self, number: u32) -> &Block {
+    fn block(&self, number: u32) -> &Pageblock {
         self.blocks.get(number as usize)
     }
 
-    /// Whether this was lent; from now on it isn't.
+    /// Whether this was allocated; from now on it isn't.
     #[inline]
     fn take_back(&self, frame: Frame, order: Order) -> bool {
         let index = frame.0 as usize;
-        if index < self.lent.len() {
-            let entry = self.lent.get(index);
+        if index < self.allocated.len() {
+            let entry = self.allocated.get(index);
             if entry.load(Ordering::Relaxed) == order.get() + 1 {
                 entry.store(0, Ordering::Relaxed);
                 return true;
@@ -201,18 +206,18 @@ impl<P: LockTrace> Zone<P> {
         false
     }
 
-    /// Nobody may touch these frames: they are lent no more, or not yet.
+    /// Nobody may touch these frames: they are allocated no more, or not yet.
     #[inline]
     fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region, their memory was committed, and what is not lent
-            // is the zone's alone.
+            // SAFETY: they lie within the region, their memory was committed, and what is not
+            // allocated is the zone's alone.
             unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
-    /// These frames are lent now.
+    /// These frames are allocated now.
     #[inline]
     fn open(&self, first: u32, frames: u32) {
         if watch::WATCHED {
@@ -227,16 +232,16 @@ impl<P: LockTrace> Zone<P> {
     fn refuse(&self, frame: Frame, order: Order) {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
         if cfg!(debug_assertions) {
-            let lent = (frame.0 < self.capacity())
-                .then(|| self.lent.get(frame.0 as usize).load(Ordering::Relaxed));
+            let allocated = (frame.0 < self.capacity())
+                .then(|| self.allocated.get(frame.0 as usize).load(Ordering::Relaxed));
             let (n, order) = (frame.0, order.get());
-            match lent {
+            match allocated {
                 None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
-                Some(0) => panic!("frame {n} was freed with order {order} and is not lent"),
-                Some(lent) => {
+                Some(0) => panic!("frame {n} was freed with order {order} and is not allocated"),
+                Some(allocated) => {
                     panic!(
-                        "frame {n} was freed with order {order} and lent with order {}",
-                        lent - 1
+                        "frame {n} was freed with order {order} and allocated with order {}",
+                        allocated - 1
                     )
                 }
             }
@@ -252,7 +257,7 @@ impl<P: LockTrace> Zone<P> {
                 && number + 1 < managed
                 && self.block(number).is_whole()
                 && self.block(number + 1).is_whole();
-            let first = number * FRAMES_PER_BLOCK;
+            let first = number * FRAMES_PER_PAGEBLOCK;
             if pair {
                 see(first, runs::BLOCK_ORDER + 1);
             } else if self.block(number).state().count() > 0 {
@@ -265,9 +270,9 @@ impl<P: LockTrace> Zone<P> {
 }
 
 // SAFETY: a frame's bit is set once when its memory was committed, and then only by who gives the
-// frame back, which `take_back` lets happen only to what was lent. Bits are taken by one thread
-// each, as taking is atomic, and what was taken is in one stock or lent. The region outlives the
-// zone's promises, being owned by it.
+// frame back, which `take_back` lets happen only to what was allocated. Bits are taken by one
+// thread each, as taking is atomic, and what was taken is in one pcp list or allocated. The region
+// outlives the zone's promises, being owned by it.
 unsafe impl<P: LockTrace> Frames for Zone<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -283,7 +288,7 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
             Order::ZERO => self.alloc_single(cpu)?,
             order => self.alloc_larger(cpu, order.get())?,
         };
-        self.lent.get(frame as usize).store(order.get() + 1, Ordering::Relaxed);
+        self.allocated.get(frame as usize).store(order.get() + 1, Ordering::Relaxed);
         self.open(frame, order.frames());
         Some(Frame(frame))
     }
@@ -324,14 +329,14 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
     }
 
     fn stats(&self) -> ZoneStats {
-        let cached = self.cpus.iter().map(|own| own.lock().stock.len() as u64).sum();
+        let cached = self.cpus.iter().map(|own| own.lock().pcp.len() as u64).sum();
         let (managed, blocks, returned_blocks) = {
             let index = self.lock_index(Cpu(0));
             (u64::from(index.managed), index.managed_blocks(), index.returned)
         };
         let free: u64 = (0..blocks).map(|n| u64::from(self.block(n).state().count())).sum();
         let mut stats = ZoneStats {
-            lent: managed.saturating_sub(free + cached),
+            allocated: managed.saturating_sub(free + cached),
             cached,
             managed,
             returned_blocks,

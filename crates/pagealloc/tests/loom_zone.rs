@@ -1,17 +1,17 @@
-//! A 2 MiB block of the design `bitfield` under loom: frames are given to it without a lock while
-//! it is reserved, taken from, put back on its shelf, or taken as a whole.
+//! A 2 MiB pageblock of the design `bitfield` under loom: frames are given to it without a lock while
+//! it is reserved, taken from, put back on its free list, or taken as a whole.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-pagealloc --test loom_zone --release`, in
 //! a target directory of its own. Without `--cfg loom` this file is empty. The block is private to
 //! the zone, so its file, as it is shipped, is compiled into this test once more.
 //!
-//! Beside it the same block whose steps are taken in another order, and a copy with a weaker
+//! Beside it the same pageblock whose steps are taken in another order, and a copy with a weaker
 //! ordering, which loom must refuse; the copy passes without its flaw.
 #![cfg(loom)]
 
 #[allow(dead_code)]
-#[path = "../src/zone/block.rs"]
-mod block;
+#[path = "../src/zone/pageblock.rs"]
+mod pageblock;
 #[allow(dead_code)]
 #[path = "../src/zone/runs.rs"]
 mod runs;
@@ -19,7 +19,7 @@ mod runs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use block::{Block, Shelf, State};
+use block::{FreeList, Pageblock, State};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +28,10 @@ use sync::Mutex;
 
 /// Frames of which the threads make use: the lowest. The others are free all the time.
 const FEW: u32 = 2;
-/// The frames of a whole block.
+/// The frames of a whole pageblock.
 const ALL: u32 = 512;
 
-/// What a thread can do to a block.
+/// What a thread can do to a pageblock.
 trait Subject: Send + Sync + 'static {
     /// A block of which these of the first word, and all others, are free; or no others.
     fn new(first: u64, others: bool) -> Self;
@@ -39,20 +39,20 @@ trait Subject: Send + Sync + 'static {
     fn give(&self, n: u32) -> bool;
     /// Takes up to two single frames.
     fn pick(&self) -> Vec<u32>;
-    /// Takes a frame under the zone's lock, and tells the shelf.
-    fn take_shelved(&self) -> Option<(u32, Shelf)>;
+    /// Takes a frame under the zone's lock, and tells the free list.
+    fn take_shelved(&self) -> Option<(u32, FreeList)>;
     /// Takes all frames under the zone's lock, if all can be seen to be there.
-    fn take_whole(&self) -> Option<Shelf>;
+    fn take_whole(&self) -> Option<FreeList>;
     fn reserve(&self);
-    fn unreserve(&self) -> Shelf;
-    fn shelf(&self) -> Shelf;
+    fn unreserve(&self) -> FreeList;
+    fn free_list(&self) -> FreeList;
     /// Free frames by the count, and by the bits.
     fn counts(&self) -> (u32, u32);
 }
 
-impl Subject for Block {
-    fn new(first: u64, others: bool) -> Block {
-        let block = Block::default();
+impl Subject for Pageblock {
+    fn new(first: u64, others: bool) -> Pageblock {
+        let block = Pageblock::default();
         let rest = if others { !0 << FEW } else { 0 };
         let words: [u64; 8] = std::array::from_fn(|n| match n {
             0 => first | rest,
@@ -72,34 +72,34 @@ impl Subject for Block {
     }
     fn pick(&self) -> Vec<u32> {
         let mut into = [0; 2];
-        let count = Block::pick(self, 0, &mut into);
+        let count = Pageblock::pick(self, 0, &mut into);
         assert!(self.state().count() <= ALL, "the count is negative");
         into[..count].to_vec()
     }
-    fn take_shelved(&self) -> Option<(u32, Shelf)> {
-        Block::take_shelved(self, 0).map(|(at, state)| (at, state.shelf()))
+    fn take_shelved(&self) -> Option<(u32, FreeList)> {
+        Pageblock::take_shelved(self, 0).map(|(at, state)| (at, state.free_list()))
     }
-    fn take_whole(&self) -> Option<Shelf> {
-        Block::take_shelved(self, 9).map(|(_, state)| state.shelf())
+    fn take_whole(&self) -> Option<FreeList> {
+        Pageblock::take_shelved(self, 9).map(|(_, state)| state.free_list())
     }
     fn reserve(&self) {
         self.change(State::reserved);
     }
-    fn unreserve(&self) -> Shelf {
-        self.change(State::unreserved).shelf()
+    fn unreserve(&self) -> FreeList {
+        self.change(State::unreserved).free_list()
     }
-    fn shelf(&self) -> Shelf {
-        self.state().shelf()
+    fn free_list(&self) -> FreeList {
+        self.state().free_list()
     }
     fn counts(&self) -> (u32, u32) {
         (self.state().count(), runs::count(&self.words()))
     }
 }
 
-/// A block on its shelf, and what is written in its frames.
+/// A block on its free list, and what is written in its frames.
 struct World<S> {
     block: S,
-    shelf: Mutex<Shelf>,
+    free_list: Mutex<FreeList>,
     frames: [UnsafeCell<u32>; FEW as usize],
 }
 
@@ -111,8 +111,8 @@ unsafe impl<S: Sync> Sync for World<S> {}
 impl<S: Subject> World<S> {
     fn new(first: u64, others: bool) -> Arc<World<S>> {
         let block = S::new(first, others);
-        let shelf = Mutex::new(block.shelf());
-        Arc::new(World { block, shelf, frames: std::array::from_fn(|_| UnsafeCell::new(0)) })
+        let free_list = Mutex::new(block.free_list());
+        Arc::new(World { block, free_list, frames: std::array::from_fn(|_| UnsafeCell::new(0)) })
     }
 
     /// Writes to a frame that's ours.
@@ -123,30 +123,30 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// As who had the frame lent.
+    /// As who had the frame allocated.
     fn give(&self, n: u32) {
         self.write(n);
         if self.block.give(n) {
-            let mut shelf = self.shelf.lock();
-            *shelf = self.block.shelf();
+            let mut free_list = self.free_list.lock();
+            *free_list = self.block.free_list();
         }
     }
 
-    /// As a CPU that refills its stock, and has used up the block.
+    /// As a CPU that refills its pcp list, and has used up the pageblock.
     fn pick_and_let_go(&self) -> Vec<u32> {
         let taken = self.block.pick();
         taken.iter().for_each(|n| self.write(*n));
-        let mut shelf = self.shelf.lock();
-        *shelf = self.block.unreserve();
+        let mut free_list = self.free_list.lock();
+        *free_list = self.block.unreserve();
         taken
     }
 
-    /// As a CPU that looks for a block.
+    /// As a CPU that looks for a pageblock.
     fn reserve(&self) -> bool {
-        let mut shelf = self.shelf.lock();
-        let found = *shelf != Shelf::Off;
+        let mut free_list = self.free_list.lock();
+        let found = *free_list != FreeList::Off;
         if found {
-            *shelf = Shelf::Off;
+            *free_list = FreeList::Off;
             self.block.reserve();
         }
         found
@@ -156,7 +156,11 @@ impl<S: Subject> World<S> {
     fn check(&self, taken: u32) {
         let (count, bits) = self.block.counts();
         assert_eq!(count, bits, "free frames: the count, the bits");
-        assert_eq!(*self.shelf.lock(), self.block.shelf(), "the block is not on its shelf");
+        assert_eq!(
+            *self.free_list.lock(),
+            self.block.free_list(),
+            "the pageblock is not on its free list"
+        );
         assert!(count + taken <= ALL, "{count} free and {taken} taken");
     }
 }
@@ -188,12 +192,12 @@ fn taking_shelved<S: Subject>() {
     let giver = thread::spawn(move || giver.give(0));
     let mut taken = 0;
     for _ in 0..2 {
-        let mut shelf = world.shelf.lock();
-        if *shelf != Shelf::Off
+        let mut free_list = world.free_list.lock();
+        if *free_list != FreeList::Off
             && let Some((n, now)) = world.block.take_shelved()
         {
-            *shelf = now;
-            drop(shelf);
+            *free_list = now;
+            drop(free_list);
             world.write(n);
             taken += 1;
         }
@@ -203,29 +207,29 @@ fn taking_shelved<S: Subject>() {
     assert_eq!(world.block.counts().0, 2 - taken);
 }
 
-/// Two give the last two frames, and somebody wants the whole block.
+/// Two give the last two frames, and somebody wants the whole pageblock.
 fn taking_whole<S: Subject>() {
     let world = World::<S>::new(0, true);
     let (one, two) = (world.clone(), world.clone());
     let one = thread::spawn(move || one.give(0));
     let two = thread::spawn(move || two.give(1));
-    let mut shelf = world.shelf.lock();
+    let mut free_list = world.free_list.lock();
     let mut taken = 0;
-    if matches!(*shelf, Shelf::Free { .. })
+    if matches!(*free_list, FreeList::Free { .. })
         && let Some(now) = world.block.take_whole()
     {
-        *shelf = now;
+        *free_list = now;
         taken = ALL;
         (0..FEW).for_each(|n| world.write(n));
     }
-    drop(shelf);
+    drop(free_list);
     one.join().unwrap();
     two.join().unwrap();
     world.check(taken);
     assert_eq!(world.block.counts().0, ALL - taken);
 }
 
-/// Two want to reserve the block, one of them gives a frame to it before.
+/// Two want to reserve the pageblock, one of them gives a frame to it before.
 fn reserving<S: Subject>() {
     let world = World::<S>::new(0b10, false);
     let other = world.clone();
@@ -241,22 +245,22 @@ fn reserving<S: Subject>() {
 
 #[test]
 fn a_used_up_block_is_let_go() {
-    model(letting_go::<Block>);
+    model(letting_go::<Pageblock>);
 }
 
 #[test]
 fn the_last_frames_are_taken_from_the_shelf() {
-    model(taking_shelved::<Block>);
+    model(taking_shelved::<Pageblock>);
 }
 
 #[test]
 fn a_block_is_taken_as_a_whole_or_not_at_all() {
-    model(taking_whole::<Block>);
+    model(taking_whole::<Pageblock>);
 }
 
 #[test]
 fn one_has_a_block_at_a_time() {
-    model(reserving::<Block>);
+    model(reserving::<Pageblock>);
 }
 
 const BITS_BEFORE_COUNT: u32 = 1;
@@ -264,7 +268,7 @@ const UNRESERVE_IN_TWO_STEPS: u32 = 2;
 const WHOLE_BY_THE_COUNT: u32 = 3;
 
 /// The block, with its own steps in another order.
-struct Disordered<const FLAW: u32>(Block);
+struct Disordered<const FLAW: u32>(Pageblock);
 
 impl<const FLAW: u32> Subject for Disordered<FLAW> {
     fn new(first: u64, others: bool) -> Self {
@@ -280,15 +284,15 @@ impl<const FLAW: u32> Subject for Disordered<FLAW> {
     fn pick(&self) -> Vec<u32> {
         Subject::pick(&self.0)
     }
-    fn take_shelved(&self) -> Option<(u32, Shelf)> {
+    fn take_shelved(&self) -> Option<(u32, FreeList)> {
         Subject::take_shelved(&self.0)
     }
-    fn take_whole(&self) -> Option<Shelf> {
+    fn take_whole(&self) -> Option<FreeList> {
         if FLAW == WHOLE_BY_THE_COUNT {
             let counted = self.0.state().count() == ALL;
             return counted.then(|| {
                 self.0.take_out();
-                self.0.change(|state| state.taken(ALL)).shelf()
+                self.0.change(|state| state.taken(ALL)).free_list()
             });
         }
         self.0.take_whole()
@@ -296,23 +300,23 @@ impl<const FLAW: u32> Subject for Disordered<FLAW> {
     fn reserve(&self) {
         self.0.reserve();
     }
-    fn unreserve(&self) -> Shelf {
+    fn unreserve(&self) -> FreeList {
         if FLAW == UNRESERVE_IN_TWO_STEPS {
-            let shelf = self.0.state().unreserved().shelf();
+            let free_list = self.0.state().unreserved().free_list();
             self.0.change(State::unreserved);
-            return shelf;
+            return free_list;
         }
         self.0.unreserve()
     }
-    fn shelf(&self) -> Shelf {
-        self.0.shelf()
+    fn free_list(&self) -> FreeList {
+        self.0.free_list()
     }
     fn counts(&self) -> (u32, u32) {
         self.0.counts()
     }
 }
 
-/// Two frames that are given and picked: a copy of what [`Block`] does for them, whose bits are set
+/// Two frames that are given and picked: a copy of what [`Pageblock`] does for them, whose bits are set
 /// with an ordering that may be too weak.
 struct Copy<const RELAXED: bool> {
     free: AtomicU64,
@@ -371,14 +375,14 @@ fn is_refused(worlds: &[fn()], reasons: &[&str]) {
     assert!(reasons.iter().any(|reason| said.contains(reason)), "refused, but for this: {said}");
 }
 
-fn every_world<S: Subject>() -> [fn(); 4] {
+fn every_scenario<S: Subject>() -> [fn(); 4] {
     [letting_go::<S>, taking_shelved::<S>, taking_whole::<S>, reserving::<S>]
 }
 
 #[test]
 fn bits_that_are_set_before_they_are_counted_are_refused() {
-    let worlds = every_world::<Disordered<BITS_BEFORE_COUNT>>();
-    is_refused(&worlds, &["the count is negative", "the block is not on its shelf"]);
+    let worlds = every_scenario::<Disordered<BITS_BEFORE_COUNT>>();
+    is_refused(&worlds, &["the count is negative", "the pageblock is not on its free list"]);
 }
 
 #[test]
@@ -388,12 +392,12 @@ fn relaxed_bits_are_refused() {
 
 #[test]
 fn unreserving_in_two_steps_is_refused() {
-    let worlds = every_world::<Disordered<UNRESERVE_IN_TWO_STEPS>>();
-    is_refused(&worlds, &["the block is not on its shelf"]);
+    let worlds = every_scenario::<Disordered<UNRESERVE_IN_TWO_STEPS>>();
+    is_refused(&worlds, &["the pageblock is not on its free list"]);
 }
 
 #[test]
 fn taking_a_whole_block_by_its_count_is_refused() {
-    let worlds = every_world::<Disordered<WHOLE_BY_THE_COUNT>>();
+    let worlds = every_scenario::<Disordered<WHOLE_BY_THE_COUNT>>();
     is_refused(&worlds, &["free frames: the count, the bits", "Causality violation"]);
 }

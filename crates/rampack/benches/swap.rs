@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{AT_ONCE, Content, PAGES, Pages};
 use divan::Bencher;
 use divan::counter::BytesCount;
-use rampack::{AreaOptions, Key, PAGE_SIZE, Rampack, SwapType, Tenant, Zswap, cpu};
+use rampack::{AreaOptions, Key, Memcg, PAGE_SIZE, Rampack, SwapType, Zswap, cpu};
 
 /// A page that does not shrink is refused where there is nothing behind the area.
 const CONTENTS: [Content; 3] = [Content::Compressible, Content::Half, Content::SameFilled];
@@ -24,7 +24,7 @@ fn main() {
 struct Area {
     zswap: Arc<Zswap>,
     swap: SwapType,
-    tenant: Tenant,
+    memcg: Memcg,
     pages: Pages,
     last: u64,
 }
@@ -33,10 +33,10 @@ impl Area {
     fn new(content: Content) -> Area {
         let zswap = Rampack::new().and_then(|machine| machine.swap()).expect("memory");
         let swap = SwapType::new(0).expect("a number of an area");
-        let tenant = zswap.tenant("bench").expect("memory");
-        let options = AreaOptions { device: None, tenant: tenant.clone() };
+        let memcg = zswap.memcg("bench").expect("memory");
+        let options = AreaOptions { device: None, memcg: memcg.clone() };
         zswap.swapon(swap, PAGES, options).expect("memory");
-        Area { zswap, swap, tenant, pages: Pages::of(content), last: 0 }
+        Area { zswap, swap, memcg, pages: Pages::of(content), last: 0 }
     }
 
     /// Page after page, from the beginning again after the last.
@@ -46,7 +46,7 @@ impl Area {
     }
 
     fn store(&self, key: Key) -> bool {
-        self.zswap.store(cpu(), key, &self.tenant, self.pages.get(key.offset)).is_ok()
+        self.zswap.store(cpu(), key, &self.memcg, self.pages.get(key.offset)).is_ok()
     }
 }
 

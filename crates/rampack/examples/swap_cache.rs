@@ -28,8 +28,8 @@ fn run(path: &Path) -> Result<(u64, u64), Box<dyn Error>> {
     let file = backing::open(path, backing::Options::default())?;
     let zswap = Rampack::new()?.swap()?;
     zswap.set_max_pool_bytes(ROOM);
-    let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("example")?);
-    zswap.swapon(swap, PAGES, AreaOptions { device: Some(file), tenant })?;
+    let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("example")?);
+    zswap.swapon(swap, PAGES, AreaOptions { device: Some(file), memcg })?;
 
     let device = SwapDevice::new(zswap.clone(), swap);
     for index in 0..PAGES {

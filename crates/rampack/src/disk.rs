@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
-use control::Fault;
+use control::ControlError;
 use units::{Cpu, Page};
 use zram::Stats;
 
@@ -49,7 +49,10 @@ impl Drop for Removed {
 }
 
 impl Disk {
-    pub(crate) fn create(machine: &Arc<Machine>, options: DiskOptions) -> Result<Disk, Fault> {
+    pub(crate) fn create(
+        machine: &Arc<Machine>,
+        options: DiskOptions,
+    ) -> Result<Disk, ControlError> {
         let disk = Removed { disk: machine.add()?, machine: machine.clone() };
         disk.disk.set_algorithm(&options.algorithm)?;
         disk.disk.set_params(zcomp::Params::at_level(options.level))?;
@@ -94,7 +97,7 @@ impl Disk {
     ///
     /// # Errors
     /// None for a device of this library.
-    pub fn compact(&self) -> Result<u64, Fault> {
+    pub fn compact(&self) -> Result<u64, ControlError> {
         let frames = self.disk.disk.compact()?;
         self.disk.machine.frames().drain();
         Ok(frames * units::PAGE_SIZE as u64)

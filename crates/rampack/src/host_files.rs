@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use block::BlockDevice;
-use control::Fault;
+use control::ControlError;
 use zram::HostFiles;
 
 /// The longest file that is read as a whole, in bytes. Dictionaries have some hundred kilobytes at
@@ -15,11 +15,11 @@ const LONGEST: u64 = 1 << 20;
 pub struct HostSystem;
 
 impl HostFiles for HostSystem {
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         backing::open(Path::new(path), backing::Options::default())
     }
 
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
         backing::read(Path::new(path), LONGEST)
     }
 }

@@ -32,7 +32,7 @@ pub use {backing, block, control, host, pagealloc, sync, units, zcomp, zram, zsw
 pub use {fuse, nbd, ublk};
 
 pub use block::{BlockDevice, IoError};
-pub use control::{Errno, Fault};
+pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
 pub use host_files::HostSystem;
@@ -41,7 +41,7 @@ pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};
 pub use zram::{HostFiles, NoHostFiles, Stats};
 pub use zswap::{
-    AreaOptions, AreaStats, Key, LoadError, Reject, SwapDevice, SwapType, Tenant, Work, Zswap,
+    AreaOptions, AreaStats, Key, LoadError, Memcg, Reject, SwapDevice, SwapType, Work, Zswap,
 };
 
 /// Devices that share the memory of this process. Dropping it does not drop its devices.
@@ -55,13 +55,13 @@ impl Rampack {
     ///
     /// # Errors
     /// `ENOMEM` when the process may not have the addresses.
-    pub fn new() -> Result<Rampack, Fault> {
+    pub fn new() -> Result<Rampack, ControlError> {
         let (cpus, memory) = (host::cpus(), host::total_memory());
         let options = MachineOptions {
             cpus,
             memory,
             files: Arc::new(HostSystem),
-            swap_world: Arc::new(host::Mmap),
+            swap_scenario: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options)?;
@@ -73,7 +73,7 @@ impl Rampack {
     /// # Errors
     /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM` when memory
     /// or addresses are out.
-    pub fn disk(&self, options: DiskOptions) -> Result<Disk, Fault> {
+    pub fn disk(&self, options: DiskOptions) -> Result<Disk, ControlError> {
         Disk::create(&self.machine, options)
     }
 
@@ -90,10 +90,10 @@ impl Rampack {
     /// use rampack::{AreaOptions, Key, Rampack, SwapType};
     ///
     /// let zswap = Rampack::new()?.swap()?;
-    /// let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
-    /// zswap.swapon(swap, 1024, AreaOptions { device: None, tenant: tenant.clone() })?;
+    /// let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
+    /// zswap.swapon(swap, 1024, AreaOptions { device: None, memcg: memcg.clone() })?;
     /// let (cpu, key) = (rampack::cpu(), Key { swap, offset: 7 });
-    /// assert!(zswap.store(cpu, key, &tenant, &[3; 4096]).is_ok());
+    /// assert!(zswap.store(cpu, key, &memcg, &[3; 4096]).is_ok());
     /// let mut page = [0; 4096];
     /// assert!(zswap.load(cpu, key, &mut page).is_ok());
     /// assert_eq!(page, [3; 4096]);
@@ -105,7 +105,7 @@ impl Rampack {
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn swap(&self) -> Result<Arc<Zswap>, Fault> {
+    pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
         self.machine.swap()
     }
 

@@ -16,7 +16,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 30,
         files,
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
@@ -49,7 +49,7 @@ fn page(stamp: u64) -> [u8; PAGE_SIZE] {
 #[test]
 fn the_attributes_are_these() {
     let (_, attributes) = disk();
-    let rows = attributes.rows();
+    let rows = attributes.attributes();
     let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
     assert_eq!(
         names.join(" "),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, Operation, Plain};
-use control::{Bound, Errno, Fault, Object};
+use control::{Bound, ControlError, Errno, Object};
 use rampack::{HostFiles, Machine, MachineOptions};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
@@ -17,17 +17,17 @@ const BLOCKS: usize = 64;
 struct Files;
 
 impl HostFiles for Files {
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         match path {
             "/backing" => Ok(Arc::new(Plain::new(BLOCKS * PAGE_SIZE))),
-            _ => Err(Fault::new(Errno::ENOENT, format!("there is no file {path}"))),
+            _ => Err(ControlError::new(Errno::ENOENT, format!("there is no file {path}"))),
         }
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
         match path {
             "/dictionary" => Ok(page(1).repeat(2)),
             "/empty" => Ok(Vec::new()),
-            _ => Err(Fault::new(Errno::ENOENT, format!("there is no file {path}"))),
+            _ => Err(ControlError::new(Errno::ENOENT, format!("there is no file {path}"))),
         }
     }
 }
@@ -37,7 +37,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 30,
         files: Arc::new(Files),
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
         track_access: true,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
@@ -68,8 +68,8 @@ impl Fixture {
     }
 
     fn set(&self, name: &str, value: &str) {
-        if let Err(fault) = self.rows.store(name, value) {
-            panic!("{name} refused {value:?}: {fault}");
+        if let Err(error) = self.rows.store(name, value) {
+            panic!("{name} refused {value:?}: {error}");
         }
     }
 
@@ -79,10 +79,10 @@ impl Fixture {
 
     fn refused(&self, name: &str, value: &str) -> Errno {
         let before = self.rows.show(name).ok();
-        let fault = self.rows.store(name, value).expect_err(&format!("{name} took {value:?}"));
+        let error = self.rows.store(name, value).expect_err(&format!("{name} took {value:?}"));
         assert_eq!(self.rows.show(name).ok(), before, "{name} changed although it was refused");
-        assert!(fault.message.len() > 10, "{name}: {fault}");
-        fault.errno
+        assert!(error.message.len() > 10, "{name}: {error}");
+        error.errno
     }
 
     fn store(&self, index: u64, page: &[u8; PAGE_SIZE]) {
@@ -279,7 +279,7 @@ fn compressing_again_keeps_to_the_memory_limit() {
     (100..120).for_each(|index| it.store(index, &page(index)));
     let stats = it.disk.stats();
     it.set("mem_limit", &stats.pool_bytes.to_string());
-    // Nothing is small enough for the room that others leave, and no frame may be lent.
+    // Nothing is small enough for the room that others leave, and no frame may be allocated.
     assert_eq!(it.refused("recompress", "threshold=2000"), Errno::ENOMEM);
     assert!(it.disk.stats().pool_bytes <= stats.pool_bytes);
     (100..120).for_each(|index| it.expect(index, &page(index)));
@@ -470,8 +470,8 @@ fn the_codec_of_a_live_device_changes() {
         it.store(round as u64 % 40, &page(round as u64));
     }
     (60..100).for_each(|round| it.expect(round % 40, &page(round)));
-    let fault = it.rows.store("switch_algorithm", "algo=zstd level=100").unwrap_err();
-    assert_eq!(fault.errno, Errno::EINVAL, "{fault}");
+    let error = it.rows.store("switch_algorithm", "algo=zstd level=100").unwrap_err();
+    assert_eq!(error.errno, Errno::EINVAL, "{error}");
     for bad in ["", "algo=lzma", "level", "speed=1", "priority=4", "priority=2"] {
         if bad.is_empty() {
             continue;
@@ -499,8 +499,8 @@ fn too_many_codecs_in_use_are_refused() {
     let deflate = (1..=12).map(|level| format!("algo=deflate level={level}"));
     for (round, codec) in zstd.chain(deflate).enumerate() {
         it.store(round as u64, &page(round as u64));
-        if let Err(fault) = it.rows.store("switch_algorithm", &codec) {
-            refused = Some(fault);
+        if let Err(error) = it.rows.store("switch_algorithm", &codec) {
+            refused = Some(error);
             break;
         }
     }

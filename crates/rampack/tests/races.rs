@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use rampack::{HostFiles, Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Select, Writeback};
@@ -79,11 +79,11 @@ impl BlockDevice for Gated {
 struct One(Arc<Gated>);
 
 impl HostFiles for One {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
-        Err(Fault::invalid(path))
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        Err(ControlError::invalid(path))
     }
 }
 
@@ -92,7 +92,7 @@ fn machine(backing: &Arc<Gated>) -> Machine {
         cpus: 2,
         memory: 1 << 28,
         files: Arc::new(One(backing.clone())),
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
@@ -141,7 +141,7 @@ fn removing_a_device_that_is_busy_holds_up_no_other() {
     });
     assert!(machine.disk(0).is_none());
     assert_eq!(machine.remove(0).unwrap_err().errno, Errno::ENODEV);
-    assert_eq!(machine.frames().stats().lent, 0);
+    assert_eq!(machine.frames().stats().allocated, 0);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn pages_used_while_they_are_written_stay() {
     }
     disk.discard_pages(CPU, 0, 256).unwrap();
     assert_eq!(disk.stats().compressed_bytes, 0);
-    assert_eq!(machine.frames().stats().lent, 0);
+    assert_eq!(machine.frames().stats().allocated, 0);
 }
 
 #[test]

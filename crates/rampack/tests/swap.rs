@@ -16,7 +16,7 @@ fn cache(cpus: usize) -> Arc<Zswap> {
         cpus,
         memory: 64 << 20,
         files: Arc::new(NoHostFiles),
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap().swap().unwrap()
@@ -27,8 +27,8 @@ fn area() -> SwapType {
 }
 
 fn on(zswap: &Arc<Zswap>, pages: u64, device: Option<Arc<dyn BlockDevice>>) -> SwapDevice {
-    let tenant = zswap.tenant("default").unwrap();
-    zswap.swapon(area(), pages, AreaOptions { device, tenant }).unwrap();
+    let memcg = zswap.memcg("default").unwrap();
+    zswap.swapon(area(), pages, AreaOptions { device, memcg }).unwrap();
     SwapDevice::new(zswap.clone(), area())
 }
 
@@ -82,10 +82,10 @@ fn a_swap_device_keeps_what_it_was_given() {
 fn loads_follow_either_contract() {
     let zswap = cache(1);
     on(&zswap, 64, None);
-    let tenant = zswap.tenant("default").unwrap();
+    let memcg = zswap.memcg("default").unwrap();
     let key = Key { swap: area(), offset: 5 };
     let mut into = [0; PAGE_SIZE];
-    zswap.store(CPU, key, &tenant, &page(1)).unwrap();
+    zswap.store(CPU, key, &memcg, &page(1)).unwrap();
     zswap.load(CPU, key, &mut into).unwrap();
     zswap.load(CPU, key, &mut into).unwrap();
     assert!(into == page(1));
@@ -104,11 +104,11 @@ fn parameters_are_the_kernels() {
     assert_eq!(rows.show("enabled").unwrap(), "Y\n");
     assert_eq!(rows.show("max_pool_percent").unwrap(), "20\n");
     assert_eq!(rows.store("compressor", "lz77\n").unwrap_err().errno, Errno::ENOENT);
-    let tenant = zswap.tenant("default").unwrap();
+    let memcg = zswap.memcg("default").unwrap();
     let key = |offset| Key { swap: area(), offset };
-    zswap.store(CPU, key(1), &tenant, &page(1)).unwrap();
+    zswap.store(CPU, key(1), &memcg, &page(1)).unwrap();
     rows.store("compressor", "zstd\n").unwrap();
-    zswap.store(CPU, key(2), &tenant, &page(2)).unwrap();
+    zswap.store(CPU, key(2), &memcg, &page(2)).unwrap();
     for offset in [1, 2] {
         let mut into = [0; PAGE_SIZE];
         zswap.load(CPU, key(offset), &mut into).unwrap();
@@ -116,6 +116,6 @@ fn parameters_are_the_kernels() {
     }
     assert_eq!(rows.store("max_pool_percent", "101").unwrap_err().errno, Errno::EINVAL);
     rows.store("enabled", "0").unwrap();
-    assert!(zswap.store(CPU, key(3), &tenant, &page(3)).is_err());
+    assert!(zswap.store(CPU, key(3), &memcg, &page(3)).is_err());
     zswap.validate();
 }

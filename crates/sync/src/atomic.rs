@@ -1,4 +1,4 @@
-//! The atomics of the house: the processor's, under `--cfg loom` the model checker's, and under
+//! The atomics of the workspace: the processor's, under `--cfg loom` the model checker's, and under
 //! `--cfg shuttle` the processor's again, with a place before each operation where another thread
 //! may be let run.
 

@@ -15,7 +15,7 @@ pub struct Published<T> {
     changing: Mutex<()>,
 }
 
-// SAFETY: it owns a `T`, lends `&T` to any thread and gives the `T` itself back to any thread.
+// SAFETY: it owns a `T`, allocates `&T` to any thread and gives the `T` itself back to any thread.
 unsafe impl<T: Send + Sync> Sync for Published<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Send for Published<T> {}

@@ -50,7 +50,7 @@ impl Memory {
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Zeroes may be lent without memory behind them; these bytes may not.
+        // Zeroes may be allocated without memory behind them; these bytes may not.
         // SAFETY: the range was just allocated, and nobody else knows of it.
         unsafe { ptr::write_bytes(start.as_ptr(), 0xa5, layout.size()) };
         Ok(Memory { start, layout, largest })

@@ -1,4 +1,5 @@
-//! Words of the house: how long things are, what they are counted in, and how a person writes them.
+//! Words of all crates: how long things are, what they are counted in, and how a person writes
+//! them.
 //!
 //! Everything here is a plain value. This crate knows no device, allocates nothing but the text of
 //! an error, and can do no I/O.
@@ -20,9 +21,9 @@ pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 /// Bytes in a sector, the unit in which Linux counts block devices: 512.
 pub const SECTOR_SIZE: usize = 512;
 /// Frames in a 2 MiB block, the unit in which memory goes back to the operating system.
-pub const FRAMES_PER_BLOCK: u32 = 512;
+pub const FRAMES_PER_PAGEBLOCK: u32 = 512;
 /// Bytes in that block.
-pub const BLOCK_SIZE: usize = PAGE_SIZE * FRAMES_PER_BLOCK as usize;
+pub const PAGEBLOCK_SIZE: usize = PAGE_SIZE * FRAMES_PER_PAGEBLOCK as usize;
 /// The largest buddy order: blocks of `1 << MAX_ORDER` frames (4 MiB), as in Linux.
 pub const MAX_ORDER: u8 = 10;
 
@@ -35,7 +36,7 @@ pub const fn pages_for(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// A frame: 4 KiB of memory that the page allocator lends, by number within its zone.
+/// A frame: 4 KiB of memory that the page allocator allocates, by number within its zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame(pub u32);
 

@@ -108,7 +108,7 @@ pub trait Streams: Sized + Send + Sync + 'static {
     fn count(&self) -> usize;
 
     /// Lets at most `count` of them (at least one) be used at once from now on. Streams that are
-    /// lent stay so until they come back.
+    /// taken stay so until they come back.
     ///
     /// # Errors
     /// [`OneStream`], and nothing has changed.

@@ -62,12 +62,12 @@ fn rejected(flaw: Flaw, complaint: &str) {
 
 #[test]
 fn lending_a_stream_twice_is_rejected() {
-    rejected(Flaw::LendsTwice, "is lent twice");
+    rejected(Flaw::LendsTwice, "is taken twice");
 }
 
 #[test]
 fn growing_over_the_limit_is_rejected() {
-    rejected(Flaw::GrowsOverTheLimit, "are lent at once");
+    rejected(Flaw::GrowsOverTheLimit, "are taken at once");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
 
 /// The seconds that pages are dated by. The engine knows no clock: somebody outside sets it, as
@@ -34,11 +34,11 @@ pub(crate) const TIME_BYTES: u64 = 4;
 
 impl Accesses {
     pub(crate) fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         clock: Arc<Clock>,
         pages: usize,
     ) -> Result<Accesses, NoMemory> {
-        Ok(Accesses { clock, times: LazyTable::new(world, pages)? })
+        Ok(Accesses { clock, times: LazyTable::new(provider, pages)? })
     }
 
     /// The page is used now.

@@ -1,4 +1,4 @@
-//! The rows of a device, in the kernel's words and formats.
+//! The attributes of a device, in the kernel's words and formats.
 //!
 //! Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, and for max_comp_streams and the
 //! one-value statistics the same document of 2014 (`Documentation/blockdev/zram.txt`). What differs
@@ -12,18 +12,18 @@ mod writeback;
 
 use alloc::sync::Arc;
 
-use control::{Bound, Row};
+use control::{Attribute, Bound};
 
 use crate::Disk;
 
 /// The attributes of a device, bound to it.
 #[must_use]
 pub fn attributes(disk: Arc<Disk>) -> Bound<Disk> {
-    Bound::new(disk, ROWS)
+    Bound::new(disk, ATTRIBUTES)
 }
 
 /// Every attribute of a device.
-pub static ROWS: &[Row<Disk>] = &[
+pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     settings::DISKSIZE,
     settings::INITSTATE,
     settings::RESET,

@@ -1,62 +1,62 @@
 //! The blocks of a backing device: which are free, and which may still be read.
 //!
 //! A block that a page gave up may be under way to a reader who looked at the slot before. It is
-//! therefore not free but *in limbo*, until everybody has left who was reading then. Who reads
+//! therefore not free but *in quarantine*, until everybody has left who was reading then. Who reads
 //! holds a reader from before he looks at a slot until the block has arrived.
 
 use alloc::{string::String, sync::Arc};
 
 use block::{BlockDevice, Geometry};
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 
 /// A backing device and the state of its blocks. Every method may be called by any number of
-/// threads at once, but for [`Backing::take`] and [`Backing::recycle`], which one thread at a time
-/// calls.
-pub struct Backing {
+/// threads at once, but for [`BackingBlocks::take`] and [`BackingBlocks::recycle`], which one
+/// thread at a time calls.
+pub struct BackingBlocks {
     device: Arc<dyn BlockDevice>,
     path: String,
     readers: ReaderEpochs,
     /// A bit for each block that is not free.
     used: LazyTable<AtomicU64>,
     /// A bit for each block that nobody needs, but somebody may be reading.
-    limbo: LazyTable<AtomicU64>,
-    /// What was in limbo when somebody began to wait for the readers.
+    quarantine: LazyTable<AtomicU64>,
+    /// What was in quarantine when somebody began to wait for the readers.
     leaving: LazyTable<AtomicU64>,
     blocks: u64,
     /// No block before this one is free.
     lowest: Mutex<u64>,
-    /// Blocks went into limbo since it was last emptied.
+    /// Blocks went into quarantine since it was last emptied.
     stale: AtomicU64,
     /// Its readers are not waited for: see [`crate::Without`].
     #[cfg(any(shuttle, asan))]
     without_readers: bool,
 }
 
-impl Backing {
+impl BackingBlocks {
     /// `device`, opened as `path`, with all blocks free. Slots number blocks with 32 bits: of a
     /// device beyond 16 TiB the rest is not used.
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for its tables.
     pub fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         device: Arc<dyn BlockDevice>,
         path: &str,
         cpus: usize,
-    ) -> Result<Backing, NoMemory> {
+    ) -> Result<BackingBlocks, NoMemory> {
         let Geometry { bytes, .. } = device.geometry();
         let blocks = (bytes / PAGE_SIZE as u64).min(1 << 32);
         let words = (blocks as usize).div_ceil(64);
-        Ok(Backing {
+        Ok(BackingBlocks {
             device,
             path: path.into(),
             readers: ReaderEpochs::new(cpus),
-            used: LazyTable::new(world, words)?,
-            limbo: LazyTable::new(world, words)?,
-            leaving: LazyTable::new(world, words)?,
+            used: LazyTable::new(provider, words)?,
+            quarantine: LazyTable::new(provider, words)?,
+            leaving: LazyTable::new(provider, words)?,
             blocks,
             lowest: Mutex::new(0),
             stale: AtomicU64::new(0),
@@ -68,8 +68,8 @@ impl Backing {
     /// The same, but nobody waits for its readers.
     #[cfg(any(shuttle, asan))]
     #[must_use]
-    pub fn without_readers(self) -> Backing {
-        Backing { without_readers: true, ..self }
+    pub fn without_readers(self) -> BackingBlocks {
+        BackingBlocks { without_readers: true, ..self }
     }
 
     /// The device itself.
@@ -129,7 +129,7 @@ impl Backing {
     /// No slot names the block any more. Whoever looked at the slot before may still read it.
     pub fn retire(&self, block: u32) {
         // Release pairs with the Acquire in `recycle`: the slot was changed before.
-        self.limbo.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
+        self.quarantine.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
         // Release pairs with the Acquire in `recycle`: who sees the count finds the block.
         self.stale.fetch_add(1, Ordering::Release);
     }
@@ -141,12 +141,12 @@ impl Backing {
         if self.stale.swap(0, Ordering::Acquire) == 0 {
             return false;
         }
-        let (mut first, mut end) = (self.limbo.len(), 0);
-        for word in 0..self.limbo.len() {
-            let limbo = self.limbo.get(word);
-            if limbo.load(Ordering::Relaxed) != 0 {
+        let (mut first, mut end) = (self.quarantine.len(), 0);
+        for word in 0..self.quarantine.len() {
+            let quarantine = self.quarantine.get(word);
+            if quarantine.load(Ordering::Relaxed) != 0 {
                 // Acquire pairs with the Release in `retire`.
-                let given_up = limbo.swap(0, Ordering::Acquire);
+                let given_up = quarantine.swap(0, Ordering::Acquire);
                 self.leaving.get(word).store(given_up, Ordering::Relaxed);
                 (first, end) = (first.min(word), word + 1);
             }

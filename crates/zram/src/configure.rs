@@ -2,7 +2,7 @@
 
 use alloc::{format, string::String, sync::Arc};
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
 
@@ -20,7 +20,7 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec's (the message
     /// lists them) or a priority above 3. Nothing has changed then.
-    pub fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), Fault> {
+    pub fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), ControlError> {
         let algorithm = known_algorithm(name)?;
         let at = place(priority)?;
         let mut settings = self.settings.lock();
@@ -37,7 +37,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// As there.
-    pub fn set_algorithm(&self, name: &str) -> Result<(), Fault> {
+    pub fn set_algorithm(&self, name: &str) -> Result<(), ControlError> {
         self.set_algorithm_at(0, name)
     }
 
@@ -46,7 +46,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EBUSY` once the device has a size, `EINVAL` for a name that is not one of the device's.
-    pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), Fault> {
+    pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("algorithm parameters")?;
         let at = match which {
@@ -61,7 +61,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// As there.
-    pub fn set_params(&self, params: Params) -> Result<(), Fault> {
+    pub fn set_params(&self, params: Params) -> Result<(), ControlError> {
         self.set_params_of(&Which::default(), params)
     }
 
@@ -72,7 +72,12 @@ impl<D: Design> Disk<D> {
     /// `EINVAL` for a name that is not a codec's or a parameter that it refuses, `ENOMEM` when
     /// memory for its streams is out, `EBUSY` when pages are stored in too many ways already.
     /// Nothing has changed then.
-    pub fn switch_algorithm(&self, priority: u8, name: &str, params: Params) -> Result<(), Fault> {
+    pub fn switch_algorithm(
+        &self,
+        priority: u8,
+        name: &str,
+        params: Params,
+    ) -> Result<(), ControlError> {
         let algorithm = known_algorithm(name)?;
         let at = place(priority)?;
         let compressor = self.resources.codec(algorithm, &params)?;
@@ -116,14 +121,14 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
     /// has got its size with a single stream. Nothing has changed then.
-    pub fn set_max_streams(&self, count: u32) -> Result<(), Fault> {
+    pub fn set_max_streams(&self, count: u32) -> Result<(), ControlError> {
         let most = D::Streams::MOST;
         if count == 0 || count > most {
             let message = match most {
                 1 => format!("max_comp_streams is 1 here, as there is never more, not {count}"),
                 _ => format!("max_comp_streams takes a number from 1 on, not {count}"),
             };
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         let mut settings = self.settings.lock();
         self.with_engine(|engine| self.limit_streams(engine, count)).unwrap_or(Ok(()))?;
@@ -131,9 +136,9 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    fn limit_streams(&self, engine: &Engine<D>, count: u32) -> Result<(), Fault> {
+    fn limit_streams(&self, engine: &Engine<D>, count: u32) -> Result<(), ControlError> {
         engine.limit_streams(&self.readers.enter(Cpu(0)), count as usize).map_err(|OneStream| {
-            Fault::invalid(format!(
+            ControlError::invalid(format!(
                 "{} has got its size with a single stream, which stays the only one; to have \
                  {count}, reset it and set max_comp_streams before its size",
                 self.name()
@@ -152,7 +157,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EBUSY` once the device has a size.
-    pub fn set_track_access(&self, on: bool) -> Result<(), Fault> {
+    pub fn set_track_access(&self, on: bool) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("whether accesses are tracked")?;
         settings.track_access = on;
@@ -172,7 +177,7 @@ impl<D: Design> Disk<D> {
     /// changed then.
     ///
     /// [`HostFiles::open_backing`]: crate::HostFiles::open_backing
-    pub fn set_backing(&self, path: &str) -> Result<(), Fault> {
+    pub fn set_backing(&self, path: &str) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the backing device")?;
         // The one there was is closed first only when the new one is there, so that a refusal
@@ -194,7 +199,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EBUSY` once the device has a size.
-    pub fn set_compressed_writeback(&self, on: bool) -> Result<(), Fault> {
+    pub fn set_compressed_writeback(&self, on: bool) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("compressed_writeback")?;
         settings.compressed_writeback = on;
@@ -228,10 +233,10 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EINVAL` for 0 or more than 4096.
-    pub fn set_writeback_batch(&self, pages: u32) -> Result<(), Fault> {
+    pub fn set_writeback_batch(&self, pages: u32) -> Result<(), ControlError> {
         if !(1..=BATCH_MAX).contains(&pages) {
             let message = format!("a batch is of 1 to {BATCH_MAX} pages, not {pages}");
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         self.settings.lock().writeback_batch = pages;
         Ok(())
@@ -243,7 +248,7 @@ impl<D: Design> Disk<D> {
         self.settings.lock().writeback_batch
     }
 
-    fn refuse_if_ready(&self, what: &str) -> Result<(), Fault> {
+    fn refuse_if_ready(&self, what: &str) -> Result<(), ControlError> {
         if self.bytes() == 0 {
             return Ok(());
         }
@@ -251,14 +256,14 @@ impl<D: Design> Disk<D> {
             "{what} of {} cannot change now that it has a size; reset it first",
             self.name()
         );
-        Err(Fault::new(Errno::EBUSY, message))
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 }
 
-fn known_algorithm(name: &str) -> Result<&'static str, Fault> {
+fn known_algorithm(name: &str) -> Result<&'static str, ControlError> {
     let known = zcomp::ALGORITHMS;
     known.iter().find(|known| **known == name).copied().ok_or_else(|| {
         let message = format!("no algorithm {name:?}; there are: {}", known.join(" "));
-        Fault::invalid(message)
+        ControlError::invalid(message)
     })
 }

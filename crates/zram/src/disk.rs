@@ -4,7 +4,7 @@ use alloc::{format, string::String, sync::Arc};
 use core::ops::Deref;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
-use control::Fault;
+use control::ControlError;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Published, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -100,9 +100,12 @@ impl<D: Design> Disk<D> {
     }
 
     /// The same, of a device that must be initialised.
-    pub(crate) fn ready_engine(&self) -> Result<Arc<Engine<D>>, Fault> {
+    pub(crate) fn ready_engine(&self) -> Result<Arc<Engine<D>>, ControlError> {
         self.engine().ok_or_else(|| {
-            Fault::invalid(format!("{} is not initialised; set its disksize first", self.name()))
+            ControlError::invalid(format!(
+                "{} is not initialised; set its disksize first",
+                self.name()
+            ))
         })
     }
 

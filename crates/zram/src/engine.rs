@@ -10,7 +10,7 @@ use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use pagealloc::NoMemory;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -19,7 +19,7 @@ use zcomp::{fill, same_filled};
 use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
 use crate::access::{Accesses, Clock, TIME_BYTES};
-use crate::blocks::Backing;
+use crate::blocks::BackingBlocks;
 use crate::counts::Counts;
 use crate::page_ops::Loaded;
 use crate::resources::{Design, Resources};
@@ -45,7 +45,7 @@ pub(crate) struct EngineOptions<'a> {
     /// What it counts in.
     pub(crate) counts: Arc<Counts>,
     /// Where pages are written back to.
-    pub(crate) backing: Option<Arc<Backing>>,
+    pub(crate) backing: Option<Arc<BackingBlocks>>,
 }
 
 /// The store of pages. Indices must be below its capacity. Every method may be called by any number
@@ -56,7 +56,7 @@ pub(crate) struct Engine<D: Design> {
     codecs: Bank<D::Streams>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
-    backing: Option<Arc<Backing>>,
+    backing: Option<Arc<BackingBlocks>>,
     /// Whoever prepares a replacement from present contents holds the turn of the page, so that a
     /// claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
@@ -84,8 +84,8 @@ impl<D: Design> Engine<D> {
     pub(crate) fn new(
         resources: &Resources,
         options: EngineOptions<'_>,
-    ) -> Result<Engine<D>, Fault> {
-        let (world, cpus) = (&*resources.world, resources.cpus);
+    ) -> Result<Engine<D>, ControlError> {
+        let (provider, cpus) = (&*resources.provider, resources.cpus);
         let EngineOptions { pages, room, codecs: chosen, limit_frames, streams, .. } = options;
         let EngineOptions { readers, clock, counts, backing, .. } = options;
         #[cfg(any(shuttle, asan))]
@@ -97,17 +97,17 @@ impl<D: Design> Engine<D> {
         let readers_of_objects = readers.clone();
         let frames = resources.frames.clone();
         let pool = PoolOptions { frames, readers: readers_of_objects, limit_frames };
-        let pool = Pool::new(world, pool).map_err(no_memory)?;
+        let pool = Pool::new(provider, pool).map_err(no_memory)?;
         // Where addresses are short, the device must do without room to grow.
-        let slots = D::Slots::new(world, room, cpus);
-        let slots = slots.or_else(|_| D::Slots::new(world, pages, cpus)).map_err(|_| {
+        let slots = D::Slots::new(provider, room, cpus);
+        let slots = slots.or_else(|_| D::Slots::new(provider, pages, cpus)).map_err(|_| {
             let bytes = pages as u128 * PAGE_SIZE as u128;
             let message =
                 format!("there are no addresses for the slots of a disk of {bytes} bytes");
-            Fault::new(Errno::ENOMEM, message)
+            ControlError::new(Errno::ENOMEM, message)
         })?;
         let accesses = match clock {
-            Some(clock) => Some(Accesses::new(world, clock, slots.count()).map_err(no_memory)?),
+            Some(clock) => Some(Accesses::new(provider, clock, slots.count()).map_err(no_memory)?),
             None => None,
         };
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
@@ -320,8 +320,8 @@ fn handle_of(slot: Slot) -> Option<Handle> {
     }
 }
 
-fn no_memory(error: NoMemory) -> Fault {
-    Fault::new(Errno::ENOMEM, format!("{error}"))
+fn no_memory(error: NoMemory) -> ControlError {
+    ControlError::new(Errno::ENOMEM, format!("{error}"))
 }
 
 fn refused(error: StoreError) -> IoError {
@@ -523,13 +523,18 @@ impl<D: Design> Engine<D> {
     ///
     /// # Errors
     /// `ENOMEM`, or `EBUSY` when objects of too many codecs are there; nothing has changed then.
-    pub(crate) fn install(&self, priority: u8, chosen: Chosen, pages: usize) -> Result<(), Fault> {
+    pub(crate) fn install(
+        &self,
+        priority: u8,
+        chosen: Chosen,
+        pages: usize,
+    ) -> Result<(), ControlError> {
         self.codecs.install(priority, chosen, || self.codecs_in_use(pages)).map_err(|error| {
             let errno = match error {
                 NotInstalled::Codec(_) => Errno::ENOMEM,
                 NotInstalled::Full => Errno::EBUSY,
             };
-            Fault::new(errno, format!("{error}"))
+            ControlError::new(errno, format!("{error}"))
         })
     }
 
@@ -552,7 +557,7 @@ impl<D: Design> Engine<D> {
     }
 
     /// Where pages are written back to.
-    pub(crate) fn backing(&self) -> Option<&Arc<Backing>> {
+    pub(crate) fn backing(&self) -> Option<&Arc<BackingBlocks>> {
         self.backing.as_ref()
     }
 

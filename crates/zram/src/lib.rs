@@ -35,8 +35,8 @@ pub mod slots;
 mod stats;
 
 pub use access::Clock;
-pub use attributes::{ROWS, attributes};
-pub use blocks::Backing;
+pub use attributes::{ATTRIBUTES, attributes};
+pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};

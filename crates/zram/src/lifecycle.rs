@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::Range;
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::Streams;
@@ -23,9 +23,11 @@ impl<D: Design> Disk<D> {
     /// `EINVAL` for a size of 0 or a codec parameter out of range, `EBUSY` when it has a size
     /// already, `ENOMEM` when memory or addresses for its tables are out. Nothing has changed
     /// then. (Linux, `Documentation/admin-guide/blockdev/zram.rst`, "Set Disksize".)
-    pub fn set_disksize(&self, bytes: u64) -> Result<(), Fault> {
+    pub fn set_disksize(&self, bytes: u64) -> Result<(), ControlError> {
         if bytes == 0 {
-            return Err(Fault::invalid("a disksize of 0 is not a size; give at least one byte"));
+            return Err(ControlError::invalid(
+                "a disksize of 0 is not a size; give at least one byte",
+            ));
         }
         // At once, not when a long writeback is over.
         self.refuse_a_second_size()?;
@@ -50,18 +52,18 @@ impl<D: Design> Disk<D> {
         };
         let engine = Engine::new(&self.resources, options)?;
         if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
-            return Err(Fault::new(Errno::EBUSY, format!("{} is in use", self.name())));
+            return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
         self.bytes.store(rounded, Ordering::Relaxed);
         Ok(())
     }
 
-    fn refuse_a_second_size(&self) -> Result<(), Fault> {
+    fn refuse_a_second_size(&self) -> Result<(), ControlError> {
         if self.bytes() == 0 {
             return Ok(());
         }
         let message = format!("{} has a size already; reset it first", self.name());
-        Err(Fault::new(Errno::EBUSY, message))
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 
     /// Changes the size of a device that has one, rounded up to whole pages. It can always grow; it
@@ -70,9 +72,9 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `EINVAL` for a size of 0 or a device without one, `ENOMEM` when addresses for its tables are
     /// out, `EBUSY` when a page beyond the new end holds something. Nothing has changed then.
-    pub fn resize(&self, bytes: u64) -> Result<(), Fault> {
+    pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
         if bytes == 0 {
-            return Err(Fault::invalid("a size of 0 is not a size; give at least one byte"));
+            return Err(ControlError::invalid("a size of 0 is not a size; give at least one byte"));
         }
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
@@ -95,7 +97,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), Fault> {
+    fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), ControlError> {
         let mut index = engine.next_touched(pages.start, pages.end);
         while index < pages.end {
             if !engine.peek(index).is_empty() {
@@ -103,7 +105,7 @@ impl<D: Design> Disk<D> {
                     "page {index} of {} holds data beyond the new end; discard it first",
                     self.name()
                 );
-                return Err(Fault::new(Errno::EBUSY, message));
+                return Err(ControlError::new(Errno::EBUSY, message));
             }
             index = engine.next_touched(index + 1, pages.end);
         }
@@ -114,7 +116,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EBUSY` while there are users; nothing has changed then.
-    pub fn reset(&self) -> Result<(), Fault> {
+    pub fn reset(&self) -> Result<(), ControlError> {
         // At once, not when a long writeback is over.
         self.refuse_if_used(&self.settings.lock())?;
         let _post = self.post.lock();
@@ -127,12 +129,12 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    fn refuse_if_used(&self, settings: &Settings) -> Result<(), Fault> {
+    fn refuse_if_used(&self, settings: &Settings) -> Result<(), ControlError> {
         if settings.openers == 0 {
             return Ok(());
         }
         let message = format!("{} has {} user(s); close it first", self.name(), settings.openers);
-        Err(Fault::new(Errno::EBUSY, message))
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 
     /// Lets the peak of memory used be what is used now.
@@ -148,19 +150,19 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EINVAL` while the device is not initialised.
-    pub fn compact(&self) -> Result<u64, Fault> {
+    pub fn compact(&self) -> Result<u64, ControlError> {
         let engine = self.ready_engine()?;
         engine.give_back(Cpu(0));
         Ok(engine.pool().compact(Cpu(0)))
     }
 }
 
-fn too_large(bytes: u64) -> Fault {
+fn too_large(bytes: u64) -> ControlError {
     let message = format!("there is no memory for the tables of a disk of {bytes} bytes");
-    Fault::new(Errno::ENOMEM, message)
+    ControlError::new(Errno::ENOMEM, message)
 }
 
 /// A size in whole pages.
-fn rounded(bytes: u64) -> Result<u64, Fault> {
+fn rounded(bytes: u64) -> Result<u64, ControlError> {
     pages_for(bytes).checked_mul(PAGE_SIZE as u64).ok_or_else(|| too_large(bytes))
 }

@@ -8,10 +8,10 @@ use alloc::{format, vec::Vec};
 use core::ops::Range;
 
 use block::{IoError, Job, Operation};
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, Page};
 
-use crate::blocks::Backing;
+use crate::blocks::BackingBlocks;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -56,7 +56,7 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `EINVAL` when the device is not initialised, or `seconds` are given and the times of last
     /// use are not kept.
-    pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), Fault> {
+    pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
         if seconds.is_some() && !self.tracks_access() {
@@ -65,7 +65,7 @@ impl<D: Design> Disk<D> {
                  or mark all",
                 self.name()
             );
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         let now = self.now();
         engine.each(0..self.pages(), |index, _| {
@@ -90,17 +90,19 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `EINVAL` for a device that is not initialised, a threshold that no object reaches or a codec
     /// that it does not have; `ENOMEM` or `EIO` when it ended early.
-    pub fn recompress(&self, what: &Recompress) -> Result<(), Fault> {
+    pub fn recompress(&self, what: &Recompress) -> Result<(), ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
         let huge = engine.pool().raw_threshold();
         if what.threshold >= huge {
             let message = format!("a threshold is below {huge} bytes, not {}", what.threshold);
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         let priority = find(&self.settings.lock(), &what.which, 1)? as u8;
         if priority == 0 {
-            return Err(Fault::invalid("pages are compressed again by priorities 1 to 3, not 0"));
+            return Err(ControlError::invalid(
+                "pages are compressed again by priorities 1 to 3, not 0",
+            ));
         }
         let chosen = self.chosen_algorithms();
         let how = Recompression {
@@ -121,7 +123,7 @@ impl<D: Design> Disk<D> {
                 Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
                 // Only this page is bad. Whoever reads it gets the error.
                 Err(IoError::Corrupt) => {}
-                Err(error) => return Err(again_fault(error)),
+                Err(error) => return Err(again_error(error)),
             }
         }
         Ok(())
@@ -131,13 +133,13 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device.
-    pub fn can_write_back(&self) -> Result<(), Fault> {
+    pub fn can_write_back(&self) -> Result<(), ControlError> {
         self.backing_of(&*self.ready_engine()?).map(drop)
     }
 
-    fn backing_of<'a>(&self, engine: &'a Engine<D>) -> Result<&'a Backing, Fault> {
+    fn backing_of<'a>(&self, engine: &'a Engine<D>) -> Result<&'a BackingBlocks, ControlError> {
         engine.backing().map(|backing| &**backing).ok_or_else(|| {
-            Fault::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
+            ControlError::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
         })
     }
 
@@ -148,7 +150,7 @@ impl<D: Design> Disk<D> {
     /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device, `ERANGE` for
     /// pages it does not have, `ENOSPC` when the backing device is full, `EIO` when the limit is
     /// used up or writes failed; the last error is told, and the rest has been done.
-    pub fn writeback(&self, what: &Writeback) -> Result<(), Fault> {
+    pub fn writeback(&self, what: &Writeback) -> Result<(), ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
         let backing = self.backing_of(&engine)?;
@@ -160,7 +162,7 @@ impl<D: Design> Disk<D> {
                     self.pages(),
                     self.name()
                 );
-                return Err(Fault::new(Errno::ERANGE, message));
+                return Err(ControlError::new(Errno::ERANGE, message));
             }
             named.push(*first as usize..*last as usize + 1);
         }
@@ -182,7 +184,7 @@ impl<D: Design> Disk<D> {
         engine: &Engine<D>,
         ranges: &[Range<usize>],
         select: Select,
-    ) -> Result<Vec<usize>, Fault> {
+    ) -> Result<Vec<usize>, ControlError> {
         let mut found: Vec<(usize, usize)> = Vec::new();
         let mut full = Ok(());
         for range in ranges {
@@ -242,7 +244,7 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 struct Batch<'a, D: Design> {
     disk: &'a Disk<D>,
     engine: &'a Engine<D>,
-    backing: &'a Backing,
+    backing: &'a BackingBlocks,
     buffers: Vec<Buffer>,
     /// What is in the buffers: whose page, and where it goes.
     pages: Vec<(usize, Backed)>,
@@ -255,8 +257,8 @@ impl<'a, D: Design> Batch<'a, D> {
     fn new(
         disk: &'a Disk<D>,
         engine: &'a Engine<D>,
-        backing: &'a Backing,
-    ) -> Result<Batch<'a, D>, Fault> {
+        backing: &'a BackingBlocks,
+    ) -> Result<Batch<'a, D>, ControlError> {
         let size = disk.writeback_batch() as usize;
         let (mut buffers, mut pages) = (Vec::new(), Vec::new());
         buffers.try_reserve_exact(size).map_err(|_| no_memory())?;
@@ -266,7 +268,7 @@ impl<'a, D: Design> Batch<'a, D> {
         Ok(Batch { disk, engine, backing, buffers, pages, compressed, charged: false })
     }
 
-    fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), Fault> {
+    fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), ControlError> {
         let mut outcome = Ok(());
         for chunk in candidates.chunks(self.buffers.len()) {
             let (granted, charged) = self.disk.spend(chunk.len() as u64);
@@ -277,14 +279,14 @@ impl<'a, D: Design> Batch<'a, D> {
             filled?;
             if granted < chunk.len() as u64 {
                 let message = format!("the writeback_limit of {} is used up", self.disk.name());
-                return Err(Fault::new(Errno::EIO, message));
+                return Err(ControlError::new(Errno::EIO, message));
             }
         }
         outcome
     }
 
     /// Puts pages into buffers. An error ends the whole; what is in the buffers is still written.
-    fn fill(&mut self, chunk: &[usize], select: Select) -> Result<(), Fault> {
+    fn fill(&mut self, chunk: &[usize], select: Select) -> Result<(), ControlError> {
         for index in chunk {
             let mark = |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
             if !self.engine.alter(*index, mark) {
@@ -293,7 +295,7 @@ impl<'a, D: Design> Batch<'a, D> {
             let Some(block) = self.backing.take() else {
                 self.unmark(*index);
                 let message = format!("{} is full", self.backing.path());
-                return Err(Fault::new(Errno::ENOSPC, message));
+                return Err(ControlError::new(Errno::ENOSPC, message));
             };
             let bytes = &mut self.buffers[self.pages.len()].0;
             let to = Export { bytes, block, compressed: self.compressed };
@@ -311,7 +313,7 @@ impl<'a, D: Design> Batch<'a, D> {
     }
 
     /// Writes what is in the buffers.
-    fn write(&mut self) -> Result<(), Fault> {
+    fn write(&mut self) -> Result<(), ControlError> {
         let mut jobs = Vec::new();
         let (pages, buffers) = (core::mem::take(&mut self.pages), &self.buffers);
         let mut outcome = jobs.try_reserve_exact(pages.len()).map_err(|_| no_memory());
@@ -331,7 +333,7 @@ impl<'a, D: Design> Batch<'a, D> {
                 self.unmark(*index);
                 self.backing.give_back(place.block);
                 self.refund(1);
-                outcome = Err(write_fault(error, self.backing.path()));
+                outcome = Err(write_error(error, self.backing.path()));
                 continue;
             }
             self.disk.counts.add(CPU, Count::WritebackWrites, 1);
@@ -358,19 +360,19 @@ impl<'a, D: Design> Batch<'a, D> {
     }
 }
 
-fn no_memory() -> Fault {
-    Fault::new(Errno::ENOMEM, "no memory is left for the list of pages")
+fn no_memory() -> ControlError {
+    ControlError::new(Errno::ENOMEM, "no memory is left for the list of pages")
 }
 
-fn again_fault(error: IoError) -> Fault {
+fn again_error(error: IoError) -> ControlError {
     let errno = match error {
         IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
         _ => Errno::EIO,
     };
-    Fault::new(errno, format!("pages were compressed again only in part: {error}"))
+    ControlError::new(errno, format!("pages were compressed again only in part: {error}"))
 }
 
-fn write_fault(error: IoError, path: &str) -> Fault {
+fn write_error(error: IoError, path: &str) -> ControlError {
     let errno = match error {
         IoError::NoSpace => Errno::ENOSPC,
         IoError::NoMemory => Errno::ENOMEM,
@@ -380,5 +382,5 @@ fn write_fault(error: IoError, path: &str) -> Fault {
         IoError::NoSpace => "there is no space left for its file".into(),
         error => format!("{error}"),
     };
-    Fault::new(errno, format!("some pages could not be written to {path}: {what}"))
+    ControlError::new(errno, format!("some pages could not be written to {path}: {what}"))
 }

@@ -8,7 +8,7 @@ use block::{IoError, Job, Operation};
 use sync::Reader;
 use units::{PAGE_SIZE, Page};
 
-use crate::blocks::Backing;
+use crate::blocks::BackingBlocks;
 use crate::counts::Count;
 use crate::page_ops::Loaded;
 use crate::request::Request;
@@ -81,7 +81,7 @@ impl<D: Design> Request<'_, D> {
 /// Pages of one read that wait to be fetched.
 pub(crate) struct Fetches<'a, 'e, D: Design> {
     request: &'e Request<'e, D>,
-    backing: &'e Backing,
+    backing: &'e BackingBlocks,
     _reading: Reader<'e>,
     jobs: [Job<'a>; AT_ONCE],
     places: [Backed; AT_ONCE],

@@ -3,12 +3,12 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
 use block::BlockDevice;
-use control::{Errno, Fault};
-use pagealloc::{Frames, World};
+use control::{ControlError, Errno};
+use pagealloc::{Frames, MemoryProvider};
 use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 
 use crate::access::Clock;
-use crate::blocks::Backing;
+use crate::blocks::BackingBlocks;
 use crate::slots::{BitLock, SlotTable};
 
 /// What a device is compiled with. The product has one design, [`Product`]; experiments bring
@@ -35,7 +35,7 @@ pub type OpenCodec =
 /// What the devices of a machine share.
 pub struct Resources {
     /// Where tables have their memory from.
-    pub world: Arc<dyn World>,
+    pub provider: Arc<dyn MemoryProvider>,
     /// Where objects have their frames from.
     pub frames: Arc<dyn Frames>,
     /// CPUs there are.
@@ -74,13 +74,13 @@ impl Resources {
     /// The codecs of [`zcomp`], counters for each CPU, and a clock that nobody has set.
     #[must_use]
     pub fn new(
-        world: Arc<dyn World>,
+        provider: Arc<dyn MemoryProvider>,
         frames: Arc<dyn Frames>,
         cpus: usize,
         files: Arc<dyn HostFiles>,
     ) -> Resources {
         Resources {
-            world,
+            provider,
             frames,
             cpus,
             counting_cpus: cpus,
@@ -98,18 +98,23 @@ impl Resources {
     ///
     /// # Errors
     /// `EINVAL` for an unknown name or a parameter the codec refuses.
-    pub(crate) fn codec(&self, name: &str, params: &Params) -> Result<Arc<dyn Compressor>, Fault> {
-        (self.open_codec)(name, params).map_err(|error| Fault::invalid(format!("{error}")))
+    pub(crate) fn codec(
+        &self,
+        name: &str,
+        params: &Params,
+    ) -> Result<Arc<dyn Compressor>, ControlError> {
+        (self.open_codec)(name, params).map_err(|error| ControlError::invalid(format!("{error}")))
     }
 
     /// Opens a device to write pages back to.
     ///
     /// # Errors
     /// What [`HostFiles::open_backing`] refuses; `ENOMEM` when there are no addresses.
-    pub(crate) fn open_backing(&self, path: &str) -> Result<Backing, Fault> {
+    pub(crate) fn open_backing(&self, path: &str) -> Result<BackingBlocks, ControlError> {
         let device = self.files.open_backing(path)?;
-        let backing = Backing::new(&*self.world, device, path, self.cpus);
-        let backing = backing.map_err(|error| Fault::new(Errno::ENOMEM, format!("{error}")))?;
+        let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
+        let backing =
+            backing.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
         #[cfg(any(shuttle, asan))]
         let backing = match self.without.readers_of_blocks {
             true => backing.without_readers(),
@@ -128,27 +133,27 @@ pub trait HostFiles: Send + Sync {
     /// # Errors
     /// What the system says (`ENOENT`, `EACCES`, `EBUSY` if somebody else has it), `ENOTBLK` if it
     /// is neither, `EINVAL` if it is shorter than a page; with a sentence that names `path`.
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault>;
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError>;
 
     /// The contents of a file.
     ///
     /// # Errors
     /// What the system says, with a sentence that names `path`.
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault>;
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError>;
 }
 
 /// No system at all: there are no files.
 pub struct NoHostFiles;
 
 impl HostFiles for NoHostFiles {
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Err(no_files(path))
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
         Err(no_files(path))
     }
 }
 
-fn no_files(path: &str) -> Fault {
-    Fault::new(Errno::ENOTSUP, format!("{path} cannot be opened: this engine has no files"))
+fn no_files(path: &str) -> ControlError {
+    ControlError::new(Errno::ENOTSUP, format!("{path} cannot be opened: this engine has no files"))
 }

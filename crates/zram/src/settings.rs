@@ -2,10 +2,10 @@
 
 use alloc::{format, string::String, sync::Arc};
 
-use control::Fault;
+use control::ControlError;
 use zcomp::{Chosen, PRIORITIES, Params};
 
-use crate::blocks::Backing;
+use crate::blocks::BackingBlocks;
 use crate::resources::Resources;
 
 /// Pages under way to the backing device at a time, when nobody chose otherwise (as Linux).
@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) mem_limit: u64,
     pub(crate) max_streams: Option<u32>,
     pub(crate) track_access: bool,
-    pub(crate) backing: Option<Arc<Backing>>,
+    pub(crate) backing: Option<Arc<BackingBlocks>>,
     pub(crate) compressed_writeback: bool,
     pub(crate) writeback_limit: u64,
     pub(crate) writeback_limited: bool,
@@ -49,7 +49,7 @@ impl Settings {
     pub(crate) fn codecs(
         &self,
         resources: &Resources,
-    ) -> Result<[Option<Chosen>; PRIORITIES], Fault> {
+    ) -> Result<[Option<Chosen>; PRIORITIES], ControlError> {
         let mut codecs = [const { None }; PRIORITIES];
         for ((codec, name), params) in codecs.iter_mut().zip(self.algorithms).zip(&self.params) {
             if let Some(name) = name {
@@ -74,10 +74,13 @@ pub struct Which {
 ///
 /// # Errors
 /// `EINVAL` above 3.
-pub(crate) fn place(priority: u8) -> Result<usize, Fault> {
+pub(crate) fn place(priority: u8) -> Result<usize, ControlError> {
     match usize::from(priority) {
         at @ 0..PRIORITIES => Ok(at),
-        _ => Err(Fault::invalid(format!("a priority is 0 to {}, not {priority}", PRIORITIES - 1))),
+        _ => Err(ControlError::invalid(format!(
+            "a priority is 0 to {}, not {priority}",
+            PRIORITIES - 1
+        ))),
     }
 }
 
@@ -86,7 +89,7 @@ pub(crate) fn place(priority: u8) -> Result<usize, Fault> {
 ///
 /// # Errors
 /// `EINVAL` if there is no such codec, or two different ones are meant.
-pub(crate) fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, Fault> {
+pub(crate) fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, ControlError> {
     let named = which.algorithm.as_deref();
     let at = match (which.priority, named) {
         (Some(priority), _) => place(priority)?,
@@ -94,15 +97,15 @@ pub(crate) fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize
         (None, Some(name)) => {
             let mut places = usize::from(from)..PRIORITIES;
             places.find(|at| settings.algorithms[*at] == Some(name)).ok_or_else(|| {
-                Fault::invalid(format!("{name:?} is not an algorithm of this device"))
+                ControlError::invalid(format!("{name:?} is not an algorithm of this device"))
             })?
         }
     };
     match (settings.algorithms[at], named) {
-        (None, _) => Err(Fault::invalid(format!("no algorithm has priority {at}"))),
-        (Some(chosen), Some(name)) if chosen != name => {
-            Err(Fault::invalid(format!("the algorithm of priority {at} is {chosen}, not {name:?}")))
-        }
+        (None, _) => Err(ControlError::invalid(format!("no algorithm has priority {at}"))),
+        (Some(chosen), Some(name)) if chosen != name => Err(ControlError::invalid(format!(
+            "the algorithm of priority {at} is {chosen}, not {name:?}"
+        ))),
         _ => Ok(at),
     }
 }

@@ -6,7 +6,7 @@
 mod bit_lock;
 mod touched;
 
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 
 pub use bit_lock::BitLock;
 pub use touched::Touched;
@@ -27,7 +27,7 @@ pub trait SlotTable: Send + Sync + Sized {
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
-    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory>;
+    fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Self, NoMemory>;
 
     /// How many slots there are.
     fn count(&self) -> usize;

@@ -16,7 +16,7 @@ pub struct Stats {
     pub orig_bytes: u64,
     /// Bytes of all objects.
     pub compressed_bytes: u64,
-    /// Memory of the frames lent to the pool, in bytes; what the kernel calls mem_used_total.
+    /// Memory of the frames allocated to the pool, in bytes; what the kernel calls mem_used_total.
     pub pool_bytes: u64,
     /// Memory the pool takes to find objects in its frames, in bytes: descriptors of zspages and
     /// what compaction leaves behind. The kernel has the like and does not count it.

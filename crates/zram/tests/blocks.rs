@@ -11,7 +11,7 @@ use block::Plain;
 use sync::Reader;
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
-use zram::Backing;
+use zram::BackingBlocks;
 
 /// What writeback and readers want of the blocks.
 trait Blocks: Sync {
@@ -22,22 +22,22 @@ trait Blocks: Sync {
     fn retire(&self, block: u32);
 }
 
-impl Blocks for Backing {
-    fn new(blocks: usize) -> Backing {
+impl Blocks for BackingBlocks {
+    fn new(blocks: usize) -> BackingBlocks {
         let device = Arc::new(Plain::new(blocks * PAGE_SIZE));
-        Backing::new(&host::Mmap, device, "/plain", 2).unwrap()
+        BackingBlocks::new(&host::Mmap, device, "/plain", 2).unwrap()
     }
     fn reading(&self, cpu: Cpu) -> Option<Reader<'_>> {
-        Some(Backing::reading(self, cpu))
+        Some(BackingBlocks::reading(self, cpu))
     }
     fn take(&self) -> Option<u32> {
-        Backing::take(self)
+        BackingBlocks::take(self)
     }
     fn give_back(&self, block: u32) {
-        Backing::give_back(self, block);
+        BackingBlocks::give_back(self, block);
     }
     fn retire(&self, block: u32) {
-        Backing::retire(self, block);
+        BackingBlocks::retire(self, block);
     }
 }
 
@@ -92,7 +92,9 @@ fn lends_each_once<B: Blocks>(seed: u64) -> Result<(), String> {
     for _ in 0..5000 {
         if rng.one_in(2) {
             match table.take() {
-                Some(block) if held.contains(&block) => return Err(format!("{block} lent twice")),
+                Some(block) if held.contains(&block) => {
+                    return Err(format!("{block} allocated twice"));
+                }
                 Some(block) if block as usize >= BLOCKS => return Err(format!("{block} past end")),
                 Some(block) => held.push(block),
                 None if held.len() < BLOCKS => return Err("none, and some are free".into()),
@@ -163,7 +165,7 @@ fn keeps_what_is_read<B: Blocks>(seed: u64) -> Result<(), String> {
 
 #[test]
 fn blocks_conform() {
-    conforms::<Backing>(seed("blocks_conform")).unwrap();
+    conforms::<BackingBlocks>(seed("blocks_conform")).unwrap();
 }
 
 #[test]

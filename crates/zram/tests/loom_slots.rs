@@ -7,15 +7,15 @@
 //! Beside it tables with one flaw at a time, which loom must refuse.
 #![cfg(loom)]
 
-#[path = "common/loom_world.rs"]
-mod world;
+#[path = "common/loom_memory.rs"]
+mod provider;
 
 use loom::model::Builder;
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
+use provider::Act::{Change, Claim, Discard, Load, Peek, Store};
+use provider::{Act, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::Cpu;
-use world::Act::{Change, Claim, Discard, Load, Peek, Store};
-use world::{Act, run};
 use zram::Slot;
 use zram::slots::{BitLock, SlotTable};
 
@@ -63,7 +63,7 @@ fn a_glance_sees_a_slot_and_no_lock() {
 /// A slot that nobody has written yet, in a part of the table that nobody has.
 #[test]
 fn the_first_store_is_seen_by_who_is_told_of_it() {
-    Builder::new().check(world::told::<BitLock>);
+    Builder::new().check(provider::told::<BitLock>);
 }
 
 /// A table that is right but for what it does itself.
@@ -75,8 +75,8 @@ macro_rules! nearly {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
-            fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
-                Ok($name(BitLock::new(world, slots, cpus)?))
+            fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+                Ok($name(BitLock::new(provider, slots, cpus)?))
             }
             fn count(&self) -> usize {
                 self.0.count()

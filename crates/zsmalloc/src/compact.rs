@@ -77,8 +77,8 @@ impl Pool {
     }
 
     /// Takes zspages out of the lists whose objects fit elsewhere in fewer frames: into holes of
-    /// others, or into frames lent for them. The emptiest come first; those that have no hole can
-    /// be wasteful too, when their objects lie across frames that hold little else.
+    /// others, or into frames allocated for them. The emptiest come first; those that have no hole
+    /// can be wasteful too, when their objects lie across frames that hold little else.
     fn choose(&self, state: &mut ClassState, class: &SizeClass, batch: &mut [u32; BATCH]) -> usize {
         let mut seen = [0u32; LOOK_AT];
         let mut count = 0;

@@ -1,6 +1,6 @@
 //! Forwarding entries: where the objects of an emptied zspage are now.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
 
@@ -26,9 +26,9 @@ struct FreeTables {
 
 impl Forwards {
     /// Room for `entries` of them, lazily backed.
-    pub(crate) fn new(world: &dyn World, entries: usize) -> Result<Forwards, NoMemory> {
+    pub(crate) fn new(provider: &dyn MemoryProvider, entries: usize) -> Result<Forwards, NoMemory> {
         let free = FreeTables { fresh: 0, heads: [0; BINS], in_use: 0 };
-        Ok(Forwards { entries: LazyTable::new(world, entries)?, free: Mutex::new(free) })
+        Ok(Forwards { entries: LazyTable::new(provider, entries)?, free: Mutex::new(free) })
     }
 
     /// A table with `slots` empty entries; `None` when there is no room.

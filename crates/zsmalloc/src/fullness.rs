@@ -10,8 +10,8 @@ use crate::zspage::Zspage;
 pub(crate) const NO_GROUP: u8 = 0;
 /// Groups of zspages with a free slot in frames they have, the emptiest first.
 const PARTIAL: core::ops::RangeInclusive<u8> = 1..=8;
-/// No free slot in the frames it has, and a frame is missing between them: lending that one makes
-/// its neighbours' parts of slots whole again.
+/// No free slot in the frames it has, and a frame is missing between them: allocating that one
+/// makes its neighbours' parts of slots whole again.
 pub(crate) const GAPPED: u8 = 9;
 /// No free slot in the frames it has, and only the end of the chain is missing.
 pub(crate) const GROWABLE: u8 = 10;
@@ -32,9 +32,9 @@ pub(crate) struct ClassState {
     nonempty: u16,
     /// Slots in use.
     pub(crate) objects: u32,
-    /// Free slots in frames that are lent.
+    /// Free slots in frames that are allocated.
     pub(crate) holes: u32,
-    /// Frames lent.
+    /// Frames allocated.
     pub(crate) frames: u64,
     /// Zspages with frames.
     pub(crate) zspages: u64,

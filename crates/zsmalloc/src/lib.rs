@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! * A frame belongs to a zspage only while some object of it lies in that frame: the frames of a
-//!   chain are lent one by one as slots are filled from the front, and given back one by one. So a
-//!   class wastes half a frame, not half a zspage, on objects it does not have.
+//!   chain are allocated one by one as slots are filled from the front, and given back one by one.
+//!   So a class wastes half a frame, not half a zspage, on objects it does not have.
 //! * A handle is the zspage and slot an object was first put into. An object that compaction moves
 //!   leaves a forwarding entry there. So an object that never moves costs no bytes beyond its slot.
 //! * Everything in a class changes under the lock of the class. Reading takes no lock: a reader
@@ -19,7 +19,7 @@
 //! [`Pool::store`], [`Pool::read`], [`Pool::free`], [`Pool::compact`], [`Pool::validate`].
 //!
 //! After Nitin Gupta's zsmalloc (Linux `Documentation/mm/zsmalloc.rst`), from its behaviour; the
-//! lazily lent chain, the handles without a table and the forwarding are this project's.
+//! lazily allocated chain, the handles without a table and the forwarding are this project's.
 #![no_std]
 
 extern crate alloc;

@@ -1,8 +1,8 @@
 //! The pool: storing, reading and freeing objects.
 //!
 //! # Why unsafe
-//! Objects lie in memory lent by the page allocator, which knows it as addresses; that a slot is
-//! written by its owner alone, and read by nobody before and only while it is live after, is the
+//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot
+//! is written by its owner alone, and read by nobody before and only while it is live after, is the
 //! protocol of this file and of `compact`.
 
 use alloc::{boxed::Box, sync::Arc};
@@ -10,7 +10,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
-use pagealloc::{Frames, LazyTable, NoMemory, World, watch};
+use pagealloc::{Frames, LazyTable, MemoryProvider, NoMemory, watch};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, Frame, PAGE_SIZE};
@@ -150,11 +150,11 @@ impl Object<'_> {
 const FORWARDS: usize = 4096;
 
 impl Pool {
-    /// An empty pool whose tables are backed by `world` as they grow.
+    /// An empty pool whose tables are backed by `provider` as they grow.
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for the tables.
-    pub fn new(world: &dyn World, options: PoolOptions) -> Result<Pool, NoMemory> {
+    pub fn new(provider: &dyn MemoryProvider, options: PoolOptions) -> Result<Pool, NoMemory> {
         let sizes = SizeClasses::new();
         let capacity = options.frames.capacity() as usize;
         let zspages = (capacity + 1).min(MAX_ZSPAGES as usize);
@@ -167,9 +167,9 @@ impl Pool {
         Ok(Pool {
             classes: (0..sizes.count()).map(class).collect(),
             sizes,
-            zspages: LazyTable::new(world, zspages)?,
+            zspages: LazyTable::new(provider, zspages)?,
             ids: Mutex::new(Ids { fresh: 1, unused: 0, live: 0 }),
-            forwards: Forwards::new(world, capacity.saturating_mul(16).min(1 << 30))?,
+            forwards: Forwards::new(provider, capacity.saturating_mul(16).min(1 << 30))?,
             base: options.frames.base(),
             frames: options.frames,
             readers: options.readers,
@@ -416,8 +416,8 @@ impl Pool {
         let mut done = 0;
         while watch::WATCHED && done < class.slot {
             let (start, length) = self.piece(zspage, class, slot, done);
-            // SAFETY: these bytes are the slot's, in frames lent to this pool, and nobody's while
-            // it holds no object.
+            // SAFETY: these bytes are the slot's, in frames allocated to this pool, and nobody's
+            // while it holds no object.
             unsafe { watch::poison(start, length) };
             done += length;
         }
@@ -434,18 +434,18 @@ impl Pool {
         }
     }
 
-    /// A frame was lent, and holds nothing yet.
+    /// A frame was allocated, and holds nothing yet.
     #[inline]
     pub(crate) fn shut_frame(&self, frame: Frame) {
         if watch::WATCHED {
-            // SAFETY: it was lent just now, and nobody knows it.
+            // SAFETY: it was allocated just now, and nobody knows it.
             unsafe { watch::poison(self.address(frame, 0), PAGE_SIZE) };
         }
     }
 
     #[inline]
     fn address(&self, frame: Frame, within: usize) -> NonNull<u8> {
-        // SAFETY: the page allocator lent this frame, so it lies within its memory.
+        // SAFETY: the page allocator allocated this frame, so it lies within its memory.
         unsafe { self.base.add(frame.0 as usize * PAGE_SIZE + within) }
     }
 }

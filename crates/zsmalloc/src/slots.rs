@@ -9,7 +9,7 @@ use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::pool::{Pool, StoreError};
 use crate::zspage::Zspage;
 
-/// Larger classes that are asked for a hole before a frame is lent.
+/// Larger classes that are asked for a hole before a frame is allocated.
 const NEIGHBOURS: usize = 12;
 /// The part of an object's size that may be wasted in a larger class's hole: a sixteenth.
 const WASTE_SHIFT: u32 = 4;
@@ -23,7 +23,7 @@ impl Pool {
     ///
     /// A frame would stay empty when the class is sparse, and also when the new object replaces one
     /// that lies where it could lie itself: the old one's slot comes free right after, and would be
-    /// the hole that keeps the frame lent for one object ever after.
+    /// the hole that keeps the frame allocated for one object ever after.
     #[inline]
     pub(crate) fn take_slot(
         &self,
@@ -97,7 +97,7 @@ impl Pool {
         Handle::new(id, slot)
     }
 
-    /// Takes the first slot that needs a frame the chain does not have, and lends it.
+    /// Takes the first slot that needs a frame the chain does not have, and allocates it.
     pub(crate) fn grow(
         &self,
         state: &mut ClassState,
@@ -114,7 +114,7 @@ impl Pool {
         let holes_before = (zspage.backed(class) & !used).count_ones();
         let slot = (class.all_slots() & !used).trailing_zeros() as usize;
         let (first, last) = class.frames_of(slot);
-        let mut lent = [false; CHAIN_MAX];
+        let mut allocated = [false; CHAIN_MAX];
         for n in first..=last {
             if zspage.frame(n).is_some() {
                 continue;
@@ -123,11 +123,11 @@ impl Pool {
                 Ok(frame) => {
                     zspage.set_frame(n, Some(frame));
                     self.shut_frame(frame);
-                    lent[n] = true;
+                    allocated[n] = true;
                     state.frames += 1;
                 }
                 Err(error) => {
-                    for n in (first..n).filter(|n| lent[*n]) {
+                    for n in (first..n).filter(|n| allocated[*n]) {
                         self.give_back(zspage, n, state, cpu);
                     }
                     if used == 0 {
@@ -186,16 +186,16 @@ impl Pool {
     fn lend_frame(&self, cpu: Cpu) -> Result<Frame, StoreError> {
         let limit = self.account.limit.load(Ordering::Relaxed);
         let before = self.account.used.fetch_add(1, Ordering::Relaxed);
-        let lent = if limit != 0 && before >= limit {
+        let allocated = if limit != 0 && before >= limit {
             Err(StoreError::OverLimit)
         } else {
             self.frames.alloc(cpu, Order::ZERO).ok_or(StoreError::NoMemory)
         };
-        match lent {
+        match allocated {
             Ok(_) => drop(self.account.peak.fetch_max(before + 1, Ordering::Relaxed)),
             Err(_) => drop(self.account.used.fetch_sub(1, Ordering::Relaxed)),
         }
-        lent
+        allocated
     }
 
     pub(crate) fn give_back(&self, zspage: &Zspage, n: usize, state: &mut ClassState, cpu: Cpu) {

@@ -3,7 +3,7 @@
 /// Counts of a pool, of the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PoolStats {
-    /// Frames lent by the page allocator.
+    /// Frames allocated by the page allocator.
     pub frames: u64,
     /// The most frames there were since the peak was last reset.
     pub frames_peak: u64,
@@ -26,9 +26,9 @@ pub struct ClassStats {
     pub chain: usize,
     /// Slots in use.
     pub objects: u64,
-    /// Free slots in frames that are lent.
+    /// Free slots in frames that are allocated.
     pub holes: u64,
-    /// Frames lent.
+    /// Frames allocated.
     pub frames: u64,
     /// Zspages that have frames.
     pub zspages: u64,

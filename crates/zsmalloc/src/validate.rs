@@ -47,7 +47,7 @@ impl Pool {
         })
     }
 
-    /// Frames lent to the pool now.
+    /// Frames allocated to the pool now.
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.account.used.load(Ordering::Relaxed)

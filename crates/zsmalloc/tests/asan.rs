@@ -54,12 +54,12 @@ fn an_object_whose_frame_was_given_back_cannot_be_read() {
 }
 
 #[test]
-fn a_frame_that_is_not_lent_cannot_be_touched() {
-    dies("a_frame_that_is_not_lent_cannot_be_touched", REPORT, || {
+fn a_frame_that_is_not_allocated_cannot_be_touched() {
+    dies("a_frame_that_is_not_allocated_cannot_be_touched", REPORT, || {
         let (_, _, frames) = pool();
         let frame = frames.alloc(CPU, units::Order::ZERO).unwrap();
         let address = frames.base().as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
-        // SAFETY: the frame is lent, and its memory stays readable after: that it is not lent then
+        // SAFETY: the frame is allocated, and its memory stays readable after: that it is not allocated then
         // is what must be found out.
         unsafe { address.write_volatile(1) };
         frames.free(CPU, frame, units::Order::ZERO);

@@ -95,7 +95,7 @@ fn random_life_matches_the_model() {
     }
     site.check(&BTreeMap::new());
     assert_eq!(site.pool.frames(), 0, "an empty pool has no frames");
-    assert_eq!(site.frames.stats().lent, 0);
+    assert_eq!(site.frames.stats().allocated, 0);
     site.frames.validate();
 }
 

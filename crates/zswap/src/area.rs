@@ -1,27 +1,27 @@
 //! A swap area: its index, its device, and whose turn it is to touch a page of the device.
 //!
-//! Whoever reads, writes or discards a page of the device holds the page's *claim*, and so does who
+//! Whoever reads, writes or discards a page of the device holds the page's *lock*, and so does who
 //! stores a page that the device holds. So of one page there is one piece of I/O at a time, and a
-//! page that is on the device and not in the cache stays so under the claim, unless it is given up.
+//! page that is on the device and not in the cache stays so under the lock, unless it is given up.
 //!
-//! A mark says that the device holds the page. It is set under the claim, after the page has been
+//! A mark says that the device holds the page. It is set under the lock, after the page has been
 //! written and before it leaves the cache; so a page is always found in one place or the other.
 //! While the cache has the page, the mark may be out of date. So whoever removes a page from the
 //! cache without writing it to the device clears the mark, before and after. Only the holder of the
-//! claim can know that a page is in neither place.
+//! lock can know that a page is in neither place.
 
 use alloc::sync::Arc;
 use core::ops::Range;
 
 use block::BlockDevice;
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
 
-use crate::tenant::Tenant;
+use crate::memcg::Memcg;
 use crate::{Index, SwapType};
 
-/// Pages that are read, written or claimed together at most: as many as one ring of the io_uring
+/// Pages that are read, written or locked together at most: as many as one ring of the io_uring
 /// devices takes at once. More would wait in our queue instead of the device's.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
@@ -32,8 +32,8 @@ pub(crate) struct Area<I: Index> {
     pub(crate) index: I,
     pub(crate) device: Option<Arc<dyn BlockDevice>>,
     /// Who owns what is stored by the device of this area.
-    pub(crate) tenant: Tenant,
-    claims: LazyTable<AtomicU64>,
+    pub(crate) memcg: Memcg,
+    locks: LazyTable<AtomicU64>,
     /// The device holds these pages, unless the cache does.
     on_device: LazyTable<AtomicU64>,
     given_up: EventCount,
@@ -56,32 +56,32 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
 
 impl<I: Index> Area<I> {
     pub(crate) fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         (swap, pages): (SwapType, u64),
         index: I,
         device: Option<Arc<dyn BlockDevice>>,
-        tenant: Tenant,
+        memcg: Memcg,
     ) -> Result<Area<I>, NoMemory> {
         let words = pages.div_ceil(64) as usize;
-        let claims = LazyTable::provided(world, words)?;
-        let on_device = LazyTable::provided(world, words)?;
+        let locks = LazyTable::provided(provider, words)?;
+        let on_device = LazyTable::provided(provider, words)?;
         let given_up = EventCount::default();
-        Ok(Area { swap, pages, index, device, tenant, claims, on_device, given_up })
+        Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
     }
 
-    /// Claims a page if nobody has it.
-    pub(crate) fn try_claim(&self, offset: u64) -> bool {
+    /// Locks a page if nobody has it.
+    pub(crate) fn try_lock_page(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
         // Acquire pairs with the Release in `unclaim`: what the one before did is done.
-        self.claims.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
+        self.locks.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
     }
 
-    /// Claims a page, after whoever has it. The calling thread holds no reader, and no claim of a
+    /// Locks a page, after whoever has it. The calling thread holds no reader, and no lock of a
     /// page behind this one.
-    pub(crate) fn claim(&self, offset: u64) {
-        while !self.try_claim(offset) {
+    pub(crate) fn lock_page(&self, offset: u64) {
+        while !self.try_lock_page(offset) {
             let ticket = self.given_up.ticket();
-            if self.try_claim(offset) {
+            if self.try_lock_page(offset) {
                 return;
             }
             self.given_up.wait(ticket);
@@ -90,12 +90,12 @@ impl<I: Index> Area<I> {
 
     pub(crate) fn unclaim(&self, offset: u64) {
         let (word, bit) = place(offset);
-        // Release pairs with the Acquire in `try_claim` and `wait_for`.
-        self.claims.get(word).fetch_and(!bit, Ordering::Release);
+        // Release pairs with the Acquire in `try_lock_page` and `wait_for`.
+        self.locks.get(word).fetch_and(!bit, Ordering::Release);
         self.given_up.notify_all();
     }
 
-    /// Waits until whoever has claimed the page now has given it up. The calling thread holds no
+    /// Waits until whoever has locked the page now has given it up. The calling thread holds no
     /// reader.
     pub(crate) fn wait_for(&self, offset: u64) {
         loop {
@@ -110,18 +110,18 @@ impl<I: Index> Area<I> {
     pub(crate) fn is_claimed(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
         // Acquire pairs with the Release in `unclaim`.
-        self.claims.get(word).load(Ordering::Acquire) & bit != 0
+        self.locks.get(word).load(Ordering::Acquire) & bit != 0
     }
 
-    /// Waits until whoever has claimed any page now has given it up. The calling thread holds no
+    /// Waits until whoever has locked any page now has given it up. The calling thread holds no
     /// reader.
     pub(crate) fn wait_for_all(&self) {
-        for word in 0..self.claims.len() {
+        for word in 0..self.locks.len() {
             // Acquire pairs with the Release in `unclaim`.
-            let mut claimed = self.claims.get(word).load(Ordering::Acquire);
-            while claimed != 0 {
-                self.wait_for(word as u64 * 64 + u64::from(claimed.trailing_zeros()));
-                claimed &= claimed - 1;
+            let mut locked = self.locks.get(word).load(Ordering::Acquire);
+            while locked != 0 {
+                self.wait_for(word as u64 * 64 + u64::from(locked.trailing_zeros()));
+                locked &= locked - 1;
             }
         }
     }
@@ -133,7 +133,7 @@ impl<I: Index> Area<I> {
         self.on_device.get(word).load(Ordering::Acquire) & bit != 0
     }
 
-    /// The device holds the page. Under its claim.
+    /// The device holds the page. Under its lock.
     pub(crate) fn set_on_device(&self, offset: u64) {
         let (word, bit) = place(offset);
         // Release pairs with the Acquire in `is_on_device`: the page has been written.
@@ -171,37 +171,37 @@ impl<I: Index> Area<I> {
         }
     }
 
-    /// Is any page claimed? For tests and checks.
-    pub(crate) fn any_claimed(&self) -> bool {
-        (0..self.claims.len()).any(|word| self.claims.get(word).load(Ordering::Relaxed) != 0)
+    /// Is any page locked? For tests and checks.
+    pub(crate) fn any_page_locked(&self) -> bool {
+        (0..self.locks.len()).any(|word| self.locks.get(word).load(Ordering::Relaxed) != 0)
     }
 }
 
-/// Claims of pages of one area, given up together.
-pub(crate) struct Claims<'a, I: Index> {
+/// Locks of pages of one area, given up together.
+pub(crate) struct PageLocks<'a, I: Index> {
     area: &'a Area<I>,
     offsets: [u64; BATCH],
     count: usize,
 }
 
-impl<'a, I: Index> Claims<'a, I> {
-    pub(crate) fn of(area: &'a Area<I>) -> Claims<'a, I> {
-        Claims { area, offsets: [0; BATCH], count: 0 }
+impl<'a, I: Index> PageLocks<'a, I> {
+    pub(crate) fn of(area: &'a Area<I>) -> PageLocks<'a, I> {
+        PageLocks { area, offsets: [0; BATCH], count: 0 }
     }
 
-    /// Claims a page behind all those that are claimed already. See [`Area::claim`].
+    /// Locks a page behind all those that are locked already. See [`Area::lock_page`].
     pub(crate) fn add(&mut self, offset: u64) {
-        self.area.claim(offset);
+        self.area.lock_page(offset);
         self.keep(offset);
     }
 
     /// The same, if nobody has the page.
     pub(crate) fn try_add(&mut self, offset: u64) -> bool {
-        let claimed = self.area.try_claim(offset);
-        if claimed {
+        let locked = self.area.try_lock_page(offset);
+        if locked {
             self.keep(offset);
         }
-        claimed
+        locked
     }
 
     fn keep(&mut self, offset: u64) {
@@ -211,7 +211,7 @@ impl<'a, I: Index> Claims<'a, I> {
     }
 }
 
-impl<I: Index> Drop for Claims<'_, I> {
+impl<I: Index> Drop for PageLocks<'_, I> {
     fn drop(&mut self) {
         for offset in &self.offsets[..self.count] {
             self.area.unclaim(*offset);

@@ -5,28 +5,30 @@ use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
-use control::{Access, Errno, Fault, Row};
+use control::{Access, Attribute, ControlError, Errno};
 use units::{PAGE_SIZE, parse_size};
 
-use crate::{Stats, Tenant, Zswap};
+use crate::{Memcg, Stats, Zswap};
 
-fn put(out: &mut dyn fmt::Write, text: fmt::Arguments<'_>) -> Result<(), Fault> {
-    out.write_fmt(text).map_err(|_| Fault::new(Errno::ENOMEM, "no memory for the text"))
+fn put(out: &mut dyn fmt::Write, text: fmt::Arguments<'_>) -> Result<(), ControlError> {
+    out.write_fmt(text).map_err(|_| ControlError::new(Errno::ENOMEM, "no memory for the text"))
 }
 
-fn line<N: fmt::Display>(out: &mut dyn fmt::Write, value: N) -> Result<(), Fault> {
+fn line<N: fmt::Display>(out: &mut dyn fmt::Write, value: N) -> Result<(), ControlError> {
     put(out, format_args!("{value}\n"))
 }
 
 /// A switch as the kernel's module parameters show and read one (`kstrtobool`).
-fn switch(name: &str, text: &str) -> Result<bool, Fault> {
+fn switch(name: &str, text: &str) -> Result<bool, ControlError> {
     let text = text.strip_suffix('\n').unwrap_or(text);
     match text.as_bytes() {
         [b'1' | b'y' | b'Y' | b't' | b'T', ..] => Ok(true),
         [b'0' | b'n' | b'N' | b'f' | b'F', ..] => Ok(false),
         [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
         [b'o' | b'O', b'f' | b'F', ..] => Ok(false),
-        _ => Err(Fault::invalid(format!("{name} takes Y or N, 1 or 0, on or off, not {text:?}"))),
+        _ => Err(ControlError::invalid(format!(
+            "{name} takes Y or N, 1 or 0, on or off, not {text:?}"
+        ))),
     }
 }
 
@@ -34,18 +36,19 @@ fn shown(on: bool) -> char {
     if on { 'Y' } else { 'N' }
 }
 
-fn number<N: FromStr>(name: &str, text: &str) -> Result<N, Fault> {
+fn number<N: FromStr>(name: &str, text: &str) -> Result<N, ControlError> {
     let text = text.strip_suffix('\n').unwrap_or(text);
-    text.parse().map_err(|_| Fault::invalid(format!("{name} takes a whole number, not {text:?}")))
+    text.parse()
+        .map_err(|_| ControlError::invalid(format!("{name} takes a whole number, not {text:?}")))
 }
 
-fn size(text: &str) -> Result<u64, Fault> {
-    parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))
+fn size(text: &str) -> Result<u64, ControlError> {
+    parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))
 }
 
 macro_rules! parameter {
     ($name:literal, $unit:literal, $help:literal, $show:expr, $store:expr) => {
-        Row {
+        Attribute {
             name: $name,
             access: Access::ReadWrite,
             unit: $unit,
@@ -72,7 +75,7 @@ macro_rules! switch_row {
 }
 
 /// `module/zswap/parameters`.
-pub static PARAMETERS: &[Row<Zswap>] = &[
+pub static PARAMETERS: &[Attribute<Zswap>] = &[
     switch_row!("enabled", "whether new pages are taken", enabled, set_enabled),
     parameter!(
         "compressor",
@@ -151,7 +154,7 @@ pub static PARAMETERS: &[Row<Zswap>] = &[
 
 macro_rules! counter {
     ($name:literal, $unit:literal, $help:literal, $field:expr) => {
-        Row {
+        Attribute {
             name: $name,
             access: Access::ReadOwner,
             unit: $unit,
@@ -165,8 +168,8 @@ macro_rules! counter {
     };
 }
 
-/// `kernel/debug/zswap`. Rows that Linux renamed stand under both names.
-pub static DEBUG: &[Row<Zswap>] = &[
+/// `kernel/debug/zswap`. Attributes that Linux renamed stand under both names.
+pub static DEBUG: &[Attribute<Zswap>] = &[
     counter!("stored_pages", "pages", "pages in the cache", |s| s.stored_pages),
     counter!("pool_total_size", "bytes", "memory of the pool", |s| s.pool_bytes),
     counter!("pool_pages", "pages", "memory of the pool (2013)", |s| s.pool_bytes
@@ -228,59 +231,59 @@ pub static DEBUG: &[Row<Zswap>] = &[
     counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
 ];
 
-/// `fs/cgroup/NAME`, for each tenant.
-pub static TENANT_ROWS: &[Row<Tenant>] = &[
-    Row {
+/// `fs/cgroup/NAME`, for each memcg.
+pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
+    Attribute {
         name: "memory.zswap.current",
         access: Access::Read,
         unit: "bytes",
-        help: "bytes of the tenant's objects",
-        show: Some(|tenant, out| line(out, tenant.bytes())),
+        help: "bytes of the memcg's objects",
+        show: Some(|memcg, out| line(out, memcg.bytes())),
         store: None,
     },
-    Row {
+    Attribute {
         name: "memory.zswap.max",
         access: Access::ReadWrite,
         unit: "bytes",
         help: "the most bytes of objects it may have; max for any number",
-        show: Some(|tenant, out| match tenant.max() {
+        show: Some(|memcg, out| match memcg.max() {
             u64::MAX => line(out, "max"),
             bytes => line(out, bytes),
         }),
-        store: Some(|tenant, text| {
-            tenant.set_max(match text.trim() {
+        store: Some(|memcg, text| {
+            memcg.set_max(match text.trim() {
                 "max" => u64::MAX,
                 text => size(text)?,
             });
             Ok(())
         }),
     },
-    Row {
+    Attribute {
         name: "memory.zswap.writeback",
         access: Access::ReadWrite,
         unit: "flag",
         help: "whether its pages may go to a device",
-        show: Some(|tenant, out| line(out, u8::from(tenant.writeback()))),
-        store: Some(|tenant, text| {
-            tenant.set_writeback(match text.trim() {
+        show: Some(|memcg, out| line(out, u8::from(memcg.writeback()))),
+        store: Some(|memcg, text| {
+            memcg.set_writeback(match text.trim() {
                 "0" => false,
                 "1" => true,
                 other => {
                     let message = format!("memory.zswap.writeback takes 0 or 1, not {other:?}");
-                    return Err(Fault::invalid(message));
+                    return Err(ControlError::invalid(message));
                 }
             });
             Ok(())
         }),
     },
-    Row {
+    Attribute {
         name: "memory.stat",
         access: Access::Read,
         unit: "text",
         help: "zswap: bytes of its objects; zswapped: bytes of its pages; zswpwb: written back",
-        show: Some(|tenant, out| {
-            let pages = tenant.pages() * PAGE_SIZE as u64;
-            let (bytes, written) = (tenant.bytes(), tenant.written_back());
+        show: Some(|memcg, out| {
+            let pages = memcg.pages() * PAGE_SIZE as u64;
+            let (bytes, written) = (memcg.bytes(), memcg.written_back());
             put(out, format_args!("zswap {bytes}\nzswapped {pages}\nzswpwb {written}\n"))
         }),
         store: None,

@@ -32,7 +32,7 @@ counts! {
     NoBuffer, "Times when all that may be written back at once was under way already.";
     DecompressFail, "Objects that did not decompress to a page.";
     RejectDisabled, "Stores refused while the cache was disabled.";
-    RejectReclaimFail, "Stores refused for the pool's or the tenant's limit.";
+    RejectReclaimFail, "Stores refused for the pool's or the memcg's limit.";
     RejectAllocFail, "Stores refused because the page allocator had no frame.";
     RejectEntryFail, "Stores refused because there was no entry or no node of the index.";
     RejectCompressFail, "Stores refused because the page did not shrink, or not by any codec.";

@@ -11,7 +11,7 @@ use block::{
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 
-use crate::area::{Area, BATCH, Claims};
+use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
 use crate::engine::{BEGINNING, Owner, Zswap};
 use crate::index::{Index, XArraySplit};
@@ -118,7 +118,7 @@ impl<I: Index> SwapDevice<I> {
         for (page, from) in pages.clone().zip(from) {
             sync::prefetch_bytes(from.as_ptr(), BEGINNING);
             let put = |key| zswap.try_put(&reader, cpu, key, None, from, Owner::HasNoOther);
-            // A page that the device holds is replaced under its claim: see `area`.
+            // A page that the device holds is replaced under its lock: see `area`.
             if area.is_on_device(page) || put(self.key(page)).is_err() {
                 break;
             }
@@ -169,11 +169,11 @@ impl<I: Index> SwapDevice<I> {
     ) -> Result<(), IoError> {
         let (area, _) = self.judge_for_long(cpu, start * P, 0)?;
         let area = &*area;
-        let device = area.device.as_ref().filter(|_| area.tenant.writeback());
+        let device = area.device.as_ref().filter(|_| area.memcg.writeback());
         let Some(device) = device else { return Err(error_of(reject)) };
         let first = start + run.start as u64;
-        let mut claims = Claims::of(area);
-        (first..first + from.len() as u64).for_each(|offset| claims.add(offset));
+        let mut locks = PageLocks::of(area);
+        (first..first + from.len() as u64).for_each(|offset| locks.add(offset));
         // Until the device has them, what the cache has of these pages stays: a read finds it.
         device.submit(cpu, Operation::Write { offset: first * P, from: from.as_flattened() })?;
         for offset in first..first + from.len() as u64 {
@@ -223,7 +223,7 @@ impl<I: Index> SwapDevice<I> {
         drop(reading);
         if missing != 0 {
             let area = area.clone();
-            // A thread that waits for a claim is no reader.
+            // A thread that waits for a lock is no reader.
             drop(reader);
             self.read_missing(context, (&area, first), into, missing)?;
         }
@@ -242,14 +242,14 @@ impl<I: Index> SwapDevice<I> {
         missing: u64,
     ) -> Result<(), IoError> {
         let cpu = context.cpu;
-        // Only under its claim is it known where a page is, or that it is nowhere.
-        let mut claims = Claims::of(area);
+        // Only under its lock is it known where a page is, or that it is nowhere.
+        let mut locks = PageLocks::of(area);
         let mut there = 0u64;
         for (n, page) in into.iter_mut().enumerate().filter(|(n, _)| missing & 1 << n != 0) {
             let offset = first + n as u64;
-            if !claims.try_add(offset) {
+            if !locks.try_add(offset) {
                 context.may_wait()?;
-                claims.add(offset);
+                locks.add(offset);
             }
             match self.zswap.load_and_keep(cpu, self.key(offset), page) {
                 Ok(()) => {}
@@ -284,7 +284,7 @@ impl<I: Index> SwapDevice<I> {
         jobs[..count].iter().try_for_each(|job| job.result)?;
         let pages = u64::from(there.count_ones());
         self.zswap.counts.add(cpu, Count::ReadBack, pages as i64);
-        area.tenant.count_read_back(pages);
+        area.memcg.count_read_back(pages);
         Ok(())
     }
 
@@ -309,10 +309,10 @@ impl<I: Index> SwapDevice<I> {
 
     /// Gives up at most [`BATCH`] pages, some of which are on the device, there too.
     fn discard_on_device(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
-        let mut claims = Claims::of(area);
+        let mut locks = PageLocks::of(area);
         let mut there = 0u64;
         for (n, offset) in pages.clone().enumerate().filter(|(_, o)| area.is_on_device(*o)) {
-            claims.add(offset);
+            locks.add(offset);
             there |= u64::from(area.is_on_device(offset)) << n;
         }
         self.zswap.drop_range(cpu, area, pages.start, pages.end);
@@ -395,7 +395,7 @@ impl<I: Index> BlockDevice for SwapDevice<I> {
 fn error_of(reject: Reject) -> IoError {
     match reject {
         Reject::NoArea => IoError::NotReady,
-        Reject::PoolLimit | Reject::TenantLimit | Reject::Poor | Reject::Incompressible => {
+        Reject::PoolLimit | Reject::MemcgLimit | Reject::Poor | Reject::Incompressible => {
             IoError::NoSpace
         }
         Reject::NoMemory | Reject::NoEntry => IoError::NoMemory,

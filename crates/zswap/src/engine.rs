@@ -14,32 +14,32 @@ use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::Range;
 
 use block::BlockDevice;
-use control::{Errno, Fault};
-use pagealloc::{Frames, NoMemory, World};
+use control::{ControlError, Errno};
+use pagealloc::{Frames, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Bank, CODECS, Chosen, Corrupt, PerCpuStreams, Streams, fill, same_filled};
 use zsmalloc::{Pool, PoolOptions, StoreError};
 
-use crate::area::{Area, BATCH, Claims};
+use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::{Count, Counts};
 use crate::entry::{Content, Entries};
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
 use crate::index::{Index, XArraySplit};
 use crate::lru::Ages;
+use crate::memcg::{MAX_MEMCGS, Memcg};
 use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
-use crate::tenant::{MAX_TENANTS, Tenant};
 use crate::{Key, MAX_TYPES, Word};
 
 /// Entries of a CPU that may wait to be freed. Under shuttle so few that bags come full in small
-/// worlds.
+/// models.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// Finds a codec by its name: `ENOENT` where there is none of that name.
-pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, Fault> + Send + Sync>;
+pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, ControlError> + Send + Sync>;
 
 /// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
 /// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
@@ -67,17 +67,17 @@ pub struct Parts {
 /// A cache of pages in front of swap areas. Every method may be called by any number of threads
 /// at once.
 pub struct Zswap<I: Index = XArraySplit> {
-    world: Arc<dyn World>,
+    provider: Arc<dyn MemoryProvider>,
     pub(crate) pool: Pool,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
     areas: [Published<Arc<Area<I>>>; MAX_TYPES],
-    tenants: [Published<Tenant>; MAX_TENANTS],
+    memcgs: [Published<Memcg>; MAX_MEMCGS],
     bank: Bank<PerCpuStreams>,
     /// Pages by the codec that made their objects.
     by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
-    /// Who reads areas, tenants, codecs and objects.
+    /// Who reads areas, memcgs, codecs and objects.
     pub(crate) readers: Arc<ReaderEpochs>,
     pub(crate) policy: Policy,
     pub(crate) counts: Counts,
@@ -101,7 +101,7 @@ pub struct AreaOptions {
     /// pages stay in the cache.
     pub device: Option<Arc<dyn BlockDevice>>,
     /// Who owns the pages that are stored through [`crate::SwapDevice`].
-    pub tenant: Tenant,
+    pub memcg: Memcg,
 }
 
 /// Whether incompressible pages are taken when there is no device for them.
@@ -114,20 +114,20 @@ pub(crate) enum Owner {
 }
 
 impl<I: Index> Zswap<I> {
-    /// An engine without areas, and with the tenant `default`.
+    /// An engine without areas, and with the memcg `default`.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn new(world: Arc<dyn World>, parts: Parts) -> Result<Zswap<I>, Fault> {
+    pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap<I>, ControlError> {
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
         let pool = PoolOptions { frames: parts.frames, readers: readers.clone(), limit_frames: 0 };
         let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
-            pool: Pool::new(&*world, pool).map_err(no_memory)?,
-            entries: Entries::new(&*world, parts.entries, parts.cpus).map_err(no_memory)?,
+            pool: Pool::new(&*provider, pool).map_err(no_memory)?,
+            entries: Entries::new(&*provider, parts.entries, parts.cpus).map_err(no_memory)?,
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::default()),
-            tenants: core::array::from_fn(|_| Published::default()),
+            memcgs: core::array::from_fn(|_| Published::default()),
             bank: Bank::new(parts.cpus, parts.cpus, readers.clone()),
             by_codec: PerCpuCounters::new(parts.counting_cpus),
             retired: Retired::new(parts.cpus, BAG),
@@ -138,70 +138,70 @@ impl<I: Index> Zswap<I> {
             event: EventCount::default(),
             reached_full: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
-            provision: Provision::new(world.is_ahead()),
+            provision: Provision::new(provider.is_ahead()),
             changing: Mutex::new(()),
             find_codec: parts.find_codec,
             cpus: parts.cpus,
-            world,
+            provider,
         };
         zswap.install(parts.codec)?;
         zswap.apply_limit();
-        zswap.tenant("default")?;
+        zswap.memcg("default")?;
         Ok(zswap)
     }
 
-    /// Stores a copy of `page` for `tenant`. What was there is replaced. When there is no space,
+    /// Stores a copy of `page` for `memcg`. What was there is replaced. When there is no space,
     /// others are written back first, by this thread.
     ///
     /// # Errors
     /// [`Reject`]: the cache does not hold the page, neither this one nor what was there, and
     /// nobody is writing it to the device or will; so the caller may do that himself.
-    pub fn store(&self, cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject> {
-        let stored = self.put(cpu, key, Some(tenant), page, Owner::MayKeep);
+    pub fn store(&self, cpu: Cpu, key: Key, memcg: &Memcg, page: &Page) -> Result<(), Reject> {
+        let stored = self.put(cpu, key, Some(memcg), page, Owner::MayKeep);
         if stored.is_err() {
             self.invalidate_page(cpu, key);
         }
         stored
     }
 
-    /// As [`Zswap::store`], but what was there stays if the page is refused. The area's tenant
+    /// As [`Zswap::store`], but what was there stays if the page is refused. The area's memcg
     /// stores if none is named.
     pub(crate) fn put(
         &self,
         cpu: Cpu,
         key: Key,
-        tenant: Option<&Tenant>,
+        memcg: Option<&Memcg>,
         page: &Page,
         owner: Owner,
     ) -> Result<(), Reject> {
         sync::prefetch_bytes(page.as_ptr(), BEGINNING);
-        // A page that the device holds is replaced under its claim: see `area`.
+        // A page that the device holds is replaced under its lock: see `area`.
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));
         let behind = area.cloned();
-        let mut claims = None;
+        let mut locks = None;
         let mut stored = match &behind {
             None => {
-                let stored = self.try_put(&reader, cpu, key, tenant, page, owner);
+                let stored = self.try_put(&reader, cpu, key, memcg, page, owner);
                 drop(reader);
                 stored
             }
             Some(area) => {
-                // A thread that waits for a claim is no reader.
+                // A thread that waits for a lock is no reader.
                 drop(reader);
-                claims.insert(Claims::of(area)).add(key.offset);
-                self.try_put(&self.readers.enter(cpu), cpu, key, tenant, page, owner)
+                locks.insert(PageLocks::of(area)).add(key.offset);
+                self.try_put(&self.readers.enter(cpu), cpu, key, memcg, page, owner)
             }
         };
         if let Err(reject) = stored
             && reject.is_for_space()
         {
-            stored = self.put_after_making_space(cpu, key, tenant, page, (owner, reject));
+            stored = self.put_after_making_space(cpu, key, memcg, page, (owner, reject));
         }
         if let (Ok(()), Some(area)) = (stored, &behind) {
             area.clear_on_device(key.offset);
         }
-        drop(claims);
+        drop(locks);
         if let Err(reject) = stored {
             self.counts.add(cpu, count_of(reject), 1);
         }
@@ -214,7 +214,7 @@ impl<I: Index> Zswap<I> {
         &self,
         cpu: Cpu,
         key: Key,
-        tenant: Option<&Tenant>,
+        memcg: Option<&Memcg>,
         page: &Page,
         (owner, mut reject): (Owner, Reject),
     ) -> Result<(), Reject> {
@@ -225,7 +225,7 @@ impl<I: Index> Zswap<I> {
         loop {
             if again {
                 let reader = self.readers.enter(cpu);
-                match self.try_put(&reader, cpu, key, tenant, page, owner) {
+                match self.try_put(&reader, cpu, key, memcg, page, owner) {
                     Ok(()) => {
                         self.counts.add(cpu, Count::SavedByWriteback, 1);
                         return Ok(());
@@ -239,9 +239,9 @@ impl<I: Index> Zswap<I> {
             if self.provision.is_ahead() && reject.is_for_memory() {
                 return Err(reject);
             }
-            let whose = match (reject, tenant) {
-                (Reject::TenantLimit, Some(tenant)) => Some(tenant.clone()),
-                (Reject::TenantLimit, None) => self.area(key.swap).map(|area| area.tenant.clone()),
+            let whose = match (reject, memcg) {
+                (Reject::MemcgLimit, Some(memcg)) => Some(memcg.clone()),
+                (Reject::MemcgLimit, None) => self.area(key.swap).map(|area| area.memcg.clone()),
                 _ => None,
             };
             // Each round takes pages out of the cache, so there is an end to it. A pool that has to
@@ -262,7 +262,7 @@ impl<I: Index> Zswap<I> {
         reader: &Reader<'_>,
         cpu: Cpu,
         key: Key,
-        tenant: Option<&Tenant>,
+        memcg: Option<&Memcg>,
         page: &Page,
         owner: Owner,
     ) -> Result<(), Reject> {
@@ -270,22 +270,22 @@ impl<I: Index> Zswap<I> {
             return Err(Reject::Disabled);
         }
         let area = self.area_of(reader, key).ok_or(Reject::NoArea)?;
-        let tenant = tenant.unwrap_or(&area.tenant);
-        if tenant.is_full() {
-            return Err(Reject::TenantLimit);
+        let memcg = memcg.unwrap_or(&area.memcg);
+        if memcg.is_full() {
+            return Err(Reject::MemcgLimit);
         }
         self.admit(cpu)?;
-        let content = self.make(reader, cpu, (area, tenant, owner), page)?;
+        let content = self.make(reader, cpu, (area, memcg, owner), page)?;
         let Some(word) = self.entries.take(cpu) else {
             self.free(cpu, content);
             return Err(Reject::NoEntry);
         };
-        self.entries.write(word, key, tenant.0.number, content);
+        self.entries.write(word, key, memcg.0.number, content);
         // It must be in its list before anybody can find it: who finds it may take it out again.
         if area.device.is_some() {
-            tenant.0.lru.join(&self.entries, &self.ages, cpu, word.number());
+            memcg.0.lru.join(&self.entries, &self.ages, cpu, word.number());
         }
-        self.account(cpu, tenant, content, 1);
+        self.account(cpu, memcg, content, 1);
         match area.index.insert(cpu, key.offset, word) {
             Ok(old) => {
                 self.counts.add(cpu, Count::Stores, 1);
@@ -336,7 +336,7 @@ impl<I: Index> Zswap<I> {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        (area, tenant, owner): (&Area<I>, &Tenant, Owner),
+        (area, memcg, owner): (&Area<I>, &Memcg, Owner),
         page: &Page,
     ) -> Result<Content, Reject> {
         if self.policy.same_filled()
@@ -362,7 +362,7 @@ impl<I: Index> Zswap<I> {
             // It is kept as it is, so that pages leave in the order they came (SeongJae Park,
             // linux-mm, "mm/zswap: store <PAGE_SIZE compression failed page as-is", 2025); but not
             // if it could not leave and its owner had better keep it.
-            let stays = !(tenant.writeback() && area.device.is_some());
+            let stays = !(memcg.writeback() && area.device.is_some());
             return match ratio {
                 100 if owner == Owner::HasNoOther || !stays => {
                     let handle = self.pool.store(reader, cpu, page, None).map_err(refused)?;
@@ -432,16 +432,16 @@ impl<I: Index> Zswap<I> {
         let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&reader, cpu, word, page)?;
         drop(reading);
-        // If the device holds the page as well, it is taken from there under its claim: the mark
+        // If the device holds the page as well, it is taken from there under its lock: the mark
         // could be of a later page otherwise.
         let behind = area.is_on_device(key.offset).then(|| area.clone());
         match behind {
             None => self.take_out(&reader, cpu, area, (key.offset, word)),
             Some(area) => {
-                // A thread that waits for a claim is no reader.
+                // A thread that waits for a lock is no reader.
                 drop(reader);
-                let mut claims = Claims::of(&area);
-                claims.add(key.offset);
+                let mut locks = PageLocks::of(&area);
+                locks.add(key.offset);
                 if area.index.get(cpu, key.offset) == Some(word) {
                     area.clear_on_device(key.offset);
                     self.take_out(&self.readers.enter(cpu), cpu, &area, (key.offset, word));
@@ -492,7 +492,7 @@ impl<I: Index> Zswap<I> {
 fn count_of(reject: Reject) -> Count {
     match reject {
         Reject::NoArea | Reject::Disabled => Count::RejectDisabled,
-        Reject::PoolLimit | Reject::TenantLimit => Count::RejectReclaimFail,
+        Reject::PoolLimit | Reject::MemcgLimit => Count::RejectReclaimFail,
         Reject::NoMemory => Count::RejectAllocFail,
         Reject::NoEntry => Count::RejectEntryFail,
         Reject::Incompressible => Count::RejectCompressFail,
@@ -507,6 +507,6 @@ fn refused(error: StoreError) -> Reject {
     }
 }
 
-fn no_memory(error: NoMemory) -> Fault {
-    Fault::new(Errno::ENOMEM, format!("{error}"))
+fn no_memory(error: NoMemory) -> ControlError {
+    ControlError::new(Errno::ENOMEM, format!("{error}"))
 }

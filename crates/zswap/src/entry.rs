@@ -4,7 +4,7 @@
 //! it is used anew; but for its place in a list, which the lock of the list guards, and for the
 //! mark that it was read.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
@@ -81,9 +81,9 @@ const LINKS: usize = 2;
 const STATE: usize = 3;
 const PATTERN: usize = 4;
 
-/// Parts of the word `STATE`: the life in the upper half, then the tenant, the list, and marks.
+/// Parts of the word `STATE`: the life in the upper half, then the memcg, the list, and marks.
 const LIFE_SHIFT: u32 = 32;
-const TENANT_SHIFT: u32 = 24;
+const MEMCG_SHIFT: u32 = 24;
 const LIST_SHIFT: u32 = 16;
 const REFERENCED: u64 = 1;
 const LINKED: u64 = 2;
@@ -113,9 +113,13 @@ pub(crate) const ENTRY_BYTES: u64 = 40;
 
 impl Entries {
     /// Room for `capacity` entries.
-    pub(crate) fn new(world: &dyn World, capacity: u32, cpus: usize) -> Result<Entries, NoMemory> {
+    pub(crate) fn new(
+        provider: &dyn MemoryProvider,
+        capacity: u32,
+        cpus: usize,
+    ) -> Result<Entries, NoMemory> {
         Ok(Entries {
-            table: LazyTable::new(world, capacity as usize + 1)?,
+            table: LazyTable::new(provider, capacity as usize + 1)?,
             fresh: AtomicU32::new(1),
             unused: PerCpu::new(cpus, |_| Mutex::new(Unused::default())),
             capacity,
@@ -194,14 +198,14 @@ impl Entries {
     }
 
     /// Writes an entry that was just taken.
-    pub(crate) fn write(&self, word: Word, key: Key, tenant: u8, content: Content) {
+    pub(crate) fn write(&self, word: Word, key: Key, memcg: u8, content: Content) {
         let entry = self.table.get(word.number() as usize);
         let (object, pattern) = content.pack();
         entry[KEY].store(key.pack(), Ordering::Relaxed);
         entry[OBJECT].store(object, Ordering::Relaxed);
         entry[PATTERN].store(pattern, Ordering::Relaxed);
         let life = word.get() >> LIFE_SHIFT << LIFE_SHIFT;
-        entry[STATE].store(life | u64::from(tenant) << TENANT_SHIFT, Ordering::Relaxed);
+        entry[STATE].store(life | u64::from(memcg) << MEMCG_SHIFT, Ordering::Relaxed);
     }
 
     pub(crate) fn key(&self, number: u32) -> Key {
@@ -215,8 +219,8 @@ impl Entries {
         Content::unpack(entry[OBJECT].load(Ordering::Relaxed), pattern)
     }
 
-    pub(crate) fn tenant(&self, number: u32) -> u8 {
-        (self.state(number) >> TENANT_SHIFT) as u8
+    pub(crate) fn memcg(&self, number: u32) -> u8 {
+        (self.state(number) >> MEMCG_SHIFT) as u8
     }
 
     /// The word that names an entry in its present life.

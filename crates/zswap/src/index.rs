@@ -8,8 +8,8 @@
 
 mod cells;
 mod contract;
+mod node_pool;
 mod radix;
-mod stock;
 mod trees;
 mod xarray;
 

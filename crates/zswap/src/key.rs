@@ -3,7 +3,7 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-use control::Fault;
+use control::ControlError;
 
 /// Swap types there can be at once; Linux has about as many (`MAX_SWAPFILES`).
 pub const MAX_TYPES: usize = 32;
@@ -22,13 +22,13 @@ impl SwapType {
     ///
     /// # Errors
     /// `EINVAL` from [`MAX_TYPES`] on.
-    pub fn new(number: usize) -> Result<SwapType, Fault> {
+    pub fn new(number: usize) -> Result<SwapType, ControlError> {
         match u8::try_from(number) {
             Ok(number) if usize::from(number) < MAX_TYPES => Ok(SwapType(number)),
             _ => {
                 let most = MAX_TYPES - 1;
                 let message = alloc::format!("there is no swap type {number}: 0 to {most} are");
-                Err(Fault::invalid(message))
+                Err(ControlError::invalid(message))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Lists of entries in the order they came, one for each CPU of a tenant, and who is to go first.
+//! Lists of entries in the order they came, one for each CPU of a memcg, and who is to go first.
 //!
 //! An entry joins the end of its CPU's list. Whoever wants the oldest looks at the heads of all
 //! lists, of which each has an age; an entry that was read since it came is given a second chance
@@ -15,7 +15,7 @@ use crate::entry::{Entries, older_by};
 /// its own entries exactly.
 const PER_AGE: u32 = if cfg!(shuttle) { 1 } else { 64 };
 
-/// Lists a tenant can have: an entry has a byte for the number of its own.
+/// Lists a memcg can have: an entry has a byte for the number of its own.
 const MOST_LISTS: usize = 256;
 
 /// What all lists share: the time by which entries are old.
@@ -30,7 +30,7 @@ impl Ages {
     }
 }
 
-/// The lists of a tenant. Every method may be called by any number of threads at once.
+/// The lists of a memcg. Every method may be called by any number of threads at once.
 pub(crate) struct Lru {
     lists: PerCpu<Mutex<List>>,
 }

@@ -14,8 +14,8 @@ pub enum Reject {
     Disabled,
     /// The pool is as large as it may be, or was a moment ago.
     PoolLimit,
-    /// The tenant has as much as it may have, or was removed.
-    TenantLimit,
+    /// The memcg has as much as it may have, or was removed.
+    MemcgLimit,
     /// The page allocator has no frame.
     NoMemory,
     /// There is no entry, or no node of the index, for the page.
@@ -32,7 +32,7 @@ impl Reject {
     pub const fn errno(self) -> Errno {
         match self {
             Reject::NoArea | Reject::Disabled => Errno::ENODEV,
-            Reject::PoolLimit | Reject::TenantLimit | Reject::NoMemory | Reject::NoEntry => {
+            Reject::PoolLimit | Reject::MemcgLimit | Reject::NoMemory | Reject::NoEntry => {
                 Errno::ENOMEM
             }
             Reject::Incompressible => Errno::EINVAL,
@@ -47,7 +47,7 @@ impl Reject {
 
     /// Might there be space once others were written back?
     pub(crate) const fn is_for_space(self) -> bool {
-        matches!(self, Reject::PoolLimit | Reject::TenantLimit | Reject::NoMemory | Reject::NoEntry)
+        matches!(self, Reject::PoolLimit | Reject::MemcgLimit | Reject::NoMemory | Reject::NoEntry)
     }
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Reject {
             Reject::NoArea => "there is no such page of a swap area that is on",
             Reject::Disabled => "the cache takes no such pages",
             Reject::PoolLimit => "the pool is as large as it may be",
-            Reject::TenantLimit => "the tenant has as much as it may have",
+            Reject::MemcgLimit => "the memcg has as much as it may have",
             Reject::NoMemory => "no frame is left",
             Reject::NoEntry => "no entry is left",
             Reject::Incompressible => "the page does not shrink",

@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use control::Fault;
+use control::ControlError;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The settings of an engine but for the compressor. All may be read and changed by any number of
@@ -103,7 +103,7 @@ impl Policy {
         self.writebacks_max.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
+    pub(crate) fn set_max_pool_percent(&self, percent: u32) -> Result<(), ControlError> {
         percentage("max_pool_percent", percent)?;
         self.max_pool_percent.store(percent, Ordering::Relaxed);
         Ok(())
@@ -117,7 +117,7 @@ impl Policy {
     ///
     /// # Errors
     /// `EINVAL` above 100.
-    pub fn set_accept_threshold_percent(&self, percent: u32) -> Result<(), Fault> {
+    pub fn set_accept_threshold_percent(&self, percent: u32) -> Result<(), ControlError> {
         percentage("accept_threshold_percent", percent)?;
         self.accept_threshold_percent.store(percent, Ordering::Relaxed);
         Ok(())
@@ -127,7 +127,7 @@ impl Policy {
     ///
     /// # Errors
     /// `EINVAL` above 100.
-    pub fn set_max_compression_ratio(&self, percent: u32) -> Result<(), Fault> {
+    pub fn set_max_compression_ratio(&self, percent: u32) -> Result<(), ControlError> {
         percentage("max_compression_ratio", percent)?;
         self.max_compression_ratio.store(percent, Ordering::Relaxed);
         Ok(())
@@ -137,9 +137,11 @@ impl Policy {
     ///
     /// # Errors
     /// `EINVAL` for 0.
-    pub fn set_writebacks_max(&self, pages: u32) -> Result<(), Fault> {
+    pub fn set_writebacks_max(&self, pages: u32) -> Result<(), ControlError> {
         if pages == 0 {
-            return Err(Fault::invalid("writebacks_max takes a number of pages from 1 on, not 0"));
+            return Err(ControlError::invalid(
+                "writebacks_max takes a number of pages from 1 on, not 0",
+            ));
         }
         self.writebacks_max.store(pages, Ordering::Relaxed);
         Ok(())
@@ -169,9 +171,11 @@ fn part(pages: u64, percent: u32) -> u64 {
     (u128::from(pages) * u128::from(percent) / 100) as u64
 }
 
-fn percentage(name: &str, percent: u32) -> Result<(), Fault> {
+fn percentage(name: &str, percent: u32) -> Result<(), ControlError> {
     match percent {
         0..=100 => Ok(()),
-        _ => Err(Fault::invalid(format!("{name} takes a percentage from 0 to 100, not {percent}"))),
+        _ => Err(ControlError::invalid(format!(
+            "{name} takes a percentage from 0 to 100, not {percent}"
+        ))),
     }
 }

@@ -15,13 +15,13 @@ use crate::area::{Area, BATCH};
 use crate::counts::Count;
 use crate::engine::Zswap;
 use crate::index::Index;
+use crate::memcg::Memcg;
 use crate::outcome::{Reclaimed, Work};
-use crate::tenant::Tenant;
 use crate::{Key, Word};
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// A page on its way: claimed, and copied to its place in a set.
+/// A page on its way: locked, and copied to its place in a set.
 struct Leaving<I: Index> {
     area: Arc<Area<I>>,
     key: Key,
@@ -50,9 +50,9 @@ impl<I: Index> Zswap<I> {
         all
     }
 
-    /// Writes back one batch of the oldest pages, of `whose` or of all tenants. The calling thread
-    /// is no reader and has no stream; claims of pages it may hold.
-    pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Tenant>, want: usize) -> Reclaimed {
+    /// Writes back one batch of the oldest pages, of `whose` or of all memcgs. The calling thread
+    /// is no reader and has no stream; locks of pages it may hold.
+    pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Memcg>, want: usize) -> Reclaimed {
         let mut done = Reclaimed::default();
         let most = self.policy.writebacks_max();
         let Some((mut set, granted)) = self.evictors.take(want.min(BATCH), most) else {
@@ -70,11 +70,11 @@ impl<I: Index> Zswap<I> {
         done
     }
 
-    /// Chooses pages, claims them and copies them.
+    /// Chooses pages, locks them and copies them.
     fn fill(
         &self,
         cpu: Cpu,
-        whose: Option<&Tenant>,
+        whose: Option<&Memcg>,
         set: &mut [Page],
         (batch, done): (&mut Batch<I>, &mut Reclaimed),
     ) {
@@ -86,7 +86,7 @@ impl<I: Index> Zswap<I> {
         let chosen = &mut chosen[..count];
         chosen.sort_unstable_by_key(|found| found.map(|(key, _): (Key, Word)| key));
         for (key, word) in chosen.iter().flatten().copied() {
-            let leaving = self.claim(&reader, cpu, (key, word), &mut set[batch.count]);
+            let leaving = self.lock_page(&reader, cpu, (key, word), &mut set[batch.count]);
             done.left += u64::from(leaving.is_none());
             if leaving.is_some() {
                 batch.pages[batch.count] = leaving;
@@ -96,38 +96,38 @@ impl<I: Index> Zswap<I> {
         drop(reading);
     }
 
-    /// The oldest entries of each tenant that may be written back, as many of each as it has a
+    /// The oldest entries of each memcg that may be written back, as many of each as it has a
     /// share in all; Linux goes round its control groups.
     fn choose(
         &self,
         reader: &Reader<'_>,
-        whose: Option<&Tenant>,
+        whose: Option<&Memcg>,
         chosen: &mut [Option<(Key, Word)>],
     ) -> usize {
         let (mut count, want) = (0, chosen.len());
-        let mut take = |tenant: &Tenant, want: usize, count: &mut usize| {
+        let mut take = |memcg: &Memcg, want: usize, count: &mut usize| {
             let found = |word: Word| {
                 chosen[*count] = Some((self.entries.key(word.number()), word));
                 *count += 1;
             };
-            tenant.0.lru.oldest(&self.entries, &self.ages, want, found)
+            memcg.0.lru.oldest(&self.entries, &self.ages, want, found)
         };
         // Twice, for all may have been read since they were last looked at.
-        if let Some(tenant) = whose {
+        if let Some(memcg) = whose {
             for _ in 0..2 {
-                if count == 0 && tenant.writeback() {
-                    take(tenant, want, &mut count);
+                if count == 0 && memcg.writeback() {
+                    take(memcg, want, &mut count);
                 }
             }
             return count;
         }
-        let all = || self.all_tenants(reader).filter(|tenant| tenant.writeback());
-        let total: u64 = all().map(|tenant| tenant.0.lru.count()).sum();
+        let all = || self.all_memcgs(reader).filter(|memcg| memcg.writeback());
+        let total: u64 = all().map(|memcg| memcg.0.lru.count()).sum();
         for _ in 0..2 {
-            for tenant in all() {
-                let share = (tenant.0.lru.count() * want as u64).div_ceil(total.max(1));
+            for memcg in all() {
+                let share = (memcg.0.lru.count() * want as u64).div_ceil(total.max(1));
                 let left = want - count;
-                take(tenant, left.min(share as usize), &mut count);
+                take(memcg, left.min(share as usize), &mut count);
             }
             if count > 0 {
                 break;
@@ -136,8 +136,8 @@ impl<I: Index> Zswap<I> {
         count
     }
 
-    /// Claims a page that is to leave and copies it to `copy`; `None` if it cannot leave now.
-    fn claim(
+    /// Locks a page that is to leave and copies it to `copy`; `None` if it cannot leave now.
+    fn lock_page(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -145,11 +145,11 @@ impl<I: Index> Zswap<I> {
         copy: &mut Page,
     ) -> Option<Leaving<I>> {
         let area = self.area_of(reader, key).filter(|area| area.device.is_some())?;
-        if !area.try_claim(key.offset) {
+        if !area.try_lock_page(key.offset) {
             return None;
         }
-        // Whoever took it out of the index before the claim may be writing the page by himself
-        // after the claim; whoever does so later waits for the claim.
+        // Whoever took it out of the index before the lock may be writing the page by himself
+        // after the lock; whoever does so later waits for the lock.
         let is_there = area.index.get(cpu, key.offset) == Some(word);
         if is_there && self.expand(reader, cpu, word, copy).is_ok() {
             return Some(Leaving { area: area.clone(), key, word });
@@ -234,8 +234,8 @@ impl<I: Index> Zswap<I> {
         done.written += 1;
         self.counts.add(cpu, Count::WrittenBack, 1);
         let reader = self.readers.enter(cpu);
-        if let Some(tenant) = self.tenant_of(&reader, word.number()) {
-            tenant.count_written(cpu, 1);
+        if let Some(memcg) = self.memcg_of(&reader, word.number()) {
+            memcg.count_written(cpu, 1);
         }
         self.dispose(&reader, cpu, *word);
     }
@@ -275,11 +275,10 @@ impl<I: Index> Zswap<I> {
             return 0;
         }
         let reader = self.readers.enter(Cpu(0));
-        let shrinkable =
-            self.all_tenants(&reader).filter(|tenant| tenant.writeback()).map(|tenant| {
-                let count = tenant.0.lru.count();
-                count - tenant.take_read_back(count).min(count)
-            });
+        let shrinkable = self.all_memcgs(&reader).filter(|memcg| memcg.writeback()).map(|memcg| {
+            let count = memcg.0.lru.count();
+            count - memcg.take_read_back(count).min(count)
+        });
         let (shrinkable, pages) = (shrinkable.sum::<u64>(), self.counts.sum(Count::Pages));
         match pages {
             0 => 0,

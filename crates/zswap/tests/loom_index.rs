@@ -21,11 +21,11 @@ mod copy;
 #[path = "../src/key.rs"]
 mod key;
 #[allow(dead_code)]
+#[path = "../src/index/node_pool.rs"]
+mod node_pool;
+#[allow(dead_code)]
 #[path = "../src/index/radix.rs"]
 mod radix;
-#[allow(dead_code)]
-#[path = "../src/index/stock.rs"]
-mod stock;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, IoError};
-use control::Fault;
+use control::ControlError;
 use units::{Cpu, Page};
 use zcomp::Params;
 use zram::{Design, Disk, Recompress, Stats, Writeback};
@@ -19,24 +19,29 @@ pub trait AnyDisk: BlockDevice {
     fn stats(&self) -> Stats;
     fn scheme(&self) -> Option<&'static str>;
     fn validate(&self);
-    fn set_algorithm(&self, name: &str) -> Result<(), Fault>;
-    fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), Fault>;
-    fn switch_algorithm(&self, priority: u8, name: &str, params: Params) -> Result<(), Fault>;
-    fn set_params(&self, params: Params) -> Result<(), Fault>;
+    fn set_algorithm(&self, name: &str) -> Result<(), ControlError>;
+    fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), ControlError>;
+    fn switch_algorithm(
+        &self,
+        priority: u8,
+        name: &str,
+        params: Params,
+    ) -> Result<(), ControlError>;
+    fn set_params(&self, params: Params) -> Result<(), ControlError>;
     fn set_mem_limit(&self, bytes: u64);
-    fn set_max_streams(&self, count: u32) -> Result<(), Fault>;
+    fn set_max_streams(&self, count: u32) -> Result<(), ControlError>;
     fn max_streams(&self) -> u32;
-    fn set_backing(&self, path: &str) -> Result<(), Fault>;
-    fn set_compressed_writeback(&self, on: bool) -> Result<(), Fault>;
-    fn set_writeback_batch(&self, pages: u32) -> Result<(), Fault>;
+    fn set_backing(&self, path: &str) -> Result<(), ControlError>;
+    fn set_compressed_writeback(&self, on: bool) -> Result<(), ControlError>;
+    fn set_writeback_batch(&self, pages: u32) -> Result<(), ControlError>;
     fn reset_peak(&self);
-    fn set_disksize(&self, bytes: u64) -> Result<(), Fault>;
-    fn resize(&self, bytes: u64) -> Result<(), Fault>;
-    fn reset(&self) -> Result<(), Fault>;
-    fn compact(&self) -> Result<u64, Fault>;
-    fn mark_idle(&self, seconds: Option<u32>) -> Result<(), Fault>;
-    fn writeback(&self, what: &Writeback) -> Result<(), Fault>;
-    fn recompress(&self, what: &Recompress) -> Result<(), Fault>;
+    fn set_disksize(&self, bytes: u64) -> Result<(), ControlError>;
+    fn resize(&self, bytes: u64) -> Result<(), ControlError>;
+    fn reset(&self) -> Result<(), ControlError>;
+    fn compact(&self) -> Result<u64, ControlError>;
+    fn mark_idle(&self, seconds: Option<u32>) -> Result<(), ControlError>;
+    fn writeback(&self, what: &Writeback) -> Result<(), ControlError>;
+    fn recompress(&self, what: &Recompress) -> Result<(), ControlError>;
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice>;
 }
 
@@ -60,24 +65,24 @@ impl<D: Design> AnyDisk for Disk<D> {
         stats() -> Stats;
         scheme() -> Option<&'static str>;
         validate() -> ();
-        set_algorithm(name: &str) -> Result<(), Fault>;
-        set_algorithm_at(priority: u8, name: &str) -> Result<(), Fault>;
-        switch_algorithm(priority: u8, name: &str, params: Params) -> Result<(), Fault>;
-        set_params(params: Params) -> Result<(), Fault>;
+        set_algorithm(name: &str) -> Result<(), ControlError>;
+        set_algorithm_at(priority: u8, name: &str) -> Result<(), ControlError>;
+        switch_algorithm(priority: u8, name: &str, params: Params) -> Result<(), ControlError>;
+        set_params(params: Params) -> Result<(), ControlError>;
         set_mem_limit(bytes: u64) -> ();
-        set_max_streams(count: u32) -> Result<(), Fault>;
+        set_max_streams(count: u32) -> Result<(), ControlError>;
         max_streams() -> u32;
-        set_backing(path: &str) -> Result<(), Fault>;
-        set_compressed_writeback(on: bool) -> Result<(), Fault>;
-        set_writeback_batch(pages: u32) -> Result<(), Fault>;
+        set_backing(path: &str) -> Result<(), ControlError>;
+        set_compressed_writeback(on: bool) -> Result<(), ControlError>;
+        set_writeback_batch(pages: u32) -> Result<(), ControlError>;
         reset_peak() -> ();
-        set_disksize(bytes: u64) -> Result<(), Fault>;
-        resize(bytes: u64) -> Result<(), Fault>;
-        reset() -> Result<(), Fault>;
-        compact() -> Result<u64, Fault>;
-        mark_idle(seconds: Option<u32>) -> Result<(), Fault>;
-        writeback(what: &Writeback) -> Result<(), Fault>;
-        recompress(what: &Recompress) -> Result<(), Fault>;
+        set_disksize(bytes: u64) -> Result<(), ControlError>;
+        resize(bytes: u64) -> Result<(), ControlError>;
+        reset() -> Result<(), ControlError>;
+        compact() -> Result<u64, ControlError>;
+        mark_idle(seconds: Option<u32>) -> Result<(), ControlError>;
+        writeback(what: &Writeback) -> Result<(), ControlError>;
+        recompress(what: &Recompress) -> Result<(), ControlError>;
     }
 
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice> {

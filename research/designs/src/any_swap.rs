@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use block::BlockDevice;
-use control::Fault;
+use control::ControlError;
 use pagealloc::Frames;
 use sync::EventCount;
 use units::{Cpu, Page};
 use zswap::{
-    AreaOptions, Headroom, Index, Key, LoadError, Policy, Reclaimed, Reject, Stats, SwapDevice,
-    SwapType, Tenant, Work, Zswap,
+    AreaOptions, Headroom, Index, Key, LoadError, Memcg, Policy, Reclaimed, Reject, Stats,
+    SwapDevice, SwapType, Work, Zswap,
 };
 
 /// What a [`zswap::Zswap`] does, whatever its index; see there for each method.
 #[allow(missing_docs, reason = "each is the method of zswap::Zswap with that name")]
 #[expect(clippy::missing_errors_doc, reason = "as there")]
 pub trait AnySwap: Send + Sync {
-    fn tenant(&self, name: &str) -> Result<Tenant, Fault>;
-    fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault>;
-    fn swapoff(&self, swap: SwapType) -> Result<(), Fault>;
-    fn store(&self, cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject>;
+    fn memcg(&self, name: &str) -> Result<Memcg, ControlError>;
+    fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), ControlError>;
+    fn swapoff(&self, swap: SwapType) -> Result<(), ControlError>;
+    fn store(&self, cpu: Cpu, key: Key, memcg: &Memcg, page: &Page) -> Result<(), Reject>;
     fn load(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
     fn load_and_keep(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
     fn invalidate_page(&self, cpu: Cpu, key: Key);
@@ -31,8 +31,8 @@ pub trait AnySwap: Send + Sync {
     fn free_frames(&self) -> u64;
     fn provide(&self, cpu: Cpu, wanted: Headroom) -> bool;
     fn memory_event(&self) -> &EventCount;
-    fn set_compressor(&self, name: &str) -> Result<(), Fault>;
-    fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault>;
+    fn set_compressor(&self, name: &str) -> Result<(), ControlError>;
+    fn set_max_pool_percent(&self, percent: u32) -> Result<(), ControlError>;
     fn set_max_pool_bytes(&self, bytes: u64);
     fn work(&self, cpu: Cpu) -> Work;
     fn event(&self) -> &EventCount;
@@ -55,10 +55,10 @@ macro_rules! the_caches_own {
 
 impl<I: Index> AnySwap for Zswap<I> {
     the_caches_own! {
-        tenant(name: &str) -> Result<Tenant, Fault>;
-        swapon(swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault>;
-        swapoff(swap: SwapType) -> Result<(), Fault>;
-        store(cpu: Cpu, key: Key, tenant: &Tenant, page: &Page) -> Result<(), Reject>;
+        memcg(name: &str) -> Result<Memcg, ControlError>;
+        swapon(swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), ControlError>;
+        swapoff(swap: SwapType) -> Result<(), ControlError>;
+        store(cpu: Cpu, key: Key, memcg: &Memcg, page: &Page) -> Result<(), Reject>;
         load(cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
         load_and_keep(cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError>;
         invalidate_page(cpu: Cpu, key: Key) -> ();
@@ -70,8 +70,8 @@ impl<I: Index> AnySwap for Zswap<I> {
         free_frames() -> u64;
         provide(cpu: Cpu, wanted: Headroom) -> bool;
         memory_event() -> &EventCount;
-        set_compressor(name: &str) -> Result<(), Fault>;
-        set_max_pool_percent(percent: u32) -> Result<(), Fault>;
+        set_compressor(name: &str) -> Result<(), ControlError>;
+        set_max_pool_percent(percent: u32) -> Result<(), ControlError>;
         set_max_pool_bytes(bytes: u64) -> ();
         work(cpu: Cpu) -> Work;
         event() -> &EventCount;

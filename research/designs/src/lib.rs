@@ -33,5 +33,5 @@ pub use variants::{COUNTERS, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, Z
 
 #[cfg(test)]
 #[allow(dead_code)]
-#[path = "../../../crates/pagealloc/tests/suite/world.rs"]
+#[path = "../../../crates/pagealloc/tests/suite/provider.rs"]
 mod pretended;

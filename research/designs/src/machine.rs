@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use block::IoError;
-use control::Fault;
-use pagealloc::{Frames, World, ZoneOptions};
+use control::ControlError;
+use pagealloc::{Frames, MemoryProvider, ZoneOptions};
 use rampack::DiskOptions;
 use sync::Mutex;
 use units::{PAGE_SIZE, Page, pages_for};
@@ -26,7 +26,7 @@ pub struct MachineOptions {
     /// The system round it: files to write pages back to, and dictionaries.
     pub files: Arc<dyn HostFiles>,
     /// Where the cache in front of swap areas has its memory from.
-    pub swap_world: Arc<dyn World>,
+    pub swap_scenario: Arc<dyn MemoryProvider>,
 }
 
 /// A zone and the disks that share it, as [`rampack::Machine`], but of any designs.
@@ -34,16 +34,21 @@ pub struct Machine {
     resources: Arc<Resources>,
     variants: Variants,
     memory: u64,
-    swap_world: Arc<dyn World>,
+    swap_scenario: Arc<dyn MemoryProvider>,
     next: Mutex<u32>,
 }
 
 /// Entries of swapped pages for each page of memory.
 const ENTRIES_PER_PAGE: u64 = 16;
 
-fn zone(name: &str, world: &dyn World, cpus: usize, memory: u64) -> Result<Arc<dyn Frames>, Fault> {
+fn zone(
+    name: &str,
+    provider: &dyn MemoryProvider,
+    cpus: usize,
+    memory: u64,
+) -> Result<Arc<dyn Frames>, ControlError> {
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-    make_zone(name, world, ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) })
+    make_zone(name, provider, ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) })
 }
 
 impl Machine {
@@ -51,29 +56,32 @@ impl Machine {
     ///
     /// # Errors
     /// `EINVAL` for an unknown design, `ENOMEM` when there are no addresses for the zone.
-    pub fn new(world: Arc<dyn World>, options: MachineOptions) -> Result<Machine, Fault> {
-        let MachineOptions { cpus, memory, variants, files, swap_world } = options;
+    pub fn new(
+        provider: Arc<dyn MemoryProvider>,
+        options: MachineOptions,
+    ) -> Result<Machine, ControlError> {
+        let MachineOptions { cpus, memory, variants, files, swap_scenario } = options;
         variants.check()?;
-        let frames = zone(&variants.zone, &*world, cpus, memory)?;
+        let frames = zone(&variants.zone, &*provider, cpus, memory)?;
         let resources = Resources {
             counting_cpus: variants.counting_cpus(cpus),
-            ..Resources::new(world, frames, cpus, files)
+            ..Resources::new(provider, frames, cpus, files)
         };
         let (resources, next) = (Arc::new(resources), Mutex::new(0));
-        Ok(Machine { resources, variants, memory, swap_world, next })
+        Ok(Machine { resources, variants, memory, swap_scenario, next })
     }
 
     /// A machine with the CPUs and the memory of this one, of these designs.
     ///
     /// # Errors
     /// `EINVAL` for an unknown design, `ENOMEM` when the process may not have the addresses.
-    pub fn of(variants: Variants) -> Result<Machine, Fault> {
+    pub fn of(variants: Variants) -> Result<Machine, ControlError> {
         let options = MachineOptions {
             cpus: host::cpus(),
             memory: host::total_memory(),
             variants,
             files: Arc::new(NoHostFiles),
-            swap_world: Arc::new(host::Mmap),
+            swap_scenario: Arc::new(host::Mmap),
         };
         Machine::new(Arc::new(host::Mmap), options)
     }
@@ -82,7 +90,7 @@ impl Machine {
     ///
     /// # Errors
     /// None, as the designs were looked up when the machine was made.
-    pub fn add(&self) -> Result<Arc<dyn AnyDisk>, Fault> {
+    pub fn add(&self) -> Result<Arc<dyn AnyDisk>, ControlError> {
         let mut next = self.next.lock();
         let disk = make_disk(&self.variants, *next, self.resources.clone())?;
         *next += 1;
@@ -93,7 +101,7 @@ impl Machine {
     ///
     /// # Errors
     /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM`.
-    pub fn disk(&self, options: &DiskOptions) -> Result<Disk, Fault> {
+    pub fn disk(&self, options: &DiskOptions) -> Result<Disk, ControlError> {
         let disk = self.add()?;
         disk.set_algorithm(&options.algorithm)?;
         disk.set_params(Params::at_level(options.level))?;
@@ -106,16 +114,16 @@ impl Machine {
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn swap(&self) -> Result<Arc<dyn AnySwap>, Fault> {
-        make_swap(&self.variants.index, self.swap_world.clone(), self.swap_parts()?)
+    pub fn swap(&self) -> Result<Arc<dyn AnySwap>, ControlError> {
+        make_swap(&self.variants.index, self.swap_scenario.clone(), self.swap_parts()?)
     }
 
     /// What such a cache is made of.
-    fn swap_parts(&self) -> Result<Parts, Fault> {
+    fn swap_parts(&self) -> Result<Parts, ControlError> {
         let (cpus, total_pages) = (self.resources.cpus, pages_for(self.memory));
         let memory = total_pages.saturating_mul(PAGE_SIZE as u64);
         Ok(Parts {
-            frames: zone(&self.variants.zone, &*self.swap_world, cpus, memory)?,
+            frames: zone(&self.variants.zone, &*self.swap_scenario, cpus, memory)?,
             cpus,
             counting_cpus: self.resources.counting_cpus,
             codec: find_codec(zcomp::DEFAULT_ALGORITHM)?,
@@ -132,9 +140,9 @@ impl Machine {
     }
 }
 
-fn find_codec(name: &str) -> Result<Chosen, Fault> {
+fn find_codec(name: &str) -> Result<Chosen, ControlError> {
     let params = Params::default();
-    let compressor = zcomp::open(name, &params).map_err(|error| Fault::invalid(error.0))?;
+    let compressor = zcomp::open(name, &params).map_err(|error| ControlError::invalid(error.0))?;
     Ok(Chosen { compressor, params })
 }
 
@@ -182,7 +190,7 @@ impl Disk {
     ///
     /// # Errors
     /// As there.
-    pub fn compact(&self) -> Result<u64, Fault> {
+    pub fn compact(&self) -> Result<u64, ControlError> {
         let frames = self.disk.compact()?;
         self.frames.drain();
         Ok(frames * PAGE_SIZE as u64)

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use control::{Errno, Fault};
-use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
+use control::{ControlError, Errno};
+use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use zcomp::{PerCpuStreams, Streams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{Design, Disk, Product, Resources};
@@ -81,7 +81,7 @@ impl Variants {
     ///
     /// # Errors
     /// `EINVAL`; the message names the known ones.
-    pub fn check(&self) -> Result<(), Fault> {
+    pub fn check(&self) -> Result<(), ControlError> {
         known("zone", &self.zone, ZONES)?;
         known("slot scheme", &self.slots, SLOT_SCHEMES)?;
         known("stream policy", &self.streams, STREAM_POLICIES)?;
@@ -95,12 +95,12 @@ impl Variants {
     }
 }
 
-type MakeZone = fn(&dyn World, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
+type MakeZone = fn(&dyn MemoryProvider, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
 type MakeDisk = fn(&str, u32, Arc<Resources>) -> Arc<dyn AnyDisk>;
-type MakeSwap = fn(Arc<dyn World>, Parts) -> Result<Arc<dyn AnySwap>, Fault>;
+type MakeSwap = fn(Arc<dyn MemoryProvider>, Parts) -> Result<Arc<dyn AnySwap>, ControlError>;
 
 const ZONE: &[(&str, MakeZone)] = &[
-    (Zone::NAME, |world, options| Ok(Arc::new(Zone::new(world, options)?))),
+    (Zone::NAME, |provider, options| Ok(Arc::new(Zone::new(provider, options)?))),
     (ListZone::<Spin>::NAME, list_zone::<Spin>),
     (ListZone::<RangeRw>::NAME, list_zone::<RangeRw>),
     (ListZone::<Splice>::NAME, list_zone::<Splice>),
@@ -110,10 +110,10 @@ const ZONE: &[(&str, MakeZone)] = &[
 ];
 
 fn list_zone<D: crate::zones::Design>(
-    world: &dyn World,
+    provider: &dyn MemoryProvider,
     options: ZoneOptions,
 ) -> Result<Arc<dyn Frames>, NoMemory> {
-    Ok(Arc::new(ListZone::<D>::new(world, options)?))
+    Ok(Arc::new(ListZone::<D>::new(provider, options)?))
 }
 
 const SLOTS: &[(&str, MakeDisk)] = &[
@@ -157,8 +157,11 @@ const INDEX: &[(&str, MakeSwap)] = &[
     (RbTree::NAME, swap::<RbTree>),
 ];
 
-fn swap<I: Index>(world: Arc<dyn World>, parts: Parts) -> Result<Arc<dyn AnySwap>, Fault> {
-    Ok(Arc::new(Zswap::<I>::new(world, parts)?))
+fn swap<I: Index>(
+    provider: Arc<dyn MemoryProvider>,
+    parts: Parts,
+) -> Result<Arc<dyn AnySwap>, ControlError> {
+    Ok(Arc::new(Zswap::<I>::new(provider, parts)?))
 }
 
 /// Makes the index called `name`: see [`Index::make`].
@@ -167,18 +170,18 @@ fn swap<I: Index>(world: Arc<dyn World>, parts: Parts) -> Result<Arc<dyn AnySwap
 /// `EINVAL` for an unknown name, `ENOMEM`.
 pub fn make_index(
     name: &str,
-    world: &dyn World,
+    provider: &dyn MemoryProvider,
     (pages, entries, cpus): (u64, u32, usize),
-) -> Result<Box<dyn Index>, Fault> {
+) -> Result<Box<dyn Index>, ControlError> {
     fn boxed<I: Index>(made: Result<I, NoMemory>) -> Result<Box<dyn Index>, NoMemory> {
         Ok(Box::new(made?))
     }
     known("index", name, INDEXES)?;
     let made = match name {
-        XArray::NAME => boxed(XArray::make(world, pages, entries, cpus)),
-        RbTreeSplit::NAME => boxed(RbTreeSplit::make(world, pages, entries, cpus)),
-        RbTree::NAME => boxed(RbTree::make(world, pages, entries, cpus)),
-        _ => boxed(XArraySplit::make(world, pages, entries, cpus)),
+        XArray::NAME => boxed(XArray::make(provider, pages, entries, cpus)),
+        RbTreeSplit::NAME => boxed(RbTreeSplit::make(provider, pages, entries, cpus)),
+        RbTree::NAME => boxed(RbTree::make(provider, pages, entries, cpus)),
+        _ => boxed(XArraySplit::make(provider, pages, entries, cpus)),
     };
     made.map_err(no_memory)
 }
@@ -186,10 +189,10 @@ pub fn make_index(
 /// Makes the zone called `name`.
 pub(crate) fn make_zone(
     name: &str,
-    world: &dyn World,
+    provider: &dyn MemoryProvider,
     options: ZoneOptions,
-) -> Result<Arc<dyn Frames>, Fault> {
-    find("zone", name, ZONE)?(world, options).map_err(no_memory)
+) -> Result<Arc<dyn Frames>, ControlError> {
+    find("zone", name, ZONE)?(provider, options).map_err(no_memory)
 }
 
 /// Makes a disk with the slot scheme and the policy of streams of these names.
@@ -197,7 +200,7 @@ pub(crate) fn make_disk(
     variants: &Variants,
     id: u32,
     resources: Arc<Resources>,
-) -> Result<Arc<dyn AnyDisk>, Fault> {
+) -> Result<Arc<dyn AnyDisk>, ControlError> {
     let make = find("slot scheme", &variants.slots, SLOTS)?;
     Ok(make(&variants.streams, id, resources))
 }
@@ -205,28 +208,28 @@ pub(crate) fn make_disk(
 /// Makes a cache whose areas have the index called `name`.
 pub(crate) fn make_swap(
     name: &str,
-    world: Arc<dyn World>,
+    provider: Arc<dyn MemoryProvider>,
     parts: Parts,
-) -> Result<Arc<dyn AnySwap>, Fault> {
-    find("index", name, INDEX)?(world, parts)
+) -> Result<Arc<dyn AnySwap>, ControlError> {
+    find("index", name, INDEX)?(provider, parts)
 }
 
-pub(crate) fn no_memory(error: NoMemory) -> Fault {
-    Fault::new(Errno::ENOMEM, error.to_string())
+pub(crate) fn no_memory(error: NoMemory) -> ControlError {
+    ControlError::new(Errno::ENOMEM, error.to_string())
 }
 
-fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> Result<T, Fault> {
+fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> Result<T, ControlError> {
     let row = table.iter().find(|row| row.0 == name);
     let names: Vec<&str> = table.iter().map(|row| row.0).collect();
     row.map(|row| row.1).ok_or_else(|| unknown(what, name, &names))
 }
 
-fn known(what: &str, name: &str, names: &[&str]) -> Result<(), Fault> {
+fn known(what: &str, name: &str, names: &[&str]) -> Result<(), ControlError> {
     if names.contains(&name) { Ok(()) } else { Err(unknown(what, name, names)) }
 }
 
-fn unknown(what: &str, name: &str, names: &[&str]) -> Fault {
-    Fault::invalid(format!("no {what} {name:?}; there are: {}", names.join(" ")))
+fn unknown(what: &str, name: &str, names: &[&str]) -> ControlError {
+    ControlError::invalid(format!("no {what} {name:?}; there are: {}", names.join(" ")))
 }
 
 #[cfg(test)]
@@ -236,10 +239,10 @@ mod tests {
     #[test]
     fn unknown_names_are_told_the_known_ones() {
         let variants = Variants { slots: "hope".into(), ..Variants::default() };
-        let fault = variants.check().unwrap_err();
-        assert!(fault.to_string().contains("bit-spinlock"), "{fault}");
+        let error = variants.check().unwrap_err();
+        assert!(error.to_string().contains("bit-spinlock"), "{error}");
         Variants::default().check().unwrap();
-        let Err(fault) = make_index("list", &host::Mmap, (1, 1, 1)) else { panic!("no list") };
-        assert!(fault.to_string().contains("there are: xarray-split xarray"), "{fault}");
+        let Err(error) = make_index("list", &host::Mmap, (1, 1, 1)) else { panic!("no list") };
+        assert!(error.to_string().contains("there are: xarray-split xarray"), "{error}");
     }
 }

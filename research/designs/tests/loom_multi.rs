@@ -21,7 +21,7 @@ use loom::thread;
 use units::{Cpu, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt, Streams};
 
-/// A manner of lending: the crate's, or a copy with a flaw.
+/// A manner of allocating: the crate's, or a copy with a flaw.
 trait Manner: Send + Sync + 'static {
     /// Runs `work` with a stream.
     fn with(&self, work: impl FnOnce());
@@ -91,7 +91,7 @@ impl<M: Manner> World<M> {
     fn use_one(&self) {
         self.streams.with(|| {
             let users = self.users.fetch_add(1, Ordering::Relaxed) + 1;
-            assert!(users <= self.most, "too many streams are lent");
+            assert!(users <= self.most, "too many streams are allocated");
             self.users.fetch_sub(1, Ordering::Relaxed);
         });
     }
@@ -214,5 +214,5 @@ fn counting_a_stream_that_is_not_there_yet_is_found() {
 
 #[test]
 fn growing_without_a_reservation_is_found() {
-    refused(Flaw::ReservesNothing, "too many streams are lent");
+    refused(Flaw::ReservesNothing, "too many streams are allocated");
 }

@@ -20,7 +20,7 @@ fn machine(variants: Variants) -> Machine {
         memory: 64 << 20,
         variants,
         files: Arc::new(NoHostFiles),
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }
@@ -101,8 +101,8 @@ fn a_swap_device_keeps_what_it_was_given() {
         let variants = Variants { index: (*index).into(), ..Variants::default() };
         let zswap = machine(variants).swap().unwrap();
         let backing: Arc<dyn BlockDevice> = Arc::new(Plain::new(4096 * PAGE_SIZE));
-        let (swap, tenant) = (SwapType::new(3).unwrap(), zswap.tenant("default").unwrap());
-        zswap.swapon(swap, 4096, AreaOptions { device: Some(backing), tenant }).unwrap();
+        let (swap, memcg) = (SwapType::new(3).unwrap(), zswap.memcg("default").unwrap());
+        zswap.swapon(swap, 4096, AreaOptions { device: Some(backing), memcg }).unwrap();
         let device = zswap.clone().device(swap);
         zswap.set_max_pool_bytes(2 << 20);
         for number in 0..4096 {

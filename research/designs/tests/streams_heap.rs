@@ -27,7 +27,7 @@ fn single_leaves_the_heap_alone() {
     assert_eq!(calls, 0);
 }
 
-/// `multi` allocates when it grows, and lends, takes back and waits without.
+/// `multi` allocates when it grows, and hands out, takes back and waits without.
 #[test]
 fn multi_leaves_the_heap_alone_once_it_has_grown() {
     let mut rng = Rng::new(testkit::seed("multi_leaves_the_heap_alone_once_it_has_grown"));
@@ -35,7 +35,7 @@ fn multi_leaves_the_heap_alone_once_it_has_grown() {
     let mut kept = vec![0; 8192];
     let codec: Arc<dyn Compressor> = Arc::new(zcomp::Zstd::new(&zcomp::Params::default()).unwrap());
     let multi = MultiStreams::new(&codec, 3).unwrap();
-    // Each is asked for while those before it are lent; as many as may be, so nobody waits.
+    // Each is asked for while those before it are taken; as many as may be, so nobody waits.
     let three = || (0..3).map(|cpu| multi.get(Cpu(cpu)));
     let take_all = || {
         let mut all = [None, None, None];

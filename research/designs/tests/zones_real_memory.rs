@@ -1,4 +1,4 @@
-//! A zone on the operating system's memory: what is lent costs memory, what is free does not: the designs that the
+//! A zone on the operating system's memory: what is allocated costs memory, what is free does not: the designs that the
 //! product does not ship.
 #![cfg(not(loom))]
 

@@ -1,4 +1,4 @@
-//! The laboratory: dumps memory of live programs, and measures with it.
+//! The lab: dumps memory of live programs, and measures with it.
 //!
 //! Its commands: `corpus` makes page dumps of programs that are installed; `pages` stores and loads
 //! such a dump, page by page, against the engine in process, any block device, and the bare codec;
@@ -12,7 +12,7 @@
 //! swap. Numbers of one run are comparable with each other, because what is compared takes turns;
 //! numbers of different runs are not.
 //!
-//! The laboratory is no part of the program `rampack`, and nothing depends on it.
+//! The lab is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
 mod cgroup;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use block::BlockDevice;
-use control::Fault;
+use control::ControlError;
 use designs::{AnySwap, Machine};
 use fuse::{LoopDevice, LoopOptions, Mount};
 use nbd::{Listener, One, Server};
@@ -29,19 +29,19 @@ const NAME: &str = "disk";
 /// # Errors
 /// There is no such design, codec or file, no memory, or the device cannot be served.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    let machine = Machine::of(args.variants()).map_err(|fault| anyhow!("{fault}"))?;
+    let machine = Machine::of(args.variants()).map_err(|error| anyhow!("{error}"))?;
     let device = match &args.index {
         Some(_) => area(args, &machine),
         None => disk(args, &machine),
     };
-    let device = device.map_err(|fault| anyhow!("{fault}"))?;
+    let device = device.map_err(|error| anyhow!("{error}"))?;
     match &args.nbd {
         Some(socket) => over_nbd(socket, device),
         None => as_block_device(device),
     }
 }
 
-fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fault> {
+fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let ServeArgs { size, algorithm, level, max_streams, .. } = args;
     let disk = machine.add()?;
     if let Some(streams) = max_streams {
@@ -54,7 +54,7 @@ fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fau
 }
 
 /// A swap area, and a thread that writes pages back while the pool is crowded.
-fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fault> {
+fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let zswap = machine.swap()?;
     zswap.set_compressor(&args.algorithm)?;
     if let Some(percent) = args.max_pool_percent {
@@ -63,8 +63,8 @@ fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Fau
     let backing = args.backing.as_deref();
     let open = |path: &Path| backing::open(path, backing::Options::default());
     let device = backing.map(open).transpose()?;
-    let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
-    zswap.swapon(swap, args.size / PAGE_SIZE as u64, AreaOptions { device, tenant })?;
+    let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
+    zswap.swapon(swap, args.size / PAGE_SIZE as u64, AreaOptions { device, memcg })?;
     let worker = zswap.clone();
     thread::spawn(move || write_back(&*worker));
     Ok(zswap.device(swap))
@@ -82,7 +82,7 @@ fn write_back(zswap: &dyn AnySwap) {
 }
 
 fn over_nbd(socket: &Path, device: Arc<dyn BlockDevice>) -> Result<()> {
-    let exports = Arc::new(One::new(NAME, "a device of the laboratory", device));
+    let exports = Arc::new(One::new(NAME, "a device of the lab", device));
     let server = Server::new(exports, nbd::Options::default()).context("the NBD server")?;
     let listener = Listener::unix(socket).with_context(|| socket.display().to_string())?;
     server.listen(listener).context("the NBD server")?;

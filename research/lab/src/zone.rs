@@ -31,7 +31,7 @@ pub mod workload;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use units::{FRAMES_PER_BLOCK, PAGE_SIZE};
+use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use crate::args::ZoneArgs;
 pub use mode::Mode;
@@ -44,7 +44,7 @@ const USUAL: u32 = 1 << 18;
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, no memory, or a zone that lends what it should not.
+/// Options that make no sense, no memory, or a zone that allocates what it should not.
 pub fn run(args: &ZoneArgs) -> Result<()> {
     let cpus = host::allowed_cpus();
     let threads = threads(&args.threads, &cpus)?;
@@ -64,7 +64,7 @@ pub fn run(args: &ZoneArgs) -> Result<()> {
         repeat: args.repeat as usize,
         cycles: args.cycles,
         batch: args.batch.map(|n| n as usize),
-        stock: args.stock.map(|n| n as usize),
+        pcp: args.pcp.map(|n| n as usize),
         give_back: args.give_back,
         seed: args.seed,
         cpus: cpus.clone(),
@@ -126,7 +126,7 @@ fn frames(args: &ZoneArgs) -> Result<Option<u32>> {
         (None, None) => return Ok(None),
     };
     match u32::try_from(frames).ok().filter(|frames| *frames <= 1 << 28) {
-        Some(frames) => Ok(Some(frames / FRAMES_PER_BLOCK * FRAMES_PER_BLOCK)),
+        Some(frames) => Ok(Some(frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK)),
         None => bail!("--size: {frames} frames; a zone here has at most 268435456: 1T"),
     }
 }

@@ -19,7 +19,7 @@ const READ: u32 = 15;
 const WRITE: u32 = 16;
 const FALLOCATE: u32 = 43;
 /// FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
-const SILENT: [u32; 4] = [2, 36, 41, 42];
+const SIALLOCATED: [u32; 4] = [2, 36, 41, 42];
 
 const ENOSPC: i32 = 28;
 
@@ -76,7 +76,7 @@ fn check_parser(bytes: &[u8]) {
 fn check_form(request: &[u8], answer: Option<&[u8]>) {
     let Some(answer) = answer else {
         let silent =
-            request.len() < 16 || long(request, 8) == 0 || SILENT.contains(&word(request, 4));
+            request.len() < 16 || long(request, 8) == 0 || SIALLOCATED.contains(&word(request, 4));
         assert!(silent, "a request without an answer");
         return;
     };

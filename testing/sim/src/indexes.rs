@@ -3,7 +3,8 @@
 //! The parts can be called one by one; [`index`] calls all of them. Each panics with what it found,
 //! and with the seed where chance is involved.
 //!
-//! * [`against_model`], [`small_worlds`], [`vast`]: one thread, and a map that says what is right.
+//! * [`against_model`], [`small_scenarios`], [`vast`]: one thread, and a map that says what is
+//!   right.
 //! * [`owners`]: every word that was put in comes out once, whoever takes it.
 //! * [`neighbours`]: what nobody touches is found, whatever happens beside it.
 //! * [`versions`]: a lookup gives what was there between its beginning and its end.
@@ -15,7 +16,7 @@ mod history;
 mod make;
 mod numbers;
 
-pub use alone::{against_model, small_worlds, vast};
+pub use alone::{against_model, small_scenarios, vast};
 pub use crowd::{neighbours, owners, versions};
 pub use history::{Call, History, Outcome, histories};
 pub use make::{Make, edges};
@@ -26,7 +27,7 @@ pub use numbers::{Numbers, word};
 /// # Panics
 /// When the index breaks the contract of [`Index`].
 pub fn index(seed: u64, make: Make<'_>) {
-    small_worlds(make);
+    small_scenarios(make);
     vast(make);
     against_model(seed, make);
     owners(seed, make);

@@ -3,8 +3,8 @@
 //!
 //! * [`Cache`]: what is tested, in the words of this crate.
 //! * [`Event`] and [`Events`]: what happens to it, from a seed.
-//! * [`Shelf`]: the device behind an area. It fails when told to, counts the writes that are under
-//!   way, and remembers what was tried.
+//! * [`FaultyDevice`]: the device behind an area. It fails when told to, counts the writes that are
+//!   under way, and remembers what was tried.
 //! * [`Model`]: what each page must be, what may be on each device, which entry is the oldest, and
 //!   what the counters must say. [`Drive`] runs events on both, and makes a failure small.
 //! * [`crowd()`]: threads that use a cache at once.
@@ -14,18 +14,18 @@ mod cache;
 mod crowd;
 mod drive;
 mod events;
+mod faulty_device;
 mod model;
 mod naive;
 mod queue;
-mod shelf;
 
 pub use cache::{
-    AREAS, Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Spot, TENANTS, Totals,
+    AREAS, Cache, FRAMES, Found, MEMCGS, PAGES, Policy, Reclaimed, Refusal, SwapPage, Totals,
 };
 pub use crowd::{Crowd, crowd};
 pub use drive::{Drive, Make};
 pub use events::{Event, Events, Mix};
+pub use faulty_device::{Attempt, FaultMode, FaultyDevice};
 pub use model::{Model, Outcome};
 pub use naive::{Flaw, Naive};
 pub use queue::Queue;
-pub use shelf::{Attempt, FaultMode, Shelf};

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use broken_indexes::{Copied, Over, Wrong};
 use copy::Flaw;
 use designs::{INDEXES, make_index};
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use sim::indexes;
 use testkit::seed;
 use zswap::Index;
@@ -29,8 +29,8 @@ fn every(test: &str, play: impl Fn(u64, indexes::Make<'_>)) {
 }
 
 #[test]
-fn small_worlds() {
-    every("small_worlds", |_, make| indexes::small_worlds(make));
+fn small_scenarios() {
+    every("small_scenarios", |_, make| indexes::small_scenarios(make));
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn histories() {
     every("histories", indexes::histories);
 }
 
-/// A world without addresses.
+/// A provider without addresses.
 struct Full;
 
-impl World for Full {
+impl MemoryProvider for Full {
     fn reserve(&self, bytes: usize) -> Result<pagealloc::Region, NoMemory> {
         Err(NoMemory { bytes })
     }
@@ -102,7 +102,7 @@ fn found(complaint: &str, play: impl FnOnce()) {
 fn what_is_not_broken_passes() {
     let seed = seed("what_is_not_broken_passes");
     let good = over(Wrong::Nothing);
-    indexes::small_worlds(&good);
+    indexes::small_scenarios(&good);
     indexes::vast(&good);
     indexes::against_model(seed, &good);
     indexes::histories(seed, &copied(Flaw::None));
@@ -111,14 +111,14 @@ fn what_is_not_broken_passes() {
 #[test]
 fn removing_another_life_is_found() {
     let seed = seed("removing_another_life_is_found");
-    found("remove_if", || indexes::small_worlds(&over(Wrong::IgnoresLives)));
+    found("remove_if", || indexes::small_scenarios(&over(Wrong::IgnoresLives)));
     found("remove_if", || indexes::against_model(seed, &over(Wrong::IgnoresLives)));
 }
 
 #[test]
 fn losing_what_was_displaced_is_found() {
     let seed = seed("losing_what_was_displaced_is_found");
-    found("insert(", || indexes::small_worlds(&over(Wrong::LosesDisplaced)));
+    found("insert(", || indexes::small_scenarios(&over(Wrong::LosesDisplaced)));
     found("insert(", || indexes::against_model(seed, &over(Wrong::LosesDisplaced)));
     found("entries are lost", || indexes::owners(seed, &over(Wrong::LosesDisplaced)));
     found("no order of calls", || indexes::histories(seed, &over(Wrong::LosesDisplaced)));
@@ -127,5 +127,5 @@ fn losing_what_was_displaced_is_found() {
 #[test]
 fn draining_wrongly_is_found() {
     found("drain(", || indexes::vast(&over(Wrong::DrainsBackwards)));
-    found("drain(", || indexes::small_worlds(&over(Wrong::DrainsTooLittle)));
+    found("drain(", || indexes::small_scenarios(&over(Wrong::DrainsTooLittle)));
 }

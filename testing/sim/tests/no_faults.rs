@@ -14,9 +14,9 @@ use block::{BlockDevice, IoError, Operation};
 use designs::AnySwap;
 use designs::Variants;
 use host::{Faults, Mmap, MmapAhead, thread_faults, thread_id};
-use pagealloc::World;
+use pagealloc::MemoryProvider;
 use sim::content::Fill;
-use sim::swap::{Cache, Shelf};
+use sim::swap::{Cache, FaultyDevice};
 use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, Headroom, Stats};
@@ -98,13 +98,13 @@ fn round(
     round
 }
 
-/// Rounds on an engine in `world`, with a thread that provides memory beside.
-fn rounds(index: &str, world: Arc<dyn World>, provides: bool) -> (Vec<Round>, Stats) {
+/// Rounds on an engine in `provider`, with a thread that provides memory beside.
+fn rounds(index: &str, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Vec<Round>, Stats) {
     let variants = Variants { index: index.into(), ..Variants::default() };
-    let engine = swap::Engine::of_world(variants, 2, world);
+    let engine = swap::Engine::of_scenario(variants, 2, provider);
     let zswap: &dyn AnySwap = &*engine.zswap;
-    let tenant = zswap.tenant("default").expect("it is always there");
-    let options = AreaOptions { device: None, tenant };
+    let memcg = zswap.memcg("default").expect("it is always there");
+    let options = AreaOptions { device: None, memcg };
     zswap.swapon(swap::swap_type(0), AREA, options).expect("it is off");
     zswap.set_max_pool_bytes(AREA * 2 * P);
     let want = Headroom { frames: FRAMES, entries: 256, nodes: 64 };
@@ -171,9 +171,9 @@ fn without_a_provider_stores_are_refused_and_loads_work() {
 
 #[test]
 fn a_page_that_finds_no_memory_goes_to_the_device() {
-    let engine = swap::Engine::of_world(Variants::default(), 2, Arc::new(MmapAhead));
-    let shelf = Shelf::new(sim::swap::PAGES, 0, 0);
-    engine.swapon(0, shelf).expect("it is off");
+    let engine = swap::Engine::of_scenario(Variants::default(), 2, Arc::new(MmapAhead));
+    let device_below = FaultyDevice::new(sim::swap::PAGES, 0, 0);
+    engine.swapon(0, device_below).expect("it is off");
     let device = engine.zswap.clone().device(swap::swap_type(0));
     let contents = contents();
     let mut into = [0; PAGE_SIZE];

@@ -16,7 +16,7 @@ use block::{
 };
 use common::{Plan, Watched};
 use sim::content::Fill;
-use sim::swap::{Cache, PAGES as AREA, Policy, Shelf, Spot};
+use sim::swap::{Cache, FaultyDevice, PAGES as AREA, Policy, SwapPage};
 use testkit::CountingHeap;
 use units::{Cpu, PAGE_SIZE};
 use zram::{Select, Writeback};
@@ -166,15 +166,15 @@ fn swap_work(
 ) {
     let mut into = [0; PAGE_SIZE];
     for offset in 0..AREA {
-        let (cpu, spot) = (Cpu(offset as u32 % 3), Spot { area: 0, offset });
+        let (cpu, swap_page) = (Cpu(offset as u32 % 3), SwapPage { area: 0, offset });
         let from = &contents[((offset * 7 + round) % contents.len() as u64) as usize];
-        let _ = engine.store(cpu, spot, (offset % 3) as usize, from);
-        let _ = engine.load(cpu, spot, &mut into);
+        let _ = engine.store(cpu, swap_page, (offset % 3) as usize, from);
+        let _ = engine.load(cpu, swap_page, &mut into);
         let at = offset * P;
         device.submit(cpu, Operation::Write { offset: at, from }).expect("there is space");
         device.submit(cpu, Operation::Read { offset: at, into: &mut into }).expect("it is there");
         match offset % 8 {
-            0 => engine.invalidate_page(cpu, spot),
+            0 => engine.invalidate_page(cpu, swap_page),
             1 => drop(engine.reclaim(cpu, 5)),
             2 => drop(engine.work()),
             3 => engine.shrink(cpu, 2),
@@ -194,7 +194,7 @@ fn swapping_allocates_nothing() {
             engine.set(Policy::Compressor(algorithm));
             engine.set(Policy::MaxPool(AREA / 2 * P));
             engine.set(Policy::Shrinker(true));
-            engine.swapon(0, Shelf::new(AREA, 0, 0)).expect("it is off");
+            engine.swapon(0, FaultyDevice::new(AREA, 0, 0)).expect("it is off");
             let device = engine.zswap.clone().device(swap::swap_type(0));
             for round in 0..4 {
                 let calls =

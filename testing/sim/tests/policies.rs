@@ -103,7 +103,7 @@ fn resets_leave_nothing_behind() {
         let disk = plan.build();
         drive(&disk, rng.next_u64(), 500);
         disk.disk.reset().expect("nobody uses it");
-        assert_eq!(disk.machine.frames().stats().lent, 0, "{plan:?}: a reset kept frames");
+        assert_eq!(disk.machine.frames().stats().allocated, 0, "{plan:?}: a reset kept frames");
         assert_eq!(disk.disk.max_streams(), 1, "{plan:?}: a reset puts the number back");
         // Under `single` this may be the other kind of streams than before.
         disk.disk.set_max_streams(if plan.streams == "mutex" { 1 } else { 2 }).expect("no size");

@@ -133,11 +133,11 @@ impl BlockDevice for FailsAt {
 struct One(Arc<FailsAt>);
 
 impl HostFiles for One {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
         Ok(self.0.clone())
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, control::Fault> {
-        Err(control::Fault::invalid(path))
+    fn read(&self, path: &str) -> Result<Vec<u8>, control::ControlError> {
+        Err(control::ControlError::invalid(path))
     }
 }
 
@@ -147,7 +147,7 @@ fn on(backing: Arc<FailsAt>) -> (Machine, Arc<dyn AnyDisk>) {
         memory: 1 << 28,
         variants: Variants::default(),
         files: Arc::new(One(backing)),
-        swap_world: Arc::new(host::Mmap),
+        swap_scenario: Arc::new(host::Mmap),
     };
     let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();
     let disk = machine.add().unwrap();
@@ -218,6 +218,6 @@ fn a_fault_at_every_operation_of_the_backing_device() {
         disk.validate();
         disk.discard_pages(Cpu(0), 0, 32).unwrap();
         assert_eq!(disk.stats().backed_pages, 0);
-        assert_eq!(machine.frames().stats().lent, 0);
+        assert_eq!(machine.frames().stats().allocated, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! The whole engine under shuttle, which runs one thread at a time and decides by chance who is
 //! next at each atomic operation: stores, loads, parts of pages and discards beside compaction,
 //! writeback, compressing again, idle marks, other codecs, limits, sizes and resets, under every
-//! slot scheme. Every byte is checked. Broken engines must be found out by the same worlds.
+//! slot scheme. Every byte is checked. Broken engines must be found out by the same scenarios.
 //!
 //! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p rampack-sim --test shuttle --release`, in a
 //! target directory of its own. Without `--cfg shuttle` this file is empty. See docs/TESTING.md for
@@ -28,8 +28,8 @@ mod explore;
 mod history;
 #[path = "shuttle/indexes.rs"]
 mod indexes;
-#[path = "shuttle/stage.rs"]
-mod stage;
+#[path = "shuttle/scenario.rs"]
+mod scenario;
 #[path = "shuttle/subjects.rs"]
 mod subjects;
 
@@ -45,16 +45,16 @@ use copy::Flaw as TreeFlaw;
 use designs::indexes::RedBlackTrees;
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use explore::{Play, holds, rejected};
-use stage::World;
+use scenario::Scenario;
 use subjects::{IgnoresClaims, LooksOnce, Subject, flawed, policy, scheme, table};
 use zram::Without;
 use zram::slots::{BitLock, SlotTable};
 use zswap::MAX_OFFSETS;
 use zswap::index::RadixTrees;
 
-/// A disk of this kind in a world.
-fn on(world: World, subject: Subject) -> Play {
-    Arc::new(move || world.play(&subject))
+/// A disk of this kind in a scenario.
+fn on(scenario: Scenario, subject: Subject) -> Play {
+    Arc::new(move || scenario.play(&subject))
 }
 
 /// A slot table alone.
@@ -62,30 +62,30 @@ fn alone<T: SlotTable + 'static>() -> Play {
     Arc::new(tables::play::<T>)
 }
 
-/// A test for each world: all schemes hold in it.
-macro_rules! worlds {
-    ($($test:ident: $world:expr;)*) => {
+/// A test for each scenario: all schemes hold in it.
+macro_rules! scenarios {
+    ($($test:ident: $scenario:expr;)*) => {
         $(
             #[test]
             fn $test() {
                 for slots in designs::SLOT_SCHEMES {
-                    holds(stringify!($test), slots, &on($world, scheme(slots)));
+                    holds(stringify!($test), slots, &on($scenario, scheme(slots)));
                 }
             }
         )*
     };
 }
 
-worlds! {
-    crowds: World::CROWD;
-    crowds_whose_readers_need_streams: World::STREAMS;
-    compaction: World::COMPACTED;
-    writeback: World::WRITTEN_BACK;
-    compressed_writeback_to_one_block: World::ONE_BLOCK;
-    compressing_again_and_other_codecs: World::RECOMPRESSED;
-    limits: World::LIMITED;
-    sizes_and_resets: World::RESET;
-    everything: World::EVERYTHING;
+scenarios! {
+    crowds: Scenario::CROWD;
+    crowds_whose_readers_need_streams: Scenario::STREAMS;
+    compaction: Scenario::COMPACTED;
+    writeback: Scenario::WRITTEN_BACK;
+    compressed_writeback_to_one_block: Scenario::ONE_BLOCK;
+    compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
+    limits: Scenario::LIMITED;
+    sizes_and_resets: Scenario::RESET;
+    everything: Scenario::EVERYTHING;
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn tables_alone() {
 #[test]
 fn policies_of_streams() {
     for streams in designs::STREAM_POLICIES.iter().filter(|name| **name != "mutex") {
-        for world in [World::STREAMS, World::RECOMPRESSED] {
+        for scenario in [Scenario::STREAMS, Scenario::RECOMPRESSED] {
             for slots in [BitLock::NAME, Epoch::NAME] {
-                holds("policies_of_streams", streams, &on(world, policy(slots, streams)));
+                holds("policies_of_streams", streams, &on(scenario, policy(slots, streams)));
             }
         }
     }
@@ -142,7 +142,7 @@ fn over(wrong: Wrong) -> Play {
     })
 }
 
-/// A test for each broken engine: some world finds it out.
+/// A test for each broken engine: some scenario finds it out.
 macro_rules! controls {
     ($($test:ident: $play:expr;)*) => {
         $(
@@ -165,18 +165,18 @@ const NOTHING: Without =
     Without { readers_of_blocks: false, readers_of_objects: false, turns: false };
 
 controls! {
-    publishing_and_freeing_at_once_is_found: on(World::CROWD, table::<FreesAtOnce>());
-    losing_updates_is_found: on(World::CROWD, table::<LosesUpdates>());
-    readers_who_hold_nothing_are_found: on(World::CROWD, table::<HoldsNothing>());
-    epochs_that_nobody_waits_for_are_found: on(World::CROWD, table::<EpochOfNone>());
-    epochs_that_are_too_short_are_found: on(World::CROWD, table::<EpochTooShort>());
+    publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
+    losing_updates_is_found: on(Scenario::CROWD, table::<LosesUpdates>());
+    readers_who_hold_nothing_are_found: on(Scenario::CROWD, table::<HoldsNothing>());
+    epochs_that_nobody_waits_for_are_found: on(Scenario::CROWD, table::<EpochOfNone>());
+    epochs_that_are_too_short_are_found: on(Scenario::CROWD, table::<EpochTooShort>());
     epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
-    blocks_that_are_free_at_once_are_found: on(World::ONE_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
-    slots_that_are_not_looked_at_again_are_found: on(World::ONE_BLOCK, table::<LooksOnce>());
-    parts_that_are_changed_in_steps_are_found: on(World::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
+    blocks_that_are_free_at_once_are_found: on(Scenario::ONE_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
+    slots_that_are_not_looked_at_again_are_found: on(Scenario::ONE_BLOCK, table::<LooksOnce>());
+    parts_that_are_changed_in_steps_are_found: on(Scenario::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
     old_pages_that_are_compressed_again_are_found:
-        on(World::RECOMPRESSED, table::<IgnoresClaims>());
-    objects_that_are_moved_under_readers_are_found: on(World::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
+        on(Scenario::RECOMPRESSED, table::<IgnoresClaims>());
+    objects_that_are_moved_under_readers_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);
@@ -195,6 +195,6 @@ controls! {
 fn faithful_copies_hold() {
     let holds = |play| holds("faithful_copies_hold", "", &play);
     holds(alone::<EpochInTime>());
-    holds(on(World::ONE_BLOCK, table::<BitLock>()));
-    holds(on(World::COMPACTED, table::<BitLock>()));
+    holds(on(Scenario::ONE_BLOCK, table::<BitLock>()));
+    holds(on(Scenario::COMPACTED, table::<BitLock>()));
 }

@@ -1,28 +1,28 @@
 //! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and areas turned
 //! off beside those who write pages back. Every byte is checked. Broken caches must be found out by
-//! the same worlds. See `shuttle.rs` and docs/TESTING.md for how it is run.
+//! the same scenarios. See `shuttle.rs` and docs/TESTING.md for how it is run.
 #![cfg(shuttle)]
 
 #[path = "common/broken_index.rs"]
 mod broken_index;
 #[path = "common/swap.rs"]
 mod common;
-#[path = "shuttle/swap_device_stage.rs"]
-mod device_stage;
+#[path = "shuttle/swap_device_scenario.rs"]
+mod device_scenario;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
 mod history;
-#[path = "shuttle/swap_stage.rs"]
-mod stage;
+#[path = "shuttle/swap_scenario.rs"]
+mod scenario;
 
 use std::sync::Arc;
 
 use common::{Engine, with_index};
-use device_stage::{MakeEngine, World as Device};
+use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, holds, rejected};
+use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
-use stage::{MakeCache, World};
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
@@ -32,63 +32,63 @@ fn indexed(flaw: broken_index::Flaw) -> MakeCache {
 /// CPUs there are: fewer than threads, so that some share one.
 const CPUS: usize = 2;
 
-fn on(world: World, make: MakeCache) -> Play {
-    Arc::new(move || world.play(&make))
+fn on(scenario: Scenario, make: MakeCache) -> Play {
+    Arc::new(move || scenario.play(&make))
 }
 
 fn naive(flaw: Flaw) -> MakeCache {
     Arc::new(move || -> Arc<dyn Cache> { Arc::new(Naive::new(flaw)) })
 }
 
-/// All worlds, by name.
-const WORLDS: [(&str, World); 9] = [
-    ("written_back", World::WRITTEN_BACK),
-    ("two_evictors", World::TWO_EVICTORS),
-    ("exclusive", World::EXCLUSIVE),
-    ("refused", World::REFUSED),
-    ("limited", World::LIMITED),
-    ("crowd", World::CROWD),
-    ("compressors", World::COMPRESSORS),
-    ("swapped_off", World::SWAPPED_OFF),
-    ("everything", World::EVERYTHING),
+/// All scenarios, by name.
+const SCENARIOS: [(&str, Scenario); 9] = [
+    ("written_back", Scenario::WRITTEN_BACK),
+    ("two_evictors", Scenario::TWO_EVICTORS),
+    ("exclusive", Scenario::EXCLUSIVE),
+    ("refused", Scenario::REFUSED),
+    ("limited", Scenario::LIMITED),
+    ("crowd", Scenario::CROWD),
+    ("compressors", Scenario::COMPRESSORS),
+    ("swapped_off", Scenario::SWAPPED_OFF),
+    ("everything", Scenario::EVERYTHING),
 ];
 
-/// A test for each world: it holds with every index.
-macro_rules! worlds {
-    ($($test:ident: $world:expr;)*) => {
+/// A test for each scenario: it holds with every index.
+macro_rules! scenarios {
+    ($($test:ident: $scenario:expr;)*) => {
         $(
             #[test]
             fn $test() {
                 for index in designs::INDEXES {
                     let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, CPUS)) };
-                    holds(stringify!($test), index, &on($world, Arc::new(make)));
+                    holds(stringify!($test), index, &on($scenario, Arc::new(make)));
                 }
             }
         )*
     };
 }
 
-worlds! {
-    pages_are_written_back: World::WRITTEN_BACK;
-    two_write_back: World::TWO_EVICTORS;
-    pages_are_taken_out: World::EXCLUSIVE;
-    pages_are_refused: World::REFUSED;
-    limits: World::LIMITED;
-    crowds: World::CROWD;
-    compressors: World::COMPRESSORS;
-    areas_are_turned_off: World::SWAPPED_OFF;
-    everything: World::EVERYTHING;
+scenarios! {
+    pages_are_written_back: Scenario::WRITTEN_BACK;
+    two_write_back: Scenario::TWO_EVICTORS;
+    pages_are_taken_out: Scenario::EXCLUSIVE;
+    pages_are_refused: Scenario::REFUSED;
+    limits: Scenario::LIMITED;
+    crowds: Scenario::CROWD;
+    compressors: Scenario::COMPRESSORS;
+    areas_are_turned_off: Scenario::SWAPPED_OFF;
+    everything: Scenario::EVERYTHING;
 }
 
 /// The same for areas as block devices.
 macro_rules! devices {
-    ($($test:ident: $world:expr;)*) => {
+    ($($test:ident: $scenario:expr;)*) => {
         $(
             #[test]
             fn $test() {
                 for index in designs::INDEXES {
                     let make: MakeEngine = Arc::new(move || Engine::of_stack(index, CPUS));
-                    let play: Play = Arc::new(move || $world.play(&make));
+                    let play: Play = Arc::new(move || $scenario.play(&make));
                     holds(stringify!($test), index, &play);
                 }
             }
@@ -108,39 +108,39 @@ devices! {
 /// The copy that broken indexes are made from is right but for the flaw.
 #[test]
 fn a_faithful_copy_of_an_index_holds() {
-    let play = on(World::WRITTEN_BACK, indexed(broken_index::Flaw::None));
+    let play = on(Scenario::WRITTEN_BACK, indexed(broken_index::Flaw::None));
     holds("a_faithful_copy_of_an_index_holds", "", &play);
 }
 
 #[test]
 fn a_naive_cache_holds() {
-    for (name, world) in WORLDS {
-        holds("a_naive_cache_holds", name, &on(world, naive(Flaw::None)));
+    for (name, scenario) in SCENARIOS {
+        holds("a_naive_cache_holds", name, &on(scenario, naive(Flaw::None)));
     }
 }
 
-/// A test for each broken cache: some world finds it out.
+/// A test for each broken cache: some scenario finds it out.
 macro_rules! controls {
-    ($($test:ident: $world:expr, $make:expr;)*) => {
+    ($($test:ident: $scenario:expr, $make:expr;)*) => {
         $(
             #[test]
             fn $test() {
-                rejected(stringify!($test), &on($world, $make));
+                rejected(stringify!($test), &on($scenario, $make));
             }
         )*
     };
 }
 
 controls! {
-    taking_another_out_is_found: World::WRITTEN_BACK, naive(Flaw::TakesAnother);
-    taking_another_out_is_found_by_crowds: World::CROWD, naive(Flaw::TakesAnother);
-    leaving_too_soon_is_found: World::WRITTEN_BACK, naive(Flaw::LeavesTooSoon);
-    refusing_too_soon_is_found: World::REFUSED, naive(Flaw::RefusesTooSoon);
-    old_pages_behind_refused_ones_are_found: World::REFUSED, naive(Flaw::KeepsOldOnRefusal);
-    forgotten_invalidations_are_found: World::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation);
+    taking_another_out_is_found: Scenario::WRITTEN_BACK, naive(Flaw::TakesAnother);
+    taking_another_out_is_found_by_crowds: Scenario::CROWD, naive(Flaw::TakesAnother);
+    leaving_too_soon_is_found: Scenario::WRITTEN_BACK, naive(Flaw::LeavesTooSoon);
+    refusing_too_soon_is_found: Scenario::REFUSED, naive(Flaw::RefusesTooSoon);
+    old_pages_behind_refused_ones_are_found: Scenario::REFUSED, naive(Flaw::KeepsOldOnRefusal);
+    forgotten_invalidations_are_found: Scenario::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation);
     indexes_that_ignore_words_are_found:
-        World::WRITTEN_BACK, indexed(broken_index::Flaw::IgnoresWord);
+        Scenario::WRITTEN_BACK, indexed(broken_index::Flaw::IgnoresWord);
     indexes_that_take_nothing_are_found:
-        World::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
-    pages_that_were_taken_are_found: World::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
+        Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
+    pages_that_were_taken_are_found: Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
 }

@@ -1,5 +1,5 @@
 //! Caches of swap areas against the model, with every index: random events, a device that fails,
-//! memory that cannot be had, limits, tenants and settings that change.
+//! memory that cannot be had, limits, memcgs and settings that change.
 
 #[path = "common/swap.rs"]
 mod common;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::Engine;
-use sim::swap::{Cache, Crowd, Drive, FaultMode, Mix, Outcome, Policy, Shelf, crowd};
+use sim::swap::{Cache, Crowd, Drive, FaultMode, FaultyDevice, Mix, Outcome, Policy, crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 
@@ -63,7 +63,7 @@ fn crowds_find_what_they_stored() {
     for (number, index) in designs::INDEXES.iter().enumerate() {
         let engine = Engine::of_stack(index, 2);
         let round = AtomicU64::new(0);
-        let beside = |shelves: &[Arc<Shelf>; 2]| {
+        let beside = |devices_below: &[Arc<FaultyDevice>; 2]| {
             let round = round.fetch_add(1, Ordering::Relaxed);
             let (cpu, n) = (Cpu(round as u32), round / 12);
             match round % 12 {
@@ -76,7 +76,7 @@ fn crowds_find_what_they_stored() {
                 }
                 6 => engine.set(Policy::Enabled(!n.is_multiple_of(4))),
                 7 => engine.leave_frames([u32::MAX, 3, u32::MAX, 0][n as usize % 4]),
-                9 => engine.set(Policy::TenantWriteback(n as usize % 3, !n.is_multiple_of(5))),
+                9 => engine.set(Policy::MemcgWriteback(n as usize % 3, !n.is_multiple_of(5))),
                 10 => engine.set(Policy::InFlight(1 + n as u32 % 70)),
                 _ => {
                     let moods = [
@@ -85,7 +85,9 @@ fn crowds_find_what_they_stored() {
                         FaultMode::Well,
                         FaultMode::Full,
                     ];
-                    shelves.iter().for_each(|shelf| shelf.set_mood(moods[n as usize % 4]));
+                    devices_below
+                        .iter()
+                        .for_each(|device_below| device_below.set_mood(moods[n as usize % 4]));
                 }
             }
         };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::with_index;
-use sim::swap::{Cache, Crowd, Drive, Events, Flaw, Mix, Naive, Policy, Shelf, crowd};
+use sim::swap::{Cache, Crowd, Drive, Events, FaultyDevice, Flaw, Mix, Naive, Policy, crowd};
 use testkit::{Rng, seed};
 use units::Cpu;
 
@@ -61,7 +61,7 @@ fn expected(flaw: Flaw) -> &'static [&'static str] {
         Flaw::DropsOnFailure => &["in the cache is Some", "it counts", "the oldest were"],
         Flaw::LosesItsPlace | Flaw::NoSecondChance => &["the oldest were"],
         Flaw::KeepsOldOnRefusal => &["it counts", "in the cache is None", "is not in the cache"],
-        Flaw::AreaForgetsCounts | Flaw::DuplicateForgetsTenant => &["it counts"],
+        Flaw::AreaForgetsCounts | Flaw::DuplicateForgetsMemcg => &["it counts"],
         Flaw::LimitOffByBatch => &["the limit is"],
         Flaw::NoHysteresis => &["the mark"],
         Flaw::UnboundedWrites => &["are under way at once"],
@@ -110,7 +110,7 @@ fn let_loose(flaw: Flaw, seed: u64, exclusive: bool) -> Option<String> {
     let naive = Naive::new(flaw);
     let refusing = AtomicBool::new(false);
     complaint(|| {
-        let beside = |_: &[Arc<Shelf>; 2]| {
+        let beside = |_: &[Arc<FaultyDevice>; 2]| {
             naive.reclaim(Cpu(0), 4);
             naive.set(Policy::Enabled(refusing.fetch_xor(true, Ordering::Relaxed)));
         };

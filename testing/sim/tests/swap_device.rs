@@ -14,7 +14,7 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::part::Part;
 use sim::suite::{self, Crowd};
-use sim::swap::{Cache, FRAMES, FaultMode, Model, Policy, Shelf};
+use sim::swap::{Cache, FRAMES, FaultMode, FaultyDevice, Model, Policy};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 use zswap::AreaOptions;
@@ -27,7 +27,7 @@ const P: u64 = PAGE_SIZE as u64;
 struct Watched {
     engine: Engine,
     device: Arc<dyn BlockDevice>,
-    shelf: Arc<Shelf>,
+    device_below: Arc<FaultyDevice>,
     submits: AtomicU32,
     meddle_every: u32,
     /// Does the device behind fail at times?
@@ -38,14 +38,14 @@ impl Watched {
     fn new(index: &str, bytes: u64, cpus: usize, meddle_every: u32, fails: bool) -> Watched {
         let engine = Engine::of_stack(index, cpus);
         Model::settings().into_iter().for_each(|policy| engine.set(policy));
-        let (pages, tenant) = (bytes / P, engine.zswap.tenant("default").expect("it is there"));
-        let shelf = Shelf::new(pages, 7, 1);
-        shelf.remember(false);
-        let device = Some(shelf.clone() as Arc<dyn BlockDevice>);
-        let options = AreaOptions { device, tenant };
+        let (pages, memcg) = (bytes / P, engine.zswap.memcg("default").expect("it is there"));
+        let device_below = FaultyDevice::new(pages, 7, 1);
+        device_below.remember(false);
+        let device = Some(device_below.clone() as Arc<dyn BlockDevice>);
+        let options = AreaOptions { device, memcg };
         engine.zswap.swapon(swap_type(0), pages, options).expect("it is off");
         let device = engine.zswap.clone().device(swap_type(0));
-        Watched { engine, device, shelf, submits: AtomicU32::new(0), meddle_every, fails }
+        Watched { engine, device, device_below, submits: AtomicU32::new(0), meddle_every, fails }
     }
 
     fn meddle(&self, number: u32) {
@@ -59,8 +59,8 @@ impl Watched {
             5 => engine.set(Policy::Enabled(!n.is_multiple_of(4))),
             8 => engine.set(Policy::Ratio([100, 50, 100, 100][n as usize % 4])),
             9 => engine.set(Policy::InFlight(1 + number % 70)),
-            10 => engine.set(Policy::TenantMax(0, [u64::MAX, 30 * P][n as usize % 2])),
-            _ if self.fails => self.shelf.set_mood(match n % 6 {
+            10 => engine.set(Policy::MemcgMax(0, [u64::MAX, 30 * P][n as usize % 2])),
+            _ if self.fails => self.device_below.set_mood(match n % 6 {
                 0 => FaultMode::FailsWrites(100_000),
                 1 => FaultMode::FailsWrites(1_000_000),
                 2 => FaultMode::Full,
@@ -71,10 +71,10 @@ impl Watched {
     }
 
     fn end(&self) {
-        self.shelf.set_mood(FaultMode::Well);
+        self.device_below.set_mood(FaultMode::Well);
         self.engine.validate();
         // Beside those written back, what users write past the cache by themselves.
-        let (most, own) = (self.shelf.most_writes(), 4 * 64);
+        let (most, own) = (self.device_below.most_writes(), 4 * 64);
         assert!(most <= 70 + own, "{most} pages were under way at once");
         let length = self.device.geometry().bytes;
         self.device.submit(Cpu(0), Operation::Discard { offset: 0, length }).expect("it can be");
@@ -82,7 +82,7 @@ impl Watched {
         let (totals, stats) = (self.engine.totals(), self.engine.zswap.stats());
         assert_eq!([totals.stored, totals.pool_bytes, stats.on_device], [0; 3], "{stats:?}");
         assert_eq!(self.engine.swapoff(0), Ok(()), "nothing is left");
-        assert_eq!(self.engine.frames.stats().lent, 0, "frames were not given back");
+        assert_eq!(self.engine.frames.stats().allocated, 0, "frames were not given back");
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use block::{BlockDevice, Context, Extent, IoError, Operation, ZeroMode};
 use common::{Plan, Watched};
 use sim::content::Fill;
-use sim::swap::{Cache, PAGES as AREA, Policy, Shelf};
+use sim::swap::{Cache, FaultyDevice, PAGES as AREA, Policy};
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::Writeback;
 
@@ -126,10 +126,10 @@ fn a_disk_replaces_whole_pages_without_waiting() {
 }
 
 /// An area whose pages are `n % 8 == 7` on the device, and the others in the cache.
-fn area(index: &str) -> (swap::Engine, Arc<Shelf>, Arc<dyn BlockDevice>) {
+fn area(index: &str) -> (swap::Engine, Arc<FaultyDevice>, Arc<dyn BlockDevice>) {
     let engine = swap::Engine::of_stack(index, 3);
-    let shelf = Shelf::new(AREA, 3, 0);
-    engine.swapon(0, shelf.clone()).expect("it is off");
+    let device_below = FaultyDevice::new(AREA, 3, 0);
+    engine.swapon(0, device_below.clone()).expect("it is off");
     engine.set(Policy::MaxPool(0));
     let device = engine.zswap.clone().device(swap::swap_type(0));
     for number in (0..48).filter(|number| number % 8 == 7) {
@@ -141,14 +141,14 @@ fn area(index: &str) -> (swap::Engine, Arc<Shelf>, Arc<dyn BlockDevice>) {
         let write = Operation::Write { offset: number * P, from: &page(number) };
         device.submit(CPU, write).expect("there is space");
     }
-    drop(shelf.attempts());
-    (engine, shelf, device)
+    drop(device_below.attempts());
+    (engine, device_below, device)
 }
 
 #[test]
 fn an_area_does_not_wait_for_its_device() {
     for index in designs::INDEXES {
-        let (engine, shelf, device) = area(index);
+        let (engine, device_below, device) = area(index);
         let before = format!("{:?}", engine.zswap.stats());
         let ones = vec![1; 8 * PAGE_SIZE];
         let mut into = vec![0; 8 * PAGE_SIZE];
@@ -171,7 +171,7 @@ fn an_area_does_not_wait_for_its_device() {
             }
         }
         assert_eq!(format!("{:?}", engine.zswap.stats()), before, "something changed");
-        assert!(shelf.attempts().is_empty(), "the device was written to");
+        assert!(device_below.attempts().is_empty(), "the device was written to");
         // What is in the cache, and what is nowhere.
         for first in [0, 8, 48] {
             let into = &mut into[..7 * PAGE_SIZE];
@@ -191,7 +191,7 @@ fn an_area_does_not_wait_for_its_device() {
 #[test]
 fn an_area_writes_nothing_back_for_a_store_that_is_not_to_wait() {
     for (number, index) in designs::INDEXES.iter().enumerate() {
-        let (engine, shelf, device) = area(index);
+        let (engine, device_below, device) = area(index);
         match number % 3 {
             // Full: others would have to be written back. Off, or too large: it would have to go
             // to the device itself.
@@ -201,12 +201,12 @@ fn an_area_writes_nothing_back_for_a_store_that_is_not_to_wait() {
         }
         let new = page(1000);
         assert_eq!(at_once(&device, Operation::Write { offset: 0, from: &new }), BLOCKED);
-        assert!(shelf.attempts().is_empty(), "the device was written to");
+        assert!(device_below.attempts().is_empty(), "the device was written to");
         let mut into = [0; PAGE_SIZE];
         assert_eq!(at_once(&device, Operation::Read { offset: 0, into: &mut into }), Ok(()));
         assert!(into == page(0), "{index}: the page changed");
         assert_eq!(device.submit(CPU, Operation::Write { offset: 0, from: &new }), Ok(()));
-        assert!(!shelf.attempts().is_empty(), "{index}: nothing was written");
+        assert!(!device_below.attempts().is_empty(), "{index}: nothing was written");
         assert_eq!(device.submit(CPU, Operation::Read { offset: 0, into: &mut into }), Ok(()));
         assert!(into == new, "{index}: the page did not change");
     }

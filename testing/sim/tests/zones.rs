@@ -69,7 +69,7 @@ fn every_byte_stays_on_every_zone() {
     }
 }
 
-/// After each round nothing is lent but what the disk says it takes, and all the rest is free and
+/// After each round nothing is allocated but what the disk says it takes, and all the rest is free and
 /// merged: a disk that is emptied leaves its zone as if it had never been there.
 #[test]
 fn churn_leaves_nothing_behind_on_any_zone() {
@@ -96,10 +96,10 @@ fn churn_leaves_nothing_behind_on_any_zone() {
             frames.validate();
             let stats = frames.stats();
             let bytes = disk.disk.stats().pool_bytes;
-            assert_eq!(stats.lent * P, bytes, "{zone}, round {round}: {stats:?}");
+            assert_eq!(stats.allocated * P, bytes, "{zone}, round {round}: {stats:?}");
             assert_eq!((stats.cached, stats.bad_frees), (0, 0), "{zone}, round {round}");
         }
         let stats = frames.stats();
-        assert_eq!((stats.lent, stats.free_blocks[10]), (0, stats.managed / 1024), "{zone}");
+        assert_eq!((stats.allocated, stats.free_blocks[10]), (0, stats.managed / 1024), "{zone}");
     }
 }

@@ -11,7 +11,7 @@ const NO_STD: &[&str] =
 /// Codecs, which are opened by their names.
 const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "Eight42"];
 
-/// Crates that take codecs apart or put them side by side: the laboratory, models, test inputs.
+/// Crates that take codecs apart or put them side by side: the lab, models, test inputs.
 const APART: &[&str] = &["designs", "lab", "sim", "testkit", "fuzzing", "xtask"];
 
 /// Runs the rules of this file.

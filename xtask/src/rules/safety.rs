@@ -24,7 +24,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/pagealloc/src/table.rs",
     "crates/pagealloc/src/table/model.rs",
     "crates/pagealloc/src/watch.rs",
-    "crates/pagealloc/src/world.rs",
+    "crates/pagealloc/src/provider.rs",
     "crates/pagealloc/src/zone.rs",
     "crates/sync/src/mutex.rs",
     "crates/sync/src/owner.rs",

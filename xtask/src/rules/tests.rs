@@ -56,16 +56,28 @@ fn a_clean_tree_has_no_findings() {
 #[test]
 fn calls_go_down() {
     let up = manifest("[dependencies]\nunits.workspace = true\nzram.workspace = true\n");
-    assert_eq!(found(&[("crates/zcomp/Cargo.toml", &up)]), ["crates/zcomp/Cargo.toml:7 house"]);
+    assert_eq!(
+        found(&[("crates/zcomp/Cargo.toml", &up)]),
+        ["crates/zcomp/Cargo.toml:7 dependencies"]
+    );
     let sideways = manifest("[dependencies]\nfuse.workspace = true\n");
-    assert_eq!(found(&[("crates/nbd/Cargo.toml", &sideways)]), ["crates/nbd/Cargo.toml:6 house"]);
+    assert_eq!(
+        found(&[("crates/nbd/Cargo.toml", &sideways)]),
+        ["crates/nbd/Cargo.toml:6 dependencies"]
+    );
     // What tests may have, products may not.
     let product = manifest("[dependencies]\ntestkit.workspace = true\ntempfile.workspace = true\n");
     assert_eq!(found(&[("crates/nbd/Cargo.toml", &product)]).len(), 2);
     let build = manifest("[build-dependencies]\nzram.workspace = true\n");
-    assert_eq!(found(&[("crates/nbd/Cargo.toml", &build)]), ["crates/nbd/Cargo.toml:6 house"]);
+    assert_eq!(
+        found(&[("crates/nbd/Cargo.toml", &build)]),
+        ["crates/nbd/Cargo.toml:6 dependencies"]
+    );
     let target = manifest("[target.'cfg(unix)'.dependencies]\nzram.workspace = true\n");
-    assert_eq!(found(&[("crates/nbd/Cargo.toml", &target)]), ["crates/nbd/Cargo.toml:6 house"]);
+    assert_eq!(
+        found(&[("crates/nbd/Cargo.toml", &target)]),
+        ["crates/nbd/Cargo.toml:6 dependencies"]
+    );
 }
 
 #[test]
@@ -77,17 +89,23 @@ fn strangers_are_let_in_by_name() {
         )])
     };
     assert_eq!(at("zcomp", "lz4-sys.workspace = true\n"), [""; 0]);
-    assert_eq!(at("zram", "lz4-sys.workspace = true\n"), ["crates/zram/Cargo.toml:6 house"]);
-    assert_eq!(at("zram", "libc.workspace = true\n"), ["crates/zram/Cargo.toml:6 house"]);
-    assert_eq!(at("cli", "never-heard-of.workspace = true\n"), ["crates/cli/Cargo.toml:6 house"]);
-    assert_eq!(at("cli", "libc = \"0.2\"\n"), ["crates/cli/Cargo.toml:6 house"]);
+    assert_eq!(at("zram", "lz4-sys.workspace = true\n"), ["crates/zram/Cargo.toml:6 dependencies"]);
+    assert_eq!(at("zram", "libc.workspace = true\n"), ["crates/zram/Cargo.toml:6 dependencies"]);
+    assert_eq!(
+        at("cli", "never-heard-of.workspace = true\n"),
+        ["crates/cli/Cargo.toml:6 dependencies"]
+    );
+    assert_eq!(at("cli", "libc = \"0.2\"\n"), ["crates/cli/Cargo.toml:6 dependencies"]);
     let lab = "[package]\nname = \"rampack-lab\"\n[lints]\nworkspace = true\n";
     let places = found(&[("crates/lab/Cargo.toml", lab)]);
-    assert!(places.contains(&"crates/lab/Cargo.toml:0 house".to_string()), "{places:?}");
-    assert_eq!(at("cellar", ""), ["crates/cellar/Cargo.toml:0 house"]);
+    assert!(places.contains(&"crates/lab/Cargo.toml:0 dependencies".to_string()), "{places:?}");
+    assert_eq!(at("cellar", ""), ["crates/cellar/Cargo.toml:0 dependencies"]);
     let idle = "[package]\nname = \"x\"\n";
-    assert_eq!(found(&[("crates/cli/Cargo.toml", idle)]), ["crates/cli/Cargo.toml:0 house"]);
-    assert_eq!(found(&[("crates/cli/Cargo.toml", "[package")]), ["crates/cli/Cargo.toml:0 house"]);
+    assert_eq!(found(&[("crates/cli/Cargo.toml", idle)]), ["crates/cli/Cargo.toml:0 dependencies"]);
+    assert_eq!(
+        found(&[("crates/cli/Cargo.toml", "[package")]),
+        ["crates/cli/Cargo.toml:0 dependencies"]
+    );
 }
 
 #[test]

@@ -31,6 +31,15 @@ const VOCABULARY: &[(&str, &str)] = &[
     ("Bell", "EventCount"),
     ("Workshop", "Factory"),
     ("Belongings", "Shared"),
+    ("lent", "allocated"),
+    ("stocks", "pcp lists"),
+    ("shelf", "a free list"),
+    ("shelves", "free lists"),
+    ("limbo", "quarantine"),
+    ("tenant", "a memcg"),
+    ("Tenant", "Memcg"),
+    ("HeapWorld", "HeapProvider"),
+    ("laboratory", "the lab"),
 ];
 
 /// Runs the rules of this file.

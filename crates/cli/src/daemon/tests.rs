@@ -6,7 +6,7 @@ fn paths_in_uris_are_escaped() {
     assert_eq!(percent_encoded(Path::new("/a b/ü?&#%")), "/a%20b/%C3%BC%3F%26%23%25");
 }
 
-fn start(root: &Path) -> Result<Daemon, Fault> {
+fn start(root: &Path) -> Result<Daemon, ControlError> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
     let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None };
@@ -53,8 +53,8 @@ fn a_socket_path_in_use_is_refused() {
     let dir = testkit::TempDir::new();
     let path = dir.path().join("nbd.sock");
     let _other = UnixListener::bind(&path).unwrap();
-    let fault = start(dir.path()).err().unwrap();
-    assert_eq!(fault.errno, Errno(libc::EADDRINUSE));
+    let error = start(dir.path()).err().unwrap();
+    assert_eq!(error.errno, Errno(libc::EADDRINUSE));
     assert!(path.exists());
     assert!(!dir.path().join("lock").exists(), "a failed start leaves nothing");
 }
@@ -95,9 +95,9 @@ fn a_directory_that_looks_like_the_system_s_is_left_alone() {
     fs::write(root.join("lock"), "precious").unwrap();
     let before = snapshot(root);
     for lock in ["a foreign lock", "none"] {
-        let fault = start(root).err().unwrap();
-        assert_eq!(fault.errno, Errno(libc::ENOTEMPTY), "{fault}");
-        assert!(fault.message.contains("bin, dev, files"), "{lock}: {fault}");
+        let error = start(root).err().unwrap();
+        assert_eq!(error.errno, Errno(libc::ENOTEMPTY), "{error}");
+        assert!(error.message.contains("bin, dev, files"), "{lock}: {error}");
         let mut now = snapshot(root);
         if lock == "none" {
             now.extend(before.iter().filter(|line| line.contains("/lock\"")).cloned());

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use rampack::block::BlockDevice;
 use rampack::control::tree::DeviceNode;
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::fuse::{LoopDevice, LoopOptions, Mount};
 use rampack::zram::Disk;
 
-use crate::failure::{failed, frontend_fault};
+use crate::failure::{failed, frontend_error};
 use crate::mounts::openers_of;
 use crate::root::{Made, Root};
 use crate::sys;
@@ -46,16 +46,20 @@ pub(super) struct Attached {
 impl Attached {
     /// Makes file, block device and link. The file is no user of the device: what users there are
     /// is asked of the system.
-    pub(super) fn make(files: &Files, root: &Root, disk: &Arc<Disk>) -> Result<Attached, Fault> {
+    pub(super) fn make(
+        files: &Files,
+        root: &Root,
+        disk: &Arc<Disk>,
+    ) -> Result<Attached, ControlError> {
         let name = disk.name();
         let device = disk.clone();
         let flush = device.abilities().flush;
-        let file = files.mount.add(&name, device).map_err(|e| frontend_fault(&e))?;
-        let made = || -> Result<Attached, Fault> {
+        let file = files.mount.add(&name, device).map_err(|e| frontend_error(&e))?;
+        let made = || -> Result<Attached, ControlError> {
             let mut block_device = None;
             if files.loops {
                 let options = LoopOptions { flush, ..LoopOptions::default() };
-                let made = LoopDevice::attach(&file, options).map_err(|e| frontend_fault(&e))?;
+                let made = LoopDevice::attach(&file, options).map_err(|e| frontend_error(&e))?;
                 block_device = Some(made);
             }
             let link = root.device(&name);
@@ -71,13 +75,13 @@ impl Attached {
     }
 
     /// Takes the block device away, or leaves everything as it was.
-    pub(super) fn detach(&mut self, force: bool) -> Result<(), Fault> {
+    pub(super) fn detach(&mut self, force: bool) -> Result<(), ControlError> {
         let Some(block_device) = &mut self.block_device else { return Ok(()) };
         let detached = match force {
             true => block_device.force_detach().map(drop),
             false => block_device.detach(),
         };
-        detached.map_err(|error| frontend_fault(&error))
+        detached.map_err(|error| frontend_error(&error))
     }
 
     /// The block device, else the file.
@@ -98,7 +102,7 @@ impl Attached {
     }
 
     /// Who uses the block device or the file; `None` when nobody does.
-    pub(super) fn busy(&self, mount: &Mount, name: &str) -> Option<Fault> {
+    pub(super) fn busy(&self, mount: &Mount, name: &str) -> Option<ControlError> {
         let mut users = match &self.block_device {
             Some(block_device) => block_device.in_use().iter().map(ToString::to_string).collect(),
             None => Vec::new(),
@@ -125,11 +129,11 @@ impl Attached {
         }
         let users = users.join(", ");
         let message = format!("{name} ({}) is in use: {users}", self.place().display());
-        Some(Fault::new(Errno::EBUSY, message))
+        Some(ControlError::new(Errno::EBUSY, message))
     }
 
     /// Takes the block device for us alone, and what the system kept of its contents from it.
-    pub(super) fn claim(&self) -> Result<Option<File>, Fault> {
+    pub(super) fn claim(&self) -> Result<Option<File>, ControlError> {
         let Some(block_device) = &self.block_device else { return Ok(None) };
         let path = block_device.path();
         let claim = || -> io::Result<File> {
@@ -141,11 +145,11 @@ impl Attached {
     }
 
     /// Tells the system that the device has another size.
-    pub(super) fn resized(&self) -> Result<(), Fault> {
+    pub(super) fn resized(&self) -> Result<(), ControlError> {
         let Some(block_device) = &self.block_device else { return Ok(()) };
         // The kernel asks the file system's memory of the file, which this refreshes.
         let file = &self.file;
         fs::metadata(file).map_err(|e| failed(format!("cannot ask {}", file.display()), &e))?;
-        block_device.refresh_size().map_err(|e| frontend_fault(&e))
+        block_device.refresh_size().map_err(|e| frontend_error(&e))
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn refused(line: &str) -> Fault {
+fn refused(line: &str) -> ControlError {
     parse_message(line.as_bytes()).expect_err(line)
 }
 
@@ -30,10 +30,10 @@ fn every_request_survives_the_wire() {
 
 #[test]
 fn an_unknown_command_is_told_the_known_ones() {
-    let fault = refused(r#"{"version":1,"command":"explode"}"#);
-    assert_eq!(fault.errno, Errno::EINVAL);
+    let error = refused(r#"{"version":1,"command":"explode"}"#);
+    assert_eq!(error.errno, Errno::EINVAL);
     for name in COMMANDS {
-        assert!(fault.message.contains(name), "{fault}");
+        assert!(error.message.contains(name), "{error}");
     }
 }
 
@@ -41,33 +41,33 @@ fn an_unknown_command_is_told_the_known_ones() {
 fn the_list_of_commands_is_complete() {
     for name in COMMANDS {
         let line = format!(r#"{{"version":1,"command":"{name}","nonsense":1}}"#);
-        let fault = refused(&line);
-        assert!(!fault.message.contains("no command"), "{name}: {fault}");
-        assert!(fault.message.contains("nonsense"), "{name} must refuse unknown fields: {fault}");
+        let error = refused(&line);
+        assert!(!error.message.contains("no command"), "{name}: {error}");
+        assert!(error.message.contains("nonsense"), "{name} must refuse unknown fields: {error}");
     }
 }
 
 #[test]
 fn an_unknown_field_is_told_the_known_ones() {
-    let fault = refused(r#"{"version":1,"command":"get","device":"zram0","attribute":"x"}"#);
-    assert!(fault.message.contains("`attribute`"), "{fault}");
+    let error = refused(r#"{"version":1,"command":"get","device":"zram0","attribute":"x"}"#);
+    assert!(error.message.contains("`attribute`"), "{error}");
     assert!(
-        fault.message.contains("`device`") && fault.message.contains("`attributes`"),
-        "{fault}"
+        error.message.contains("`device`") && error.message.contains("`attributes`"),
+        "{error}"
     );
 }
 
 #[test]
 fn a_missing_field_is_named() {
-    let fault = refused(r#"{"version":1,"command":"set","device":"zram0","value":"1"}"#);
-    assert!(fault.message.contains("`attribute`"), "{fault}");
+    let error = refused(r#"{"version":1,"command":"set","device":"zram0","value":"1"}"#);
+    assert!(error.message.contains("`attribute`"), "{error}");
 }
 
 #[test]
 fn other_versions_are_refused() {
     assert!(refused(r#"{"command":"status"}"#).message.contains("\"version\" is missing"));
-    let fault = refused(r#"{"version":2,"command":"status"}"#);
-    assert!(fault.message.contains("version 2") && fault.message.contains("this is 1"), "{fault}");
+    let error = refused(r#"{"version":2,"command":"status"}"#);
+    assert!(error.message.contains("version 2") && error.message.contains("this is 1"), "{error}");
     refused(r#"{"version":"1","command":"status"}"#);
 }
 
@@ -95,10 +95,10 @@ fn answers_survive_the_wire() {
     let line = reply_line(&Ok(serde_json::json!([{ "name": "disksize", "value": "0" }])));
     let values: Vec<Attribute> = parse_reply(line.as_bytes()).unwrap();
     assert_eq!(values, [Attribute { name: "disksize".into(), value: "0".into() }]);
-    let fault = Fault::new(Errno::EBUSY, "in use");
-    let line = reply_line(&Err(fault.clone()));
+    let error = ControlError::new(Errno::EBUSY, "in use");
+    let line = reply_line(&Err(error.clone()));
     assert!(line.contains("EBUSY"));
-    assert_eq!(parse_reply::<Value>(line.as_bytes()), Err(fault));
+    assert_eq!(parse_reply::<Value>(line.as_bytes()), Err(error));
     assert_eq!(parse_reply::<Value>(b"{}").unwrap_err().errno, Errno(libc::EPROTO));
     assert_eq!(parse_reply::<()>(b"{\"version\":1,\"ok\":null}"), Ok(()));
 }

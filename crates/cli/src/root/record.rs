@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::sync::Mutex;
 
 use crate::failure::failed;
@@ -155,7 +155,7 @@ impl Made {
     ///
     /// # Errors
     /// `EEXIST` when something is there that is not ours, or what the system reports.
-    pub fn directory(&self, path: &Path) -> Result<(), Fault> {
+    pub fn directory(&self, path: &Path) -> Result<(), ControlError> {
         let name = self.name(path)?;
         let what = || format!("cannot make the directory {}", path.display());
         let mut inner = self.inner.lock();
@@ -171,7 +171,7 @@ impl Made {
     ///
     /// # Errors
     /// `EEXIST` when something is there that is not ours, or what the system reports.
-    pub fn link(&self, path: &Path, target: &Path) -> Result<(), Fault> {
+    pub fn link(&self, path: &Path, target: &Path) -> Result<(), ControlError> {
         self.remove(path);
         let name = self.name(path)?;
         let what = || format!("cannot make the link {}", path.display());
@@ -185,7 +185,7 @@ impl Made {
     ///
     /// # Errors
     /// `EEXIST` when something is there that is not ours, or what the system reports.
-    pub fn socket(&self, path: &Path) -> Result<(), Fault> {
+    pub fn socket(&self, path: &Path) -> Result<(), ControlError> {
         self.remove(path);
         let name = self.name(path)?;
         free(path)?;
@@ -267,11 +267,11 @@ impl Made {
         self.inner.lock().things.clone()
     }
 
-    fn name(&self, path: &Path) -> Result<String, Fault> {
+    fn name(&self, path: &Path) -> Result<String, ControlError> {
         let inside = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
         inside.map(String::from).ok_or_else(|| {
             let message = format!("{} is not in the root directory", path.display());
-            Fault::invalid(message)
+            ControlError::invalid(message)
         })
     }
 }
@@ -337,7 +337,7 @@ pub(super) fn is_listening(path: &Path) -> bool {
 
 /// # Errors
 /// `EEXIST` when there is something at `path`.
-fn free(path: &Path) -> Result<(), Fault> {
+fn free(path: &Path) -> Result<(), ControlError> {
     if fs::symlink_metadata(path).is_err() {
         return Ok(());
     }
@@ -345,7 +345,7 @@ fn free(path: &Path) -> Result<(), Fault> {
         "{} is in the way: rampack did not make it; remove it, or use another --root",
         path.display()
     );
-    Err(Fault::new(Errno::EEXIST, message))
+    Err(ControlError::new(Errno::EEXIST, message))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 
-fn decide(asked: Option<&str>, user: u32, runtime: Option<&str>) -> Result<Root, Fault> {
+fn decide(asked: Option<&str>, user: u32, runtime: Option<&str>) -> Result<Root, ControlError> {
     Root::decide(asked.map(Path::new), user, runtime.map(Path::new))
 }
 
@@ -14,17 +14,17 @@ fn the_default_follows_the_user() {
 
 #[test]
 fn no_default_says_what_to_do() {
-    let fault = decide(None, 1000, None).unwrap_err();
-    assert!(fault.message.contains("--root DIR"), "{fault}");
+    let error = decide(None, 1000, None).unwrap_err();
+    assert!(error.message.contains("--root DIR"), "{error}");
     assert!(decide(None, 1000, Some("relative")).is_err());
     assert!(decide(Some(""), 0, None).is_err());
 }
 
 #[test]
 fn a_root_too_long_for_sockets_is_refused() {
-    let fault = decide(Some(&format!("/{}", "x".repeat(100))), 0, None).unwrap_err();
-    assert_eq!(fault.errno, Errno(libc::ENAMETOOLONG));
-    assert!(fault.message.contains("at most 107"), "{fault}");
+    let error = decide(Some(&format!("/{}", "x".repeat(100))), 0, None).unwrap_err();
+    assert_eq!(error.errno, Errno(libc::ENAMETOOLONG));
+    assert!(error.message.contains("at most 107"), "{error}");
 }
 
 #[test]
@@ -33,9 +33,9 @@ fn a_root_belongs_to_one_daemon() {
     let root = decide(Some(dir.path().join("r").to_str().unwrap()), 0, None).unwrap();
     let claim = root.claim().unwrap();
     assert_eq!(claim.killed_before_us(), None);
-    let fault = root.claim().err().unwrap();
-    assert_eq!(fault.errno, Errno::EBUSY);
-    assert!(fault.message.contains(&format!("pid {}", std::process::id())), "{fault}");
+    let error = root.claim().err().unwrap();
+    assert_eq!(error.errno, Errno::EBUSY);
+    assert!(error.message.contains(&format!("pid {}", std::process::id())), "{error}");
     drop(claim);
     assert!(!root.path().exists(), "what was made is removed");
     drop(root.claim().unwrap());
@@ -62,10 +62,10 @@ fn a_root_that_holds_something_else_is_refused() {
     let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
     for text in ["", "4242\n", "rampack root 12\n", "precious"] {
         fs::write(root.lock_file(), text).unwrap();
-        let fault = root.claim().err().unwrap();
-        assert_eq!(fault.errno, Errno(libc::ENOTEMPTY), "{fault}");
+        let error = root.claim().err().unwrap();
+        assert_eq!(error.errno, Errno(libc::ENOTEMPTY), "{error}");
         for word in ["not empty", ": lock;", "nothing was touched", "--root", "rampack root 1"] {
-            assert!(fault.message.contains(word), "{word}: {fault}");
+            assert!(error.message.contains(word), "{word}: {error}");
         }
         assert_eq!(fs::read_to_string(root.lock_file()).unwrap(), text);
         assert!(!root.is_claimed());
@@ -78,8 +78,8 @@ fn a_root_that_holds_something_else_is_refused() {
     for number in 0..7 {
         fs::write(dir.path().join(format!("{number}")), "").unwrap();
     }
-    let fault = root.claim().err().unwrap();
-    assert!(fault.message.contains("0, 1, 2, 3, 4 and 2 more"), "{fault}");
+    let error = root.claim().err().unwrap();
+    assert!(error.message.contains("0, 1, 2, 3, 4 and 2 more"), "{error}");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn what_came_while_a_daemon_ran_is_kept_and_the_root_stays_ours() {
 fn a_root_that_others_can_write_is_refused() {
     let dir = testkit::TempDir::new();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let fault = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
-    assert_eq!(fault.errno, Errno::EACCES);
+    let error = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
+    assert_eq!(error.errno, Errno::EACCES);
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let fault = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
-    assert_eq!(fault.errno, Errno(libc::ENOTDIR));
+    let error = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
+    assert_eq!(error.errno, Errno(libc::ENOTDIR));
 }

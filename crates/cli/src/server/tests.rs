@@ -6,7 +6,7 @@ use crate::protocol::{Status, parse_reply, request_line};
 struct Echo;
 
 impl Handler for Echo {
-    fn handle(&self, request: Request) -> Result<Value, Fault> {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
         Ok(Value::String(format!("{request:?}")))
     }
 }
@@ -29,7 +29,7 @@ impl Fixture {
     }
 }
 
-fn ask(stream: &UnixStream) -> Result<String, Fault> {
+fn ask(stream: &UnixStream) -> Result<String, ControlError> {
     let line = exchange(stream, &request_line(&Request::Status(Status {}))).unwrap();
     parse_reply(&line)
 }
@@ -87,7 +87,7 @@ fn a_client_stopped_in_the_middle_of_a_line_holds_up_nobody() {
 struct Slow(Mutex<mpsc::Receiver<()>>);
 
 impl Handler for Slow {
-    fn handle(&self, request: Request) -> Result<Value, Fault> {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
         if matches!(request, Request::Add(_)) {
             let _ = self.0.lock().recv();
         }

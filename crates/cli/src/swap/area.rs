@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rampack::block::{BlockDevice, Operation};
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::sync::Mutex;
 use rampack::units::PAGE_SIZE;
 use rampack::zswap::Headroom;
 
-use super::backing::Backing;
+use super::backing::OpenedBacking;
 use super::cache::Cache;
 use super::report::SwapReport;
 use super::served::Served;
@@ -36,7 +36,7 @@ pub struct Area {
     // Dropped in this order: nobody uses what the next one is made of.
     served: Served,
     cache: Cache,
-    backing: Option<Backing>,
+    backing: Option<OpenedBacking>,
 }
 
 /// Swap space of its own to the kernel; see [`parts`].
@@ -53,7 +53,7 @@ pub struct Making {
     /// Its size in pages.
     pub pages: u64,
     /// What is below it.
-    pub backing: Option<Backing>,
+    pub backing: Option<OpenedBacking>,
     /// How the kernel reaches it.
     pub by: SwapTransport,
     /// Memory that is to be there before pages come.
@@ -61,7 +61,7 @@ pub struct Making {
 }
 
 impl Part {
-    fn swap_on(&self) -> Result<(), Fault> {
+    fn swap_on(&self) -> Result<(), ControlError> {
         let priority = *self.priority.lock();
         rampack::host::swap_on(&self.path, priority).map_err(|error| {
             let what = format!("cannot swap on {}", self.path.display());
@@ -71,7 +71,7 @@ impl Part {
                         "{what}: it needs CAP_SYS_ADMIN, and the kernel has at most some thirty \
                          swap areas"
                     );
-                    Fault::new(Errno::EPERM, message)
+                    ControlError::new(Errno::EPERM, message)
                 }
                 _ => failed(what, &error),
             }
@@ -90,13 +90,17 @@ impl Part {
 }
 
 /// Writes the header of a part.
-fn write_header(device: &dyn BlockDevice, part: &Range<u64>, name: &str) -> Result<(), Fault> {
+fn write_header(
+    device: &dyn BlockDevice,
+    part: &Range<u64>,
+    name: &str,
+) -> Result<(), ControlError> {
     let label = format!("rampack-{name}");
     let header = header::header(part.end - part.start, header::new_uuid(), &label)?;
     let write = Operation::Write { offset: part.start * PAGE, from: &header };
     device.submit(rampack::host::cpu(), write).map_err(|error| {
         let message = format!("the swap header cannot be written: {error}");
-        Fault::new(Errno(error.errno()), message)
+        ControlError::new(Errno(error.errno()), message)
     })
 }
 
@@ -109,7 +113,7 @@ impl Area {
         devices: &Arc<Devices>,
         machine: &Arc<Machine>,
         making: Making,
-    ) -> Result<Area, Fault> {
+    ) -> Result<Area, ControlError> {
         let Making { number, pages, backing, by, headroom } = making;
         let name = name(number);
         let parts = match by {
@@ -149,7 +153,7 @@ impl Area {
 
     /// What is below it.
     #[must_use]
-    pub fn backing(&self) -> Option<&Backing> {
+    pub fn backing(&self) -> Option<&OpenedBacking> {
         self.backing.as_ref()
     }
 
@@ -157,19 +161,19 @@ impl Area {
     ///
     /// # Errors
     /// What swapon(2) reports; the kernel swaps to no part of it then.
-    pub fn swap_on(&self, priority: Option<u16>) -> Result<(), Fault> {
+    pub fn swap_on(&self, priority: Option<u16>) -> Result<(), ControlError> {
         protections::make_resident();
         self.served.count_faults();
         let (count, dead) = (self.parts.len(), active::above_dead());
         for (number, part) in self.parts.iter().enumerate() {
             *part.priority.lock() = parts::priority(priority, number, count, dead);
-            if let Err(fault) = part.swap_on() {
+            if let Err(error) = part.swap_on() {
                 let stays = |part: &&Part| off::swap_off(&part.path).is_err();
                 if self.parts[..number].iter().filter(stays).count() == 0 {
-                    return Err(fault);
+                    return Err(error);
                 }
                 // Pages went out meanwhile that cannot be read back: they are not given up.
-                tracing::error!("{} is smaller than it should be: {fault}", name(self.number));
+                tracing::error!("{} is smaller than it should be: {error}", name(self.number));
                 return Ok(());
             }
         }
@@ -181,7 +185,7 @@ impl Area {
     ///
     /// # Errors
     /// `ENOMEM` when there is no memory for what is there: everything stays as it was then.
-    pub fn swap_off(&self) -> Result<(), Fault> {
+    pub fn swap_off(&self) -> Result<(), ControlError> {
         let path = self.path();
         let Some(before) = active::find(path) else { return Ok(()) };
         let device = self.cache.device();
@@ -201,8 +205,8 @@ impl Area {
                 continue;
             }
             for part in ended {
-                if let Err(fault) = part.swap_on() {
-                    tracing::error!("{} is smaller than before: {fault}", name(self.number));
+                if let Err(error) = part.swap_on() {
+                    tracing::error!("{} is smaller than before: {error}", name(self.number));
                 }
             }
             let name = name(self.number);
@@ -213,7 +217,7 @@ impl Area {
                  or add other swap space, and try again",
                 path.display()
             );
-            return Err(Fault::new(why.errno(), message));
+            return Err(ControlError::new(why.errno(), message));
         }
         Ok(())
     }
@@ -222,11 +226,11 @@ impl Area {
     ///
     /// # Errors
     /// `EBUSY` while the kernel swaps to it or somebody else has it, or pages are left.
-    pub fn take_down(&self) -> Result<(), Fault> {
+    pub fn take_down(&self) -> Result<(), ControlError> {
         let path = self.path();
         if active::find(path).is_some() {
             let message = format!("{} is swapped to", path.display());
-            return Err(Fault::new(Errno::EBUSY, message));
+            return Err(ControlError::new(Errno::EBUSY, message));
         }
         self.served.take_down()?;
         self.cache.close()
@@ -245,7 +249,7 @@ impl Area {
             used: active.as_ref().map_or(0, |active| active.used),
             priority: active.map(|active| active.priority),
             backing: self.backing.as_ref().map(|it| it.path().display().to_string()),
-            backing_created: self.backing.as_ref().is_some_and(Backing::is_created),
+            backing_created: self.backing.as_ref().is_some_and(OpenedBacking::is_created),
             cached_pages: stats.cached,
             disk_pages: stats.on_device,
             serving: self.served.report(),

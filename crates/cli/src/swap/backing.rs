@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rampack::block::{BlockDevice, ExtentKind, IoError, Operation};
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::units::{PAGE_SIZE, human};
 
 use super::header;
@@ -27,7 +27,7 @@ const FILLED_AT_ONCE: u64 = 1 << 20;
 const TELL: Duration = Duration::from_secs(2);
 
 /// An opened file or device. A file that was made for it goes with it.
-pub struct Backing {
+pub struct OpenedBacking {
     path: PathBuf,
     created: Option<Created>,
     device: Arc<dyn BlockDevice>,
@@ -48,7 +48,7 @@ impl Drop for Created {
     }
 }
 
-impl Backing {
+impl OpenedBacking {
     /// Opens `path` for pages of `size` bytes, or for as many as fit. A file that is not there is
     /// made, with holes.
     ///
@@ -56,7 +56,11 @@ impl Backing {
     /// `EINVAL` when it is smaller than `size`, or not there and no size is given; `EEXIST` when it
     /// holds something else than swap space, unless `force` is given; what
     /// [`rampack::backing::open`] reports.
-    pub fn open(path: &Path, size: Option<u64>, force: bool) -> Result<Backing, Fault> {
+    pub fn open(
+        path: &Path,
+        size: Option<u64>,
+        force: bool,
+    ) -> Result<OpenedBacking, ControlError> {
         let created = create(path, size)?;
         let options = rampack::backing::Options {
             ready: true,
@@ -75,12 +79,12 @@ impl Backing {
                 human(bytes),
                 human(size)
             );
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         if created.is_none() && !force {
             check_unused(path, &*device)?;
         }
-        let backing = Backing { path: path.to_path_buf(), created, device };
+        let backing = OpenedBacking { path: path.to_path_buf(), created, device };
         backing.fill_holes()?;
         backing.mark()?;
         Ok(backing)
@@ -89,7 +93,7 @@ impl Backing {
     /// Writes zeroes where a file has no blocks yet: to find some later, its file system would
     /// wait for memory, and whoever frees memory for a page that is to be written there. What a
     /// full disk has no room for stays a hole; [`missing_space`] tells of that.
-    fn fill_holes(&self) -> Result<(), Fault> {
+    fn fill_holes(&self) -> Result<(), ControlError> {
         let mut holes = Vec::new();
         let (mut at, bytes) = (0, self.bytes());
         let seen = self.device.extents(rampack::units::Cpu(0), 0, bytes, &mut |extent| {
@@ -130,14 +134,14 @@ impl Backing {
         flushed.map_err(|error| self.failed("flush", error))
     }
 
-    fn failed(&self, what: &str, error: IoError) -> Fault {
+    fn failed(&self, what: &str, error: IoError) -> ControlError {
         let message = format!("cannot {what} {}: {error}", self.path.display());
-        Fault::new(Errno(error.errno()), message)
+        ControlError::new(Errno(error.errno()), message)
     }
 
     /// The first page is never swapped to. It says what the rest is, so that a store which was
     /// used before is known again.
-    fn mark(&self) -> Result<(), Fault> {
+    fn mark(&self) -> Result<(), ControlError> {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
@@ -171,7 +175,7 @@ impl Backing {
     }
 }
 
-fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, Fault> {
+fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, ControlError> {
     let what = || format!("cannot make {}", path.display());
     match fs::metadata(path) {
         Ok(found) if found.is_file() && found.len() == 0 => {
@@ -180,7 +184,7 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, Fault> {
                  it is to be",
                 path.display()
             );
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         Ok(_) => return Ok(None),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -188,7 +192,7 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, Fault> {
     }
     let Some(size) = size else {
         let message = format!("{} is not there; with --size it would be made", path.display());
-        return Err(Fault::new(Errno::ENOENT, message));
+        return Err(ControlError::new(Errno::ENOENT, message));
     };
     // For its owner alone: it will hold what programs had in memory.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -201,7 +205,7 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, Fault> {
 
 /// # Errors
 /// `EEXIST` when a store that was there before holds something that would be lost.
-fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
+fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), ControlError> {
     let bytes = device.geometry().bytes;
     for number in TELLING {
         let offset = number * PAGE;
@@ -212,7 +216,7 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
         let read = device.submit(rampack::host::cpu(), Operation::Read { offset, into: &mut page });
         read.map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
-            Fault::new(Errno(error.errno()), message)
+            ControlError::new(Errno(error.errno()), message)
         })?;
         if number == 0 && header::is_header(&page) {
             return Ok(());
@@ -223,7 +227,7 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), Fault> {
                  uses it all the same, and `wipefs` tells what it is",
                 path.display()
             );
-            return Err(Fault::new(Errno::EEXIST, message));
+            return Err(ControlError::new(Errno::EEXIST, message));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use rampack::block::BlockDevice;
-use rampack::control::{Bound, Errno, Fault, Object};
+use rampack::control::{Bound, ControlError, Errno, Object};
 use rampack::host::Watermark;
 use rampack::units::PAGE_SIZE;
 use rampack::zswap::{
@@ -23,7 +23,7 @@ const LATER: Duration = Duration::from_millis(100);
 /// (`SHRINK_BATCH`).
 const BATCH: u64 = 128;
 
-/// An area of the engine, from its swapping on to its swapping off, with a tenant of its own.
+/// An area of the engine, from its swapping on to its swapping off, with a memcg of its own.
 pub struct Cache {
     zswap: Arc<Zswap>,
     swap: SwapType,
@@ -39,12 +39,12 @@ impl Cache {
         number: usize,
         pages: u64,
         device: Option<Arc<dyn BlockDevice>>,
-    ) -> Result<Cache, Fault> {
+    ) -> Result<Cache, ControlError> {
         let (zswap, swap) = (machine.swap()?, SwapType::new(number)?);
-        let tenant = zswap.tenant(&name(number))?;
-        if let Err(fault) = zswap.swapon(swap, pages, AreaOptions { device, tenant }) {
-            let _ = zswap.remove_tenant(&name(number));
-            return Err(fault);
+        let memcg = zswap.memcg(&name(number))?;
+        if let Err(error) = zswap.swapon(swap, pages, AreaOptions { device, memcg }) {
+            let _ = zswap.remove_memcg(&name(number));
+            return Err(error);
         }
         Ok(Cache { zswap, swap })
     }
@@ -72,22 +72,22 @@ impl Cache {
     ///
     /// # Errors
     /// `EBUSY` when pages are left.
-    pub fn close(&self) -> Result<(), Fault> {
+    pub fn close(&self) -> Result<(), ControlError> {
         if !self.zswap.is_on(self.swap) {
             return Ok(());
         }
         self.zswap.invalidate_area(rampack::host::cpu(), self.swap);
         self.zswap.swapoff(self.swap)?;
         // Its limits are of no more use; if somebody else has pages by that name, they stay.
-        let _ = self.zswap.remove_tenant(&name(self.swap.number()));
+        let _ = self.zswap.remove_memcg(&name(self.swap.number()));
         Ok(())
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
-        if let Err(fault) = self.close() {
-            tracing::error!("{} is not empty: {fault}", name(self.swap.number()));
+        if let Err(error) = self.close() {
+            tracing::error!("{} is not empty: {error}", name(self.swap.number()));
         }
     }
 }
@@ -96,7 +96,7 @@ impl Drop for Cache {
 ///
 /// # Errors
 /// `ENOMEM` when the cache cannot be made.
-pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, Fault> {
+pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, ControlError> {
     Ok(Bound::new(machine.swap()?, PARAMETERS))
 }
 
@@ -131,7 +131,11 @@ fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute>
 ///
 /// # Errors
 /// What a parameter refuses; nothing has changed then.
-pub fn set(machine: &Machine, options: &SwapOn, has_device: bool) -> Result<Vec<Attribute>, Fault> {
+pub fn set(
+    machine: &Machine,
+    options: &SwapOn,
+    has_device: bool,
+) -> Result<Vec<Attribute>, ControlError> {
     let rows = parameters(machine)?;
     let mut before = Vec::new();
     let policy = machine.swap()?;
@@ -141,15 +145,15 @@ pub fn set(machine: &Machine, options: &SwapOn, has_device: bool) -> Result<Vec<
         let was = rows.show(&name).and_then(|was| rows.store(&name, &value).map(|()| was));
         match was {
             Ok(value) => before.push(Attribute { name, value }),
-            Err(fault) => {
+            Err(error) => {
                 restore(machine, &before);
-                return Err(match fault.errno {
+                return Err(match error.errno {
                     Errno::ENOENT if !PARAMETERS.iter().any(|row| row.name == name) => {
                         let known: Vec<&str> = PARAMETERS.iter().map(|row| row.name).collect();
                         let known = known.join(" ");
-                        Fault::invalid(format!("no parameter {name:?}; there are: {known}"))
+                        ControlError::invalid(format!("no parameter {name:?}; there are: {known}"))
                     }
-                    _ => fault,
+                    _ => error,
                 });
             }
         }
@@ -161,8 +165,8 @@ pub fn set(machine: &Machine, options: &SwapOn, has_device: bool) -> Result<Vec<
 pub fn restore(machine: &Machine, before: &[Attribute]) {
     let Ok(rows) = parameters(machine) else { return };
     for Attribute { name, value } in before.iter().rev() {
-        if let Err(fault) = rows.store(name, value) {
-            tracing::error!("{name} is not what it was: {fault}");
+        if let Err(error) = rows.store(name, value) {
+            tracing::error!("{name} is not what it was: {error}");
         }
     }
 }
@@ -255,10 +259,10 @@ fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
 ///
 /// # Errors
 /// `ENOMEM` when memory or addresses are out.
-pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, Fault> {
+pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, ControlError> {
     let rows = parameters(machine)?;
-    let writable = rows.rows().into_iter().filter(|row| row.access.writable());
-    let shown = |row: rampack::control::RowInfo| {
+    let writable = rows.attributes().into_iter().filter(|row| row.access.writable());
+    let shown = |row: rampack::control::AttributeInfo| {
         let value = rows.show(row.name).ok()?.trim_end_matches('\n').to_string();
         Some(Attribute { name: row.name.into(), value })
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::units::human;
 
 use super::Swaps;
@@ -43,7 +43,7 @@ impl SwapOn {
 ///
 /// # Errors
 /// What stood in the way; nothing is left then.
-pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
+pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     let request = options.request();
     if root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
@@ -53,7 +53,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), Fault> {
     }
     if crate::sys::effective_user() != 0 {
         let message = "swap needs root: run it with sudo";
-        return Err(Fault::new(Errno::EPERM, message));
+        return Err(ControlError::new(Errno::EPERM, message));
     }
     let frontends = FrontendOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
     up::run_daemon(root, &frontends, |daemon| {
@@ -100,7 +100,7 @@ fn welcome(report: &SwapReport, pool: &PoolReport, program: &str) -> String {
 ///
 /// # Errors
 /// As [`Swaps::off`].
-pub fn off(root: &Root, options: &SwapOff) -> Result<(), Fault> {
+pub fn off(root: &Root, options: &SwapOff) -> Result<(), ControlError> {
     let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
     let name = match (&options.name, &daemon.swaps[..]) {
         _ if options.all => None,
@@ -108,12 +108,12 @@ pub fn off(root: &Root, options: &SwapOff) -> Result<(), Fault> {
         (None, [only]) => Some(only.name.clone()),
         (None, []) => {
             let message = "there is no swap device";
-            return Err(Fault::new(Errno::ENODEV, message));
+            return Err(ControlError::new(Errno::ENODEV, message));
         }
         (None, several) => {
             let names: Vec<&str> = several.iter().map(|swap| &*swap.name).collect();
             let message = format!("which one? There are {}; --all is all", names.join(" "));
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
     };
     let is_meant = |swap: &&SwapReport| {

@@ -1,7 +1,7 @@
 //! The first page of a swap area, by which swapon(2) knows it (Linux, `union swap_header`; the
 //! same that mkswap(8) writes, version 1).
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use rampack::units::PAGE_SIZE;
 
 /// What a page ends in that is the first of a swap area.
@@ -23,7 +23,7 @@ pub const MOST_PAGES: u64 = 1 << 32;
 ///
 /// # Errors
 /// `EINVAL` for fewer than [`FEWEST_PAGES`], more than [`MOST_PAGES`], or a label that is too long.
-pub fn header(pages: u64, uuid: [u8; 16], label: &str) -> Result<[u8; PAGE_SIZE], Fault> {
+pub fn header(pages: u64, uuid: [u8; 16], label: &str) -> Result<[u8; PAGE_SIZE], ControlError> {
     let last = match pages {
         FEWEST_PAGES..=MOST_PAGES => u32::try_from(pages - 1).unwrap_or(u32::MAX),
         _ => {
@@ -33,12 +33,12 @@ pub fn header(pages: u64, uuid: [u8; 16], label: &str) -> Result<[u8; PAGE_SIZE]
                 MOST_PAGES * PAGE_SIZE as u64,
                 pages as u128 * PAGE_SIZE as u128
             );
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
     };
     if label.len() >= LABEL_MAX || label.contains('\0') {
         let most = LABEL_MAX - 1;
-        return Err(Fault::invalid(format!("label {label:?} is longer than {most} bytes")));
+        return Err(ControlError::invalid(format!("label {label:?} is longer than {most} bytes")));
     }
     let mut page = [0; PAGE_SIZE];
     // In the byte order of the machine, as the kernel reads it. No pages are bad.

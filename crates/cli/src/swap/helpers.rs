@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use rampack::host::{Pressure, PressureEnd, Waited};
 use rampack::zswap::{Headroom, Zswap};
 
@@ -38,7 +38,7 @@ impl Helpers {
         zswap: &Arc<Zswap>,
         headroom: Headroom,
         watcher: Option<Watcher>,
-    ) -> Result<Helpers, Fault> {
+    ) -> Result<Helpers, ControlError> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
         // Dropped on failure, it ends those that were started.

@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 
 use crate::failure::failed;
 use crate::sys;
@@ -30,7 +30,7 @@ impl InPlace {
     ///
     /// # Errors
     /// What the system reports; the setting is as it was then.
-    pub fn keep() -> Result<Option<InPlace>, Fault> {
+    pub fn keep() -> Result<Option<InPlace>, ControlError> {
         let (setting, before) = (Path::new(SETTING), Path::new(BEFORE));
         if !setting.exists() {
             return Ok(None);

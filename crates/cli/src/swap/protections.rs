@@ -10,7 +10,7 @@
 //! - in the kernel ublk needs nothing for a request ([`super::served`]); for what FUSE, loop
 //!   devices and io_uring take it starts no I/O, by the promise of `PR_SET_IO_FLUSHER`.
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 use crate::failure::failed;
 use crate::sys;
@@ -113,7 +113,7 @@ impl Protections {
     pub fn note_memory(&mut self, is_ahead: bool) {
         let tried = match is_ahead {
             true => Ok("a headroom of memory is kept ready".to_string()),
-            false => Err(Fault::new(
+            false => Err(ControlError::new(
                 Errno::ENOTSUP,
                 "this design of the page allocator has memory come with its use",
             )),
@@ -144,16 +144,16 @@ impl Drop for Protections {
     }
 }
 
-fn flusher() -> Result<String, Fault> {
+fn flusher() -> Result<String, ControlError> {
     if rampack::host::is_io_flusher() {
         return Ok("PR_SET_IO_FLUSHER".to_string());
     }
     rampack::host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
-    Err(Fault::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
+    Err(ControlError::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
 }
 
 /// Tried on a thread of its own: this one stays an ordinary one.
-fn real_time() -> Result<String, Fault> {
+fn real_time() -> Result<String, ControlError> {
     let tried = std::thread::spawn(rampack::host::set_real_time).join();
     let tried = tried.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
     tried

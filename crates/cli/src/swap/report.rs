@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rampack::control::Fault;
+use rampack::control::ControlError;
 use rampack::units::human;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,10 +21,14 @@ pub struct Protection {
 }
 
 /// What became of `tried`, and what it means to be without.
-pub(super) fn protection(name: &str, tried: Result<String, Fault>, without: &str) -> Protection {
+pub(super) fn protection(
+    name: &str,
+    tried: Result<String, ControlError>,
+    without: &str,
+) -> Protection {
     let (had, text) = match tried {
         Ok(text) => (true, text),
-        Err(fault) => (false, format!("{}; {without}", sentence(&fault))),
+        Err(error) => (false, format!("{}; {without}", sentence(&error))),
     };
     Protection { name: name.into(), had, text }
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::units::{PAGE_SIZE, human};
 
 use super::limits::Controller;
@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// What stood in the way, or what failed; nothing is left of it either way.
-pub fn run(options: &Selftest) -> Result<(), Fault> {
+pub fn run(options: &Selftest) -> Result<(), ControlError> {
     match &options.what {
         SelftestOf::Swap(options) => swap(options),
         SelftestOf::Hungry(options) => hungry::main(options),
@@ -98,7 +98,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(root: Root, options: &SelftestSwap) -> Result<Daemon, Fault> {
+    fn start(root: Root, options: &SelftestSwap) -> Result<Daemon, ControlError> {
         let mut command = own_program(&root)?;
         command.args(["swap", "on", "--size", &options.size.text]);
         command.args(["--priority", &rampack::host::HIGHEST_PRIORITY.to_string()]);
@@ -123,13 +123,13 @@ impl Daemon {
     }
 
     /// Waits until it swaps.
-    fn ready(&mut self, events: &Events) -> Result<SwapReport, Fault> {
+    fn ready(&mut self, events: &Events) -> Result<SwapReport, ControlError> {
         let end = Instant::now() + STARTING;
         while Instant::now() < end {
             let ended = self.child.try_wait().map_err(|e| failed("cannot ask for it", &e))?;
             if ended.is_some() {
                 let message = "the daemon could not be started: it said why";
-                return Err(Fault::new(Errno::ENODEV, message));
+                return Err(ControlError::new(Errno::ENODEV, message));
             }
             if self.root.control_socket().exists()
                 && let Ok(report) = call::<DaemonReport>(&self.root, &Request::Status(Status {}))
@@ -139,15 +139,15 @@ impl Daemon {
             }
             check_interrupted(events, LOOK)?;
         }
-        Err(Fault::new(Errno(libc::ETIMEDOUT), "the daemon was not ready in time"))
+        Err(ControlError::new(Errno(libc::ETIMEDOUT), "the daemon was not ready in time"))
     }
 
-    fn report(&self) -> Result<DaemonReport, Fault> {
+    fn report(&self) -> Result<DaemonReport, ControlError> {
         call(&self.root, &Request::Status(Status {}))
     }
 
     /// Has it read everything back and take the device away.
-    fn drain(&self) -> Result<(), Fault> {
+    fn drain(&self) -> Result<(), ControlError> {
         call_patiently(&self.root, &Request::SwapOff(SwapOff { name: None }))
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Daemon {
                     let _ = self.child.wait();
                     return;
                 }
-                Err(fault) => say(&format!("rampack: {}\n", fault.message)),
+                Err(error) => say(&format!("rampack: {}\n", error.message)),
             }
             thread::sleep(AGAIN);
         }
@@ -189,7 +189,7 @@ impl Drop for Ended {
     }
 }
 
-fn own_program(root: &Root) -> Result<Command, Fault> {
+fn own_program(root: &Root) -> Result<Command, ControlError> {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe().map_err(|e| failed("cannot find this program", &e))?;
     let mut command = Command::new(program);
@@ -198,18 +198,18 @@ fn own_program(root: &Root) -> Result<Command, Fault> {
     Ok(command)
 }
 
-fn check_interrupted(events: &Events, time: Duration) -> Result<(), Fault> {
+fn check_interrupted(events: &Events, time: Duration) -> Result<(), ControlError> {
     match events.wait(time) {
         None => Ok(()),
-        Some(_) => Err(Fault::new(Errno(libc::EINTR), "the test was broken off")),
+        Some(_) => Err(ControlError::new(Errno(libc::EINTR), "the test was broken off")),
     }
 }
 
 /// Everything that can be found wrong before anything is made.
-fn check(options: &SelftestSwap) -> Result<Controller, Fault> {
+fn check(options: &SelftestSwap) -> Result<Controller, ControlError> {
     if sys::effective_user() != 0 {
         let message = "the test needs root, for swap space and a control group; run it with sudo";
-        return Err(Fault::new(Errno::EPERM, message));
+        return Err(ControlError::new(Errno::EPERM, message));
     }
     let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
     if let Some(other) = active::all().into_iter().find(|other| other.priority >= highest) {
@@ -218,7 +218,7 @@ fn check(options: &SelftestSwap) -> Result<Controller, Fault> {
             "{path} has the highest priority there is ({highest}), so the test could not tell \
              which swap space was used; lower it with `swapoff {path} && swapon -p 100 {path}`"
         );
-        return Err(Fault::new(Errno::EBUSY, message));
+        return Err(ControlError::new(Errno::EBUSY, message));
     }
     let needed = options.limit.bytes.saturating_mul(TIMES * (100 + COPIED)) / 100;
     if options.size.bytes < needed {
@@ -228,15 +228,15 @@ fn check(options: &SelftestSwap) -> Result<Controller, Fault> {
             options.limit.text,
             human(needed)
         );
-        return Err(Fault::invalid(message));
+        return Err(ControlError::invalid(message));
     }
     Controller::find().ok_or_else(|| {
         let message = "no memory controller of control groups is mounted, neither version 1 nor 2";
-        Fault::new(Errno::ENODEV, message)
+        ControlError::new(Errno::ENODEV, message)
     })
 }
 
-fn swap(options: &SelftestSwap) -> Result<(), Fault> {
+fn swap(options: &SelftestSwap) -> Result<(), ControlError> {
     let controller = check(options)?;
     let events = Events::listen().map_err(|e| failed("cannot listen for signals", &e))?;
     let root = Root::choose(Some(&PathBuf::from(format!(
@@ -279,7 +279,7 @@ fn swap(options: &SelftestSwap) -> Result<(), Fault> {
         }
         false => {
             print("FAIL\n");
-            Err(Fault::new(Errno::EIO, wrong.join("; ")))
+            Err(ControlError::new(Errno::EIO, wrong.join("; ")))
         }
     }
 }
@@ -290,7 +290,7 @@ fn starve(
     daemon: &Daemon,
     group: &Group,
     events: &Events,
-) -> Result<(hungry::Outcome, Seen), Fault> {
+) -> Result<(hungry::Outcome, Seen), ControlError> {
     let pages = (options.limit.bytes * TIMES) as usize / PAGE_SIZE;
     let [a, b, c, d, e, f, g, h, ..] = header::new_uuid();
     let seed = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
@@ -328,7 +328,7 @@ fn starve(
                 "FAIL: the program in the group did not come to its end ({status}): a page could \
                  not be swapped out or read back; the kernel's log says more"
             );
-            Err(Fault::new(Errno::EIO, message))
+            Err(ControlError::new(Errno::EIO, message))
         }
     }
 }

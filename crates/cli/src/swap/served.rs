@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rampack::block::BlockDevice;
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
 use rampack::host::Faults;
 use rampack::sync::Mutex;
@@ -21,7 +21,7 @@ use rampack::units::PAGE_SIZE;
 use super::protections;
 use super::report::ServingReport;
 use crate::devices::Devices;
-use crate::failure::frontend_fault;
+use crate::failure::frontend_error;
 use crate::root::Made;
 use crate::transport::SwapTransport;
 
@@ -57,7 +57,7 @@ enum Way {
 ///
 /// # Errors
 /// `ENODEV` where there is no ublk and `force` is not given.
-pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport, Fault> {
+pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport, ControlError> {
     if let Some(asked) = asked {
         return Ok(asked);
     }
@@ -71,7 +71,7 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
                  --transport loop (or --force) takes that risk, which is small where every program \
                  that swaps has a memory limit of its own"
             );
-            Err(Fault::new(Errno::ENODEV, message))
+            Err(ControlError::new(Errno::ENODEV, message))
         }
     }
 }
@@ -104,7 +104,7 @@ impl Served {
         device: Arc<dyn BlockDevice>,
         parts: &[Range<u64>],
         (by, waits): (SwapTransport, bool),
-    ) -> Result<Served, Fault> {
+    ) -> Result<Served, ControlError> {
         let (made, root) = devices.place()?;
         let waiters = if waits { WAITING } else { 0 };
         let ((way, path, threads), parts) = match by {
@@ -135,12 +135,12 @@ impl Served {
 
     /// # Errors
     /// `EBUSY` with who uses it.
-    pub fn take_down(&self) -> Result<(), Fault> {
+    pub fn take_down(&self) -> Result<(), ControlError> {
         match &mut *self.way.lock() {
-            Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_fault(&error))?,
+            Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_error(&error))?,
             Way::Loop(device, file) => {
-                device.detach().map_err(|error| frontend_fault(&error))?;
-                file.unmount(false).map_err(|error| frontend_fault(&error))?;
+                device.detach().map_err(|error| frontend_error(&error))?;
+                file.unmount(false).map_err(|error| frontend_error(&error))?;
             }
         }
         self.made.remove(&self.link);
@@ -184,7 +184,7 @@ fn by_ublk(
     device: Arc<dyn BlockDevice>,
     waiters: usize,
     parts: &[Range<u64>],
-) -> Result<(Serving, Vec<PathBuf>), Fault> {
+) -> Result<(Serving, Vec<PathBuf>), ControlError> {
     let options = rampack::ublk::Options {
         queues: rampack::host::online_cpus().min(QUEUES),
         depth: DEPTH,
@@ -193,34 +193,38 @@ fn by_ublk(
         cpu: rampack::host::cpu,
         begin: protections::begin_to_serve,
     };
-    let ublk = Ublk::serve(device, options).map_err(|error| ublk_fault(&error))?;
+    let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
     let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
     let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
     let parts = match parts {
         [_] => vec![path.clone()],
         parts => {
             let parts: Vec<Range<u64>> = parts.iter().map(bytes).collect();
-            ublk.split(&parts).map_err(|error| ublk_fault(&error))?
+            ublk.split(&parts).map_err(|error| ublk_error(&error))?
         }
     };
     Ok(((Way::Ublk(Box::new(ublk)), path, threads), parts))
 }
 
-fn by_loop(at: &Path, device: Arc<dyn BlockDevice>, waiters: usize) -> Result<Serving, Fault> {
+fn by_loop(
+    at: &Path,
+    device: Arc<dyn BlockDevice>,
+    waiters: usize,
+) -> Result<Serving, ControlError> {
     let threads = rampack::host::online_cpus() + 1 + waiters;
     let begin = protections::begin_to_serve;
     let options = SwapFileOptions { threads, cpu: rampack::host::cpu, begin };
-    let file = SwapFile::serve(at, device, options).map_err(|error| frontend_fault(&error))?;
+    let file = SwapFile::serve(at, device, options).map_err(|error| frontend_error(&error))?;
     let options =
         LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };
     let device =
-        LoopDevice::attach(file.path(), options).map_err(|error| frontend_fault(&error))?;
+        LoopDevice::attach(file.path(), options).map_err(|error| frontend_error(&error))?;
     let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
     Ok((Way::Loop(device, file), path, threads))
 }
 
 /// A fault of the ublk frontend.
-fn ublk_fault(error: &rampack::ublk::Error) -> Fault {
+fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
     let errno = match error {
         rampack::ublk::Error::NoDriver(_)
         | rampack::ublk::Error::NoUring(_)
@@ -232,5 +236,5 @@ fn ublk_fault(error: &rampack::ublk::Error) -> Fault {
             Errno(source.raw_os_error().unwrap_or(libc::EIO))
         }
     };
-    Fault::new(errno, error.to_string())
+    ControlError::new(errno, error.to_string())
 }

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::host::{MemoryStall, OomKiller, Watermark, Watermarks};
 use rampack::zswap::{Traffic, Zswap};
 
@@ -105,7 +105,7 @@ impl Watcher {
         (opened.ok(), protection(NAME, said, without))
     }
 
-    fn open(after: Duration) -> Result<Watcher, Fault> {
+    fn open(after: Duration) -> Result<Watcher, ControlError> {
         let killer = OomKiller::open()
             .map_err(|error| failed("the kernel's OOM killer cannot be called", &error))?;
         let stall = MemoryStall::open()
@@ -113,7 +113,7 @@ impl Watcher {
         let mut watermarks = Watermarks::new();
         if watermarks.look().is_none() {
             let message = "the kernel does not tell its watermarks (/proc/zoneinfo)";
-            return Err(Fault::new(Errno::ENOTSUP, message));
+            return Err(ControlError::new(Errno::ENOTSUP, message));
         }
         let (begun, stuck) = (Instant::now(), Stuck::new(after));
         Ok(Watcher { killer, stall, watermarks, begun, stuck })

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::sync::Mutex;
 use rampack::units::{PAGE_SIZE, human, parse_size};
 use rampack::zswap::Headroom;
 
 use super::active;
 use super::area::{Area, Making};
-use super::backing::{self, Backing};
+use super::backing::{self, OpenedBacking};
 use super::cache;
 use super::helpers::Helpers;
 use super::protections::Protections;
@@ -61,10 +61,10 @@ impl Swaps {
     ///
     /// # Errors
     /// What stood in the way; everything is as before then.
-    pub fn on(&self, options: &SwapOn) -> Result<SwapReport, Fault> {
+    pub fn on(&self, options: &SwapOn) -> Result<SwapReport, ControlError> {
         let ended = self.turn.lock();
         if *ended {
-            return Err(Fault::new(Errno::ENODEV, "the daemon is stopping"));
+            return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
         }
         self.check(options)?;
         let by = served::choose(options.transport, options.force)?;
@@ -74,14 +74,14 @@ impl Swaps {
         let backing = options
             .backing
             .as_deref()
-            .map(|path| Backing::open(Path::new(path), size, options.force))
+            .map(|path| OpenedBacking::open(Path::new(path), size, options.force))
             .transpose()?;
         let pages = match (wanted, &backing) {
             (Some(pages), _) => pages,
             (None, Some(backing)) => (backing.bytes() / PAGE).min(header::MOST_PAGES),
             (None, None) => {
                 let message = "how large is it to be? Give --size, or a --backing that has one";
-                return Err(Fault::invalid(message));
+                return Err(ControlError::invalid(message));
             }
         };
         let machine = self.devices.machine();
@@ -101,27 +101,27 @@ impl Swaps {
         Ok(self.report(&area))
     }
 
-    fn check(&self, options: &SwapOn) -> Result<(), Fault> {
+    fn check(&self, options: &SwapOn) -> Result<(), ControlError> {
         if sys::effective_user() != 0 {
             let message = "swap needs root: run the daemon as root";
-            return Err(Fault::new(Errno::EPERM, message));
+            return Err(ControlError::new(Errno::EPERM, message));
         }
         if rampack::host::page_bytes() != PAGE {
             let message = "this machine's pages are not of 4096 bytes, as swap devices need them";
-            return Err(Fault::new(Errno::ENOTSUP, message));
+            return Err(ControlError::new(Errno::ENOTSUP, message));
         }
         if !self.devices.makes_block_devices() {
             let message = "the daemon makes no block devices to swap to: it said why when it \
                            started; /dev/fuse and /dev/loop-control are needed, and a start \
                            without --transport nbd";
-            return Err(Fault::new(Errno::ENODEV, message));
+            return Err(ControlError::new(Errno::ENODEV, message));
         }
         if let Some(priority) = options.priority
             && priority > rampack::host::HIGHEST_PRIORITY
         {
             let most = rampack::host::HIGHEST_PRIORITY;
             let message = format!("priority {priority} is too high: 0 to {most} are");
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         let limits = limits::own();
         if let (Some(limit), false) = (limits.first(), options.force) {
@@ -130,20 +130,27 @@ impl Swaps {
                  limit it would wait for memory that only it can free, for ever; start it outside \
                  (with systemd in a unit without MemoryMax=), or use --force to take the risk"
             );
-            return Err(Fault::new(Errno(libc::EDEADLK), message));
+            return Err(ControlError::new(Errno(libc::EDEADLK), message));
         }
         Ok(())
     }
 
-    fn free_number(&self) -> Result<usize, Fault> {
+    fn free_number(&self) -> Result<usize, ControlError> {
         let areas = self.areas.lock();
         (0..MOST).find(|number| !areas.contains_key(number)).ok_or_else(|| {
-            Fault::new(Errno::ENOSPC, format!("there are {MOST} swap devices, which are all"))
+            ControlError::new(
+                Errno::ENOSPC,
+                format!("there are {MOST} swap devices, which are all"),
+            )
         })
     }
 
     /// What the first one needs; `None` when it is there.
-    fn protect(&self, headroom: Headroom, oom_after: Option<u32>) -> Result<Option<Guard>, Fault> {
+    fn protect(
+        &self,
+        headroom: Headroom,
+        oom_after: Option<u32>,
+    ) -> Result<Option<Guard>, ControlError> {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
@@ -162,7 +169,7 @@ impl Swaps {
     ///
     /// # Errors
     /// `ENODEV`, naming those there are; what kept it: it is in use then as before.
-    pub fn off(&self, wanted: &str) -> Result<(), Fault> {
+    pub fn off(&self, wanted: &str) -> Result<(), ControlError> {
         let _turn = self.turn.lock();
         let last = wanted.rsplit('/').next().unwrap_or(wanted);
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
@@ -177,7 +184,7 @@ impl Swaps {
     ///
     /// # Errors
     /// What kept any of them.
-    pub fn off_all(&self) -> Result<(), Fault> {
+    pub fn off_all(&self) -> Result<(), ControlError> {
         let _turn = self.turn.lock();
         self.off_these()
     }
@@ -186,7 +193,7 @@ impl Swaps {
     ///
     /// # Errors
     /// What kept any of them; others may come then as before.
-    pub fn stop(&self) -> Result<(), Fault> {
+    pub fn stop(&self) -> Result<(), ControlError> {
         let mut ended = self.turn.lock();
         self.off_these()?;
         *ended = true;
@@ -198,15 +205,16 @@ impl Swaps {
         *self.turn.lock() = false;
     }
 
-    fn off_these(&self) -> Result<(), Fault> {
+    fn off_these(&self) -> Result<(), ControlError> {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
-        let faults: Vec<Fault> = areas.iter().filter_map(|area| self.off_it(area).err()).collect();
+        let faults: Vec<ControlError> =
+            areas.iter().filter_map(|area| self.off_it(area).err()).collect();
         let Some(first) = faults.first() else { return Ok(()) };
-        let messages: Vec<&str> = faults.iter().map(|fault| &*fault.message).collect();
-        Err(Fault::new(first.errno, messages.join("; ")))
+        let messages: Vec<&str> = faults.iter().map(|error| &*error.message).collect();
+        Err(ControlError::new(first.errno, messages.join("; ")))
     }
 
-    fn off_it(&self, area: &Arc<Area>) -> Result<(), Fault> {
+    fn off_it(&self, area: &Arc<Area>) -> Result<(), ControlError> {
         area.swap_off()?;
         area.take_down()?;
         let mut areas = self.areas.lock();
@@ -272,9 +280,11 @@ impl Swaps {
 }
 
 /// How much memory is kept ready: as much as `text` says, or a part of all memory.
-fn headroom(text: Option<&str>) -> Result<Headroom, Fault> {
+fn headroom(text: Option<&str>) -> Result<Headroom, ControlError> {
     let bytes = match text {
-        Some(text) => parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))?,
+        Some(text) => {
+            parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))?
+        }
         None => {
             (rampack::host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST)
         }
@@ -286,16 +296,16 @@ fn seconds(count: u32) -> Duration {
     Duration::from_secs(count.into())
 }
 
-fn none(wanted: &str, areas: &[Arc<Area>]) -> Fault {
+fn none(wanted: &str, areas: &[Arc<Area>]) -> ControlError {
     let known: Vec<String> = areas.iter().map(|area| name(area.number())).collect();
     let known = match known.is_empty() {
         true => "there are none; make one with `rampack swap on`".to_string(),
         false => format!("there are: {}", known.join(" ")),
     };
-    Fault::new(Errno::ENODEV, format!("no swap device {wanted:?}; {known}"))
+    ControlError::new(Errno::ENODEV, format!("no swap device {wanted:?}; {known}"))
 }
 
-fn pages_of(text: &str) -> Result<u64, Fault> {
-    let bytes = parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))?;
+fn pages_of(text: &str) -> Result<u64, ControlError> {
+    let bytes = parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))?;
     Ok(bytes / PAGE)
 }

@@ -4,8 +4,8 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use rampack::control::tree::{Directory, Node, Rows};
-use rampack::control::{Access, Errno, Fault, Row};
+use rampack::control::tree::{Attributes, Directory, Node};
+use rampack::control::{Access, Attribute, ControlError, Errno};
 use rampack::zram::Disk;
 
 use crate::devices::Devices;
@@ -23,8 +23,8 @@ pub(super) struct BlockView {
     pub(super) disk: Arc<Disk>,
 }
 
-pub(super) fn put(out: &mut dyn Write, text: fmt::Arguments<'_>) -> Result<(), Fault> {
-    out.write_fmt(text).map_err(|_| Fault::new(Errno::EIO, "the value could not be printed"))
+pub(super) fn put(out: &mut dyn Write, text: fmt::Arguments<'_>) -> Result<(), ControlError> {
+    out.write_fmt(text).map_err(|_| ControlError::new(Errno::EIO, "the value could not be printed"))
 }
 
 /// `major:minor` of the block device; 0:0 without one, which is no device's number.
@@ -34,7 +34,7 @@ fn number(view: &BlockView) -> (u32, u32) {
 
 macro_rules! fixed {
     ($name:literal, $unit:literal, $help:literal, $value:expr) => {
-        Row {
+        Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
@@ -48,8 +48,8 @@ macro_rules! fixed {
 /// The largest discard in bytes, in whole sectors of a 32-bit count.
 const DISCARD_MAX: u64 = (u32::MAX as u64) << 9;
 
-pub(super) static ROWS: &[Row<BlockView>] = &[
-    Row {
+pub(super) static ATTRIBUTES: &[Attribute<BlockView>] = &[
+    Attribute {
         name: "dev",
         access: Access::Read,
         unit: "text",
@@ -60,7 +60,7 @@ pub(super) static ROWS: &[Row<BlockView>] = &[
         }),
         store: None,
     },
-    Row {
+    Attribute {
         name: "size",
         access: Access::Read,
         unit: "sectors",
@@ -68,7 +68,7 @@ pub(super) static ROWS: &[Row<BlockView>] = &[
         show: Some(|view, out| put(out, format_args!("{}\n", view.disk.bytes() >> 9))),
         store: None,
     },
-    Row {
+    Attribute {
         name: "uevent",
         access: Access::Read,
         unit: "text",
@@ -105,9 +105,9 @@ pub(super) static ROWS: &[Row<BlockView>] = &[
     fixed!("queue/zoned", "text", "none: any page may be written", "none"),
 ];
 
-/// A device's rows, and the link and the empty directories beside them.
+/// A device's attributes, and the link and the empty directories beside them.
 pub(super) struct BlockDirectory {
-    pub(super) rows: Rows,
+    pub(super) rows: Attributes,
 }
 
 impl Directory for BlockDirectory {

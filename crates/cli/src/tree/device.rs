@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{Node, Rows, gone};
-use rampack::control::{Bound, Fault, Object, RowInfo};
+use rampack::control::tree::{Attributes, Node, gone};
+use rampack::control::{AttributeInfo, Bound, ControlError, Object};
 use rampack::zram::Disk;
 
-use super::block::{BlockDirectory, BlockView, ROWS};
+use super::block::{ATTRIBUTES, BlockDirectory, BlockView};
 use crate::devices::Devices;
 
-/// Rows of a device that debugfs has, not sysfs.
+/// Attributes of a device that debugfs has, not sysfs.
 const DEBUG: [&str; 1] = ["block_state"];
 
 /// The attributes of a device: its own, and what the system's block layer says of any.
@@ -17,11 +17,11 @@ const DEBUG: [&str; 1] = ["block_state"];
 pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
     let (devices, disk) = (devices.clone(), disk.clone());
     let view = Arc::new(BlockView { devices: devices.clone(), disk: disk.clone() });
-    let system = Bound::new(view, ROWS);
+    let system = Bound::new(view, ATTRIBUTES);
     Arc::new(DeviceObject { own: rampack::zram::attributes(disk.clone()), system, devices, disk })
 }
 
-/// Is it a row of debugfs?
+/// Is it a attribute of debugfs?
 fn is_debug(name: &str) -> bool {
     DEBUG.contains(&name)
 }
@@ -32,18 +32,19 @@ fn identity(disk: &Arc<Disk>) -> u64 {
 
 /// `block/zramN`.
 pub(super) fn block_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
-    let rows = Rows::new(object(devices, disk), |name| !is_debug(name)).identified(identity(disk));
+    let rows =
+        Attributes::new(object(devices, disk), |name| !is_debug(name)).identified(identity(disk));
     Node::Directory(Arc::new(BlockDirectory { rows }))
 }
 
 /// `kernel/debug/zram/zramN`.
 pub(super) fn debug_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node {
-    let rows = Rows::new(object(devices, disk), is_debug).identified(identity(disk));
+    let rows = Attributes::new(object(devices, disk), is_debug).identified(identity(disk));
     Node::Directory(Arc::new(rows))
 }
 
-/// A device's rows. Values go through [`Devices`], so that the frontends follow. Nothing is left of
-/// it once the device has been removed.
+/// A device's attributes. Values go through [`Devices`], so that the frontends follow. Nothing is
+/// left of it once the device has been removed.
 struct DeviceObject {
     own: Bound<Disk>,
     system: Bound<BlockView>,
@@ -53,33 +54,33 @@ struct DeviceObject {
 
 impl DeviceObject {
     fn is_own(&self, name: &str) -> bool {
-        self.own.rows().iter().any(|row| row.name == name)
+        self.own.attributes().iter().any(|row| row.name == name)
     }
 }
 
 impl Object for DeviceObject {
-    fn rows(&self) -> Vec<RowInfo> {
+    fn attributes(&self) -> Vec<AttributeInfo> {
         if !self.devices.is_present(&self.disk) {
             return Vec::new();
         }
-        let mut rows = self.own.rows();
-        rows.extend(self.system.rows());
+        let mut rows = self.own.attributes();
+        rows.extend(self.system.attributes());
         rows
     }
 
-    fn show(&self, name: &str) -> Result<String, Fault> {
+    fn show(&self, name: &str) -> Result<String, ControlError> {
         if !self.devices.is_present(&self.disk) {
             return Err(gone(&self.disk.name()));
         }
         // An unknown name is one of the device's own attributes that is not there.
-        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
+        match self.system.attributes().iter().any(|row| row.name == name) && !self.is_own(name) {
             true => self.system.show(name),
             false => self.own.show(name),
         }
     }
 
-    fn store(&self, name: &str, value: &str) -> Result<(), Fault> {
-        match self.system.rows().iter().any(|row| row.name == name) && !self.is_own(name) {
+    fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
+        match self.system.attributes().iter().any(|row| row.name == name) && !self.is_own(name) {
             true => {
                 self.devices.check_present(&self.disk).and_then(|()| self.system.store(name, value))
             }

@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{Directory, Fixed, Node, Rows};
-use rampack::control::{Bound, Fault, Object, Row, RowInfo};
-use rampack::zswap::{DEBUG, PARAMETERS, TENANT_ROWS, Zswap};
+use rampack::control::tree::{Attributes, Directory, Fixed, Node};
+use rampack::control::{Attribute, AttributeInfo, Bound, ControlError, Object};
+use rampack::zswap::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS, Zswap};
 
 use crate::devices::Devices;
 use crate::machine::Machine;
 
 /// `module/zswap`.
 pub(super) fn module(devices: &Arc<Devices>) -> Fixed {
-    Fixed::new().dir("parameters", Rows::new(cache(devices, PARAMETERS), |_| true))
+    Fixed::new().dir("parameters", Attributes::new(cache(devices, PARAMETERS), |_| true))
 }
 
 /// `kernel/debug/zswap`.
-pub(super) fn debug(devices: &Arc<Devices>) -> Rows {
-    Rows::new(cache(devices, DEBUG), |_| true)
+pub(super) fn debug(devices: &Arc<Devices>) -> Attributes {
+    Attributes::new(cache(devices, DEBUG), |_| true)
 }
 
 /// `fs/cgroup`.
-pub(super) fn tenants(devices: &Arc<Devices>) -> Tenants {
-    Tenants { machine: devices.machine().clone() }
+pub(super) fn memcgs(devices: &Arc<Devices>) -> Memcgs {
+    Memcgs { machine: devices.machine().clone() }
 }
 
-fn cache(devices: &Arc<Devices>, rows: &'static [Row<Zswap>]) -> Arc<dyn Object> {
+fn cache(devices: &Arc<Devices>, rows: &'static [Attribute<Zswap>]) -> Arc<dyn Object> {
     Arc::new(Cache { machine: devices.machine().clone(), rows })
 }
 
@@ -32,18 +32,18 @@ fn cache(devices: &Arc<Devices>, rows: &'static [Row<Zswap>]) -> Arc<dyn Object>
 /// the first swap device is there holds for it.
 struct Cache {
     machine: Arc<Machine>,
-    rows: &'static [Row<Zswap>],
+    rows: &'static [Attribute<Zswap>],
 }
 
 impl Cache {
-    fn bound(&self) -> Result<Bound<Zswap>, Fault> {
+    fn bound(&self) -> Result<Bound<Zswap>, ControlError> {
         Ok(Bound::new(self.machine.swap()?, self.rows))
     }
 }
 
 impl Object for Cache {
-    fn rows(&self) -> Vec<RowInfo> {
-        let info = |row: &Row<Zswap>| RowInfo {
+    fn attributes(&self) -> Vec<AttributeInfo> {
+        let info = |row: &Attribute<Zswap>| AttributeInfo {
             name: row.name,
             access: row.access,
             unit: row.unit,
@@ -52,30 +52,30 @@ impl Object for Cache {
         self.rows.iter().map(info).collect()
     }
 
-    fn show(&self, name: &str) -> Result<String, Fault> {
+    fn show(&self, name: &str) -> Result<String, ControlError> {
         self.bound()?.show(name)
     }
 
-    fn store(&self, name: &str, value: &str) -> Result<(), Fault> {
+    fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
         self.bound()?.store(name, value)
     }
 }
 
-/// A directory for each tenant of the cache, once there is one.
-pub(super) struct Tenants {
+/// A directory for each memcg of the cache, once there is one.
+pub(super) struct Memcgs {
     machine: Arc<Machine>,
 }
 
-impl Directory for Tenants {
+impl Directory for Memcgs {
     fn names(&self) -> Vec<String> {
-        let tenants = self.machine.swap_if_made().map(|zswap| zswap.tenants());
-        tenants.unwrap_or_default().iter().map(|tenant| tenant.name().to_string()).collect()
+        let memcgs = self.machine.swap_if_made().map(|zswap| zswap.memcgs());
+        memcgs.unwrap_or_default().iter().map(|memcg| memcg.name().to_string()).collect()
     }
 
     fn get(&self, name: &str) -> Option<Node> {
-        let tenants = self.machine.swap_if_made()?.tenants();
-        let tenant = tenants.into_iter().find(|tenant| tenant.name() == name)?;
-        let rows = Bound::new(Arc::new(tenant), TENANT_ROWS);
-        Some(Node::Directory(Arc::new(Rows::new(Arc::new(rows), |_| true))))
+        let memcgs = self.machine.swap_if_made()?.memcgs();
+        let memcg = memcgs.into_iter().find(|memcg| memcg.name() == name)?;
+        let rows = Bound::new(Arc::new(memcg), MEMCG_ATTRIBUTES);
+        Some(Node::Directory(Arc::new(Attributes::new(Arc::new(rows), |_| true))))
     }
 }

@@ -9,9 +9,9 @@ fn devices() -> Arc<Devices> {
     Arc::new(Devices::new(root, crate::machine::new().unwrap()))
 }
 
-fn row(top: &Arc<dyn Directory>, path: &str) -> rampack::control::tree::Attribute {
+fn row(top: &Arc<dyn Directory>, path: &str) -> rampack::control::tree::AttributeFile {
     match find(top, path) {
-        Some(Node::Row(attribute)) => attribute,
+        Some(Node::Attribute(attribute)) => attribute,
         _ => panic!("{path} is no attribute"),
     }
 }
@@ -34,7 +34,7 @@ fn devices_come_and_go_in_the_tree() {
     for fault in [size.show().unwrap_err(), size.store("1M").unwrap_err()] {
         assert_eq!(fault.errno, Errno::ENODEV, "{fault}");
     }
-    assert!(size.object.rows().is_empty());
+    assert!(size.object.attributes().is_empty());
     assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "0\n");
     assert_eq!(size.show().unwrap_err().errno, Errno::ENODEV, "it is another device");
     assert_eq!(row(&top, "block/zram0/disksize").show().unwrap(), "0\n");
@@ -78,9 +78,9 @@ fn no_attribute_is_there_twice() {
     for pair in paths.windows(2) {
         assert_ne!(pair[0], pair[1]);
     }
-    let own: Vec<&str> = rampack::zram::ROWS.iter().map(|row| row.name).collect();
+    let own: Vec<&str> = rampack::zram::ATTRIBUTES.iter().map(|row| row.name).collect();
     let twice: Vec<&str> =
-        block::ROWS.iter().map(|row| row.name).filter(|name| own.contains(name)).collect();
+        block::ATTRIBUTES.iter().map(|row| row.name).filter(|name| own.contains(name)).collect();
     assert!(twice.is_empty(), "the device has {twice:?} itself now: take them off block::ROWS");
 }
 
@@ -89,7 +89,7 @@ fn every_device_shows_and_takes_what_its_modes_say() {
     let devices = devices();
     devices.add(&Add::default()).unwrap();
     for (path, attribute) in attributes(&*tree(&devices)) {
-        let access = attribute.row.access;
+        let access = attribute.info.access;
         if !access.readable() && access != Access::ActOnRead {
             assert_eq!(attribute.show().unwrap_err().errno, Errno::EACCES, "{path}");
         }

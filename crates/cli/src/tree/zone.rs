@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rampack::control::tree::Rows;
-use rampack::control::{Access, Bound, Fault, Row};
+use rampack::control::tree::Attributes;
+use rampack::control::{Access, Attribute, Bound, ControlError};
 use rampack::fuse::leftovers;
 
 use super::block::put;
@@ -22,18 +22,18 @@ const PLACE: &str = "kernel/debug/rampack/buddyinfo";
 const BUDDYINFO: &str = "buddyinfo";
 
 /// `kernel/debug/rampack`.
-pub(super) fn directory(devices: &Arc<Devices>) -> Rows {
-    Rows::new(Arc::new(Bound::new(devices.machine().clone(), ROWS)), |_| true)
+pub(super) fn directory(devices: &Arc<Devices>) -> Attributes {
+    Attributes::new(Arc::new(Bound::new(devices.machine().clone(), ATTRIBUTES)), |_| true)
 }
 
 macro_rules! number {
     ($name:literal, $unit:literal, $help:literal, $value:expr) => {
-        Row {
+        Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
             help: $help,
-            show: Some(|machine: &Machine, out| -> Result<(), Fault> {
+            show: Some(|machine: &Machine, out| -> Result<(), ControlError> {
                 let value: fn(&Machine) -> u64 = $value;
                 put(out, format_args!("{}\n", value(machine)))
             }),
@@ -42,8 +42,8 @@ macro_rules! number {
     };
 }
 
-static ROWS: &[Row<Machine>] = &[
-    Row {
+static ATTRIBUTES: &[Attribute<Machine>] = &[
+    Attribute {
         name: "buddyinfo",
         access: Access::Read,
         unit: "text",
@@ -53,11 +53,11 @@ static ROWS: &[Row<Machine>] = &[
         }),
         store: None,
     },
-    Row {
+    Attribute {
         name: "zone/design",
         access: Access::Read,
         unit: "name",
-        help: "how memory is lent to what is stored",
+        help: "how memory is allocated to what is stored",
         show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
         store: None,
     },
@@ -67,10 +67,10 @@ static ROWS: &[Row<Machine>] = &[
     number!("zone/managed", "pages", "frames asked of the system so far", |machine| {
         machine.frames().stats().managed
     }),
-    number!("zone/lent", "pages", "frames lent to what is stored", |machine| {
-        machine.frames().stats().lent
+    number!("zone/allocated", "pages", "frames allocated to what is stored", |machine| {
+        machine.frames().stats().allocated
     }),
-    number!("zone/cached", "pages", "frames in the stocks of CPUs", |machine| {
+    number!("zone/cached", "pages", "frames in the pcp lists of CPUs", |machine| {
         machine.frames().stats().cached
     }),
     number!("zone/free", "pages", "frames that are free", |machine| {
@@ -79,16 +79,19 @@ static ROWS: &[Row<Machine>] = &[
     number!("zone/returned_blocks", "count", "2 MiB blocks given back to the system so far", |m| {
         m.frames().stats().returned_blocks
     }),
-    number!("zone/bad_frees", "count", "times something was freed that was not lent; 0", |m| {
-        m.frames().stats().bad_frees
-    }),
+    number!(
+        "zone/bad_frees",
+        "count",
+        "times something was freed that was not allocated; 0",
+        |m| { m.frames().stats().bad_frees }
+    ),
 ];
 
 /// Makes the link to the free blocks: the kernel has them in `/proc`, where programs look for them.
 ///
 /// # Errors
 /// What the system reports.
-pub(crate) fn link(root: &Root, made: &Made) -> Result<(), Fault> {
+pub(crate) fn link(root: &Root, made: &Made) -> Result<(), ControlError> {
     made.directory(&root.proc())?;
     let target = Path::new("..").join(leftovers::TREE).join(PLACE);
     made.link(&root.proc().join(BUDDYINFO), &target)

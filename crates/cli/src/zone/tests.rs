@@ -4,7 +4,7 @@ fn stats() -> ZoneStats {
     let mut free_blocks = [0; 11];
     (free_blocks[0], free_blocks[3], free_blocks[10]) = (4267, 538, 4585);
     ZoneStats {
-        lent: 256,
+        allocated: 256,
         cached: 16,
         free_blocks,
         managed: 8192,
@@ -28,9 +28,9 @@ fn buddyinfo_is_in_the_kernels_format() {
 fn the_line_of_status_tells_of_bad_frees_only_when_there_are_any() {
     let report = ZoneReport::new("spin", &stats());
     let line = report.line(false);
-    assert!(line.starts_with("zone spin: 1M lent, 64K in stocks of CPUs, "), "{line}");
+    assert!(line.starts_with("zone spin: 1M allocated, 64K in pcp lists of CPUs, "), "{line}");
     assert!(line.contains("of 32M asked of the system; 3 blocks") && !line.contains("BAD"));
-    assert!(report.line(true).contains("1048576 lent, 65536 in"));
+    assert!(report.line(true).contains("1048576 allocated, 65536 in"));
     let report = ZoneReport { bad_frees: 2, ..report };
     assert!(report.line(false).contains("2 BAD FREES"));
 }

@@ -56,10 +56,10 @@ fn status_shows_what_is_stored() {
     let zone = &json["zone"];
     assert_eq!(zone["design"], DESIGN);
     assert_eq!(zone["bad_frees"], 0);
-    let [lent, cached, free, managed] =
-        ["lent", "cached", "free", "managed"].map(|name| zone[format!("{name}_bytes")].as_u64());
-    assert!(lent > Some(0) && managed >= Some(2 << 20), "{zone}");
-    assert_eq!(managed, lent.zip(cached).zip(free).map(|((a, b), c)| a + b + c), "{zone}");
+    let [allocated, cached, free, managed] = ["allocated", "cached", "free", "managed"]
+        .map(|name| zone[format!("{name}_bytes")].as_u64());
+    assert!(allocated > Some(0) && managed >= Some(2 << 20), "{zone}");
+    assert_eq!(managed, allocated.zip(cached).zip(free).map(|((a, b), c)| a + b + c), "{zone}");
     let line = format!("zone {}: ", DESIGN);
     assert!(table.lines().last().unwrap().starts_with(&line), "{table}");
     assert!(!daemon.does("status zram0").contains(&line), "nobody asked for it");

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cli::devices::Devices;
-use cli::protocol::{Add, TreeRow};
+use cli::protocol::{Add, TreeAttribute};
 use cli::root::Root;
 
 /// The tree with one device.
-pub fn rows() -> Vec<TreeRow> {
+pub fn rows() -> Vec<TreeAttribute> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
     let devices = Arc::new(Devices::new(root, cli::machine::new().unwrap()));
     devices.add(&Add::default()).unwrap();

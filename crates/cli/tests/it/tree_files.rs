@@ -285,7 +285,7 @@ fn the_page_allocator_is_told_of_as_in_proc() {
     let free: u64 = numbers.iter().enumerate().map(|(order, blocks)| blocks << order).sum();
     assert_eq!(counter("free"), free.to_string());
     let part = |name: &str| counter(name).parse::<u64>().unwrap();
-    assert_eq!(part("managed"), part("lent") + part("cached") + part("free"));
+    assert_eq!(part("managed"), part("allocated") + part("cached") + part("free"));
     assert!(part("capacity") > part("managed"));
     let said = tree.daemon.does("get kernel/debug/rampack buddyinfo");
     assert_eq!(said.trim_end(), line.trim_end());

@@ -19,7 +19,7 @@ impl Buffer {
     /// Room for `largest` bytes of data, on a system whose pages have `page` bytes.
     pub(crate) fn new(largest: usize, page: usize) -> Buffer {
         let mut memory = vec![0; 2 * page.max(BEFORE_DATA) + largest];
-        // Zeroes may be lent without memory behind them; these bytes may not.
+        // Zeroes may be allocated without memory behind them; these bytes may not.
         memory.fill(0xa5);
         black_box(&mut memory);
         let gap = memory.as_ptr().wrapping_add(BEFORE_DATA).align_offset(page);

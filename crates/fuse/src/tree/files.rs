@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use control::tree::Node;
-use control::{Access, Fault};
+use control::{Access, ControlError};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
@@ -40,14 +40,14 @@ pub(crate) struct Files {
     pub(crate) owner: (u32, u32),
 }
 
-fn errno(fault: &Fault) -> Errno {
-    Errno::from_i32(fault.errno.0)
+fn errno(error: &ControlError) -> Errno {
+    Errno::from_i32(error.errno.0)
 }
 
 fn kind(node: &Node) -> FileType {
     match node {
         Node::Directory(_) => FileType::Directory,
-        Node::Row(_) | Node::Place => FileType::RegularFile,
+        Node::Attribute(_) | Node::Place => FileType::RegularFile,
         Node::Link(_) => FileType::Symlink,
         Node::Device(device) if device.block => FileType::BlockDevice,
         Node::Device(_) => FileType::CharDevice,
@@ -70,7 +70,7 @@ impl Files {
     fn attributes(&self, number: u64, node: &Node) -> FileAttr {
         let (perm, size, owner, rdev) = match node {
             Node::Directory(_) => (0o755, 0, self.owner, 0),
-            Node::Row(attribute) => (attribute.row.access.mode(), LENGTH, self.owner, 0),
+            Node::Attribute(attribute) => (attribute.info.access.mode(), LENGTH, self.owner, 0),
             Node::Link(target) => (0o777, target.len(), self.owner, 0),
             Node::Place => (0o444, 0, self.owner, 0),
             Node::Device(it) => (it.mode, 0, it.owner, device_number(it.major, it.minor)),
@@ -107,8 +107,8 @@ impl Files {
 
     fn open_row(&self, number: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
         let open = match self.node(number)? {
-            Node::Row(attribute) => {
-                let access = attribute.row.access;
+            Node::Attribute(attribute) => {
+                let access = attribute.info.access;
                 // Also those that act: `access.readable` speaks of reads without an effect.
                 let reads = access.readable() || access == Access::ActOnRead;
                 let may = match flags.acc_mode() {
@@ -119,7 +119,7 @@ impl Files {
                 if !may {
                     return Err(Errno::EACCES);
                 }
-                Open::Row(attribute, Mutex::new(None))
+                Open::Attribute(attribute, Mutex::new(None))
             }
             Node::Place => Open::Nothing,
             Node::Directory(_) => return Err(Errno::EISDIR),
@@ -141,10 +141,10 @@ impl Files {
 
     fn value(&self, handle: FileHandle, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
         let open = self.opened(handle)?;
-        let Open::Row(attribute, value) = &*open else { return Ok(Vec::new()) };
+        let Open::Attribute(attribute, value) = &*open else { return Ok(Vec::new()) };
         let mut value = value.lock();
         if offset == 0 || value.is_none() {
-            let text = attribute.show().map_err(|fault| errno(&fault))?;
+            let text = attribute.show().map_err(|error| errno(&error))?;
             *value = Some(text.into_bytes());
         }
         let all = value.as_deref().unwrap_or_default();
@@ -155,10 +155,10 @@ impl Files {
 
     fn store(&self, handle: FileHandle, data: &[u8]) -> Result<u32, Errno> {
         let open = self.opened(handle)?;
-        let Open::Row(attribute, _) = &*open else { return Err(Errno::EACCES) };
+        let Open::Attribute(attribute, _) = &*open else { return Err(Errno::EACCES) };
         let (taken, text) = written(data);
         if taken > 0 {
-            attribute.store(&text).map_err(|fault| errno(&fault))?;
+            attribute.store(&text).map_err(|error| errno(&error))?;
         }
         Ok(taken as u32)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
-use control::tree::{Attribute, Directory, Node};
+use control::tree::{AttributeFile, Directory, Node};
 use sync::Mutex;
 
 /// The number of the directory that is mounted.
@@ -103,7 +103,7 @@ pub(crate) enum Open {
     /// A directory as it was when it was opened, so that a listing in parts is of one moment.
     Directory(Vec<(String, Node)>),
     /// An attribute, and its value as it was when it was last read from the beginning.
-    Row(Attribute, Mutex<Option<Vec<u8>>>),
+    Attribute(AttributeFile, Mutex<Option<Vec<u8>>>),
     /// An empty file.
     Nothing,
 }

@@ -55,7 +55,7 @@ pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
     pub(crate) const DESCRIPTION: u16 = 2;
-    pub(crate) const BLOCK_SIZE: u16 = 3;
+    pub(crate) const PAGEBLOCK_SIZE: u16 = 3;
 }
 
 /// Transmission flags.

@@ -2,12 +2,12 @@ use std::collections::BTreeSet;
 use std::vec::Vec;
 
 use super::*;
-use crate::pretended::HeapWorld;
+use crate::pretended::HeapProvider;
 
 #[test]
 fn sets_are_sets() {
     let members = [0, 1, 63, 64, 65, 4096, 4097, 300_000];
-    let mut bits = Bits::new(&HeapWorld::default(), members).unwrap();
+    let mut bits = Bits::new(&HeapProvider::default(), members).unwrap();
     let mut models: [BTreeSet<usize>; 8] = Default::default();
     let mut numbers = testkit::Rng::new(1);
     for step in 0..20_000 {
@@ -46,14 +46,14 @@ fn sets_are_sets() {
 
 #[test]
 fn numbers_beyond_a_set_are_not_in_it() {
-    let bits = Bits::new(&HeapWorld::default(), [64, 64]).unwrap();
+    let bits = Bits::new(&HeapProvider::default(), [64, 64]).unwrap();
     assert!(!bits.contains(0, 64) && !bits.contains(0, usize::MAX));
 }
 
 #[test]
 #[should_panic(expected = "a set: word 3 of level 0 is 0x1, its summary disagrees")]
 fn a_wrong_summary_is_found() {
-    let mut bits = Bits::new(&HeapWorld::default(), [1000]).unwrap();
+    let mut bits = Bits::new(&HeapProvider::default(), [1000]).unwrap();
     bits.insert(0, 500);
     bits.set_word(3, 1);
     bits.validate(0, "a set");
@@ -62,7 +62,7 @@ fn a_wrong_summary_is_found() {
 #[test]
 #[should_panic(expected = "beyond its 1000 members")]
 fn bits_beyond_a_set_are_found() {
-    let mut bits = Bits::new(&HeapWorld::default(), [1000]).unwrap();
+    let mut bits = Bits::new(&HeapProvider::default(), [1000]).unwrap();
     bits.insert(0, 1001);
     bits.validate(0, "a set");
 }

@@ -7,7 +7,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{NoMemory, World};
+use crate::{MemoryProvider, NoMemory};
 
 /// A type whose default is what zeroed memory is to the real table.
 ///
@@ -29,11 +29,11 @@ pub struct LazyTable<T> {
 }
 
 impl<T: Zeroed> LazyTable<T> {
-    /// A table of `entries` zeroes. The world is not asked for memory.
+    /// A table of `entries` zeroes. The system is not asked for memory.
     ///
     /// # Errors
     /// None; the signature is the real table's.
-    pub fn new(_: &dyn World, entries: usize) -> Result<LazyTable<T>, NoMemory> {
+    pub fn new(_: &dyn MemoryProvider, entries: usize) -> Result<LazyTable<T>, NoMemory> {
         Ok(LazyTable { entries: (0..entries).map(|_| T::default()).collect() })
     }
 
@@ -41,8 +41,11 @@ impl<T: Zeroed> LazyTable<T> {
     ///
     /// # Errors
     /// None; the signature is the real table's.
-    pub fn provided(world: &dyn World, entries: usize) -> Result<LazyTable<T>, NoMemory> {
-        LazyTable::new(world, entries)
+    pub fn provided(
+        provider: &dyn MemoryProvider,
+        entries: usize,
+    ) -> Result<LazyTable<T>, NoMemory> {
+        LazyTable::new(provider, entries)
     }
 
     /// How many entries may be used: all.

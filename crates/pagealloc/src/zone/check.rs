@@ -9,9 +9,9 @@ use super::*;
 enum Place {
     Nowhere,
     Free,
-    Stock(usize),
-    Lent,
-    /// Of a block whose memory is being provided.
+    PcpList(usize),
+    Allocated,
+    /// Of a pageblock whose memory is being provided.
     Dry,
 }
 
@@ -30,33 +30,40 @@ impl<P: LockTrace> Zone<P> {
         for (cpu, own) in self.cpus.iter().enumerate() {
             // Not locked in order, but nobody allocates or frees.
             let own = own.lock();
-            assert!(own.stock.len() <= self.options.cache_high, "cpu {cpu}: {}", own.stock.len());
-            for frame in own.stock.frames() {
-                put(*frame as usize, Place::Stock(cpu));
+            assert!(own.pcp.len() <= self.options.cache_high, "cpu {cpu}: {}", own.pcp.len());
+            for frame in own.pcp.frames() {
+                put(*frame as usize, Place::PcpList(cpu));
             }
             if let Some(block) = own.reserved.map(|reserved| reserved.block as usize) {
-                assert!(!reserved[block], "cpu {cpu} has reserved 2 MiB block {block} as well");
+                assert!(!reserved[block], "cpu {cpu} has reserved 2 MiB pageblock {block} as well");
                 reserved[block] = true;
             }
         }
         for frame in 0..managed {
-            if let Some(order) = self.lent.get(frame).load(Ordering::Relaxed).checked_sub(1) {
-                assert!(Order::new(order).is_some(), "frame {frame} is lent with order {order}");
-                assert_eq!(frame % (1 << order), 0, "frame {frame} is lent with order {order}");
+            if let Some(order) = self.allocated.get(frame).load(Ordering::Relaxed).checked_sub(1) {
+                assert!(
+                    Order::new(order).is_some(),
+                    "frame {frame} is allocated with order {order}"
+                );
+                assert_eq!(
+                    frame % (1 << order),
+                    0,
+                    "frame {frame} is allocated with order {order}"
+                );
                 for part in frame..frame + (1 << order) {
-                    put(part, Place::Lent);
+                    put(part, Place::Allocated);
                 }
             }
         }
         let filling = *self.housekeeping.lock();
         if let Some(Filling { block, next }) = filling {
-            let first = block * FRAMES_PER_BLOCK;
-            let rest = first + next as u32 * runs::WORD_FRAMES..first + FRAMES_PER_BLOCK;
+            let first = block * FRAMES_PER_PAGEBLOCK;
+            let rest = first + next as u32 * runs::WORD_FRAMES..first + FRAMES_PER_PAGEBLOCK;
             rest.for_each(|frame| put(frame as usize, Place::Dry));
         }
         for (number, reserved) in reserved.into_iter().enumerate() {
             self.check_block(&index, number as u32, reserved);
-            let first = number * FRAMES_PER_BLOCK as usize;
+            let first = number * FRAMES_PER_PAGEBLOCK as usize;
             runs::each_run(&self.block(number as u32).words(), |at, frames| {
                 let start = first + at as usize;
                 (start..start + frames as usize).for_each(|frame| put(frame, Place::Free));
@@ -64,24 +71,32 @@ impl<P: LockTrace> Zone<P> {
         }
         let lost: Vec<usize> =
             (0..managed).filter(|frame| places[*frame] == Place::Nowhere).collect();
-        assert!(lost.is_empty(), "frame {} is lost: not free, stocked or lent", lost[0]);
+        assert!(lost.is_empty(), "frame {} is lost: not free, cached or allocated", lost[0]);
     }
 
     fn check_block(&self, index: &Index, number: u32, reserved: bool) {
         let block = self.block(number);
         let state = block.state();
         let free = runs::count(&block.words());
-        assert_eq!(state.count(), free, "free frames of 2 MiB block {number}: count, bits");
-        assert_eq!(state.is_reserved(), reserved, "2 MiB block {number} ({state:?}) and its cpu");
-        let shelf = index.shelf_of(number);
-        assert_eq!(shelf, state.shelf(), "2 MiB block {number} ({state:?}): its shelf, its word");
-        let frames = (index.managed - number * FRAMES_PER_BLOCK).min(FRAMES_PER_BLOCK);
+        assert_eq!(state.count(), free, "free frames of 2 MiB pageblock {number}: count, bits");
+        assert_eq!(
+            state.is_reserved(),
+            reserved,
+            "2 MiB pageblock {number} ({state:?}) and its cpu"
+        );
+        let free_list = index.backing_of(number);
+        assert_eq!(
+            free_list,
+            state.free_list(),
+            "2 MiB pageblock {number} ({state:?}): its free list, its word"
+        );
+        let frames = (index.managed - number * FRAMES_PER_PAGEBLOCK).min(FRAMES_PER_PAGEBLOCK);
         let touched = free < frames || reserved;
-        assert!(state.is_resident() || !touched, "2 MiB block {number} has no memory");
+        assert!(state.is_resident() || !touched, "2 MiB pageblock {number} has no memory");
         let collapsed = state.is_collapsed();
         assert!(
             !collapsed || state.is_resident(),
-            "2 MiB block {number} is collapsed, without memory"
+            "2 MiB pageblock {number} is collapsed, without memory"
         );
     }
 }

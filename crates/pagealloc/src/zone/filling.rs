@@ -1,4 +1,4 @@
-//! How far the block has come whose memory is being provided.
+//! How far the pageblock has come whose memory is being provided.
 
 /// A block whose memory is being provided: its words below `next` have theirs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

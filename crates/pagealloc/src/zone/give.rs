@@ -1,25 +1,25 @@
-//! Taking frames back: into the CPU's stock, and from there into the bits.
+//! Taking frames back: into the CPU's pcp list, and from there into the bits.
 
 use sync::prefetch;
-use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order};
 
 use super::Zone;
-use super::block::State;
-use super::percpu::{self, Own, Reserved};
+use super::pageblock::State;
+use super::percpu::{self, CpuState, Reserved};
 use super::runs::{self, BLOCK_ORDER, WORD_FRAMES};
 use crate::LockTrace;
 
 impl<P: LockTrace> Zone<P> {
     #[inline]
     pub(super) fn give_single(&self, cpu: Cpu, frame: u32) {
-        // When it leaves the stock its block will be written to: the bits, and the word behind.
-        let block = self.blocks.address_of((frame / FRAMES_PER_BLOCK) as usize);
+        // When it leaves the pcp list its block will be written to: the bits, and the word behind.
+        let block = self.blocks.address_of((frame / FRAMES_PER_PAGEBLOCK) as usize);
         prefetch(block);
         prefetch(block.cast::<u64>().wrapping_add(runs::WORDS));
         let mut own = self.cpus.get(cpu).lock();
-        let full = own.stock.len() >= self.options.cache_high;
+        let full = own.pcp.len() >= self.options.cache_high;
         let chores = full && self.give_oldest(cpu, &mut own, self.options.batch);
-        own.stock.push(frame);
+        own.pcp.push(frame);
         drop(own);
         if chores {
             self.try_release_idle(cpu, self.options.keep_free_blocks);
@@ -31,11 +31,11 @@ impl<P: LockTrace> Zone<P> {
         // Its CPU is held so that nobody is giving when all CPUs are.
         let mut own = self.cpus.get(cpu).lock();
         let mut chores = false;
-        let (number, frames) = (frame / FRAMES_PER_BLOCK, 1 << order.min(BLOCK_ORDER));
+        let (number, frames) = (frame / FRAMES_PER_PAGEBLOCK, 1 << order.min(BLOCK_ORDER));
         for number in number..number + (1 << order.saturating_sub(BLOCK_ORDER)) {
             let block = self.block(number);
             let state = block.add(frames);
-            for (word, mask) in runs::masks(frame % FRAMES_PER_BLOCK, frames) {
+            for (word, mask) in runs::masks(frame % FRAMES_PER_PAGEBLOCK, frames) {
                 let twice = block.set(word, mask);
                 self.complain(number, word, twice);
             }
@@ -47,30 +47,31 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Gives the whole stock back, and the reservation.
-    pub(super) fn empty(&self, cpu: Cpu, own: &mut Own) {
+    /// Gives the whole pcp list back, and the reservation.
+    pub(super) fn empty(&self, cpu: Cpu, own: &mut CpuState) {
         self.give_oldest(cpu, own, percpu::MOST);
         if own.reserved.is_some() {
             self.let_go(&mut self.lock_index(cpu), &mut own.reserved);
         }
     }
 
-    /// Gives the `n` oldest frames of a stock back, and tells whether there are chores.
+    /// Gives the `n` oldest frames of a pcp list back, and tells whether there are chores.
     #[inline(never)]
-    fn give_oldest(&self, cpu: Cpu, own: &mut Own, n: usize) -> bool {
-        let Own { stock, reserved, .. } = own;
+    fn give_oldest(&self, cpu: Cpu, own: &mut CpuState, n: usize) -> bool {
+        let CpuState { pcp, reserved, .. } = own;
         let mut chores = false;
         // What was freed in turn mostly lies side by side, so runs are as good as sorting.
-        for frames in stock.oldest(n).chunk_by(|a, b| a / FRAMES_PER_BLOCK == b / FRAMES_PER_BLOCK)
+        for frames in
+            pcp.oldest(n).chunk_by(|a, b| a / FRAMES_PER_PAGEBLOCK == b / FRAMES_PER_PAGEBLOCK)
         {
-            let (number, count) = (frames[0] / FRAMES_PER_BLOCK, frames.len() as u32);
+            let (number, count) = (frames[0] / FRAMES_PER_PAGEBLOCK, frames.len() as u32);
             let state = self.block(number).add(count);
             for frames in frames.chunk_by(|a, b| a / WORD_FRAMES == b / WORD_FRAMES) {
                 self.set_bits(number, frames);
             }
             chores |= self.file_if_moved(cpu, reserved, number, state, count);
         }
-        stock.forget_oldest(n);
+        pcp.forget_oldest(n);
         chores
     }
 
@@ -78,7 +79,7 @@ impl<P: LockTrace> Zone<P> {
     #[inline]
     fn set_bits(&self, number: u32, frames: &[u32]) {
         let mut mask = 0;
-        let word = (frames[0] % FRAMES_PER_BLOCK / WORD_FRAMES) as usize;
+        let word = (frames[0] % FRAMES_PER_PAGEBLOCK / WORD_FRAMES) as usize;
         for frame in frames {
             let bit = 1 << (frame % WORD_FRAMES);
             if mask & bit != 0 {
@@ -96,13 +97,13 @@ impl<P: LockTrace> Zone<P> {
     fn complain(&self, number: u32, word: usize, twice: u64) {
         if twice != 0 {
             self.block(number).unadd(twice.count_ones());
-            let first = number * FRAMES_PER_BLOCK + word as u32 * WORD_FRAMES;
+            let first = number * FRAMES_PER_PAGEBLOCK + word as u32 * WORD_FRAMES;
             self.refuse(Frame(first + twice.trailing_zeros()), Order::ZERO);
         }
     }
 
-    /// Puts a block where it belongs, if it may be another place since `frames` were added, which
-    /// made `state` of its word. Tells whether there are chores.
+    /// Puts a pageblock where it belongs, if it may be another place since `frames` were added,
+    /// which made `state` of its word. Tells whether there are chores.
     #[inline]
     fn file_if_moved(
         &self,
@@ -112,7 +113,7 @@ impl<P: LockTrace> Zone<P> {
         state: State,
         frames: u32,
     ) -> bool {
-        let whole = state.count() == FRAMES_PER_BLOCK;
+        let whole = state.count() == FRAMES_PER_PAGEBLOCK;
         let ours = whole && reserved.is_some_and(|reserved| reserved.block == number);
         (ours || state.is_to_be_filed(frames)) && self.file(cpu, reserved, number, ours)
     }
@@ -126,7 +127,7 @@ impl<P: LockTrace> Zone<P> {
         } else {
             // What it was when we added may be past.
             let state = self.block(number).state();
-            index.put(number, state.shelf());
+            index.put(number, state.free_list());
             index.pages += u64::from(state.count());
         }
         index.has_chores(self.options.keep_free_blocks)

@@ -1,13 +1,14 @@
-//! The shelves of a zone: which blocks are free in part, and which as a whole. They are the only
-//! thing that CPUs share a lock for, and it's taken when a block changes hands or shelves.
+//! The free lists of a zone: which pageblocks are free in part, and which as a whole. They are the
+//! only thing that CPUs share a lock for, and it's taken when a pageblock changes hands or free
+//! lists.
 
-use units::FRAMES_PER_BLOCK;
+use units::FRAMES_PER_PAGEBLOCK;
 
-use super::block::Shelf;
+use super::pageblock::FreeList;
 use crate::bits::Bits;
-use crate::{NoMemory, World};
+use crate::{MemoryProvider, NoMemory};
 
-/// Sets of blocks: free in part; free as a whole; those of them with memory. And pairs of
+/// Sets of pageblocks: free in part; free as a whole; those of them with memory. And pairs of
 /// neighbours that are both free as a whole.
 const PARTIAL: usize = 0;
 const FREE: usize = 1;
@@ -27,19 +28,19 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Empty shelves for `blocks` blocks.
+    /// Empty free lists for `blocks` blocks.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no addresses.
-    pub fn new(world: &dyn World, blocks: u32) -> Result<Index, NoMemory> {
+    /// [`NoMemory`] when the provider has no addresses.
+    pub fn new(provider: &dyn MemoryProvider, blocks: u32) -> Result<Index, NoMemory> {
         let members = blocks as usize;
-        let sets = Bits::new(world, [members, members, members, members.div_ceil(2)])?;
+        let sets = Bits::new(provider, [members, members, members, members.div_ceil(2)])?;
         Ok(Index { sets, blocks, managed: 0, idle: 0, returned: 0, found: [0; 9] })
     }
 
     /// Blocks of which there are frames.
     pub fn managed_blocks(&self) -> u32 {
-        self.managed.div_ceil(FRAMES_PER_BLOCK)
+        self.managed.div_ceil(FRAMES_PER_PAGEBLOCK)
     }
 
     /// The lowest block from `from` on that is free in part.
@@ -47,7 +48,7 @@ impl Index {
         self.sets.next(PARTIAL, from as usize).map(|block| block as u32)
     }
 
-    /// Whether this block is free in part.
+    /// Whether this pageblock is free in part.
     pub fn is_partial(&self, block: u32) -> bool {
         self.sets.contains(PARTIAL, block as usize)
     }
@@ -91,27 +92,27 @@ impl Index {
         self.idle > keep
     }
 
-    /// Where a block is now.
-    pub fn shelf_of(&self, block: u32) -> Shelf {
+    /// Where a pageblock is now.
+    pub fn backing_of(&self, block: u32) -> FreeList {
         let is_in = |set| self.sets.contains(set, block as usize);
         match (is_in(PARTIAL), is_in(FREE)) {
-            (true, _) => Shelf::Partial,
-            (_, true) => Shelf::Free { idle: is_in(IDLE) },
-            _ => Shelf::Off,
+            (true, _) => FreeList::Partial,
+            (_, true) => FreeList::Free { idle: is_in(IDLE) },
+            _ => FreeList::Off,
         }
     }
 
-    /// Puts a block where it belongs, wherever it is now.
-    pub fn put(&mut self, block: u32, shelf: Shelf) {
-        let before = self.shelf_of(block);
-        if before == shelf {
+    /// Puts a pageblock where it belongs, wherever it is now.
+    pub fn put(&mut self, block: u32, free_list: FreeList) {
+        let before = self.backing_of(block);
+        if before == free_list {
             return;
         }
         let member = block as usize;
         match before {
-            Shelf::Off => (),
-            Shelf::Partial => self.sets.remove(PARTIAL, member),
-            Shelf::Free { idle } => {
+            FreeList::Off => (),
+            FreeList::Partial => self.sets.remove(PARTIAL, member),
+            FreeList::Free { idle } => {
                 self.sets.remove(FREE, member);
                 if self.sets.contains(PAIRS, member / 2) {
                     self.sets.remove(PAIRS, member / 2);
@@ -122,10 +123,10 @@ impl Index {
                 }
             }
         }
-        match shelf {
-            Shelf::Off => (),
-            Shelf::Partial => self.sets.insert(PARTIAL, member),
-            Shelf::Free { idle } => {
+        match free_list {
+            FreeList::Off => (),
+            FreeList::Partial => self.sets.insert(PARTIAL, member),
+            FreeList::Free { idle } => {
                 self.sets.insert(FREE, member);
                 if self.sets.contains(FREE, member ^ 1) {
                     self.sets.insert(PAIRS, member / 2);
@@ -146,11 +147,11 @@ impl Index {
         self.sets.validate(PARTIAL, "blocks free in part");
         self.sets.validate(FREE, "blocks free as a whole");
         self.sets.validate(IDLE, "idle blocks");
-        self.sets.validate(PAIRS, "pairs of free blocks");
+        self.sets.validate(PAIRS, "pairs of free pageblocks");
         let mut idle = 0;
         for block in 0..self.blocks as usize {
             let is_in = |set| self.sets.contains(set, block);
-            assert!(!(is_in(PARTIAL) && is_in(FREE)), "block {block} is on two shelves");
+            assert!(!(is_in(PARTIAL) && is_in(FREE)), "block {block} is on two free lists");
             assert!(!is_in(IDLE) || is_in(FREE), "block {block} is idle and not free");
             let pair = is_in(FREE) && self.sets.contains(FREE, block ^ 1);
             assert_eq!(self.sets.contains(PAIRS, block / 2), pair, "block {block} and its pair");

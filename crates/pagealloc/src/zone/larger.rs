@@ -1,6 +1,6 @@
 //! Blocks of more than one frame; more memory; and the last resort.
 
-use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use super::held::Held;
 use super::runs::BLOCK_ORDER;
@@ -8,7 +8,7 @@ use super::{Zone, runs};
 use crate::LockTrace;
 
 /// Frames a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
-const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
+const GROWTH: u32 = 16 * FRAMES_PER_PAGEBLOCK;
 /// Blocks free in part that are looked through before one is broken up that's free as a whole.
 const LOOKS: u32 = 32;
 
@@ -19,7 +19,7 @@ impl<P: LockTrace> Zone<P> {
             if let Some(reserved) = own.reserved
                 && let Some(at) = self.block(reserved.block).take_run(order)
             {
-                return Some(reserved.block * FRAMES_PER_BLOCK + at);
+                return Some(reserved.block * FRAMES_PER_PAGEBLOCK + at);
             }
         }
         let frame = self.take_or_grow(&mut self.lock_index(cpu), order);
@@ -42,9 +42,9 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// A part of a block. The lowest partial blocks are tried first, then the one where such a part
-    /// was last found, then one that's free as a whole is broken up; and when there is none, all
-    /// partial ones.
+    /// A part of a pageblock. The lowest partial pageblocks are tried first, then the one where
+    /// such a part was last found, then one that's free as a whole is broken up; and when there is
+    /// none, all partial ones.
     fn take_part(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
         let (mut from, mut looks) = (0, 0);
         while let Some(number) = index.partial(from) {
@@ -73,7 +73,7 @@ impl<P: LockTrace> Zone<P> {
         self.take_from(index, number, order)
     }
 
-    /// The lowest block from `from` on that is free as a whole and may be lent.
+    /// The lowest block from `from` on that is free as a whole and may be allocated.
     pub(super) fn lendable(&self, index: &Held<'_, P>, from: u32) -> Option<u32> {
         if self.ahead { index.idle_from(from) } else { index.free(from) }
     }
@@ -109,25 +109,25 @@ impl<P: LockTrace> Zone<P> {
     /// Takes from a shelved block, and puts it where it belongs then.
     fn take_from(&self, index: &mut Held<'_, P>, number: u32, order: u8) -> Option<u32> {
         let (at, state) = self.block(number).take_shelved(order)?;
-        index.put(number, state.shelf());
+        index.put(number, state.free_list());
         if let Some(found) = index.found.get_mut(usize::from(order)) {
             *found = number;
         }
-        Some(number * FRAMES_PER_BLOCK + at)
+        Some(number * FRAMES_PER_PAGEBLOCK + at)
     }
 
-    /// Asks the world for more, and tells whether there is more now. Where memory is provided ahead
-    /// that is left to who provides it.
+    /// Asks the provider for more, and tells whether there is more now. Where memory is provided
+    /// ahead that is left to who provides it.
     #[cold]
     pub(super) fn grow(&self, index: &mut Held<'_, P>) -> bool {
         if self.ahead {
             return false;
         }
         let left = self.options.max_frames - index.managed;
-        // A whole step or, if the system refuses that, a single 2 MiB block.
-        [GROWTH, FRAMES_PER_BLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
+        // A whole step or, if the system refuses that, a single 2 MiB pageblock.
+        [GROWTH, FRAMES_PER_PAGEBLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
             let offset = index.managed as usize * PAGE_SIZE;
-            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
+            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(PAGEBLOCK_SIZE);
             let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
             if grown {
                 if cfg!(asan) {
@@ -139,12 +139,12 @@ impl<P: LockTrace> Zone<P> {
         })
     }
 
-    /// Manages `frames` more. What is managed ends with a whole block, or for good.
+    /// Manages `frames` more. What is managed ends with a whole pageblock, or for good.
     pub(super) fn extend(&self, index: &mut Held<'_, P>, frames: u32) {
         let end = index.managed + frames;
         while index.managed < end {
-            let number = index.managed / FRAMES_PER_BLOCK;
-            let frames = (end - index.managed).min(FRAMES_PER_BLOCK);
+            let number = index.managed / FRAMES_PER_PAGEBLOCK;
+            let frames = (end - index.managed).min(FRAMES_PER_PAGEBLOCK);
             let block = self.block(number);
             let state = block.add(frames);
             let mut at = 0;
@@ -153,13 +153,13 @@ impl<P: LockTrace> Zone<P> {
                 block.set((at / runs::WORD_FRAMES) as usize, runs::ones(0, count));
                 at += count;
             }
-            index.put(number, state.shelf());
+            index.put(number, state.free_list());
             index.managed += frames;
         }
     }
 
-    /// The last resort: with every CPU held, its stock and its reservation put back, and no block
-    /// on its way to the system, what the shelves don't have does not exist.
+    /// The last resort: with every CPU held, its pcp list and its reservation put back, and no
+    /// pageblock on its way to the system, what the free lists don't have does not exist.
     #[cold]
     pub(super) fn drain_all(&self, cpu: Cpu, order: u8) -> Option<u32> {
         // Where memory is provided ahead, nobody waits here for who asks the system for it: what is

@@ -1,12 +1,12 @@
-//! What a CPU has to itself: a stock of single frames, and a block from which it is filled.
+//! What a CPU has to itself: a pcp list of single frames, and a pageblock from which it is filled.
 
-/// The most a stock can hold.
+/// The most a pcp list can hold.
 pub(crate) const MOST: usize = 64;
 
 /// What a CPU has. It lies behind the CPU's own lock, on cache lines of its own.
 #[derive(Default)]
-pub(super) struct Own {
-    pub stock: Stock,
+pub(super) struct CpuState {
+    pub pcp: PcpList,
     pub reserved: Option<Reserved>,
 }
 
@@ -19,18 +19,18 @@ pub(super) struct Reserved {
 }
 
 /// Frames, the last one given taken first: it's the one whose lines are still in the cache.
-pub(super) struct Stock {
+pub(super) struct PcpList {
     count: usize,
     frames: [u32; MOST],
 }
 
-impl Default for Stock {
-    fn default() -> Stock {
-        Stock { count: 0, frames: [0; MOST] }
+impl Default for PcpList {
+    fn default() -> PcpList {
+        PcpList { count: 0, frames: [0; MOST] }
     }
 }
 
-impl Stock {
+impl PcpList {
     #[inline]
     pub fn len(&self) -> usize {
         self.count
@@ -55,13 +55,13 @@ impl Stock {
         self.count += 1;
     }
 
-    /// Up to `most` places behind the last frame. Whoever fills some calls [`Stock::grew`].
+    /// Up to `most` places behind the last frame. Whoever fills some calls [`PcpList::grew`].
     pub fn room(&mut self, most: usize) -> &mut [u32] {
         let end = (self.count + most).min(MOST);
         &mut self.frames[self.count..end]
     }
 
-    /// So many of the places of [`Stock::room`] are frames now.
+    /// So many of the places of [`PcpList::room`] are frames now.
     pub fn grew(&mut self, frames: usize) {
         self.count = (self.count + frames).min(MOST);
     }
@@ -76,7 +76,7 @@ impl Stock {
         &self.frames[..n.min(self.count)]
     }
 
-    /// Forgets the frames that [`Stock::oldest`] gave.
+    /// Forgets the frames that [`PcpList::oldest`] gave.
     pub fn forget_oldest(&mut self, n: usize) {
         let n = n.min(self.count);
         self.frames.copy_within(n..self.count, 0);

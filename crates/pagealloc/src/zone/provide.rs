@@ -1,12 +1,12 @@
 //! Providing memory ahead of its use, and giving back what is more than that.
 //!
-//! A block of 2 MiB without memory is taken off its shelf as if all of it were lent. Its memory is
-//! asked for piece by piece, and each piece that came is given to the zone like frames that come
-//! free: from then on it is lent to anybody. If the system refuses a piece, the rest of the block
-//! stays off the shelf until the next call goes on with it.
+//! A block of 2 MiB without memory is taken off its free list as if all of it were allocated. Its
+//! memory is asked for piece by piece, and each piece that came is given to the zone like frames
+//! that come free: from then on it is allocated to anybody. If the system refuses a piece, the rest
+//! of the pageblock stays off the free list until the next call goes on with it.
 
 use sync::atomic::Ordering;
-use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use super::Zone;
 use super::filling::Filling;
@@ -37,16 +37,16 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Frames with memory that are not lent, stocks of CPUs included.
+    /// Frames with memory that are not allocated, pcp lists of CPUs included.
     fn free_with_memory(&self) -> u64 {
         let blocks = self.lock_index(Cpu(0)).managed_blocks();
         let resident = (0..blocks).map(|number| self.block(number).state());
         let resident = resident.filter(|state| state.is_resident());
         let free: u64 = resident.map(|state| u64::from(state.count())).sum();
-        free + self.cpus.iter().map(|own| own.lock().stock.len() as u64).sum::<u64>()
+        free + self.cpus.iter().map(|own| own.lock().pcp.len() as u64).sum::<u64>()
     }
 
-    /// Takes a block without memory for itself; asks the world for addresses if there is none.
+    /// Takes a pageblock without memory for itself; asks the system for addresses if there is none.
     fn begin_to_fill(&self, cpu: Cpu) -> Option<Filling> {
         let mut index = self.lock_index(cpu);
         let mut dry = index.dry();
@@ -55,24 +55,24 @@ impl<P: LockTrace> Zone<P> {
             drop(index);
             // Whole blocks only: of another one a part would look as if it were in use. Nobody else
             // manages more, for that takes the housekeeping lock here.
-            let end = managed + FRAMES_PER_BLOCK;
+            let end = managed + FRAMES_PER_PAGEBLOCK;
             let more = end <= self.options.max_frames
-                && self.region.commit(managed as usize * PAGE_SIZE, BLOCK_SIZE).is_ok();
+                && self.region.commit(managed as usize * PAGE_SIZE, PAGEBLOCK_SIZE).is_ok();
             index = self.lock_index(cpu);
             if more {
-                self.extend(&mut index, FRAMES_PER_BLOCK);
+                self.extend(&mut index, FRAMES_PER_PAGEBLOCK);
                 dry = index.dry();
             }
         }
         let block = dry?;
         let (_, state) = self.block(block).take_shelved(super::runs::BLOCK_ORDER)?;
-        index.put(block, state.shelf());
+        index.put(block, state.free_list());
         Some(Filling { block, next: 0 })
     }
 
-    /// Gets the memory of one piece, and lets it be lent. False if the system refuses.
+    /// Gets the memory of one piece, and lets it be allocated. False if the system refuses.
     fn fill_piece(&self, cpu: Cpu, at: Filling) -> bool {
-        let first = at.block * FRAMES_PER_BLOCK + at.next as u32 * WORD_FRAMES;
+        let first = at.block * FRAMES_PER_PAGEBLOCK + at.next as u32 * WORD_FRAMES;
         let bytes = WORD_FRAMES as usize * PAGE_SIZE;
         if !self.region.populate(first as usize * PAGE_SIZE, bytes) {
             return false;
@@ -84,14 +84,14 @@ impl<P: LockTrace> Zone<P> {
         block.set(at.next, !0);
         if state.is_to_be_filed(WORD_FRAMES) {
             // What it was when we added may be past.
-            self.lock_index(cpu).put(at.block, block.state().shelf());
+            self.lock_index(cpu).put(at.block, block.state().free_list());
         }
         true
     }
 
     /// Under the housekeeping lock.
     fn give_back_beyond(&self, cpu: Cpu, now: u64, free: u64) {
-        let beyond = (now - free) / u64::from(FRAMES_PER_BLOCK);
+        let beyond = (now - free) / u64::from(FRAMES_PER_PAGEBLOCK);
         if beyond <= SPARE {
             return;
         }

@@ -1,10 +1,10 @@
 //! What takes system calls: giving memory back, and asking for huge pages.
 
 use sync::atomic::Ordering;
-use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
-use super::block::{Shelf, State};
 use super::held::Held;
+use super::pageblock::{FreeList, State};
 use super::{Zone, runs};
 use crate::LockTrace;
 
@@ -39,7 +39,7 @@ impl<P: LockTrace> Zone<P> {
             if let Some(number) = released {
                 index.returned += 1;
                 let state = self.block(number).change(State::released);
-                index.put(number, state.shelf());
+                index.put(number, state.free_list());
             }
             if !index.has_chores(keep) {
                 return true;
@@ -51,20 +51,20 @@ impl<P: LockTrace> Zone<P> {
             self.take_off(&mut index, number);
             drop(index);
             if self.ahead {
-                self.memory.fetch_sub(u64::from(FRAMES_PER_BLOCK), Ordering::Relaxed);
+                self.memory.fetch_sub(u64::from(FRAMES_PER_PAGEBLOCK), Ordering::Relaxed);
             }
-            self.region.release(number as usize * BLOCK_SIZE, BLOCK_SIZE);
+            self.region.release(number as usize * PAGEBLOCK_SIZE, PAGEBLOCK_SIZE);
             released = Some(number);
         }
     }
 
-    /// Reserves a block for housekeeping.
+    /// Reserves a pageblock for housekeeping.
     fn take_off(&self, index: &mut Held<'_, P>, number: u32) {
         self.block(number).change(State::reserved);
-        index.put(number, Shelf::Off);
+        index.put(number, FreeList::Off);
     }
 
-    /// Gives what is free of 2 MiB blocks in use back to the system, piece by piece.
+    /// Gives what is free of 2 MiB pageblocks in use back to the system, piece by piece.
     pub(super) fn trim(&self) {
         let blocks = self.lock_index(Cpu(0)).managed_blocks();
         for number in 0..blocks {
@@ -85,7 +85,7 @@ impl<P: LockTrace> Zone<P> {
         self.take_off(&mut index, number);
         drop(index);
         let words = block.take_out();
-        let offset = number as usize * BLOCK_SIZE;
+        let offset = number as usize * PAGEBLOCK_SIZE;
         runs::each_run(&words, |at, frames| {
             self.region.release(offset + at as usize * PAGE_SIZE, frames as usize * PAGE_SIZE);
         });
@@ -94,18 +94,18 @@ impl<P: LockTrace> Zone<P> {
         }
         let mut index = self.lock_index(Cpu(0));
         let state = block.change(|state| state.trimmed(runs::count(&words)));
-        index.put(number, state.shelf());
+        index.put(number, state.free_list());
     }
 
-    /// Asks for a huge page for blocks that are lent as a whole, for `most` at most; tells for how
-    /// many.
+    /// Asks for a huge page for blocks that are allocated as a whole, for `most` at most; tells for
+    /// how many.
     pub(super) fn collapse(&self, most: u32) -> u32 {
         if !self.options.collapse {
             return 0;
         }
         let mut done = 0;
         let managed = self.lock_index(Cpu(0)).managed;
-        for number in 0..managed / FRAMES_PER_BLOCK {
+        for number in 0..managed / FRAMES_PER_PAGEBLOCK {
             if done == most {
                 break;
             }
@@ -116,7 +116,7 @@ impl<P: LockTrace> Zone<P> {
             let _housekeeping = self.housekeeping.lock();
             if block.state().can_collapse() {
                 // Nobody can release it before it's collapsed: that takes the lock we hold.
-                self.region.collapse(number as usize * BLOCK_SIZE);
+                self.region.collapse(number as usize * PAGEBLOCK_SIZE);
                 // If a frame came free meanwhile it's to be collapsed again when it's full again.
                 block.change(|now| if now.can_collapse() { now.collapsed() } else { now });
                 done += 1;

@@ -1,10 +1,10 @@
 use std::string::String;
 use std::vec::Vec;
 
-use super::block::{Shelf, State};
+use super::pageblock::{FreeList, State};
 use super::*;
 use crate::LockClass;
-use crate::pretended::HeapWorld;
+use crate::pretended::HeapProvider;
 
 /// Counts how often the zone's lock was taken, and the frames that went through it.
 #[derive(Default)]
@@ -34,12 +34,12 @@ impl LockTrace for Count {
 }
 
 fn zone() -> Zone {
-    Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 2048)).unwrap()
+    Zone::new(&HeapProvider::default(), ZoneOptions::new(2, 2048)).unwrap()
 }
 
 fn watched(cpus: usize, frames: u32) -> Zone<Count> {
     let options = ZoneOptions::new(cpus, frames);
-    Zone::with_probe(&HeapWorld::default(), options, Count::default()).unwrap()
+    Zone::with_probe(&HeapProvider::default(), options, Count::default()).unwrap()
 }
 
 fn order(n: u8) -> Order {
@@ -51,7 +51,7 @@ fn panic_of(work: impl FnOnce()) -> Option<String> {
     Some(panic.downcast_ref::<String>().unwrap().clone())
 }
 
-/// What cannot be freed: a frame that was given back, one never lent, the inside of a block, a
+/// What cannot be freed: a frame that was given back, one never allocated, the inside of a block, a
 /// block under another order, a number beyond the zone.
 fn bad_frees() -> [fn(&Zone); 6] {
     [
@@ -75,7 +75,7 @@ fn bad_frees() -> [fn(&Zone); 6] {
 }
 
 #[test]
-fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
+fn freeing_what_is_not_allocated_is_found_and_has_no_effect() {
     for (n, free) in bad_frees().into_iter().enumerate() {
         let zone = zone();
         let text = panic_of(|| free(&zone));
@@ -93,7 +93,7 @@ fn what_two_threads_free_at_one_instant_is_found_when_its_bit_is_set() {
         let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
         for cpu in [Cpu(0), Cpu(1)] {
             // As if both had looked before either wrote.
-            zone.lent.get(frame.0 as usize).store(1, Ordering::Relaxed);
+            zone.allocated.get(frame.0 as usize).store(1, Ordering::Relaxed);
             zone.free(cpu, frame, Order::ZERO);
         }
         let others: Vec<Frame> = (0..frames).filter_map(|_| zone.alloc(Cpu(0), order(1))).collect();
@@ -102,13 +102,13 @@ fn what_two_threads_free_at_one_instant_is_found_when_its_bit_is_set() {
         assert!(text.is_none_or(|text| text.contains("was freed")), "case {n}");
         assert_eq!(zone.stats().bad_frees, 1, "case {n}");
         let taken = zone.block(0).state().count();
-        assert!(taken <= FRAMES_PER_BLOCK, "it was counted once: {taken}");
+        assert!(taken <= FRAMES_PER_PAGEBLOCK, "it was counted once: {taken}");
         drop(others);
     }
 }
 
 #[test]
-fn stocks_give_the_last_frame_first_and_stay_small() {
+fn pcp_lists_give_the_last_frame_first_and_stay_small() {
     let zone = zone();
     let mut frames = [Frame(0); 200];
     for (n, frame) in frames.iter_mut().enumerate() {
@@ -117,7 +117,7 @@ fn stocks_give_the_last_frame_first_and_stay_small() {
     }
     for frame in frames {
         zone.free(Cpu(1), frame, Order::ZERO);
-        assert!(zone.cpus.get(Cpu(1)).lock().stock.len() <= zone.options.cache_high);
+        assert!(zone.cpus.get(Cpu(1)).lock().pcp.len() <= zone.options.cache_high);
     }
     assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[199]));
     assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[198]));
@@ -128,7 +128,7 @@ fn stocks_give_the_last_frame_first_and_stay_small() {
 fn odd_options_are_moved_to_the_nearest_limit() {
     for (batch, cache_high, expected) in [(0, 0, (1, 1)), (9, 4, (4, 4)), (99, 99, (64, 64))] {
         let options = ZoneOptions { batch, cache_high, ..ZoneOptions::new(0, 1000) };
-        let zone = Zone::new(&HeapWorld::default(), options).unwrap();
+        let zone = Zone::new(&HeapProvider::default(), options).unwrap();
         assert_eq!((zone.options.batch, zone.options.cache_high), expected);
         let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
         zone.free(Cpu(8), frame, Order::ZERO);
@@ -141,22 +141,22 @@ fn cpus_keep_to_blocks_of_their_own() {
     let zone = zone();
     for _ in 0..300 {
         let cpus = [0, 1].map(|n| zone.alloc(Cpu(n), Order::ZERO).unwrap().0);
-        assert_eq!(cpus.map(|frame| frame / FRAMES_PER_BLOCK), [0, 1]);
+        assert_eq!(cpus.map(|frame| frame / FRAMES_PER_PAGEBLOCK), [0, 1]);
     }
     let small = zone.alloc(Cpu(1), order(2)).unwrap().0;
-    assert_eq!(small / FRAMES_PER_BLOCK, 1, "a part of its block will do");
+    assert_eq!(small / FRAMES_PER_PAGEBLOCK, 1, "a part of its block will do");
     zone.validate();
 }
 
 #[test]
 fn a_cpu_without_a_block_takes_from_that_of_another() {
-    let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(2, 512)).unwrap();
+    let zone = Zone::new(&HeapProvider::default(), ZoneOptions::new(2, 512)).unwrap();
     zone.alloc(Cpu(0), Order::ZERO).unwrap();
-    let stock = zone.cpus.get(Cpu(0)).lock().stock.len();
+    let pcp = zone.cpus.get(Cpu(0)).lock().pcp.len();
     assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(Frame(32)));
-    assert_eq!(zone.cpus.get(Cpu(0)).lock().stock.len(), stock, "its stock is left alone");
-    let lent = 2 + (0..).map_while(|_| zone.alloc(Cpu(1), Order::ZERO)).count();
-    assert_eq!(lent, 512);
+    assert_eq!(zone.cpus.get(Cpu(0)).lock().pcp.len(), pcp, "its pcp list is left alone");
+    let allocated = 2 + (0..).map_while(|_| zone.alloc(Cpu(1), Order::ZERO)).count();
+    assert_eq!(allocated, 512);
     zone.validate();
 }
 
@@ -170,7 +170,7 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
         assert_eq!(frames.len() as u64, FRAMES);
         frames.drain(..).for_each(|frame| zone.free(Cpu(0), frame, Order::ZERO));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let blocks = round * FRAMES / u64::from(FRAMES_PER_BLOCK);
+        let blocks = round * FRAMES / u64::from(FRAMES_PER_PAGEBLOCK);
         // Reserve, first frame free, last one free, and two for giving it back to the system.
         assert!(count(&zone.trace().took) <= 6 * blocks, "{} takes", count(&zone.trace().took));
         assert_eq!(count(&zone.trace().took), count(&zone.trace().left));
@@ -181,16 +181,16 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
 
 #[test]
 fn blocks_with_next_to_nothing_free_are_emptied_together() {
-    let zone = watched(1, 32 * FRAMES_PER_BLOCK);
+    let zone = watched(1, 32 * FRAMES_PER_PAGEBLOCK);
     let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Cpu(0), Order::ZERO)).collect();
-    for frame in frames.iter().filter(|frame| frame.0 % FRAMES_PER_BLOCK == 77) {
+    for frame in frames.iter().filter(|frame| frame.0 % FRAMES_PER_PAGEBLOCK == 77) {
         zone.free(Cpu(0), *frame, Order::ZERO);
     }
     zone.drain();
     let before = zone.trace().took.load(Ordering::Relaxed);
     for n in 0..32 {
         let frame = zone.alloc(Cpu(0), Order::ZERO);
-        assert_eq!(frame, Some(Frame(n * FRAMES_PER_BLOCK + 77)), "the lowest first");
+        assert_eq!(frame, Some(Frame(n * FRAMES_PER_PAGEBLOCK + 77)), "the lowest first");
     }
     let took = zone.trace().took.load(Ordering::Relaxed) - before;
     assert!(took <= 32 / 8, "{took} times for 32 frames");
@@ -238,22 +238,23 @@ fn parts_of_blocks_are_found_where_the_last_one_was() {
     // More blocks with one free frame than are looked through, and behind them one that is whole.
     let zone = zone_with_holes(40);
     let first = zone.alloc(Cpu(0), order(4)).unwrap().0;
-    assert_eq!(first, 40 * FRAMES_PER_BLOCK);
+    assert_eq!(first, 40 * FRAMES_PER_PAGEBLOCK);
     for n in 1..32 {
         assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + 16 * n)));
     }
-    assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + FRAMES_PER_PAGEBLOCK)));
     zone.validate();
 }
 
-/// A zone of which `blocks` blocks are lent but for two frames each, and four are free.
+/// A zone of which `blocks` blocks are allocated but for two frames each, and four are free.
 fn zone_with_holes(blocks: u32) -> Zone {
-    let frames = (blocks + 4) * FRAMES_PER_BLOCK;
-    let zone = Zone::new(&HeapWorld::default(), ZoneOptions::new(1, frames)).unwrap();
-    let lent: Vec<Frame> =
-        (0..blocks * FRAMES_PER_BLOCK).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)).collect();
-    let hole = |frame: &&Frame| matches!(frame.0 % FRAMES_PER_BLOCK, 3 | 4);
-    lent.iter().filter(hole).for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
+    let frames = (blocks + 4) * FRAMES_PER_PAGEBLOCK;
+    let zone = Zone::new(&HeapProvider::default(), ZoneOptions::new(1, frames)).unwrap();
+    let allocated: Vec<Frame> = (0..blocks * FRAMES_PER_PAGEBLOCK)
+        .filter_map(|_| zone.alloc(Cpu(0), Order::ZERO))
+        .collect();
+    let hole = |frame: &&Frame| matches!(frame.0 % FRAMES_PER_PAGEBLOCK, 3 | 4);
+    allocated.iter().filter(hole).for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
     zone.drain();
     zone
 }
@@ -261,19 +262,19 @@ fn zone_with_holes(blocks: u32) -> Zone {
 #[test]
 fn pairs_are_found_where_single_blocks_lie_before_them() {
     let zone = zone_with_holes(3);
-    assert_eq!(zone.alloc(Cpu(0), Order::MAX), Some(Frame(4 * FRAMES_PER_BLOCK)));
-    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(3 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), Order::MAX), Some(Frame(4 * FRAMES_PER_PAGEBLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(3 * FRAMES_PER_PAGEBLOCK)));
     assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
-    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(6 * FRAMES_PER_BLOCK)));
+    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(6 * FRAMES_PER_PAGEBLOCK)));
     zone.validate();
 }
 
 #[test]
 fn memory_is_fetched_once_and_in_pieces() {
-    let world = HeapWorld::default();
-    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK) };
-    let zone = Zone::new(&world, options).unwrap();
-    let record = world.record_of(zone.base());
+    let provider = HeapProvider::default();
+    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 8 * FRAMES_PER_PAGEBLOCK) };
+    let zone = Zone::new(&provider, options).unwrap();
+    let record = provider.record_of(zone.base());
     let mut frames: Vec<Frame> = Vec::new();
     let mut take = |n: u32| {
         frames.extend((0..n).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)));
@@ -281,9 +282,9 @@ fn memory_is_fetched_once_and_in_pieces() {
     };
     assert_eq!(take(1), [(0, 32)]);
     assert_eq!(take(32), [(0, 32), (32, 32)]);
-    let first = take(FRAMES_PER_BLOCK - 33);
+    let first = take(FRAMES_PER_PAGEBLOCK - 33);
     assert_eq!((first.len(), first.last()), (16, Some(&(480, 32))));
-    assert_eq!(take(FRAMES_PER_BLOCK).len(), 32, "the next block likewise");
+    assert_eq!(take(FRAMES_PER_PAGEBLOCK).len(), 32, "the next block likewise");
     for frame in frames.drain(..) {
         zone.free(Cpu(0), frame, Order::ZERO);
     }
@@ -309,32 +310,32 @@ fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
 
 #[test]
 fn validation_finds_contradictions() {
-    let lend = |zone: &Zone, frame: usize, order: u8| {
-        zone.lent.get(frame).store(order + 1, Ordering::Relaxed);
+    let allocate = |zone: &Zone, frame: usize, order: u8| {
+        zone.allocated.get(frame).store(order + 1, Ordering::Relaxed);
     };
-    let own = |zone: &Zone, cpu: u32, change: fn(&mut Own)| {
+    let own = |zone: &Zone, cpu: u32, change: fn(&mut CpuState)| {
         change(&mut zone.cpus.get(Cpu(cpu)).lock());
     };
-    finds("frame 31 is lost", |zone| own(zone, 0, |own| own.stock.forget_oldest(1)));
-    finds("frame 2 is Stock(1) as well", |zone| own(zone, 1, |own| own.stock.push(2)));
-    finds("frame 40 is Free as well", |zone| own(zone, 1, |own| own.stock.push(40)));
-    finds("frame 0 is lost", |zone| zone.lent.get(0).store(0, Ordering::Relaxed));
-    finds("frame 40 is Free as well", |zone| lend(zone, 40, 1));
-    finds("frame 2 is lent with order 2", |zone| lend(zone, 2, 2));
-    finds("frame 2 is lent with order 11", |zone| lend(zone, 2, 11));
-    finds("only 2048 are managed", |zone| own(zone, 1, |own| own.stock.push(5000)));
+    finds("frame 31 is lost", |zone| own(zone, 0, |own| own.pcp.forget_oldest(1)));
+    finds("frame 2 is Pcp list(1) as well", |zone| own(zone, 1, |own| own.pcp.push(2)));
+    finds("frame 40 is Free as well", |zone| own(zone, 1, |own| own.pcp.push(40)));
+    finds("frame 0 is lost", |zone| zone.allocated.get(0).store(0, Ordering::Relaxed));
+    finds("frame 40 is Free as well", |zone| allocate(zone, 40, 1));
+    finds("frame 2 is allocated with order 2", |zone| allocate(zone, 2, 2));
+    finds("frame 2 is allocated with order 11", |zone| allocate(zone, 2, 11));
+    finds("only 2048 are managed", |zone| own(zone, 1, |own| own.pcp.push(5000)));
     finds("block 0: count, bits", |zone| _ = zone.block(0).add(1));
-    finds("block 3 (State(511)): its shelf", |zone| _ = zone.block(3).take_run(0));
+    finds("block 3 (State(511)): its free list", |zone| _ = zone.block(3).take_run(0));
     finds("and its cpu", |zone| own(zone, 0, |own| own.reserved = None));
-    finds("has reserved 2 MiB block 0 as well", |zone| {
+    finds("has reserved 2 MiB pageblock 0 as well", |zone| {
         let reserved = zone.cpus.get(Cpu(0)).lock().reserved;
         zone.cpus.get(Cpu(1)).lock().reserved = reserved;
     });
-    finds("its shelf, its word", |zone| zone.index.lock().put(1, Shelf::Off));
-    finds("2 MiB block 0 has no memory", |zone| {
+    finds("its free list, its word", |zone| zone.index.lock().put(1, FreeList::Off));
+    finds("2 MiB pageblock 0 has no memory", |zone| {
         own(zone, 0, |own| own.reserved = None);
         zone.block(0).change(State::released);
-        zone.index.lock().put(0, Shelf::Partial);
+        zone.index.lock().put(0, FreeList::Partial);
     });
     finds("collapsed, without memory", |zone| _ = zone.block(1).change(State::collapsed));
     finds("idle blocks: count", |zone| zone.index.lock().idle = 1);

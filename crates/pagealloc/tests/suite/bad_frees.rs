@@ -19,7 +19,7 @@ struct Wrong {
     order: Order,
 }
 
-/// Every kind of wrong call, in a zone that has lent something and cached something.
+/// Every kind of wrong call, in a zone that has allocated something and cached something.
 pub fn bad_frees(make: Make) {
     // So few CPUs and so small caches that frames go through the zone, too.
     let options = ZoneOptions { batch: 4, cache_high: 8, ..ZoneOptions::new(2, FRAMES) };
@@ -54,7 +54,7 @@ pub fn bad_frees(make: Make) {
     borrower.rest(|n| n as u32 % 2);
 }
 
-/// Double frees of what lies in a cache, in the zone, and merged; frames that were never lent; the
+/// Double frees of what lies in a cache, in the zone, and merged; frames that were never allocated; the
 /// inside and the end of blocks; other orders; and frames beyond all there are.
 fn wrong_calls(borrower: &mut Borrower) -> Vec<Wrong> {
     let of_order = |borrower: &Borrower, order: u8| {
@@ -81,8 +81,8 @@ fn wrong_calls(borrower: &mut Borrower) -> Vec<Wrong> {
     calls.extend([wrong(0, block + 1, 0), wrong(1, block + 7, 0), wrong(0, block + 4, 2)]);
     let block = borrower.held[of_order(borrower, 4)].frame.0;
     calls.extend([wrong(0, block + 8, 3), wrong(0, block, 3)]);
-    // The middle of what is free may never have been lent.
-    let free = Free::of(&*borrower.zone, borrower.lent()).blocks;
+    // The middle of what is free may never have been allocated.
+    let free = Free::of(&*borrower.zone, borrower.allocated()).blocks;
     let (first, largest) = free.into_iter().max_by_key(|block| block.1).expect("it is not full");
     let end = first + (1 << largest);
     calls.extend([wrong(0, first, 0), wrong(1, end - 1, 0), wrong(0, first, largest)]);
@@ -93,7 +93,7 @@ fn wrong_calls(borrower: &mut Borrower) -> Vec<Wrong> {
 
 /// All that can be told of a zone from outside, but for the count of bad frees.
 fn told(borrower: &Borrower) -> (ZoneStats, Vec<(u32, u8)>) {
-    let free = Free::of(&*borrower.zone, borrower.lent());
+    let free = Free::of(&*borrower.zone, borrower.allocated());
     let stats = ZoneStats { bad_frees: 0, ..borrower.zone.stats() };
     (stats, free.blocks.into_iter().collect())
 }

@@ -1,5 +1,5 @@
-//! Random calls from a printed seed, against a bitmap of what is lent. The bitmap says exactly what
-//! may be lent next and when the answer may be `None`; with the zone's free blocks it must make up
+//! Random calls from a printed seed, against a bitmap of what is allocated. The bitmap says exactly what
+//! may be allocated next and when the answer may be `None`; with the zone's free blocks it must make up
 //! all frames that are managed.
 
 use pagealloc::ZoneOptions;
@@ -54,7 +54,7 @@ pub fn drawn_from(seed: u64, design: &Design) {
         println!("{options:?}");
         let mut borrower = Borrower::new(design.make, options);
         walk(&mut borrower, design, &mut rng, options.cpus as u64, asked.unwrap_or(CALLS));
-        borrower.world.refuse(false);
+        borrower.provider.refuse(false);
         borrower.rest(|_| rng.below(4) as u32);
     }
 }
@@ -86,7 +86,7 @@ fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, call
             1 => borrower.check(),
             2 => at_rest(borrower),
             // The system has no memory for a while.
-            3 => borrower.world.refuse(rng.one_in(2)),
+            3 => borrower.provider.refuse(rng.one_in(2)),
             4..12 => fault_mode = FaultMode::new(rng),
             _ if rng.below(16) < fault_mode.eagerness => {
                 let single = rng.below(16) < fault_mode.singles;
@@ -102,14 +102,14 @@ fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, call
             }
         }
         if design.merges && rng.one_in(300) {
-            Free::of(&*borrower.zone, borrower.lent()).is_merged();
+            Free::of(&*borrower.zone, borrower.allocated()).is_merged();
         }
     }
 }
 
-/// Nothing is cached, all that can be is merged, and what is lent stays lent.
+/// Nothing is cached, all that can be is merged, and what is allocated stays allocated.
 fn at_rest(borrower: &mut Borrower) {
     borrower.zone.drain();
     borrower.check();
-    Free::of(&*borrower.zone, borrower.lent()).is_at_rest(borrower.lent());
+    Free::of(&*borrower.zone, borrower.allocated()).is_at_rest(borrower.allocated());
 }

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pagealloc::{Frames, Region, World, Zone, ZoneOptions, ZoneStats};
+use pagealloc::{Frames, MemoryProvider, Region, Zone, ZoneOptions, ZoneStats};
 use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::checks;
@@ -22,8 +22,8 @@ fn is_rejected(make: Make, because: &str) {
     assert!(text.contains(because), "rejected for another reason: {text}");
 }
 
-fn sound(world: &dyn World, options: ZoneOptions) -> Zone {
-    Zone::new(world, options).unwrap()
+fn sound(provider: &dyn MemoryProvider, options: ZoneOptions) -> Zone {
+    Zone::new(provider, options).unwrap()
 }
 
 /// Passes on to a sound zone whatever the fault doesn't concern.
@@ -33,11 +33,11 @@ macro_rules! pass_on {
     };
 }
 
-/// Now and then lends a frame that somebody has already.
+/// Now and then allocates a frame that somebody has already.
 struct LendsTwice {
     zone: Zone,
     calls: AtomicU32,
-    /// A frame that's lent, or `NONE`.
+    /// A frame that's allocated, or `NONE`.
     last: AtomicU32,
 }
 
@@ -76,9 +76,9 @@ unsafe impl Frames for LendsTwice {
 #[test]
 fn a_zone_that_lends_twice() {
     is_rejected(
-        |world, options| {
+        |provider, options| {
             let (calls, last) = (AtomicU32::new(0), AtomicU32::new(NONE));
-            Box::new(LendsTwice { zone: sound(world, options), calls, last })
+            Box::new(LendsTwice { zone: sound(provider, options), calls, last })
         },
         "twice",
     );
@@ -90,7 +90,7 @@ struct Leaks {
     calls: AtomicU32,
 }
 
-// SAFETY: kept; what is lost is lent to nobody.
+// SAFETY: kept; what is lost is allocated to nobody.
 unsafe impl Frames for Leaks {
     pass_on! {
         base() -> NonNull<u8>;
@@ -111,12 +111,14 @@ unsafe impl Frames for Leaks {
 #[test]
 fn a_zone_that_leaks() {
     is_rejected(
-        |world, options| Box::new(Leaks { zone: sound(world, options), calls: AtomicU32::new(0) }),
-        "frames lent",
+        |provider, options| {
+            Box::new(Leaks { zone: sound(provider, options), calls: AtomicU32::new(0) })
+        },
+        "frames allocated",
     );
 }
 
-/// Lends blocks that are not aligned to their size.
+/// Allocates blocks that are not aligned to their size.
 struct Misaligns {
     zone: Zone,
 }
@@ -150,14 +152,14 @@ unsafe impl Frames for Misaligns {
 
 #[test]
 fn a_zone_that_misaligns() {
-    let make: Make = |world, options| Box::new(Misaligns { zone: sound(world, options) });
+    let make: Make = |provider, options| Box::new(Misaligns { zone: sound(provider, options) });
     // With frames to spare, so that it isn't found out by running short.
     let result = catch_unwind(|| checks::random_steps(make));
     let panic = result.expect_err("the suite passed a broken zone");
     assert!(panic.downcast_ref::<String>().unwrap().contains("misaligned"));
 }
 
-/// Wipes a page that may be lent, as if it had been released.
+/// Wipes a page that may be allocated, as if it had been released.
 struct ReleasesWhatIsLent {
     zone: Zone,
 }
@@ -183,9 +185,9 @@ unsafe impl Frames for ReleasesWhatIsLent {
 }
 
 #[test]
-fn a_zone_that_releases_what_is_lent() {
+fn a_zone_that_releases_what_is_allocated() {
     is_rejected(
-        |world, options| Box::new(ReleasesWhatIsLent { zone: sound(world, options) }),
+        |provider, options| Box::new(ReleasesWhatIsLent { zone: sound(provider, options) }),
         "somebody else wrote",
     );
 }
@@ -212,9 +214,9 @@ unsafe impl Frames for Hoards {
 #[test]
 fn a_zone_that_hoards() {
     is_rejected(
-        |world, options| {
+        |provider, options| {
             let options = ZoneOptions { keep_free_blocks: u32::MAX, ..options };
-            Box::new(Hoards { zone: sound(world, options) })
+            Box::new(Hoards { zone: sound(provider, options) })
         },
         "free blocks keep their memory",
     );
@@ -267,7 +269,7 @@ unsafe impl Frames for ForgetsOtherCpus {
     }
     fn stats(&self) -> ZoneStats {
         let (stats, cached) = (self.zone.stats(), self.cached());
-        ZoneStats { lent: stats.lent - cached, cached: stats.cached + cached, ..stats }
+        ZoneStats { allocated: stats.allocated - cached, cached: stats.cached + cached, ..stats }
     }
     fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
         self.zone.free_blocks(see);
@@ -277,9 +279,9 @@ unsafe impl Frames for ForgetsOtherCpus {
 #[test]
 fn a_zone_that_forgets_the_caches_of_other_cpus() {
     is_rejected(
-        |world, options| {
+        |provider, options| {
             let caches = Default::default();
-            Box::new(ForgetsOtherCpus { zone: sound(world, options), caches })
+            Box::new(ForgetsOtherCpus { zone: sound(provider, options), caches })
         },
         "None for order",
     );
@@ -290,13 +292,13 @@ struct NeverMerges {
     region: Region,
     frames: u32,
     free: Mutex<[Vec<u32>; MAX_ORDER as usize + 1]>,
-    lent: AtomicU32,
+    allocated: AtomicU32,
 }
 
 impl NeverMerges {
-    fn new(world: &dyn World, options: ZoneOptions) -> NeverMerges {
+    fn new(provider: &dyn MemoryProvider, options: ZoneOptions) -> NeverMerges {
         let bytes = options.max_frames as usize * PAGE_SIZE;
-        let region = world.reserve(bytes).unwrap();
+        let region = provider.reserve(bytes).unwrap();
         region.commit(0, region.bytes()).unwrap();
         let mut free: [Vec<u32>; MAX_ORDER as usize + 1] = Default::default();
         let mut start = 0;
@@ -306,12 +308,12 @@ impl NeverMerges {
                 start += 1 << order;
             }
         }
-        let lent = AtomicU32::new(0);
-        NeverMerges { region, frames: options.max_frames, free: Mutex::new(free), lent }
+        let allocated = AtomicU32::new(0);
+        NeverMerges { region, frames: options.max_frames, free: Mutex::new(free), allocated }
     }
 }
 
-// SAFETY: kept; a block that was split stays split, but is lent once at a time.
+// SAFETY: kept; a block that was split stays split, but is allocated once at a time.
 unsafe impl Frames for NeverMerges {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -327,18 +329,18 @@ unsafe impl Frames for NeverMerges {
         for half in wanted..found {
             free[half].push(frame + (1 << half));
         }
-        self.lent.fetch_add(order.frames(), Ordering::Relaxed);
+        self.allocated.fetch_add(order.frames(), Ordering::Relaxed);
         Some(Frame(frame))
     }
     fn free(&self, _: Cpu, frame: Frame, order: Order) {
-        self.lent.fetch_sub(order.frames(), Ordering::Relaxed);
+        self.allocated.fetch_sub(order.frames(), Ordering::Relaxed);
         self.free.lock().unwrap()[order.get() as usize].push(frame.0);
     }
     fn drain(&self) {}
     fn stats(&self) -> ZoneStats {
         let free = self.free.lock().unwrap();
         ZoneStats {
-            lent: u64::from(self.lent.load(Ordering::Relaxed)),
+            allocated: u64::from(self.allocated.load(Ordering::Relaxed)),
             managed: u64::from(self.frames),
             free_blocks: std::array::from_fn(|order| free[order].len() as u64),
             ..ZoneStats::default()
@@ -357,7 +359,7 @@ unsafe impl Frames for NeverMerges {
 #[test]
 fn a_zone_that_never_merges() {
     is_rejected(
-        |world, options| Box::new(NeverMerges::new(world, options)),
+        |provider, options| Box::new(NeverMerges::new(provider, options)),
         "everything free is merged",
     );
 }

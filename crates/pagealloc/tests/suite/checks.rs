@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 
 use pagealloc::ZoneOptions;
-use units::{Cpu, FRAMES_PER_BLOCK, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Order};
 
 use crate::model::{Borrower, Held, Make, Random, check_stamp, stamp};
-use crate::world::HeapWorld;
+use crate::provider::HeapProvider;
 
 /// The suite: every check of this file on zones made by `make`.
 pub fn conforms(make: Make) {
@@ -17,8 +17,8 @@ pub fn conforms(make: Make) {
 
 /// The same but for when memory goes back to the system: that may wait until the zone is drained.
 pub fn conforms_when_drained(make: Make) {
-    small_worlds(make);
-    block_worlds(make);
+    small_scenarios(make);
+    block_scenarios(make);
     random_steps(make);
     exhaustion(make);
     growth(make);
@@ -33,7 +33,7 @@ fn small(cpus: usize, max_frames: u32) -> ZoneOptions {
 
 /// Every sequence of a few calls on a few frames, from the empty and from the full zone. The module
 /// `exhaustive` goes deeper, without following a state twice.
-pub fn small_worlds(make: Make) {
+pub fn small_scenarios(make: Make) {
     for capacity in [1, 3, 8, 13] {
         every_sequence(make, small(2, capacity), &[0, 1, 2], 3);
     }
@@ -41,11 +41,11 @@ pub fn small_worlds(make: Make) {
 }
 
 /// The same where 2 MiB blocks come and go.
-pub fn block_worlds(make: Make) {
+pub fn block_scenarios(make: Make) {
     // A sanitizer marks every frame of a block that comes or goes.
     let depth = if cfg!(asan) { 2 } else { 3 };
     for keep_free_blocks in [0, 1] {
-        let options = ZoneOptions { keep_free_blocks, ..small(2, 4 * FRAMES_PER_BLOCK + 3) };
+        let options = ZoneOptions { keep_free_blocks, ..small(2, 4 * FRAMES_PER_PAGEBLOCK + 3) };
         every_sequence(make, options, &[0, 9, 10], depth);
     }
 }
@@ -109,7 +109,7 @@ pub fn random_steps(make: Make) {
     }
 }
 
-/// All frames can be lent, from any CPU, however the free ones are spread over the CPUs' caches.
+/// All frames can be allocated, from any CPU, however the free ones are spread over the CPUs' caches.
 pub fn exhaustion(make: Make) {
     let capacity = 2 * 1024 + 17;
     for orders in [[0, 0], [0, 10], [0, 3], [4, 0]] {
@@ -136,16 +136,16 @@ pub fn growth(make: Make) {
     let first = borrower.zone.stats().managed;
     assert!(first < u64::from(capacity), "all {first} frames were asked for at once");
 
-    borrower.world.refuse(true);
-    let mut lent = borrower.frames_held();
+    borrower.provider.refuse(true);
+    let mut allocated = borrower.frames_held();
     while let Some(frame) = borrower.zone.alloc(Cpu(1), Order::ZERO) {
-        lent += 1;
+        allocated += 1;
         borrower.zone.free(Cpu(1), frame, Order::ZERO);
         // Taken again for good by the order of two, which is not in any cache.
         let order = Order::new(1).unwrap();
         let Some(frame) = borrower.zone.alloc(Cpu(1), order) else { break };
         borrower.held.push(stamp(&*borrower.zone, frame, order, u64::from(frame.0)));
-        assert!(lent <= 2 * first, "more is lent than was given");
+        assert!(allocated <= 2 * first, "more is allocated than was given");
     }
     let stats = borrower.zone.stats();
     assert_eq!(stats.managed, first, "what was refused is not managed");
@@ -155,7 +155,7 @@ pub fn growth(make: Make) {
         borrower.zone.free(Cpu(0), held.frame, held.order);
     }
 
-    borrower.world.refuse(false);
+    borrower.provider.refuse(false);
     while borrower.borrow(0, 2) {}
     assert_eq!(borrower.zone.stats().managed, u64::from(capacity));
     borrower.rest(|_| 1);
@@ -166,7 +166,7 @@ pub fn growth(make: Make) {
 pub fn giving_back(make: Make) {
     for keep_free_blocks in [0, 2] {
         let options =
-            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_BLOCK) };
+            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_PAGEBLOCK) };
         let mut borrower = Borrower::new(make, options);
         borrower.zone.drain();
         assert!(borrower.borrow(0, 0));
@@ -198,7 +198,7 @@ pub fn giving_back(make: Make) {
 pub fn giving_back_at_once(make: Make) {
     for keep_free_blocks in [0, 2] {
         let options =
-            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_BLOCK) };
+            ZoneOptions { keep_free_blocks, ..ZoneOptions::new(2, 16 * FRAMES_PER_PAGEBLOCK) };
         let mut borrower = Borrower::new(make, options);
         for round in 0..3 {
             let before = borrower.record.log().released.len();
@@ -215,11 +215,11 @@ pub fn giving_back_at_once(make: Make) {
     }
 }
 
-/// Blocks of which anything is lent stay, while those around them go.
+/// Blocks of which anything is allocated stay, while those around them go.
 fn released_in_use(make: Make) {
-    let mut borrower = Borrower::new(make, ZoneOptions::new(1, 8 * FRAMES_PER_BLOCK));
+    let mut borrower = Borrower::new(make, ZoneOptions::new(1, 8 * FRAMES_PER_PAGEBLOCK));
     while borrower.borrow(0, 0) {}
-    let keep = |held: &Held| held.frame.0 % (2 * FRAMES_PER_BLOCK) == 100;
+    let keep = |held: &Held| held.frame.0 % (2 * FRAMES_PER_PAGEBLOCK) == 100;
     for n in (0..borrower.held.len()).rev() {
         if !keep(&borrower.held[n]) {
             borrower.give_back(0, n);
@@ -231,21 +231,21 @@ fn released_in_use(make: Make) {
     let mut released = log.released;
     released.sort_unstable();
     assert_eq!(released, [1, 3, 5, 7], "every second 2 MiB block is wholly free");
-    let others = 4 * (FRAMES_PER_BLOCK as usize - 1);
+    let others = 4 * (FRAMES_PER_PAGEBLOCK as usize - 1);
     assert_eq!(log.pieces_released, others, "of the other blocks all but one frame is free");
     borrower.zone.drain();
     assert_eq!(borrower.record.log().pieces_released, others, "nothing came free since");
     borrower.rest(|_| 0);
 }
 
-/// Threads that share CPUs and free what others were lent.
+/// Threads that share CPUs and free what others were allocated.
 pub fn threads(make: Make) {
     const THREADS: usize = 4;
     let steps = if cfg!(miri) { 200 } else { 8_000 };
     let seed = testkit::seed("threads");
-    let world = HeapWorld::default();
+    let provider = HeapProvider::default();
     let options = ZoneOptions { keep_free_blocks: 0, ..ZoneOptions::new(2, 5 * 1024) };
-    let zone = make(&world, options);
+    let zone = make(&provider, options);
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..THREADS).map(|_| mpsc::channel::<Held>()).unzip();
     std::thread::scope(|scope| {
@@ -288,17 +288,17 @@ pub fn threads(make: Make) {
     zone.drain();
     zone.validate();
     let stats = zone.stats();
-    assert_eq!((stats.lent, stats.cached), (0, 0), "everything was given back");
+    assert_eq!((stats.allocated, stats.cached), (0, 0), "everything was given back");
     assert_eq!(stats.free_blocks[10], stats.managed / 1024, "everything free is merged");
-    let released = world.record_of(zone.base()).log().released.len() as u64;
+    let released = provider.record_of(zone.base()).log().released.len() as u64;
     assert_eq!(stats.returned_blocks, released);
 }
 
 /// A zone that is dropped gives all its memory back.
 pub fn dropping(make: Make) {
-    let world = HeapWorld::default();
-    let zone = make(&world, ZoneOptions::new(2, 600));
+    let provider = HeapProvider::default();
+    let zone = make(&provider, ZoneOptions::new(2, 600));
     assert!(zone.alloc(Cpu(0), Order::ZERO).is_some());
     drop(zone);
-    assert!(world.all_dropped(), "a region outlives its zone");
+    assert!(provider.all_dropped(), "a region outlives its zone");
 }

@@ -36,9 +36,9 @@ fn is_rejected(check: fn(Make), make: Make, because: &[&str]) {
 
 #[test]
 fn a_plain_zone_passes() {
-    let make: Make = |world, options| Naive::boxed(world, options, Flaw::None);
+    let make: Make = |provider, options| Naive::boxed(provider, options, Flaw::None);
     let checks = [
-        exhaustive::small_worlds,
+        exhaustive::small_scenarios,
         bitmap,
         crowd::crowds,
         bad_frees::bad_frees,
@@ -54,7 +54,7 @@ macro_rules! controls {
         $(
             #[test]
             fn $test() {
-                let make: Make = |world, options| Naive::boxed(world, options, $flaw);
+                let make: Make = |provider, options| Naive::boxed(provider, options, $flaw);
                 is_rejected($check, make, &$because);
             }
         )*
@@ -63,29 +63,29 @@ macro_rules! controls {
 
 controls! {
     forgetting_other_cpus_is_found_in_small_worlds:
-        Flaw::ForgetsOtherCpus, exhaustive::small_worlds, ["None for order"];
+        Flaw::ForgetsOtherCpus, exhaustive::small_scenarios, ["None for order"];
     losing_on_drain_is_found_in_small_worlds:
-        Flaw::LosesOnDrain, exhaustive::small_worlds, ["and frames managed"];
+        Flaw::LosesOnDrain, exhaustive::small_scenarios, ["and frames managed"];
     keeping_on_drain_is_found_in_small_worlds:
-        Flaw::KeepsOnDrain, exhaustive::small_worlds, ["and frames managed"];
-    merging_what_is_lent_is_found_in_small_worlds:
-        Flaw::MergesLent, exhaustive::small_worlds, ["is free and lent", "free twice", "lent twice"];
+        Flaw::KeepsOnDrain, exhaustive::small_scenarios, ["and frames managed"];
+    merging_what_is_allocated_is_found_in_small_worlds:
+        Flaw::MergesAllocated, exhaustive::small_scenarios, ["is free and allocated", "free twice", "allocated twice"];
     merging_once_is_found_in_small_worlds:
-        Flaw::MergesOnce, exhaustive::small_worlds, ["everything free is merged"];
+        Flaw::MergesOnce, exhaustive::small_scenarios, ["everything free is merged"];
     giving_up_is_found_by_the_bitmap: Flaw::GivesUp, bitmaps, ["None for order"];
-    lending_twice_is_found_by_the_bitmap: Flaw::LendsTwice, bitmaps, ["was lent twice"];
+    lending_twice_is_found_by_the_bitmap: Flaw::LendsTwice, bitmaps, ["was allocated twice"];
     losing_on_drain_is_found_by_the_bitmap:
         Flaw::LosesOnDrain, bitmaps, ["and frames managed", "None for order"];
-    merging_what_is_lent_is_found_by_the_bitmap:
-        Flaw::MergesLent, bitmaps, ["is free and lent", "free twice", "lent twice"];
+    merging_what_is_allocated_is_found_by_the_bitmap:
+        Flaw::MergesAllocated, bitmaps, ["is free and allocated", "free twice", "allocated twice"];
     miscounting_is_found_by_the_bitmap: Flaw::Miscounts, bitmaps, ["as shown, as counted"];
-    showing_what_is_lent_is_found_by_the_bitmap: Flaw::ShowsLent, bitmaps, ["is free and lent"];
+    showing_what_is_allocated_is_found_by_the_bitmap: Flaw::ShowsLent, bitmaps, ["is free and allocated"];
     unmerged_buddies_are_found_by_the_bitmap:
         Flaw::NeverMerges, bitmaps, ["are not merged", "None for order"];
     forgetting_other_cpus_is_found_by_crowds:
         Flaw::ForgetsOtherCpus, crowd::crowds, ["None for a thread"];
     lending_twice_is_found_by_crowds:
-        Flaw::LendsTwice, crowd::crowds, ["lent to two", "somebody else wrote", "nobody's", "freed"];
+        Flaw::LendsTwice, crowd::crowds, ["allocated to two", "somebody else wrote", "nobody's", "freed"];
     losing_on_drain_is_found_by_crowds:
         Flaw::LosesOnDrain, crowd::crowds, ["and frames managed", "None for a thread"];
     silence_on_bad_frees_is_found: Flaw::Silent, bad_frees::bad_frees, ["was not found"];
@@ -103,6 +103,6 @@ controls! {
 #[cfg(debug_assertions)]
 #[test]
 fn vague_messages_are_found() {
-    let make: Make = |world, options| Naive::boxed(world, options, Flaw::Vague);
+    let make: Make = |provider, options| Naive::boxed(provider, options, Flaw::Vague);
     is_rejected(bad_frees::bad_frees, make, &["the message is"]);
 }

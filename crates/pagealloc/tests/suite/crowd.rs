@@ -11,7 +11,7 @@ use units::{Cpu, Frame, Order};
 
 use crate::free::{Free, order};
 use crate::model::{Held, Make, check_stamp, stamp};
-use crate::world::HeapWorld;
+use crate::provider::HeapProvider;
 
 const THREADS: usize = 4;
 const ROUNDS: usize = if cfg!(any(asan, miri)) { 4 } else { 12 };
@@ -25,18 +25,18 @@ impl Owners {
     fn claim(&self, first: Frame, order: Order, thread: usize) {
         for frame in first.0..first.0 + order.frames() {
             let before = self.0[frame as usize].swap(thread as u32 + 1, Ordering::Relaxed);
-            assert_eq!(before, 0, "frame {frame} is lent to two");
+            assert_eq!(before, 0, "frame {frame} is allocated to two");
         }
     }
 
     fn give_up(&self, held: Held) {
         for frame in held.frame.0..held.frame.0 + held.order.frames() {
             let before = self.0[frame as usize].swap(0, Ordering::Relaxed);
-            assert_ne!(before, 0, "frame {frame} was lent and was nobody's");
+            assert_ne!(before, 0, "frame {frame} was allocated and was nobody's");
         }
     }
 
-    fn lent(&self) -> Vec<bool> {
+    fn allocated(&self) -> Vec<bool> {
         self.0.iter().map(|owner| owner.load(Ordering::Relaxed) != 0).collect()
     }
 }
@@ -116,9 +116,9 @@ impl Member<'_> {
 /// whatever CPU's cache the last frames lie. What a thread holds in the end another one gives back.
 pub fn crowds(make: Make) {
     let mut rng = Rng::new(seed("crowds"));
-    let world = HeapWorld::default();
+    let provider = HeapProvider::default();
     let options = ZoneOptions { keep_free_blocks: 0, ..ZoneOptions::new(2, FRAMES) };
-    let zone = make(&world, options);
+    let zone = make(&provider, options);
     let zone = &*zone;
     let owners = &Owners((0..FRAMES).map(|_| AtomicU32::new(0)).collect());
     let mut held: Vec<Vec<Held>> = vec![Vec::new(); THREADS];
@@ -137,7 +137,7 @@ pub fn crowds(make: Make) {
             ends.into_iter().map(|end| end.unwrap_or_else(|why| resume_unwind(why))).collect()
         });
         zone.validate();
-        Free::of(zone, &owners.lent());
+        Free::of(zone, &owners.allocated());
     }
     for block in held.into_iter().flatten() {
         check_stamp(zone, block);
@@ -146,8 +146,8 @@ pub fn crowds(make: Make) {
     }
     zone.drain();
     zone.validate();
-    Free::of(zone, &owners.lent()).is_at_rest(&owners.lent());
-    let released = world.record_of(zone.base()).log().released.len() as u64;
+    Free::of(zone, &owners.allocated()).is_at_rest(&owners.allocated());
+    let released = provider.record_of(zone.base()).log().released.len() as u64;
     assert_eq!(zone.stats().returned_blocks, released, "blocks returned");
 }
 

@@ -2,10 +2,10 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
-use pagealloc::{Frames, World, Zone, ZoneOptions};
+use pagealloc::{Frames, MemoryProvider, Zone, ZoneOptions};
 
-/// Makes a zone in a world.
-pub type Make = fn(&dyn World, ZoneOptions) -> Box<dyn Frames>;
+/// Makes a zone on a provider.
+pub type Make = fn(&dyn MemoryProvider, ZoneOptions) -> Box<dyn Frames>;
 
 /// A design, and what it promises beyond the seam.
 #[derive(Clone, Copy)]
@@ -26,6 +26,6 @@ pub const PRODUCT: Design =
     Design { name: Zone::<()>::NAME, make: zone, merges: true, returns_at_once: true };
 
 /// A zone of the product's.
-pub fn zone(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
-    Box::new(Zone::new(world, options).expect("there is memory for it"))
+pub fn zone(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Frames> {
+    Box::new(Zone::new(provider, options).expect("there is memory for it"))
 }

@@ -22,18 +22,18 @@ macro_rules! designs {
                 crate::each::conforms(design(), design().make);
             }
 
-            /// No stock to speak of, one CPU for all, every block collapsed: other ways through it.
+            /// No pcp list to speak of, one CPU for all, every block collapsed: other ways through it.
             #[test]
             fn conforms_without_cpus_of_its_own() {
-                crate::each::conforms(design(), |world, options| {
+                crate::each::conforms(design(), |provider, options| {
                     let options = ZoneOptions { cpus: 0, batch: 0, cache_high: 0, ..options };
-                    (design().make)(world, ZoneOptions { collapse: true, ..options })
+                    (design().make)(provider, ZoneOptions { collapse: true, ..options })
                 });
             }
 
             #[test]
             fn small_worlds_exhaustively() {
-                crate::exhaustive::small_worlds(design().make);
+                crate::exhaustive::small_scenarios(design().make);
             }
 
             #[test]

@@ -1,6 +1,6 @@
 //! Every sequence of calls on a few frames, as deep as there is time for.
 //!
-//! The search goes breadth first. A state is what can be told of each frame: lent, and with what
+//! The search goes breadth first. A state is what can be told of each frame: allocated, and with what
 //! order; free, and in what block; or in the cache of a CPU, which is that of the call that put it
 //! there. States that differ only in which CPU is which are one. Of all sequences that come to a
 //! state the first is followed on, so that the search goes much deeper than the number of its calls
@@ -18,7 +18,7 @@ use units::Cpu;
 use crate::free::Free;
 use crate::model::{Borrower, Make};
 
-/// Calls that are tried in each world, if `RAMPACK_EVENTS` does not say otherwise.
+/// Calls that are tried in each scenario, if `RAMPACK_EVENTS` does not say otherwise.
 const CALLS: usize = if cfg!(miri) {
     100
 } else if cfg!(asan) {
@@ -27,21 +27,21 @@ const CALLS: usize = if cfg!(miri) {
     40_000
 };
 
-/// A small world.
-struct World {
+/// A small zone.
+struct Scenario {
     frames: u32,
     orders: &'static [u8],
-    /// All frames are lent one by one before the first call.
+    /// All frames are allocated one by one before the first call.
     full: bool,
 }
 
-const WORLDS: [World; 6] = [
-    World { frames: 4, orders: &[0, 1, 2], full: false },
-    World { frames: 8, orders: &[0, 1, 3], full: false },
-    World { frames: 13, orders: &[0, 2], full: false },
-    World { frames: 64, orders: &[0, 2, 4, 6], full: false },
-    World { frames: 8, orders: &[0, 2], full: true },
-    World { frames: 64, orders: &[0, 1, 6], full: true },
+const SCENARIOS: [Scenario; 6] = [
+    Scenario { frames: 4, orders: &[0, 1, 2], full: false },
+    Scenario { frames: 8, orders: &[0, 1, 3], full: false },
+    Scenario { frames: 13, orders: &[0, 2], full: false },
+    Scenario { frames: 64, orders: &[0, 2, 4, 6], full: false },
+    Scenario { frames: 8, orders: &[0, 2], full: true },
+    Scenario { frames: 64, orders: &[0, 1, 6], full: true },
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ enum Call {
 
 /// What is known of a frame in a state. The lowest four bits are the order of its block.
 mod known {
-    pub const LENT: u8 = 0x10;
+    pub const ALLOCATED: u8 = 0x10;
     pub const FREE: u8 = 0x20;
     pub const CACHED: [u8; 2] = [0x30, 0x40];
     /// It is not the first of its block.
@@ -78,10 +78,10 @@ struct Node {
 }
 
 /// The search on zones made by `make`.
-pub fn small_worlds(make: Make) {
+pub fn small_scenarios(make: Make) {
     let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
-    for world in &WORLDS {
-        search(make, world, asked.unwrap_or(CALLS));
+    for scenario in &SCENARIOS {
+        search(make, scenario, asked.unwrap_or(CALLS));
     }
 }
 
@@ -96,14 +96,14 @@ impl Drop for Told<'_> {
     }
 }
 
-fn search(make: Make, world: &World, most: usize) {
-    let options = ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(2, world.frames) };
+fn search(make: Make, scenario: &Scenario, most: usize) {
+    let options = ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(2, scenario.frames) };
     let mut borrower = Borrower::new(make, options);
     // From here on all its memory is there.
     assert!(borrower.borrow(0, 0));
     borrower.rest(|_| 0);
 
-    begin(&mut borrower, world);
+    begin(&mut borrower, scenario);
     let state = observed(&borrower, &[], 0);
     borrower.rest(|_| 0);
     let mut seen = HashSet::from([canonical(&state)]);
@@ -117,10 +117,10 @@ fn search(make: Make, world: &World, most: usize) {
             at = nodes[at].before;
         }
         path.reverse();
-        for call in calls(world, &nodes[next].state) {
+        for call in calls(scenario, &nodes[next].state) {
             path.push(call);
             let told = Told(&path);
-            begin(&mut borrower, world);
+            begin(&mut borrower, scenario);
             path.iter().for_each(|call| make_call(&mut borrower, *call));
             let used = match call {
                 Call::Borrow { cpu, .. } | Call::GiveBack { cpu, .. } => cpu,
@@ -143,18 +143,18 @@ fn search(make: Make, world: &World, most: usize) {
     }
     let depth = nodes.last().map_or(0, |node| node.depth);
     let whole = if next == nodes.len() { "all there are" } else { "not all" };
-    let (frames, orders, full) = (world.frames, world.orders, world.full);
+    let (frames, orders, full) = (scenario.frames, scenario.orders, scenario.full);
     println!(
         "{frames} frames, orders {orders:?}, {}: {tried} calls, {} states down to depth {depth}, \
          {whole}",
         if full { "from full" } else { "from empty" },
         nodes.len()
     );
-    assert!(nodes.len() > 10, "nothing happens in this world");
+    assert!(nodes.len() > 10, "nothing happens in this scenario");
 }
 
-fn begin(borrower: &mut Borrower, world: &World) {
-    while world.full && borrower.borrow(0, 0) {}
+fn begin(borrower: &mut Borrower, scenario: &Scenario) {
+    while scenario.full && borrower.borrow(0, 0) {}
 }
 
 fn make_call(borrower: &mut Borrower, call: Call) {
@@ -163,7 +163,7 @@ fn make_call(borrower: &mut Borrower, call: Call) {
         Call::GiveBack { cpu, nth } => {
             let mut held: Vec<usize> = (0..borrower.held.len()).collect();
             held.sort_unstable_by_key(|index| borrower.held[*index].frame);
-            // A zone may not do the same again, and lend fewer.
+            // A zone may not do the same again, and allocate fewer.
             if let Some(index) = held.get(nth) {
                 borrower.give_back(cpu, *index);
             }
@@ -173,12 +173,13 @@ fn make_call(borrower: &mut Borrower, call: Call) {
 }
 
 /// The calls that can be made in a state.
-fn calls(world: &World, state: &State) -> Vec<Call> {
-    let is_first = |known: &&u8| **known & 0xf0 == known::LENT && **known & 0xf != known::WITHIN;
+fn calls(scenario: &Scenario, state: &State) -> Vec<Call> {
+    let is_first =
+        |known: &&u8| **known & 0xf0 == known::ALLOCATED && **known & 0xf != known::WITHIN;
     let held = state.iter().filter(is_first).count();
     let mut calls = vec![Call::Drain];
     for cpu in 0..2 {
-        calls.extend(world.orders.iter().map(|order| Call::Borrow { cpu, order: *order }));
+        calls.extend(scenario.orders.iter().map(|order| Call::Borrow { cpu, order: *order }));
         calls.extend((0..held).map(|nth| Call::GiveBack { cpu, nth }));
     }
     calls
@@ -186,7 +187,7 @@ fn calls(world: &World, state: &State) -> Vec<Call> {
 
 /// The state after a call on `cpu` in the state `before`.
 fn observed(borrower: &Borrower, before: &[u8], cpu: u32) -> State {
-    let free = Free::of(&*borrower.zone, borrower.lent());
+    let free = Free::of(&*borrower.zone, borrower.allocated());
     let mut state = vec![0; free.frames.len()];
     let mut put = |first: u32, order: u8, kind: u8| {
         let first = first as usize;
@@ -194,7 +195,7 @@ fn observed(borrower: &Borrower, before: &[u8], cpu: u32) -> State {
         state[first] = kind | order;
     };
     free.blocks.iter().for_each(|(first, order)| put(*first, *order, known::FREE));
-    borrower.held.iter().for_each(|held| put(held.frame.0, held.order.get(), known::LENT));
+    borrower.held.iter().for_each(|held| put(held.frame.0, held.order.get(), known::ALLOCATED));
     for (n, known) in state.iter_mut().enumerate().filter(|(_, known)| **known == 0) {
         let was = before.get(n).filter(|was| known::CACHED.contains(was));
         *known = was.copied().unwrap_or(known::CACHED[Cpu(cpu).index(2)]);

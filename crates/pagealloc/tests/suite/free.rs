@@ -1,4 +1,4 @@
-//! What a zone says is free, against what it has lent: every frame is free, lent or in a CPU's
+//! What a zone says is free, against what it has allocated: every frame is free, allocated or in a CPU's
 //! cache, and one of these only.
 
 use std::collections::BTreeSet;
@@ -15,33 +15,36 @@ pub struct Free {
 }
 
 impl Free {
-    /// Asks the zone, and compares with what is lent, its own counts among them.
-    pub fn of(zone: &dyn Frames, lent: &[bool]) -> Free {
+    /// Asks the zone, and compares with what is allocated, its own counts among them.
+    pub fn of(zone: &dyn Frames, allocated: &[bool]) -> Free {
         let mut shown = Vec::new();
         zone.free_blocks(&mut |frame, order| shown.push((frame.0, order.get())));
         let stats = zone.stats();
         let managed = stats.managed as usize;
-        assert!(managed <= lent.len(), "{managed} frames are managed, of {}", lent.len());
-        assert!(!lent[managed..].contains(&true), "a frame beyond all {managed} managed is lent");
+        assert!(managed <= allocated.len(), "{managed} frames are managed, of {}", allocated.len());
+        assert!(
+            !allocated[managed..].contains(&true),
+            "a frame beyond all {managed} managed is allocated"
+        );
         let (mut frames, mut counts) = (vec![false; managed], [0; MAX_ORDER as usize + 1]);
         for &(first, order) in &shown {
             let (start, end) = (first as usize, first as usize + (1 << order));
             assert_eq!(start % (1 << order), 0, "block {start} of order {order} is misaligned");
             assert!(end <= managed, "block {start} of order {order} is free beyond {managed}");
             for n in start..end {
-                assert!(!lent[n], "frame {n} is free and lent");
+                assert!(!allocated[n], "frame {n} is free and allocated");
                 assert!(!std::mem::replace(&mut frames[n], true), "frame {n} is free twice");
             }
             counts[order as usize] += 1;
         }
         assert_eq!(counts, stats.free_blocks, "free blocks by order: as shown, as counted");
         let count = |of: &[bool]| of.iter().filter(|yes| **yes).count() as u64;
-        let (free, lent) = (count(&frames), count(lent));
-        assert_eq!(lent, stats.lent, "frames lent: by the borrower, by the zone");
+        let (free, allocated) = (count(&frames), count(allocated));
+        assert_eq!(allocated, stats.allocated, "frames allocated: by the borrower, by the zone");
         assert_eq!(
-            free + lent + stats.cached,
+            free + allocated + stats.cached,
             stats.managed,
-            "frames that are free ({free}), lent ({lent}) and cached, and frames managed: {stats:?}"
+            "frames that are free ({free}), allocated ({allocated}) and cached, and frames managed: {stats:?}"
         );
         Free { blocks: shown.into_iter().collect(), frames }
     }
@@ -55,12 +58,17 @@ impl Free {
         }
     }
 
-    /// The zone is at rest: nothing is in a cache, so what is not lent is free, in as few blocks as
+    /// The zone is at rest: nothing is in a cache, so what is not allocated is free, in as few blocks as
     /// there can be.
-    pub fn is_at_rest(&self, lent: &[bool]) {
+    pub fn is_at_rest(&self, allocated: &[bool]) {
         self.is_merged();
-        let not_lent: Vec<bool> = lent[..self.frames.len()].iter().map(|lent| !lent).collect();
-        assert_eq!(self.blocks, blocks_of(&not_lent), "free blocks at rest, and what is not lent");
+        let not_allocated: Vec<bool> =
+            allocated[..self.frames.len()].iter().map(|allocated| !allocated).collect();
+        assert_eq!(
+            self.blocks,
+            blocks_of(&not_allocated),
+            "free blocks at rest, and what is not allocated"
+        );
     }
 }
 

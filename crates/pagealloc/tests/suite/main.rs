@@ -23,14 +23,14 @@ mod rest;
 mod tested;
 // Worlds whose memory is provided ahead are for the unit tests.
 #[allow(dead_code)]
-mod world;
+mod provider;
 
 use pagealloc::{Zone, ZoneOptions};
-use units::{Cpu, FRAMES_PER_BLOCK, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Order};
 
 use crate::design::zone;
 use crate::model::Borrower;
-use crate::world::HeapWorld;
+use crate::provider::HeapProvider;
 
 each::designs! {
     bitfield: "bitfield";
@@ -38,7 +38,7 @@ each::designs! {
 
 #[test]
 fn zone_lends_low_addresses_first() {
-    let mut borrower = Borrower::new(zone, ZoneOptions::new(1, 4 * FRAMES_PER_BLOCK));
+    let mut borrower = Borrower::new(zone, ZoneOptions::new(1, 4 * FRAMES_PER_PAGEBLOCK));
     while borrower.borrow(0, 0) {}
     let low = |n: u32| n.is_multiple_of(5);
     for n in (0..borrower.held.len()).rev() {
@@ -54,9 +54,9 @@ fn zone_lends_low_addresses_first() {
 
 #[test]
 fn zone_collapses_each_full_block_once_and_not_while_somebody_waits() {
-    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 4 * FRAMES_PER_BLOCK) };
+    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(1, 4 * FRAMES_PER_PAGEBLOCK) };
     let mut borrower = Borrower::new(zone, options);
-    for _ in 0..FRAMES_PER_BLOCK - 1 {
+    for _ in 0..FRAMES_PER_PAGEBLOCK - 1 {
         assert!(borrower.borrow(0, 0));
     }
     borrower.zone.drain();
@@ -93,13 +93,13 @@ fn zone_collapses_each_full_block_once_and_not_while_somebody_waits() {
 #[test]
 fn zone_reports_worlds_without_memory() {
     struct Nowhere;
-    impl pagealloc::World for Nowhere {
+    impl pagealloc::MemoryProvider for Nowhere {
         fn reserve(&self, bytes: usize) -> Result<pagealloc::Region, pagealloc::NoMemory> {
             Err(pagealloc::NoMemory { bytes })
         }
     }
     assert!(Zone::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
-    let empty = zone(&HeapWorld::default(), ZoneOptions::new(1, 0));
+    let empty = zone(&HeapProvider::default(), ZoneOptions::new(1, 0));
     for order in [Order::ZERO, Order::MAX] {
         assert_eq!(empty.alloc(Cpu(0), order), None);
     }

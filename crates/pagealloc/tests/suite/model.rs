@@ -1,4 +1,4 @@
-//! A borrower that knows what it was lent, and believes nothing it can check.
+//! A borrower that knows what it was allocated, and believes nothing it can check.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use units::{Cpu, Frame, Order, PAGE_SIZE};
 
 pub use crate::design::Make;
 use crate::free::Free;
-use crate::world::{HeapWorld, Record};
+use crate::provider::{HeapProvider, Record};
 
 /// Random numbers from a seed.
 pub struct Random(testkit::Rng);
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// A block that was lent.
+/// A block that was allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     pub frame: Frame,
@@ -44,7 +44,7 @@ pub struct Held {
 pub fn stamp(zone: &dyn Frames, frame: Frame, order: Order, stamp: u64) -> Held {
     let held = Held { frame, order, stamp };
     for (place, value) in stamped_places(zone, held) {
-        // SAFETY: the block is lent to us, so it's ours to write.
+        // SAFETY: the block is allocated to us, so it's ours to write.
         unsafe { place.write(value) };
     }
     held
@@ -53,7 +53,7 @@ pub fn stamp(zone: &dyn Frames, frame: Frame, order: Order, stamp: u64) -> Held 
 /// Checks that nobody else has written to a block.
 pub fn check_stamp(zone: &dyn Frames, held: Held) {
     for (place, value) in stamped_places(zone, held) {
-        // SAFETY: the block is lent to us, so it's ours to read.
+        // SAFETY: the block is allocated to us, so it's ours to read.
         let found = unsafe { place.read() };
         assert_eq!(found, value, "somebody else wrote to {held:?}");
     }
@@ -71,24 +71,24 @@ fn stamped_places(zone: &dyn Frames, held: Held) -> impl Iterator<Item = (*mut u
     })
 }
 
-/// One zone, what it lent, and its record.
+/// One zone, what it allocated, and its record.
 pub struct Borrower {
     pub zone: Box<dyn Frames>,
-    pub world: HeapWorld,
+    pub provider: HeapProvider,
     pub record: Arc<Record>,
     pub held: Vec<Held>,
-    lent: Vec<bool>,
+    allocated: Vec<bool>,
     stamps: u64,
 }
 
 impl Borrower {
     pub fn new(make: Make, options: ZoneOptions) -> Borrower {
-        let world = HeapWorld::default();
-        let zone = make(&world, options);
+        let provider = HeapProvider::default();
+        let zone = make(&provider, options);
         assert_eq!(zone.capacity(), options.max_frames);
-        let record = world.record_of(zone.base());
-        let lent = vec![false; options.max_frames as usize];
-        Borrower { zone, world, record, held: Vec::new(), lent, stamps: 0 }
+        let record = provider.record_of(zone.base());
+        let allocated = vec![false; options.max_frames as usize];
+        Borrower { zone, provider, record, held: Vec::new(), allocated, stamps: 0 }
     }
 
     /// Asks for a block. `None` is believed only if there is no such block.
@@ -96,23 +96,23 @@ impl Borrower {
         let order = Order::new(order).unwrap();
         let size = order.frames() as usize;
         let Some(frame) = self.zone.alloc(Cpu(cpu), order) else {
-            // What the system refuses cannot be lent.
-            let there = match self.world.is_refusing() {
+            // What the system refuses cannot be allocated.
+            let there = match self.provider.is_refusing() {
                 true => self.zone.stats().managed as usize,
-                false => self.lent.len(),
+                false => self.allocated.len(),
             };
-            let mut blocks = self.lent[..there].chunks_exact(size);
-            let left = blocks.position(|block| block.iter().all(|lent| !lent));
+            let mut blocks = self.allocated[..there].chunks_exact(size);
+            let left = blocks.position(|block| block.iter().all(|allocated| !allocated));
             assert_eq!(left, None, "None for order {} while that block is free", order.get());
             return false;
         };
         let (start, end) = (frame.0 as usize, frame.0 as usize + size);
         assert_eq!(start % size, 0, "{frame:?} of order {} is misaligned", order.get());
-        assert!(end <= self.lent.len(), "{frame:?} of order {} ends beyond all", order.get());
+        assert!(end <= self.allocated.len(), "{frame:?} of order {} ends beyond all", order.get());
         assert!(self.record.is_committed(start, end), "{frame:?} was not committed");
         for n in start..end {
-            assert!(!self.lent[n], "frame {n} was lent twice");
-            self.lent[n] = true;
+            assert!(!self.allocated[n], "frame {n} was allocated twice");
+            self.allocated[n] = true;
         }
         self.stamps += 1;
         let stamp_value = self.stamps.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -125,13 +125,13 @@ impl Borrower {
         let held = self.held.swap_remove(index);
         check_stamp(&*self.zone, held);
         let start = held.frame.0 as usize;
-        self.lent[start..start + held.order.frames() as usize].fill(false);
+        self.allocated[start..start + held.order.frames() as usize].fill(false);
         self.zone.free(Cpu(cpu), held.frame, held.order);
     }
 
-    /// Which frames are lent.
-    pub fn lent(&self) -> &[bool] {
-        &self.lent
+    /// Which frames are allocated.
+    pub fn allocated(&self) -> &[bool] {
+        &self.allocated
     }
 
     pub fn frames_held(&self) -> u64 {
@@ -142,8 +142,12 @@ impl Borrower {
     pub fn check(&self) {
         self.zone.validate();
         let stats = self.zone.stats();
-        assert_eq!(stats.lent, self.frames_held(), "frames lent: the zone's count, the borrower's");
-        Free::of(&*self.zone, &self.lent);
+        assert_eq!(
+            stats.allocated,
+            self.frames_held(),
+            "frames allocated: the zone's count, the borrower's"
+        );
+        Free::of(&*self.zone, &self.allocated);
         assert_eq!(stats.returned_blocks, self.record.blocks_released(), "blocks returned");
     }
 
@@ -160,7 +164,7 @@ impl Borrower {
     }
 }
 
-/// The blocks that `0..frames` consists of when nothing of it is lent.
+/// The blocks that `0..frames` consists of when nothing of it is allocated.
 fn blocks_of(frames: u64) -> [u64; 11] {
     std::array::from_fn(|order| if order == 10 { frames >> 10 } else { frames >> order & 1 })
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pagealloc::{Frames, Region, World, ZoneOptions, ZoneStats};
+use pagealloc::{Frames, MemoryProvider, Region, ZoneOptions, ZoneStats};
 use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::free::{blocks_of, order};
@@ -22,14 +22,14 @@ pub enum Flaw {
     ForgetsOtherCpus,
     /// Says that memory is out once in 64 calls.
     GivesUp,
-    /// Lends a frame that somebody has, once in 64 calls.
+    /// Allocates a frame that somebody has, once in 64 calls.
     LendsTwice,
     /// Loses a frame when two CPUs with frames in their caches are drained.
     LosesOnDrain,
     /// Keeps a frame in a cache that it also drains, under the same conditions.
     KeepsOnDrain,
-    /// Merges with a buddy that is lent with the same order.
-    MergesLent,
+    /// Merges with a buddy that is allocated with the same order.
+    MergesAllocated,
     /// Never merges.
     NeverMerges,
     /// Merges once when something is freed, and not the result.
@@ -38,7 +38,7 @@ pub enum Flaw {
     HidesHuge,
     /// Counts a block of order 0 too many while something is in a cache.
     Miscounts,
-    /// Shows a lent frame as free.
+    /// Shows a allocated frame as free.
     ShowsLent,
     /// Is silent on bad frees.
     Silent,
@@ -61,19 +61,23 @@ pub struct Naive {
 struct Inner {
     free: BTreeSet<(u32, u8)>,
     caches: Vec<Vec<u32>>,
-    lent: BTreeMap<u32, u8>,
+    allocated: BTreeMap<u32, u8>,
     bad_frees: u64,
     calls: u32,
 }
 
 impl Naive {
-    pub fn boxed(world: &dyn World, options: ZoneOptions, flaw: Flaw) -> Box<dyn Frames> {
-        let region = world.reserve((options.max_frames as usize * PAGE_SIZE).max(1)).unwrap();
+    pub fn boxed(
+        provider: &dyn MemoryProvider,
+        options: ZoneOptions,
+        flaw: Flaw,
+    ) -> Box<dyn Frames> {
+        let region = provider.reserve((options.max_frames as usize * PAGE_SIZE).max(1)).unwrap();
         region.commit(0, region.bytes()).unwrap();
         let inner = Inner {
             free: blocks_of(&vec![true; options.max_frames as usize]),
             caches: vec![Vec::new(); options.cpus.max(1)],
-            lent: BTreeMap::new(),
+            allocated: BTreeMap::new(),
             bad_frees: 0,
             calls: 0,
         };
@@ -105,8 +109,9 @@ impl Inner {
         };
         for _ in 0..times {
             let buddy = first ^ 1 << order;
-            let is_lent = flaw == Flaw::MergesLent && self.lent.get(&buddy) == Some(&order);
-            if order == MAX_ORDER || !self.free.remove(&(buddy, order)) && !is_lent {
+            let is_allocated =
+                flaw == Flaw::MergesAllocated && self.allocated.get(&buddy) == Some(&order);
+            if order == MAX_ORDER || !self.free.remove(&(buddy, order)) && !is_allocated {
                 break;
             }
             first &= !(1 << order);
@@ -126,7 +131,7 @@ impl Inner {
     }
 }
 
-// SAFETY: kept, unless it has a flaw. Then it may not be, on purpose: what is lent lies within
+// SAFETY: kept, unless it has a flaw. Then it may not be, on purpose: what is allocated lies within
 // committed memory all the same, and the suite touches nothing else.
 unsafe impl Frames for Naive {
     fn base(&self) -> NonNull<u8> {
@@ -146,8 +151,8 @@ unsafe impl Frames for Naive {
             return None;
         }
         if turn && self.flaw == Flaw::LendsTwice && order == 0 {
-            let lent = inner.lent.iter().find(|lent| *lent.1 == 0);
-            if let Some((frame, _)) = lent {
+            let allocated = inner.allocated.iter().find(|allocated| *allocated.1 == 0);
+            if let Some((frame, _)) = allocated {
                 return Some(Frame(*frame));
             }
         }
@@ -160,18 +165,18 @@ unsafe impl Frames for Naive {
             }
             inner.take(order)
         })?;
-        inner.lent.insert(frame, order);
+        inner.allocated.insert(frame, order);
         Some(Frame(frame))
     }
 
     fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         let mut inner = self.lock();
         let (cache, frame, mut order) = (cpu.index(inner.caches.len()), frame.0, order.get());
-        let lent = inner.lent.get(&frame).copied();
-        if let (Flaw::TakesAnyOrder, Some(lent)) = (self.flaw, lent) {
-            order = lent;
+        let allocated = inner.allocated.get(&frame).copied();
+        if let (Flaw::TakesAnyOrder, Some(allocated)) = (self.flaw, allocated) {
+            order = allocated;
         }
-        if lent != Some(order) {
+        if allocated != Some(order) {
             if self.flaw == Flaw::TakesAnything && inner.free.contains(&(frame, order)) {
                 inner.free.remove(&(frame, order));
             }
@@ -181,11 +186,11 @@ unsafe impl Frames for Naive {
             inner.bad_frees += 1;
             let what = if self.flaw == Flaw::Vague { "something" } else { "frame" };
             if cfg!(debug_assertions) {
-                panic!("{what} {frame} was freed with order {order}, {lent:?}");
+                panic!("{what} {frame} was freed with order {order}, {allocated:?}");
             }
             return;
         }
-        inner.lent.remove(&frame);
+        inner.allocated.remove(&frame);
         if order == 0 && inner.caches[cache].len() < CACHED {
             inner.caches[cache].push(frame);
         } else {
@@ -215,7 +220,7 @@ unsafe impl Frames for Naive {
         let inner = self.lock();
         let cached = inner.caches.iter().map(|cache| cache.len() as u64).sum();
         let mut stats = ZoneStats {
-            lent: inner.lent.values().map(|order| 1 << order).sum(),
+            allocated: inner.allocated.values().map(|order| 1 << order).sum(),
             cached,
             managed: u64::from(self.frames),
             bad_frees: inner.bad_frees,
@@ -231,8 +236,8 @@ unsafe impl Frames for Naive {
     fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
         let inner = self.lock();
         inner.free.iter().for_each(|(first, n)| see(Frame(*first), order(*n)));
-        let lent = inner.lent.iter().find(|lent| *lent.1 == 0);
-        if let (Flaw::ShowsLent, Some((frame, _))) = (self.flaw, lent) {
+        let allocated = inner.allocated.iter().find(|allocated| *allocated.1 == 0);
+        if let (Flaw::ShowsLent, Some((frame, _))) = (self.flaw, allocated) {
             see(Frame(*frame), Order::ZERO);
         }
     }

@@ -1,9 +1,9 @@
-//! A zone on the operating system's memory: what is lent costs memory, what is free does not.
+//! A zone on the operating system's memory: what is allocated costs memory, what is free does not.
 
 use crate::design::Design;
 use crate::tested::DESIGNS;
 use host::Mmap;
-use pagealloc::{NoMemory, Region, World, Zone, ZoneOptions};
+use pagealloc::{MemoryProvider, NoMemory, Region, Zone, ZoneOptions};
 use sync::atomic::{AtomicUsize, Ordering};
 use units::{Cpu, Frame, Order, PAGE_SIZE};
 
@@ -27,7 +27,7 @@ fn comes_and_goes(design: &Design) {
     let frames: Vec<Frame> =
         (0..64 * MIB / 4096).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect();
     for frame in &frames {
-        // SAFETY: lent to us.
+        // SAFETY: allocated to us.
         unsafe { zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE).write_volatile(1) };
     }
     let full = host::resident_bytes() - start;
@@ -38,14 +38,14 @@ fn comes_and_goes(design: &Design) {
     zone.drain();
     zone.validate();
     let empty = host::resident_bytes() - start;
-    assert!(empty < 2 * MIB, "{name}: {empty} bytes stay when nothing is lent");
+    assert!(empty < 2 * MIB, "{name}: {empty} bytes stay when nothing is allocated");
 }
 
 /// The system's memory, and how much of it was reserved.
 #[derive(Default)]
 struct Counted(AtomicUsize);
 
-impl World for Counted {
+impl MemoryProvider for Counted {
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         Mmap.reserve(bytes)
@@ -55,9 +55,9 @@ impl World for Counted {
 #[test]
 fn tables_take_half_a_thousandth_at_most() {
     let frames = 64 << 20;
-    let world = Counted::default();
-    let zone = Zone::new(&world, ZoneOptions::new(2, frames)).unwrap();
-    let (memory, all) = (frames as usize * PAGE_SIZE, world.0.load(Ordering::Relaxed));
+    let provider = Counted::default();
+    let zone = Zone::new(&provider, ZoneOptions::new(2, frames)).unwrap();
+    let (memory, all) = (frames as usize * PAGE_SIZE, provider.0.load(Ordering::Relaxed));
     assert!(all - memory <= memory / 2000, "{} bytes for {memory}", all - memory);
     drop(zone);
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use testkit::{Rng, seed};
-use units::FRAMES_PER_BLOCK;
+use units::FRAMES_PER_PAGEBLOCK;
 
 use crate::free::Free;
 use crate::model::{Borrower, Make};
 use pagealloc::ZoneOptions;
 
-/// While some of it is lent, all the rest is merged once the caches are drained, whichever frames
+/// While some of it is allocated, all the rest is merged once the caches are drained, whichever frames
 /// those are; and so it stays, however often it is drained.
 pub fn at_rest(make: Make) {
     let mut rng = Rng::new(seed("at_rest"));
@@ -25,7 +25,7 @@ pub fn at_rest(make: Make) {
             for _ in 0..2 {
                 borrower.zone.drain();
                 borrower.check();
-                Free::of(&*borrower.zone, borrower.lent()).is_at_rest(borrower.lent());
+                Free::of(&*borrower.zone, borrower.allocated()).is_at_rest(borrower.allocated());
             }
         }
         borrower.rest(|n| n as u32 % 2);
@@ -37,13 +37,15 @@ pub fn at_rest(make: Make) {
 pub fn huge_when_there(make: Make) {
     const BLOCKS: u32 = 12;
     let mut rng = Rng::new(seed("huge_when_there"));
-    let mut borrower = Borrower::new(make, ZoneOptions::new(3, BLOCKS * FRAMES_PER_BLOCK));
+    let mut borrower = Borrower::new(make, ZoneOptions::new(3, BLOCKS * FRAMES_PER_PAGEBLOCK));
     for round in 0..6 {
         while borrower.borrow(0, 0) {}
         let whole: BTreeSet<u32> = (0..BLOCKS).filter(|_| rng.one_in(2)).collect();
         // All but one frame of the others.
         let spared: Vec<u32> = (0..BLOCKS)
-            .map(|block| block * FRAMES_PER_BLOCK + rng.below(u64::from(FRAMES_PER_BLOCK)) as u32)
+            .map(|block| {
+                block * FRAMES_PER_PAGEBLOCK + rng.below(u64::from(FRAMES_PER_PAGEBLOCK)) as u32
+            })
             .collect();
         let stays = |frame: u32| spared.contains(&frame) && !whole.contains(&(frame / 512));
         rng.shuffle(&mut borrower.held);

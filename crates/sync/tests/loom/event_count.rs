@@ -1,4 +1,4 @@
-//! The event, with a shelf that things are put on and taken from.
+//! The event, with a buffer that things are put on and taken from.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ impl Manner for EventCount {
 }
 
 /// How many things there are.
-struct Shelf<M> {
+struct Buffer<M> {
     manner: M,
     things: AtomicUsize,
 }
 
-impl<M: Manner> Shelf<M> {
-    fn new(manner: M) -> Arc<Shelf<M>> {
-        Arc::new(Shelf { manner, things: AtomicUsize::new(0) })
+impl<M: Manner> Buffer<M> {
+    fn new(manner: M) -> Arc<Buffer<M>> {
+        Arc::new(Buffer { manner, things: AtomicUsize::new(0) })
     }
 
     fn take(&self) {
@@ -64,20 +64,20 @@ impl<M: Manner> Shelf<M> {
 
 /// Threads that each take a thing, beside this one, which puts them there.
 fn run<M: Manner>(manner: M, takers: usize, at_once: bool) {
-    let shelf = Shelf::new(manner);
+    let buffer = Buffer::new(manner);
     let others: Vec<_> = (0..takers)
         .map(|_| {
-            let shelf = shelf.clone();
-            thread::spawn(move || shelf.take())
+            let buffer = buffer.clone();
+            thread::spawn(move || buffer.take())
         })
         .collect();
     if at_once {
-        shelf.put(takers);
+        buffer.put(takers);
     } else {
-        (0..takers).for_each(|_| shelf.put_one());
+        (0..takers).for_each(|_| buffer.put_one());
     }
     others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
-    assert_eq!(shelf.things.load(Ordering::Relaxed), 0);
+    assert_eq!(buffer.things.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -100,19 +100,19 @@ fn everybody_is_told_at_once() {
 #[test]
 fn a_thing_goes_from_hand_to_hand() {
     bounded(2, || {
-        let shelf = Shelf::new(EventCount::default());
+        let buffer = Buffer::new(EventCount::default());
         let others: Vec<_> = (0..2)
             .map(|_| {
-                let shelf = shelf.clone();
+                let buffer = buffer.clone();
                 thread::spawn(move || {
-                    shelf.take();
-                    shelf.put_one();
+                    buffer.take();
+                    buffer.put_one();
                 })
             })
             .collect();
-        shelf.put_one();
+        buffer.put_one();
         others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
-        assert_eq!(shelf.things.load(Ordering::Relaxed), 1);
+        assert_eq!(buffer.things.load(Ordering::Relaxed), 1);
     });
 }
 

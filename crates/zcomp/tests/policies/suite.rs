@@ -18,14 +18,14 @@ type Make<S> = Box<dyn Fn(&Arc<Watched>, usize) -> S + Send + Sync>;
 pub struct Subject<S> {
     /// Makes streams of a codec under a limit.
     pub make: Make<S>,
-    /// How many streams may be lent at once under a limit, once all of before are back.
+    /// How many streams may be taken at once under a limit, once all of before are back.
     pub most: fn(usize) -> usize,
     /// It makes streams when they are wanted.
     pub grows: bool,
 }
 
 impl<S> Subject<S> {
-    /// One that lends as many as the limit says, and has made them all beforehand.
+    /// One that hands out as many as the limit says, and has made them all beforehand.
     pub fn new(make: impl Fn(&Arc<Watched>, usize) -> S + Send + Sync + 'static) -> Subject<S> {
         Subject { make: Box::new(make), most: |limit| limit, grows: false }
     }
@@ -61,15 +61,15 @@ pub fn judge<S: Streams + 'static>(subject: Subject<S>, seed: u64, backoff: Dura
     Ok(())
 }
 
-/// Streams that are lent at the moment.
+/// Streams that are taken at the moment.
 struct Ledger {
-    lent: Mutex<BTreeSet<u64>>,
+    taken: Mutex<BTreeSet<u64>>,
     most: usize,
 }
 
 impl Ledger {
     fn new(most: usize) -> Ledger {
-        Ledger { lent: Mutex::default(), most }
+        Ledger { taken: Mutex::default(), most }
     }
 
     /// Runs `work` with a stream, which nobody else may have.
@@ -82,19 +82,19 @@ impl Ledger {
         let mut stream = streams.get(Cpu(cpu));
         let number = number(&mut stream);
         {
-            let mut lent = self.lent.lock().unwrap();
-            if !lent.insert(number) {
-                return Err(format!("stream {number} is lent twice"));
+            let mut taken = self.taken.lock().unwrap();
+            if !taken.insert(number) {
+                return Err(format!("stream {number} is taken twice"));
             }
-            let count = lent.len();
+            let count = taken.len();
             if count > self.most {
                 // It comes back now, and others may have it.
-                lent.remove(&number);
-                return Err(format!("{count} streams are lent at once, not {}", self.most));
+                taken.remove(&number);
+                return Err(format!("{count} streams are taken at once, not {}", self.most));
             }
         }
         let done = work(&mut stream);
-        self.lent.lock().unwrap().remove(&number);
+        self.taken.lock().unwrap().remove(&number);
         done
     }
 }
@@ -119,7 +119,7 @@ fn use_it(stream: &mut zcomp::Stream, rng: &mut Rng) -> Verdict {
 const THREADS: u64 = 8;
 const ROUNDS: u32 = 150;
 
-/// Many threads use streams, of which at most `most` may be lent at once.
+/// Many threads use streams, of which at most `most` may be taken at once.
 fn crowd<S: Streams>(streams: &S, most: usize, rounds: u32, seed: u64) -> Verdict {
     let (ledger, failed) = (Ledger::new(most), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -207,7 +207,7 @@ fn all_at_once<S: Streams>(subject: &Subject<S>, seed: u64) -> Verdict {
         for _ in 0..3 {
             let mut count = 0;
             hold(&streams, most, || count = streams.count())?;
-            expect(count == most, || format!("{most} are lent, and {count} there"))?;
+            expect(count == most, || format!("{most} are taken, and {count} there"))?;
         }
         crowd(&streams, most, 10, seed)?;
     }
@@ -225,10 +225,10 @@ fn lowered<S: Streams>(subject: &Subject<S>, seed: u64) -> Verdict {
         });
     }
     let (most, before) = ((subject.most)(1), (subject.most)(2));
-    for lent in [false, true] {
+    for taken in [false, true] {
         streams.limit(2).unwrap();
         let lower = || streams.limit(1).unwrap();
-        if lent {
+        if taken {
             hold(&streams, before, lower)?;
         } else {
             hold(&streams, before, || {})?;

@@ -1,9 +1,9 @@
-//! Rows of codecs, and of compressing pages again.
+//! Attributes of codecs, and of compressing pages again.
 
 use alloc::{format, string::String, sync::Arc};
 use core::fmt::Write;
 
-use control::{Access, Errno, Fault, Row};
+use control::{Access, Attribute, ControlError, Errno};
 use zcomp::Params;
 
 use super::keys::{decimal, put, unknown, words};
@@ -12,7 +12,7 @@ use crate::{Disk, Recompress, Select, Which};
 /// The longest name of an algorithm that is looked up (`CRYPTO_MAX_ALG_NAME` in Linux).
 const NAME_MAX: usize = 128;
 
-fn list(chosen: &str, out: &mut dyn Write) -> Result<(), Fault> {
+fn list(chosen: &str, out: &mut dyn Write) -> Result<(), ControlError> {
     for &name in zcomp::ALGORITHMS {
         if name == chosen {
             put(out, format_args!("[{name}] "))?;
@@ -23,15 +23,15 @@ fn list(chosen: &str, out: &mut dyn Write) -> Result<(), Fault> {
     put(out, format_args!("\n"))
 }
 
-fn name(text: &str) -> Result<&str, Fault> {
+fn name(text: &str) -> Result<&str, ControlError> {
     if text.len() >= NAME_MAX {
         let message = format!("an algorithm's name has fewer than {NAME_MAX} characters");
-        return Err(Fault::new(Errno::E2BIG, message));
+        return Err(ControlError::new(Errno::E2BIG, message));
     }
     Ok(text.trim())
 }
 
-pub(super) const COMP_ALGORITHM: Row<Disk> = Row {
+pub(super) const COMP_ALGORITHM: Attribute<Disk> = Attribute {
     name: "comp_algorithm",
     access: Access::ReadWrite,
     unit: "name",
@@ -40,7 +40,7 @@ pub(super) const COMP_ALGORITHM: Row<Disk> = Row {
     store: Some(|disk, text| disk.set_algorithm(name(text)?)),
 };
 
-pub(super) const RECOMP_ALGORITHM: Row<Disk> = Row {
+pub(super) const RECOMP_ALGORITHM: Attribute<Disk> = Attribute {
     name: "recomp_algorithm",
     access: Access::ReadWrite,
     unit: "text",
@@ -66,23 +66,23 @@ pub(super) const RECOMP_ALGORITHM: Row<Disk> = Row {
             }
         }
         let Some(algorithm) = algorithm else {
-            return Err(Fault::invalid(format!("recomp_algorithm takes {ALLOWED}")));
+            return Err(ControlError::invalid(format!("recomp_algorithm takes {ALLOWED}")));
         };
         disk.set_algorithm_at(priority, algorithm)
     }),
 };
 
-fn again_priority(value: &str) -> Result<u8, Fault> {
+fn again_priority(value: &str) -> Result<u8, ControlError> {
     match decimal::<i64>("priority", value)? {
         priority @ 1..=3 => Ok(priority as u8),
-        other => Err(Fault::invalid(format!(
+        other => Err(ControlError::invalid(format!(
             "a priority of algorithms to compress again with is 1 to 3, not {other}"
         ))),
     }
 }
 
 /// A codec and its parameters, as `algo=NAME priority=N level=N dict=PATH deflate.winbits=N`.
-fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fault> {
+fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), ControlError> {
     const ALLOWED: &str =
         "algo=NAME, priority=0 to 3, level=NUMBER, dict=PATH, deflate.winbits=NUMBER";
     let (mut which, mut params) = (Which::default(), Params::default());
@@ -93,7 +93,9 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fa
                 which.priority = match decimal::<i64>("priority", value)? {
                     priority @ 0..=3 => Some(priority as u8),
                     other => {
-                        return Err(Fault::invalid(format!("a priority is 0 to 3, not {other}")));
+                        return Err(ControlError::invalid(format!(
+                            "a priority is 0 to 3, not {other}"
+                        )));
                     }
                 };
             }
@@ -108,18 +110,18 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Fa
     Ok((which, params))
 }
 
-fn dictionary(disk: &Disk, path: &str) -> Result<Arc<[u8]>, Fault> {
+fn dictionary(disk: &Disk, path: &str) -> Result<Arc<[u8]>, ControlError> {
     match disk.resources.files.read(path) {
         Ok(bytes) if bytes.is_empty() => {
-            Err(Fault::invalid(format!("the dictionary {path} is empty")))
+            Err(ControlError::invalid(format!("the dictionary {path} is empty")))
         }
         Ok(bytes) => Ok(bytes.into()),
         // As Linux, whatever the reason.
-        Err(fault) => Err(Fault::invalid(fault.message)),
+        Err(error) => Err(ControlError::invalid(error.message)),
     }
 }
 
-pub(super) const ALGORITHM_PARAMS: Row<Disk> = Row {
+pub(super) const ALGORITHM_PARAMS: Attribute<Disk> = Attribute {
     name: "algorithm_params",
     access: Access::Write,
     unit: "text",
@@ -132,7 +134,7 @@ pub(super) const ALGORITHM_PARAMS: Row<Disk> = Row {
     }),
 };
 
-pub(super) const SWITCH_ALGORITHM: Row<Disk> = Row {
+pub(super) const SWITCH_ALGORITHM: Attribute<Disk> = Attribute {
     name: "switch_algorithm",
     access: Access::ActOnWrite,
     unit: "text",
@@ -147,12 +149,12 @@ pub(super) const SWITCH_ALGORITHM: Row<Disk> = Row {
             (Some(algorithm), _) | (None, Some(algorithm)) => {
                 disk.switch_algorithm(priority, algorithm, params)
             }
-            (None, None) => Err(Fault::invalid("switch_algorithm takes algo=NAME")),
+            (None, None) => Err(ControlError::invalid("switch_algorithm takes algo=NAME")),
         }
     }),
 };
 
-pub(super) const RECOMPRESS: Row<Disk> = Row {
+pub(super) const RECOMPRESS: Attribute<Disk> = Attribute {
     name: "recompress",
     access: Access::ActOnWrite,
     unit: "text",

@@ -3,19 +3,19 @@
 use alloc::{format, string::String};
 use core::fmt::{Arguments, Write};
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use units::parse_size;
 
-pub(super) fn put(out: &mut dyn Write, text: Arguments<'_>) -> Result<(), Fault> {
-    out.write_fmt(text).map_err(|_| Fault::new(Errno::EIO, "the value could not be printed"))
+pub(super) fn put(out: &mut dyn Write, text: Arguments<'_>) -> Result<(), ControlError> {
+    out.write_fmt(text).map_err(|_| ControlError::new(Errno::EIO, "the value could not be printed"))
 }
 
-pub(super) fn size(text: &str) -> Result<u64, Fault> {
-    parse_size(text).map_err(|error| Fault::invalid(format!("{error}")))
+pub(super) fn size(text: &str) -> Result<u64, ControlError> {
+    parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))
 }
 
 /// A whole number, decimal or with 0x (the kernel's kstrtoint with base 0).
-pub(super) fn integer<T>(what: &str, text: &str) -> Result<T, Fault>
+pub(super) fn integer<T>(what: &str, text: &str) -> Result<T, ControlError>
 where
     T: TryFrom<i128>,
 {
@@ -28,34 +28,36 @@ where
 }
 
 /// A whole number in decimal. Too large a one is `ERANGE`, as the kernel's kstrtoint has it.
-pub(super) fn decimal<T>(what: &str, text: &str) -> Result<T, Fault>
+pub(super) fn decimal<T>(what: &str, text: &str) -> Result<T, ControlError>
 where
     T: TryFrom<i128>,
 {
     let text = text.trim();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(Fault::invalid(format!("{what} takes a whole number, not {text:?}")));
+        return Err(ControlError::invalid(format!("{what} takes a whole number, not {text:?}")));
     }
     fitting(what, text, text.parse().unwrap_or(i128::MAX))
 }
 
-fn fitting<T>(what: &str, text: &str, number: i128) -> Result<T, Fault>
+fn fitting<T>(what: &str, text: &str, number: i128) -> Result<T, ControlError>
 where
     T: TryFrom<i128>,
 {
     T::try_from(number).map_err(|_| match text.starts_with('-') {
-        true => Fault::invalid(format!("{what} takes no number as small as {text}")),
-        false => Fault::new(Errno::ERANGE, format!("{what} takes no number as large as {text}")),
+        true => ControlError::invalid(format!("{what} takes no number as small as {text}")),
+        false => {
+            ControlError::new(Errno::ERANGE, format!("{what} takes no number as large as {text}"))
+        }
     })
 }
 
 /// A switch, in any of the ways the kernel's kstrtobool knows.
-pub(super) fn boolean(what: &str, text: &str) -> Result<bool, Fault> {
+pub(super) fn boolean(what: &str, text: &str) -> Result<bool, ControlError> {
     match text.trim() {
         "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" | "oN" => Ok(true),
         "0" | "n" | "N" | "f" | "F" | "off" | "Off" | "OFF" => Ok(false),
-        other => Err(Fault::invalid(format!("{what} takes 0 or 1, not {other:?}"))),
+        other => Err(ControlError::invalid(format!("{what} takes 0 or 1, not {other:?}"))),
     }
 }
 
@@ -68,10 +70,10 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 }
 
 /// The refusal of a key.
-pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> Fault {
+pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> ControlError {
     let word = match value {
         Some(value) => format!("{key}={value}"),
         None => String::from(key),
     };
-    Fault::invalid(format!("{what} knows no {word:?}; it takes {allowed}"))
+    ControlError::invalid(format!("{what} knows no {word:?}; it takes {allowed}"))
 }

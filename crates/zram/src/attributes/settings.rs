@@ -1,13 +1,13 @@
-//! Rows that are settings.
+//! Attributes that are settings.
 
 use alloc::format;
 
-use control::{Access, Fault, Row};
+use control::{Access, Attribute, ControlError};
 
 use super::keys::{boolean, decimal, integer, put, size};
 use crate::Disk;
 
-pub(super) const DISKSIZE: Row<Disk> = Row {
+pub(super) const DISKSIZE: Attribute<Disk> = Attribute {
     name: "disksize",
     access: Access::ReadWrite,
     unit: "bytes",
@@ -16,7 +16,7 @@ pub(super) const DISKSIZE: Row<Disk> = Row {
     store: Some(|disk, text| disk.set_disksize(size(text)?)),
 };
 
-pub(super) const INITSTATE: Row<Disk> = Row {
+pub(super) const INITSTATE: Attribute<Disk> = Attribute {
     name: "initstate",
     access: Access::Read,
     unit: "flag",
@@ -25,19 +25,19 @@ pub(super) const INITSTATE: Row<Disk> = Row {
     store: None,
 };
 
-pub(super) const RESET: Row<Disk> = Row {
+pub(super) const RESET: Attribute<Disk> = Attribute {
     name: "reset",
     access: Access::ActOnWrite,
     unit: "flag",
     help: "a positive number gives up contents, size, settings and statistics",
     show: None,
     store: Some(|disk, text| match decimal::<u16>("reset", text)? {
-        0 => Err(Fault::invalid("reset takes a number from 1 to 65535, not 0")),
+        0 => Err(ControlError::invalid("reset takes a number from 1 to 65535, not 0")),
         _ => disk.reset(),
     }),
 };
 
-pub(super) const RESIZE: Row<Disk> = Row {
+pub(super) const RESIZE: Attribute<Disk> = Attribute {
     name: "resize",
     access: Access::ActOnWrite,
     unit: "bytes",
@@ -46,7 +46,7 @@ pub(super) const RESIZE: Row<Disk> = Row {
     store: Some(|disk, text| disk.resize(size(text)?)),
 };
 
-pub(super) const MAX_COMP_STREAMS: Row<Disk> = Row {
+pub(super) const MAX_COMP_STREAMS: Attribute<Disk> = Attribute {
     name: "max_comp_streams",
     access: Access::ReadWrite,
     unit: "count",
@@ -54,13 +54,13 @@ pub(super) const MAX_COMP_STREAMS: Row<Disk> = Row {
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.max_streams()))),
     store: Some(|disk, text| match integer::<i32>("max_comp_streams", text)? {
         count @ 1.. => disk.set_max_streams(count as u32),
-        count => {
-            Err(Fault::invalid(format!("max_comp_streams takes a number from 1 on, not {count}")))
-        }
+        count => Err(ControlError::invalid(format!(
+            "max_comp_streams takes a number from 1 on, not {count}"
+        ))),
     }),
 };
 
-pub(super) const MEM_LIMIT: Row<Disk> = Row {
+pub(super) const MEM_LIMIT: Attribute<Disk> = Attribute {
     name: "mem_limit",
     access: Access::Write,
     unit: "bytes",
@@ -72,7 +72,7 @@ pub(super) const MEM_LIMIT: Row<Disk> = Row {
     }),
 };
 
-pub(super) const MEM_USED_MAX: Row<Disk> = Row {
+pub(super) const MEM_USED_MAX: Attribute<Disk> = Attribute {
     name: "mem_used_max",
     access: Access::ActOnWrite,
     unit: "bytes",
@@ -83,11 +83,11 @@ pub(super) const MEM_USED_MAX: Row<Disk> = Row {
             disk.reset_peak();
             Ok(())
         }
-        other => Err(Fault::invalid(format!("mem_used_max takes only 0, not {other:?}"))),
+        other => Err(ControlError::invalid(format!("mem_used_max takes only 0, not {other:?}"))),
     }),
 };
 
-pub(super) const COMPACT: Row<Disk> = Row {
+pub(super) const COMPACT: Attribute<Disk> = Attribute {
     name: "compact",
     access: Access::ActOnWrite,
     unit: "flag",
@@ -96,7 +96,7 @@ pub(super) const COMPACT: Row<Disk> = Row {
     store: Some(|disk, _| disk.compact().map(|_| ())),
 };
 
-pub(super) const TRACK_ACCESS: Row<Disk> = Row {
+pub(super) const TRACK_ACCESS: Attribute<Disk> = Attribute {
     name: "track_access",
     access: Access::ReadWrite,
     unit: "flag",

@@ -1,8 +1,8 @@
-//! Rows that are statistics.
+//! Attributes that are statistics.
 
 use core::fmt::Write;
 
-use control::{Access, Fault, Row};
+use control::{Access, Attribute, ControlError};
 use units::PAGE_SIZE;
 
 use super::keys::put;
@@ -10,7 +10,7 @@ use crate::{Disk, Kind, Slot, Stats};
 
 macro_rules! statistic {
     ($id:ident, $name:literal, $unit:literal, $help:literal, $value:expr) => {
-        pub(super) const $id: Row<Disk> = Row {
+        pub(super) const $id: Attribute<Disk> = Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
@@ -42,7 +42,7 @@ statistic!(MEM_USED_TOTAL, "mem_used_total", "bytes", "memory taken by what is s
     s.pool_bytes
 });
 
-pub(super) const MM_STAT: Row<Disk> = Row {
+pub(super) const MM_STAT: Attribute<Disk> = Attribute {
     name: "mm_stat",
     access: Access::Read,
     unit: "text",
@@ -69,7 +69,7 @@ pub(super) const MM_STAT: Row<Disk> = Row {
     store: None,
 };
 
-pub(super) const IO_STAT: Row<Disk> = Row {
+pub(super) const IO_STAT: Attribute<Disk> = Attribute {
     name: "io_stat",
     access: Access::Read,
     unit: "text",
@@ -87,7 +87,7 @@ pub(super) const IO_STAT: Row<Disk> = Row {
     store: None,
 };
 
-pub(super) const BD_STAT: Row<Disk> = Row {
+pub(super) const BD_STAT: Attribute<Disk> = Attribute {
     name: "bd_stat",
     access: Access::Read,
     unit: "text",
@@ -99,7 +99,7 @@ pub(super) const BD_STAT: Row<Disk> = Row {
     store: None,
 };
 
-pub(super) const DEBUG_STAT: Row<Disk> = Row {
+pub(super) const DEBUG_STAT: Attribute<Disk> = Attribute {
     name: "debug_stat",
     access: Access::Read,
     unit: "text",
@@ -110,7 +110,7 @@ pub(super) const DEBUG_STAT: Row<Disk> = Row {
 
 /// As the block layer's (Linux `Documentation/block/stat.rst`); no times are kept, and a request is
 /// counted for each of its pages.
-pub(super) const STAT: Row<Disk> = Row {
+pub(super) const STAT: Attribute<Disk> = Attribute {
     name: "stat",
     access: Access::Read,
     unit: "text",
@@ -133,7 +133,7 @@ pub(super) const STAT: Row<Disk> = Row {
 };
 
 /// Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, "memory tracking".
-pub(super) const BLOCK_STATE: Row<Disk> = Row {
+pub(super) const BLOCK_STATE: Attribute<Disk> = Attribute {
     name: "block_state",
     access: Access::ReadOwner,
     unit: "text",
@@ -143,7 +143,7 @@ pub(super) const BLOCK_STATE: Row<Disk> = Row {
     store: None,
 };
 
-fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), Fault> {
+fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
     let engine = disk.ready_engine()?;
     let mut result = Ok(());
     engine.each(0..disk.pages(), |index, slot| {

@@ -1,13 +1,13 @@
-//! Rows of idle pages and of writeback.
+//! Attributes of idle pages and of writeback.
 
 use alloc::format;
 
-use control::{Access, Fault, Row};
+use control::{Access, Attribute, ControlError};
 
 use super::keys::{boolean, decimal, integer, put, unknown, words};
 use crate::{Disk, Select, Writeback};
 
-pub(super) const IDLE: Row<Disk> = Row {
+pub(super) const IDLE: Attribute<Disk> = Attribute {
     name: "idle",
     access: Access::ActOnWrite,
     unit: "text",
@@ -16,8 +16,8 @@ pub(super) const IDLE: Row<Disk> = Row {
     store: Some(|disk, text| match text.trim() {
         "all" => disk.mark_idle(None),
         seconds => {
-            let seconds = integer("idle", seconds).map_err(|fault| Fault {
-                message: format!("idle takes \"all\" or seconds: {}", fault.message),
+            let seconds = integer("idle", seconds).map_err(|error| ControlError {
+                message: format!("idle takes \"all\" or seconds: {}", error.message),
                 errno: control::Errno::EINVAL,
             })?;
             disk.mark_idle(Some(seconds))
@@ -25,7 +25,7 @@ pub(super) const IDLE: Row<Disk> = Row {
     }),
 };
 
-pub(super) const BACKING_DEV: Row<Disk> = Row {
+pub(super) const BACKING_DEV: Attribute<Disk> = Attribute {
     name: "backing_dev",
     access: Access::ReadWrite,
     unit: "path",
@@ -35,12 +35,12 @@ pub(super) const BACKING_DEV: Row<Disk> = Row {
         None => put(out, format_args!("none\n")),
     }),
     store: Some(|disk, text| match text.strip_suffix('\n').unwrap_or(text) {
-        "" => Err(Fault::invalid("backing_dev takes the path of a block device or a file")),
+        "" => Err(ControlError::invalid("backing_dev takes the path of a block device or a file")),
         path => disk.set_backing(path),
     }),
 };
 
-pub(super) const WRITEBACK: Row<Disk> = Row {
+pub(super) const WRITEBACK: Attribute<Disk> = Attribute {
     name: "writeback",
     access: Access::ActOnWrite,
     unit: "text",
@@ -78,13 +78,13 @@ pub(super) const WRITEBACK: Row<Disk> = Row {
             }
         }
         if what == Writeback::default() {
-            return Err(Fault::invalid(format!("writeback takes {ALLOWED}")));
+            return Err(ControlError::invalid(format!("writeback takes {ALLOWED}")));
         }
         disk.writeback(&what)
     }),
 };
 
-pub(super) const WRITEBACK_LIMIT: Row<Disk> = Row {
+pub(super) const WRITEBACK_LIMIT: Attribute<Disk> = Attribute {
     name: "writeback_limit",
     access: Access::ReadWrite,
     unit: "pages",
@@ -96,7 +96,7 @@ pub(super) const WRITEBACK_LIMIT: Row<Disk> = Row {
     }),
 };
 
-pub(super) const WRITEBACK_LIMIT_ENABLE: Row<Disk> = Row {
+pub(super) const WRITEBACK_LIMIT_ENABLE: Attribute<Disk> = Attribute {
     name: "writeback_limit_enable",
     access: Access::ReadWrite,
     unit: "flag",
@@ -108,7 +108,7 @@ pub(super) const WRITEBACK_LIMIT_ENABLE: Row<Disk> = Row {
     }),
 };
 
-pub(super) const WRITEBACK_BATCH_SIZE: Row<Disk> = Row {
+pub(super) const WRITEBACK_BATCH_SIZE: Attribute<Disk> = Attribute {
     name: "writeback_batch_size",
     access: Access::ReadWrite,
     unit: "pages",
@@ -117,7 +117,7 @@ pub(super) const WRITEBACK_BATCH_SIZE: Row<Disk> = Row {
     store: Some(|disk, text| disk.set_writeback_batch(decimal("writeback_batch_size", text)?)),
 };
 
-pub(super) const COMPRESSED_WRITEBACK: Row<Disk> = Row {
+pub(super) const COMPRESSED_WRITEBACK: Attribute<Disk> = Attribute {
     name: "compressed_writeback",
     access: Access::ReadWrite,
     unit: "flag",

@@ -3,7 +3,7 @@
 //! As the kernel's `ZRAM_LOCK` bit (Weijie Yang, "zram: remove global tb_lock with fine grain
 //! lock", 2014), but readers and writers sleep instead of spinning on when the holder is slow.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{LOCKED, WAITED, WaitQueues};
 use units::Cpu;
@@ -24,10 +24,10 @@ impl SlotTable for BitLock {
     const NAME: &'static str = "bit-spinlock";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<BitLock, NoMemory> {
+    fn new(provider: &dyn MemoryProvider, slots: usize, _cpus: usize) -> Result<BitLock, NoMemory> {
         Ok(BitLock {
-            words: LazyTable::new(world, slots)?,
-            touched: Touched::new(world, slots)?,
+            words: LazyTable::new(provider, slots)?,
+            touched: Touched::new(provider, slots)?,
             queues: WaitQueues::default(),
         })
     }

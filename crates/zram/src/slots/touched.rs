@@ -1,6 +1,6 @@
 //! Which parts of a slot table were ever written.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 
 /// Slots that one bit stands for: as many as a page of memory holds.
@@ -16,8 +16,8 @@ impl Touched {
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
-    pub fn new(world: &dyn World, slots: usize) -> Result<Touched, NoMemory> {
-        Ok(Touched { words: LazyTable::new(world, slots.div_ceil(GROUP * 64))? })
+    pub fn new(provider: &dyn MemoryProvider, slots: usize) -> Result<Touched, NoMemory> {
+        Ok(Touched { words: LazyTable::new(provider, slots.div_ceil(GROUP * 64))? })
     }
 
     /// A slot is about to be written.

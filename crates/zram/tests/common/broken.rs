@@ -2,7 +2,7 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering::SeqCst};
 use units::Cpu;
 use zram::Slot;
@@ -20,7 +20,7 @@ macro_rules! words {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
-            fn new(_: &dyn World, slots: usize, _: usize) -> Result<Self, NoMemory> {
+            fn new(_: &dyn MemoryProvider, slots: usize, _: usize) -> Result<Self, NoMemory> {
                 // A disk asks for room to grow, which none of these tests uses.
                 let slots = slots.min(1 << 13);
                 Ok(Self((0..slots).map(|_| AtomicU64::new(0)).collect()))
@@ -76,8 +76,8 @@ macro_rules! nearly {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
-            fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
-                Ok(Self(<$base>::new(world, slots, cpus)?, <$state>::default()))
+            fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+                Ok(Self(<$base>::new(provider, slots, cpus)?, <$state>::default()))
             }
             fn count(&self) -> usize {
                 self.0.count()

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use block::{BlockDevice, Plain};
-use control::Fault;
-use pagealloc::{NoMemory, World, Zone, ZoneOptions};
+use control::ControlError;
+use pagealloc::{MemoryProvider, NoMemory, Zone, ZoneOptions};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::PerCpuStreams;
 use zram::slots::{BitLock, SlotTable};
@@ -45,10 +45,10 @@ static NEXT: Mutex<Option<Arc<SyncPoints>>> = Mutex::new(None);
 /// A disk with a backing device of `blocks` blocks.
 pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
     let zone = Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap());
-    let files = Arc::new(Shelf(Arc::new(Plain::new(blocks * PAGE_SIZE))));
+    let files = Arc::new(FaultyDevice(Arc::new(Plain::new(blocks * PAGE_SIZE))));
     let resources = Resources::new(Arc::new(host::Mmap), zone, CPUS, files);
     let disk = Disk::new(0, Arc::new(resources));
-    disk.set_backing("/shelf").unwrap();
+    disk.set_backing("/backing").unwrap();
     // One at a time.
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,14 +57,14 @@ pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
     disk
 }
 
-struct Shelf(Arc<Plain>);
+struct FaultyDevice(Arc<Plain>);
 
-impl HostFiles for Shelf {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+impl HostFiles for FaultyDevice {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
-        Err(Fault::invalid(path))
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        Err(ControlError::invalid(path))
     }
 }
 
@@ -88,8 +88,8 @@ impl SlotTable for Hooked {
     const NAME: &'static str = "hooked";
     const BYTES: usize = BitLock::BYTES;
 
-    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Hooked, NoMemory> {
-        let table = BitLock::new(world, slots, cpus)?;
+    fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Hooked, NoMemory> {
+        let table = BitLock::new(provider, slots, cpus)?;
         let sync_points = NEXT.lock().unwrap().take().expect("one at a time");
         Ok(Hooked { table, sync_points, looks: AtomicU32::new(0) })
     }

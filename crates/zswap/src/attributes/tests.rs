@@ -8,26 +8,31 @@ const DOCUMENT: &str = include_str!("../../../../docs/zswap.md");
 
 /// Names in the first two columns of its tables.
 fn named() -> Vec<&'static str> {
-    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
-    let cells = rows.flat_map(|line| line.split('|').skip(1).take(2));
+    let attributes = DOCUMENT.lines().filter(|line| line.starts_with("| `"));
+    let cells = attributes.flat_map(|line| line.split('|').skip(1).take(2));
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }
 
 #[test]
 fn every_parameter_and_counter_is_in_the_document() {
     let named = named();
-    let rows = PARAMETERS.iter().chain(DEBUG).map(|row| row.name);
-    let missing: Vec<&str> = rows.filter(|name| !named.contains(name)).collect();
+    let attributes = PARAMETERS.iter().chain(DEBUG).map(|attribute| attribute.name);
+    let missing: Vec<&str> = attributes.filter(|name| !named.contains(name)).collect();
     assert!(missing.is_empty(), "docs/zswap.md says nothing of {missing:?}");
-    for row in TENANT_ROWS {
-        assert!(DOCUMENT.contains(row.name), "docs/zswap.md says nothing of {}", row.name);
+    for attribute in MEMCG_ATTRIBUTES {
+        assert!(
+            DOCUMENT.contains(attribute.name),
+            "docs/zswap.md says nothing of {}",
+            attribute.name
+        );
     }
 }
 
 /// What it names and is not there has to be `zpool`, which Linux has given up too.
 #[test]
 fn the_document_names_nothing_else() {
-    let known = |name: &&str| PARAMETERS.iter().chain(DEBUG).any(|row| row.name == *name);
+    let known =
+        |name: &&str| PARAMETERS.iter().chain(DEBUG).any(|attribute| attribute.name == *name);
     let unknown: Vec<&str> = named().into_iter().filter(|name| !known(name)).collect();
     assert_eq!(unknown, ["zpool"]);
 }

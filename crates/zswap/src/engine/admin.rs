@@ -2,7 +2,7 @@
 
 use alloc::format;
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use sync::EventCount;
 use sync::atomic::Ordering;
 use units::Cpu;
@@ -12,8 +12,8 @@ use super::Zswap;
 use crate::area::BATCH;
 use crate::counts::Count;
 use crate::index::Index;
+use crate::memcg::Memcg;
 use crate::policy::Policy;
-use crate::tenant::Tenant;
 
 impl<I: Index> Zswap<I> {
     /// The name of the codec that new pages are compressed with.
@@ -29,11 +29,11 @@ impl<I: Index> Zswap<I> {
     /// # Errors
     /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
     /// too many other codecs are there. Nothing has changed then.
-    pub fn set_compressor(&self, name: &str) -> Result<(), Fault> {
+    pub fn set_compressor(&self, name: &str) -> Result<(), ControlError> {
         self.install((self.find_codec)(name)?)
     }
 
-    pub(super) fn install(&self, chosen: Chosen) -> Result<(), Fault> {
+    pub(super) fn install(&self, chosen: Chosen) -> Result<(), ControlError> {
         let in_use = || {
             // Entries that wait to be freed have been read already.
             let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
@@ -44,7 +44,7 @@ impl<I: Index> Zswap<I> {
                 NotInstalled::Codec(_) => Errno::ENOMEM,
                 NotInstalled::Full => Errno::EBUSY,
             };
-            Fault::new(errno, format!("{error}"))
+            ControlError::new(errno, format!("{error}"))
         })
     }
 
@@ -58,7 +58,7 @@ impl<I: Index> Zswap<I> {
     ///
     /// # Errors
     /// `EINVAL` above 100.
-    pub fn set_max_pool_percent(&self, percent: u32) -> Result<(), Fault> {
+    pub fn set_max_pool_percent(&self, percent: u32) -> Result<(), ControlError> {
         self.policy.set_max_pool_percent(percent)?;
         self.apply_limit();
         Ok(())
@@ -99,14 +99,14 @@ impl<I: Index> Zswap<I> {
         for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
             area.index.validate();
             pages += area.index.count();
-            assert!(!area.any_claimed(), "a page of area {} is claimed at rest", area.swap);
+            assert!(!area.any_page_locked(), "a page of area {} is locked at rest", area.swap);
         }
         let counted = self.counts.sum(Count::Pages);
         assert_eq!(pages, counted, "the indexes have {pages} pages, and {counted} are counted");
         let used = self.entries.touched() - self.entries.unused();
         assert_eq!(pages, used, "the indexes have {pages} pages, and {used} entries are used");
-        let tenants: u64 = self.tenants().iter().map(Tenant::pages).sum();
-        assert_eq!(pages, tenants, "the indexes have {pages} pages, and tenants {tenants}");
+        let memcgs: u64 = self.memcgs().iter().map(Memcg::pages).sum();
+        assert_eq!(pages, memcgs, "the indexes have {pages} pages, and memcgs {memcgs}");
         let objects = self.pool.stats().objects;
         let expected = pages - self.counts.sum(Count::SameFilled);
         assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");

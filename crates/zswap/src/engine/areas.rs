@@ -1,15 +1,15 @@
-//! Areas and tenants: how they come and go.
+//! Areas and memcgs: how they come and go.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
-use control::{Errno, Fault};
+use control::{ControlError, Errno};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
 use super::{AreaOptions, Zswap, no_memory};
 use crate::area::Area;
 use crate::index::Index;
-use crate::tenant::{MAX_TENANTS, Tenant};
+use crate::memcg::{MAX_MEMCGS, Memcg};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
 
 impl<I: Index> Zswap<I> {
@@ -18,10 +18,15 @@ impl<I: Index> Zswap<I> {
     /// # Errors
     /// `EBUSY` if it is on, `EINVAL` for no pages, too many, or more than its device has, `ENOMEM`
     /// when the index cannot be made. Nothing has changed then.
-    pub fn swapon(&self, swap: SwapType, pages: u64, options: AreaOptions) -> Result<(), Fault> {
+    pub fn swapon(
+        &self,
+        swap: SwapType,
+        pages: u64,
+        options: AreaOptions,
+    ) -> Result<(), ControlError> {
         if pages == 0 || pages > MAX_OFFSETS {
             let message = format!("a swap area has 1 to {MAX_OFFSETS} pages, not {pages}");
-            return Err(Fault::invalid(message));
+            return Err(ControlError::invalid(message));
         }
         if let Some(device) = &options.device {
             let there = device.geometry().bytes / PAGE_SIZE as u64;
@@ -29,21 +34,21 @@ impl<I: Index> Zswap<I> {
                 let message = format!(
                     "the device of the swap area has {there} pages, and {pages} are needed"
                 );
-                return Err(Fault::invalid(message));
+                return Err(ControlError::invalid(message));
             }
         }
         let _changing = self.changing.lock();
         if self.area(swap).is_some() {
-            return Err(Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")));
+            return Err(ControlError::new(Errno::EBUSY, format!("swap area {swap} is on already")));
         }
         let entries = self.entries.capacity();
-        let index = I::make(&*self.world, pages, entries, self.cpus).map_err(no_memory)?;
-        let AreaOptions { device, tenant } = options;
-        let area = Area::new(&*self.world, (swap, pages), index, device, tenant);
+        let index = I::make(&*self.provider, pages, entries, self.cpus).map_err(no_memory)?;
+        let AreaOptions { device, memcg } = options;
+        let area = Area::new(&*self.provider, (swap, pages), index, device, memcg);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
         self.areas[swap.number()]
             .publish(area)
-            .map_err(|_| Fault::new(Errno::EBUSY, format!("swap area {swap} is on already")))
+            .map_err(|_| ControlError::new(Errno::EBUSY, format!("swap area {swap} is on already")))
     }
 
     /// Turns an area off. The calling thread must not be a reader.
@@ -51,9 +56,9 @@ impl<I: Index> Zswap<I> {
     /// # Errors
     /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
     /// [`Zswap::invalidate_area`]; nothing has changed then.
-    pub fn swapoff(&self, swap: SwapType) -> Result<(), Fault> {
+    pub fn swapoff(&self, swap: SwapType) -> Result<(), ControlError> {
         let _changing = self.changing.lock();
-        let off = || Fault::new(Errno::ENODEV, format!("swap area {swap} is not on"));
+        let off = || ControlError::new(Errno::ENODEV, format!("swap area {swap} is not on"));
         let area = self.area(swap).ok_or_else(off)?;
         // A page that is stored anew goes from the device to the cache, one that is written back
         // the other way: looked at twice, it is seen in one of them.
@@ -63,7 +68,7 @@ impl<I: Index> Zswap<I> {
             let message = format!(
                 "swap area {swap} still has pages: {cached} in the cache and {there} on its device"
             );
-            return Err(Fault::new(Errno::EBUSY, message));
+            return Err(ControlError::new(Errno::EBUSY, message));
         }
         drop(self.areas[swap.number()].withdraw(&self.readers));
         // Whoever found the area before may have stored a page meanwhile.
@@ -103,67 +108,63 @@ impl<I: Index> Zswap<I> {
         all.filter(|swap| self.is_on(*swap)).collect()
     }
 
-    /// The tenant called `name`, made now if there was none.
+    /// The memcg called `name`, made now if there was none.
     ///
     /// # Errors
-    /// `ENOSPC` when there are [`MAX_TENANTS`].
-    pub fn tenant(&self, name: &str) -> Result<Tenant, Fault> {
+    /// `ENOSPC` when there are [`MAX_MEMCGS`].
+    pub fn memcg(&self, name: &str) -> Result<Memcg, ControlError> {
         let _changing = self.changing.lock();
-        if let Some(tenant) = self.tenants().into_iter().find(|tenant| tenant.name() == name) {
-            return Ok(tenant);
+        if let Some(memcg) = self.memcgs().into_iter().find(|memcg| memcg.name() == name) {
+            return Ok(memcg);
         }
-        for (number, place) in self.tenants.iter().enumerate() {
-            let tenant = Tenant::new(number as u8, name, self.cpus);
-            if place.publish(Box::new(tenant.clone())).is_ok() {
-                return Ok(tenant);
+        for (number, place) in self.memcgs.iter().enumerate() {
+            let memcg = Memcg::new(number as u8, name, self.cpus);
+            if place.publish(Box::new(memcg.clone())).is_ok() {
+                return Ok(memcg);
             }
         }
-        let message = format!("there are {MAX_TENANTS} tenants already; remove one first");
-        Err(Fault::new(Errno::ENOSPC, message))
+        let message = format!("there are {MAX_MEMCGS} memcgs already; remove one first");
+        Err(ControlError::new(Errno::ENOSPC, message))
     }
 
-    /// Removes a tenant without pages; nobody can store by it any more. The calling thread holds no
+    /// Removes a memcg without pages; nobody can store by it any more. The calling thread holds no
     /// reader.
     ///
     /// # Errors
     /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
-    pub fn remove_tenant(&self, name: &str) -> Result<(), Fault> {
+    pub fn remove_memcg(&self, name: &str) -> Result<(), ControlError> {
         let _changing = self.changing.lock();
-        let none = || Fault::new(Errno::ENOENT, format!("there is no tenant {name:?}"));
-        let tenants = self.tenants();
-        let tenant = tenants.iter().find(|tenant| tenant.name() == name).ok_or_else(none)?;
-        let owns =
-            |swap: &SwapType| self.area(*swap).is_some_and(|area| area.tenant.name() == name);
-        let busy = |why: &str| Fault::new(Errno::EBUSY, format!("tenant {name:?} {why}"));
+        let none = || ControlError::new(Errno::ENOENT, format!("there is no memcg {name:?}"));
+        let memcgs = self.memcgs();
+        let memcg = memcgs.iter().find(|memcg| memcg.name() == name).ok_or_else(none)?;
+        let owns = |swap: &SwapType| self.area(*swap).is_some_and(|area| area.memcg.name() == name);
+        let busy = |why: &str| ControlError::new(Errno::EBUSY, format!("memcg {name:?} {why}"));
         if name == "default" || self.areas().iter().any(owns) {
             return Err(busy("has a swap area, or is the default"));
         }
-        tenant.set_gone(true);
+        memcg.set_gone(true);
         // Whoever did not know may have stored a page.
         self.readers.wait_for_readers();
-        if tenant.pages() > 0 {
-            tenant.set_gone(false);
+        if memcg.pages() > 0 {
+            memcg.set_gone(false);
             return Err(busy("has pages"));
         }
-        drop(self.tenants[usize::from(tenant.0.number)].withdraw(&self.readers));
+        drop(self.memcgs[usize::from(memcg.0.number)].withdraw(&self.readers));
         Ok(())
     }
 
-    /// Every tenant.
+    /// Every memcg.
     #[must_use]
-    pub fn tenants(&self) -> Vec<Tenant> {
+    pub fn memcgs(&self) -> Vec<Memcg> {
         let reader = self.readers.enter(Cpu(0));
-        self.all_tenants(&reader).cloned().collect()
+        self.all_memcgs(&reader).cloned().collect()
     }
 
-    pub(crate) fn all_tenants<'p>(
-        &self,
-        reader: &'p Reader<'_>,
-    ) -> impl Iterator<Item = &'p Tenant> {
-        self.tenants.iter().filter_map(|place| place.get(reader))
+    pub(crate) fn all_memcgs<'p>(&self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Memcg> {
+        self.memcgs.iter().filter_map(|place| place.get(reader))
     }
 
-    pub(crate) fn tenant_of<'p>(&self, reader: &'p Reader<'_>, number: u32) -> Option<&'p Tenant> {
-        self.tenants.get(usize::from(self.entries.tenant(number)))?.get(reader)
+    pub(crate) fn memcg_of<'p>(&self, reader: &'p Reader<'_>, number: u32) -> Option<&'p Memcg> {
+        self.memcgs.get(usize::from(self.entries.memcg(number)))?.get(reader)
     }
 }

@@ -8,7 +8,7 @@ use crate::area::Area;
 use crate::counts::Count;
 use crate::entry::Content;
 use crate::index::Index;
-use crate::tenant::Tenant;
+use crate::memcg::Memcg;
 use crate::{Key, SwapType, Word};
 
 /// Entries that are taken out of an index at once.
@@ -78,10 +78,10 @@ impl<I: Index> Zswap<I> {
     pub(crate) fn dispose(&self, reader: &Reader<'_>, cpu: Cpu, word: Word) {
         let number = word.number();
         let content = self.entries.content(number);
-        // A tenant with pages is there.
-        if let Some(tenant) = self.tenant_of(reader, number) {
-            tenant.0.lru.leave(&self.entries, number);
-            self.account(cpu, tenant, content, -1);
+        // A memcg with pages is there.
+        if let Some(memcg) = self.memcg_of(reader, number) {
+            memcg.0.lru.leave(&self.entries, number);
+            self.account(cpu, memcg, content, -1);
         }
         self.retired.retire(cpu, word.get(), |word| self.release(cpu, word));
     }
@@ -106,9 +106,9 @@ impl<I: Index> Zswap<I> {
         self.retired.quiesce(|word| self.release(cpu, word))
     }
 
-    pub(super) fn account(&self, cpu: Cpu, tenant: &Tenant, content: Content, sign: i64) {
+    pub(super) fn account(&self, cpu: Cpu, memcg: &Memcg, content: Content, sign: i64) {
         let bytes = sign * content.bytes() as i64;
-        tenant.add(cpu, sign, bytes);
+        memcg.add(cpu, sign, bytes);
         self.counts.add(cpu, Count::Pages, sign);
         match content {
             Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),

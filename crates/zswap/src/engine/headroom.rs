@@ -1,5 +1,5 @@
-//! Memory that is there before pages come, in a world where it is provided ahead
-//! ([`pagealloc::World::is_ahead`]).
+//! Memory that is there before pages come, in a machine where it is provided ahead
+//! ([`pagealloc::MemoryProvider::is_ahead`]).
 //!
 //! A store uses what is there: it takes no page fault and asks the system for nothing. When little
 //! is left it notifies an event, and a thread beside the way of pages calls [`Zswap::provide`]. A

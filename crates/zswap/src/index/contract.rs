@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use units::Cpu;
 
 use crate::key::Word;
@@ -19,7 +19,12 @@ pub trait Index: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
-    fn make(world: &dyn World, pages: u64, entries: u32, cpus: usize) -> Result<Self, NoMemory>
+    fn make(
+        provider: &dyn MemoryProvider,
+        pages: u64,
+        entries: u32,
+        cpus: usize,
+    ) -> Result<Self, NoMemory>
     where
         Self: Sized;
 

@@ -21,11 +21,11 @@ use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use units::Cpu;
 
 use super::cells::{BITS, Cells, SLOTS};
-use super::stock::Stocks;
+use super::node_pool::NodePool;
 use crate::Word;
 
 /// Levels a tree can have at most: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and
-/// for the small worlds of checkers.
+/// for the small models of checkers.
 pub const MAX_LEVELS: usize = if cfg!(shuttle) { 18 } else { 6 };
 
 /// What leads to a node: its number and its life.
@@ -53,7 +53,7 @@ impl Link {
 /// Radix trees in one memory. Whoever changes a tree holds its lock.
 pub struct Radix<C> {
     cells: C,
-    stocks: Stocks,
+    node_pool: NodePool,
     levels: usize,
 }
 
@@ -72,7 +72,7 @@ pub fn levels(pages: u64) -> usize {
 impl<C: Cells> Radix<C> {
     /// Trees of `pages` pages each in `cells`, for so many CPUs.
     pub fn new(cells: C, pages: u64, cpus: usize) -> Radix<C> {
-        Radix { cells, stocks: Stocks::new(cpus), levels: levels(pages) }
+        Radix { cells, node_pool: NodePool::new(cpus), levels: levels(pages) }
     }
 
     /// What is at `offset`. Needs no lock.
@@ -120,7 +120,7 @@ impl<C: Cells> Radix<C> {
         // store makes all of them seen.
         let mut fresh = [0; MAX_LEVELS];
         let fresh = &mut fresh[..level];
-        self.stocks.take(&self.cells, cpu, fresh)?;
+        self.node_pool.take(&self.cells, cpu, fresh)?;
         let mut below = word.get();
         for (level, node) in fresh.iter().enumerate() {
             // Release pairs with the Acquire in `get` of a reader who is still at a life before.
@@ -188,7 +188,7 @@ impl<C: Cells> Radix<C> {
         // Release pairs with the Acquire in `get`: who sees that the life has ended finds the
         // place above empty, or with another node.
         life.store(life.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-        self.stocks.give(&self.cells, cpu, node);
+        self.node_pool.give(&self.cells, cpu, node);
     }
 
     /// The first entry from `from` on.
@@ -224,12 +224,12 @@ impl<C: Cells> Radix<C> {
 
     /// Nodes that were ever used: those numbered 1 to this.
     pub fn used(&self) -> u32 {
-        self.stocks.used()
+        self.node_pool.used()
     }
 
     /// Bytes of the nodes in trees, and of what is kept of them.
     pub fn bytes(&self) -> u64 {
-        self.stocks.lent(&self.cells) * (SLOTS * 8 + 8) as u64
+        self.node_pool.allocated(&self.cells) * (SLOTS * 8 + 8) as u64
     }
 
     /// Checks a tree. Gives its entries and its nodes.
@@ -265,11 +265,14 @@ impl<C: Cells> Radix<C> {
     /// # Panics
     /// Says what contradicts what.
     pub fn validate_all(&self, nodes: u64) {
-        let unused = self.stocks.validate(&self.cells, |node| {
+        let unused = self.node_pool.validate(&self.cells, |node| {
             let empty = |slot| self.cells.slot(node, slot).load(Ordering::Relaxed) == 0;
             assert!((0..SLOTS).all(empty), "node {node} is not used and has something in it");
         });
-        let lent = self.stocks.lent(&self.cells);
-        assert_eq!(lent, nodes, "nodes are lost: {lent} are lent, {nodes} in trees, {unused} not");
+        let allocated = self.node_pool.allocated(&self.cells);
+        assert_eq!(
+            allocated, nodes,
+            "nodes are lost: {allocated} are allocated, {nodes} in trees, {unused} not"
+        );
     }
 }

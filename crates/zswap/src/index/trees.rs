@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{PerCpuCounters, WaitQueues};
 use units::Cpu;
@@ -42,7 +42,7 @@ pub trait Forest: Sized + Send + Sync {
     /// # Errors
     /// [`NoMemory`] when there are no addresses for it.
     fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         trees: usize,
         pages: u64,
         entries: u32,
@@ -179,7 +179,7 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
 
 impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     fn make(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         pages: u64,
         entries: u32,
         cpus: usize,
@@ -188,9 +188,9 @@ impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
         let trees = usize::try_from(pages.div_ceil(PAGES).max(1))
             .map_err(|_| NoMemory { bytes: usize::MAX })?;
         Ok(Trees {
-            forest: F::new(world, trees, pages.min(PAGES), entries, cpus)?,
-            heads: LazyTable::provided(world, trees)?,
-            marks: LazyTable::provided(world, trees.div_ceil(MARKS))?,
+            forest: F::new(provider, trees, pages.min(PAGES), entries, cpus)?,
+            heads: LazyTable::provided(provider, trees)?,
+            marks: LazyTable::provided(provider, trees.div_ceil(MARKS))?,
             queues: WaitQueues::default(),
             entries: PerCpuCounters::new(cpus),
             pages,

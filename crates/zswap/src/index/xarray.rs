@@ -1,12 +1,12 @@
 //! The memory of radix trees: nodes in lazily backed tables.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64};
 use units::Cpu;
 
 use super::cells::{BITS, Cells, SLOTS};
+use super::node_pool::KEPT;
 use super::radix::{MAX_LEVELS, Radix, levels};
-use super::stock::KEPT;
 use super::trees::Forest;
 use crate::Word;
 
@@ -18,12 +18,12 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(world: &dyn World, highest: u32) -> Result<Tables, NoMemory> {
+    fn new(provider: &dyn MemoryProvider, highest: u32) -> Result<Tables, NoMemory> {
         let count = highest as usize + 1;
         Ok(Tables {
-            slots: LazyTable::new(world, count)?,
-            lives: LazyTable::new(world, count)?,
-            counts: LazyTable::new(world, count)?,
+            slots: LazyTable::new(provider, count)?,
+            lives: LazyTable::new(provider, count)?,
+            counts: LazyTable::new(provider, count)?,
         })
     }
 }
@@ -69,7 +69,7 @@ impl Forest for RadixTrees {
     const LOCK_FREE: bool = true;
 
     fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         trees: usize,
         pages: u64,
         entries: u32,
@@ -77,7 +77,7 @@ impl Forest for RadixTrees {
     ) -> Result<RadixTrees, NoMemory> {
         let most = most_nodes(trees, pages, entries, cpus);
         let most = u32::try_from(most).map_err(|_| NoMemory { bytes: usize::MAX })?;
-        Ok(RadixTrees(Radix::new(Tables::new(world, most)?, pages, cpus)))
+        Ok(RadixTrees(Radix::new(Tables::new(provider, most)?, pages, cpus)))
     }
 
     #[inline]

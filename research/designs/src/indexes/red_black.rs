@@ -3,7 +3,7 @@
 //! The node of an entry is in a table under the entry's number, so that nothing is allocated. A
 //! tree has a lock, which is held whatever is done to it.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use units::Cpu;
 use zswap::Word;
@@ -302,13 +302,13 @@ impl Forest for RedBlackTrees {
     const LOCK_FREE: bool = false;
 
     fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         _: usize,
         _: u64,
         entries: u32,
         _: usize,
     ) -> Result<RedBlackTrees, NoMemory> {
-        Ok(RedBlackTrees { nodes: LazyTable::new(world, entries as usize + 1)? })
+        Ok(RedBlackTrees { nodes: LazyTable::new(provider, entries as usize + 1)? })
     }
 
     fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word> {

@@ -4,7 +4,7 @@
 //! whoever displaces it. Publishing by compare-and-swap alone, and freeing at once, would take
 //! objects from under their readers; that is what `epoch` has its bags for.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use units::Cpu;
 use zram::Slot;
@@ -20,8 +20,8 @@ impl SlotTable for Cas {
     const NAME: &'static str = "cas";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<Cas, NoMemory> {
-        Ok(Cas { words: LazyTable::new(world, slots)?, touched: Touched::new(world, slots)? })
+    fn new(provider: &dyn MemoryProvider, slots: usize, _cpus: usize) -> Result<Cas, NoMemory> {
+        Ok(Cas { words: LazyTable::new(provider, slots)?, touched: Touched::new(provider, slots)? })
     }
 
     fn count(&self) -> usize {

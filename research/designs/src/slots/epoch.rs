@@ -7,7 +7,7 @@
 //! name no object wait for nobody: patterns are in the slot itself, and blocks of a backing device
 //! have readers of their own.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Retired;
 use sync::atomic::{AtomicU64, Ordering};
 use units::Cpu;
@@ -15,7 +15,7 @@ use zram::slots::{SlotTable, Touched};
 use zram::{Kind, Slot};
 
 /// Objects of a CPU that may wait: at most 512 KiB of memory. Under shuttle so few that bags come
-/// full in small worlds.
+/// full in small models.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// The table: 8 bytes a page, and a bag for each CPU.
@@ -29,10 +29,10 @@ impl SlotTable for Epoch {
     const NAME: &'static str = "epoch";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Epoch, NoMemory> {
+    fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Epoch, NoMemory> {
         Ok(Epoch {
-            words: LazyTable::new(world, slots)?,
-            touched: Touched::new(world, slots)?,
+            words: LazyTable::new(provider, slots)?,
+            touched: Touched::new(provider, slots)?,
             retired: Retired::new(cpus, BAG),
         })
     }

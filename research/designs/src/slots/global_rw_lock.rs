@@ -3,7 +3,7 @@
 //! As the kernel's `tb_lock` was before each entry had a lock of its own: readers share it while
 //! they decompress, a writer holds it for the swap of one word.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{CachePadded, SharedWaitQueues};
 use units::Cpu;
@@ -25,10 +25,14 @@ impl SlotTable for GlobalRwLock {
     const NAME: &'static str = "global-rwlock";
     const BYTES: usize = 8;
 
-    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<GlobalRwLock, NoMemory> {
+    fn new(
+        provider: &dyn MemoryProvider,
+        slots: usize,
+        _cpus: usize,
+    ) -> Result<GlobalRwLock, NoMemory> {
         Ok(GlobalRwLock {
-            words: LazyTable::new(world, slots)?,
-            touched: Touched::new(world, slots)?,
+            words: LazyTable::new(provider, slots)?,
+            touched: Touched::new(provider, slots)?,
             lock: CachePadded::new(AtomicU64::new(0)),
             queues: SharedWaitQueues::default(),
         })

@@ -4,7 +4,7 @@
 //! in each entry, but who waits sleeps when the holder is slow; readers exclude each other as well.
 //! Or a reader-writer lock: readers of a page share it, a writer has it alone.
 
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{SharedWaitQueues, WaitQueues};
 use units::Cpu;
@@ -84,10 +84,14 @@ impl<L: WordLock> SlotTable for LockBeside<L> {
     const NAME: &'static str = L::NAME;
     const BYTES: usize = 16;
 
-    fn new(world: &dyn World, slots: usize, _cpus: usize) -> Result<LockBeside<L>, NoMemory> {
+    fn new(
+        provider: &dyn MemoryProvider,
+        slots: usize,
+        _cpus: usize,
+    ) -> Result<LockBeside<L>, NoMemory> {
         Ok(LockBeside {
-            pairs: LazyTable::new(world, slots)?,
-            touched: Touched::new(world, slots)?,
+            pairs: LazyTable::new(provider, slots)?,
+            touched: Touched::new(provider, slots)?,
             queues: L::default(),
         })
     }

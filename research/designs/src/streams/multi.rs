@@ -28,7 +28,7 @@ pub struct MultiStreams {
 
 struct List {
     idle: Stack,
-    /// Streams there are, idle or lent. At least one.
+    /// Streams there are, idle or taken. At least one.
     made: usize,
     /// Places of streams that are being made.
     reserved: usize,
@@ -164,14 +164,14 @@ impl Streams for MultiStreams {
     }
 }
 
-/// A stream of [`MultiStreams`], lent.
+/// A stream of [`MultiStreams`], taken.
 pub struct LentStream<'a> {
     owner: &'a MultiStreams,
     /// There until it is dropped.
     loan: Option<Loan>,
 }
 
-const LENT: &str = "a stream is lent until its guard is dropped";
+const LENT: &str = "a stream is taken until its guard is dropped";
 
 impl Deref for LentStream<'_> {
     type Target = Stream;

@@ -1,5 +1,5 @@
 //! The kernel's shape: free lists threaded through what is known of the frames, one lock round
-//! them, and a stock of single frames per CPU in front.
+//! them, and a pcp list of single frames per CPU in front.
 //!
 //! [`ListZone`] is one zone in several designs ([`Design`]), of which each answers in its own way
 //! which kind of lock there is, when buddies are merged, and how batches move. They are those of
@@ -7,20 +7,20 @@
 //! Jordan's list work" (linux-mm, September 2018), and "Eliminate zone->lock contention" (October
 //! 2018); behaviour.
 //!
-//! What all have in common: single frames come from the CPU's stock, the newest first, and go
-//! back to the stock of the CPU that frees them; a stock is filled when it is empty, and when it
-//! has [`ZoneOptions::cache_high`] frames its oldest batch goes back to the zone. Larger blocks
-//! pass the stocks by. Linux's own numbers are a batch of 63 and 378 in a stock at most.
+//! What all have in common: single frames come from the CPU's pcp list, the newest first, and go
+//! back to the pcp list of the CPU that frees them; a pcp list is filled when it is empty, and when
+//! it has [`ZoneOptions::cache_high`] frames its oldest batch goes back to the zone. Larger blocks
+//! pass the pcp lists by. Linux's own numbers are a batch of 63 and 378 in a pcp list at most.
 //!
-//! Locks are taken in this order: stocks by ascending CPU, the zone's lock, a range's, the head of
-//! a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's lock
-//! held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
+//! Locks are taken in this order: pcp lists by ascending CPU, the zone's lock, a range's, the head
+//! of a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's
+//! lock held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
 //! [`ZoneOptions::collapse`] are not heeded. Designs that leave buddies unmerged merge them there,
 //! and before they say that memory is out.
 //!
-//! The state of a frame says with what order it was lent, so that freeing what was not lent is
-//! found out: in a debug build by a panic, otherwise the call is counted and has no effect. Two
-//! threads that free the same frame at the same instant are not told apart.
+//! The state of a frame says with what order it was allocated, so that freeing what was not
+//! allocated is found out: in a debug build by a panic, otherwise the call is counted and has no
+//! effect. Two threads that free the same frame at the same instant are not told apart.
 //!
 //! # Why unsafe
 //! [`Frames`] is a promise about addresses; the frames are never touched here, but for what
@@ -31,11 +31,11 @@ use std::sync::Arc;
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::{Backoff, CachePadded, Mutex, PerCpu};
-use units::{BLOCK_SIZE, Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use crate::zones::smp_list::{Chain, Links};
 use pagealloc::{
-    Frames, LockClass, LockTrace, NoMemory, Region, World, ZoneOptions, ZoneStats, watch,
+    Frames, LockClass, LockTrace, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats, watch,
 };
 
 mod clusters;
@@ -43,17 +43,17 @@ mod design;
 mod free_lists;
 mod pages;
 mod passage;
-mod stock;
+mod pcp;
 
 pub use design::{Batch, Cluster, Design, Merge, NoMerge, Premerge, RangeRw, Spin, Splice};
 use design::{Lock, LockKind};
 use free_lists::FreeLists;
-use pages::{LENT, NOTHING, Pages};
+use pages::{ALLOCATED, NOTHING, Pages};
 use passage::{Hold, Watch};
-use stock::Stock;
+use pcp::PcpList;
 
 /// How much of its addresses a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
-const GROWTH: u32 = 16 * FRAMES_PER_BLOCK;
+const GROWTH: u32 = 16 * FRAMES_PER_PAGEBLOCK;
 
 type ZoneLock<D> = <<D as Design>::Kind as LockKind>::Lock<FreeLists<D>>;
 type Alone<'a, D> = <ZoneLock<D> as Lock<FreeLists<D>>>::Exclusive<'a>;
@@ -63,7 +63,7 @@ pub struct ListZone<D: Design, P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
     pages: Arc<Pages>,
-    cpus: PerCpu<Mutex<Stock>>,
+    cpus: PerCpu<Mutex<PcpList>>,
     free: CachePadded<ZoneLock<D>>,
     /// Clusters that are in no list any more, while their frames still look free.
     in_progress: CachePadded<AtomicU32>,
@@ -79,9 +79,12 @@ impl<D: Design> ListZone<D> {
     /// Reserves the addresses of `options.max_frames` frames and of the tables that describe them.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no such range, or for 2^32 - 96 frames and more.
-    pub fn new(world: &dyn World, options: ZoneOptions) -> Result<ListZone<D>, NoMemory> {
-        ListZone::with_probe(world, options, ())
+    /// [`NoMemory`] when the provider has no such range, or for 2^32 - 96 frames and more.
+    pub fn new(
+        provider: &dyn MemoryProvider,
+        options: ZoneOptions,
+    ) -> Result<ListZone<D>, NoMemory> {
+        ListZone::with_probe(provider, options, ())
     }
 }
 
@@ -91,21 +94,21 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     /// # Errors
     /// As [`ListZone::new`].
     pub fn with_probe(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         mut options: ZoneOptions,
         trace: P,
     ) -> Result<ListZone<D, P>, NoMemory> {
-        options.cache_high = options.cache_high.clamp(1, stock::MOST);
+        options.cache_high = options.cache_high.clamp(1, pcp::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
         let too_large = NoMemory { bytes: usize::MAX };
         let bytes = (options.max_frames as usize).checked_mul(PAGE_SIZE).ok_or(too_large)?;
-        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(too_large)?;
-        let pages = Arc::new(Pages::new(world, options.max_frames)?);
-        let free = FreeLists::new(world, pages.clone(), options.max_frames, options.batch)?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(too_large)?;
+        let pages = Arc::new(Pages::new(provider, options.max_frames)?);
+        let free = FreeLists::new(provider, pages.clone(), options.max_frames, options.batch)?;
         Ok(ListZone {
-            region: world.reserve(bytes)?,
+            region: provider.reserve(bytes)?,
             pages,
-            cpus: PerCpu::new(options.cpus, |_| Mutex::new(Stock::new())),
+            cpus: PerCpu::new(options.cpus, |_| Mutex::new(PcpList::new())),
             free: CachePadded::new(ZoneLock::<D>::new(free)),
             in_progress: CachePadded::new(AtomicU32::new(0)),
             returned: AtomicU64::new(0),
@@ -132,19 +135,20 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
 
     #[inline]
     fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
-        let mut stock = self.cpus.get(cpu).lock();
-        if let Some(frame) = stock.pop() {
+        let mut pcp = self.cpus.get(cpu).lock();
+        if let Some(frame) = pcp.pop() {
             return Some(frame);
         }
-        self.refill(cpu, &mut stock);
-        let frame = stock.pop();
-        drop(stock);
+        self.refill(cpu, &mut pcp);
+        let frame = pcp.pop();
+        drop(pcp);
         frame.or_else(|| self.drain_all(cpu, Order::ZERO))
     }
 
-    /// Fills an empty stock: with whole clusters if the design has them, and then frame by frame.
+    /// Fills an empty pcp list: with whole clusters if the design has them, and then frame by
+    /// frame.
     #[cold]
-    fn refill(&self, cpu: Cpu, stock: &mut Stock) {
+    fn refill(&self, cpu: Cpu, pcp: &mut PcpList) {
         let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
@@ -158,7 +162,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         let mut count = chain.len as usize;
         while count < self.options.batch {
             if let Some(frame) = free.take(0) {
-                stock.push_under(frame);
+                pcp.push_under(frame);
                 count += 1;
             } else if count > 0 || !self.grow(free) {
                 break;
@@ -166,12 +170,12 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
         watch.leave(hold, count as u64, drop);
         if chain.len > 0 {
-            self.unpack(chain, stock);
+            self.unpack(chain, pcp);
         }
     }
 
     /// Makes frames of a chain of clusters. They look free until then, so whoever merges waits.
-    fn unpack(&self, chain: Chain, stock: &mut Stock) {
+    fn unpack(&self, chain: Chain, pcp: &mut PcpList) {
         let mut at = chain.first;
         for left in (0..chain.len).rev() {
             let frame = pages::frame(at);
@@ -181,7 +185,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             self.pages.state(frame).store(NOTHING, Ordering::Relaxed);
             self.pages.cluster(frame).store(0, Ordering::Relaxed);
             self.pages.mark_resident(frame, 0);
-            stock.push_under(frame);
+            pcp.push_under(frame);
         }
         // Release pairs with the Acquire in `wait_for_clusters`.
         self.in_progress.fetch_sub(1, Ordering::Release);
@@ -220,14 +224,14 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Asks the world for more, and tells whether there is more now.
+    /// Asks the provider for more, and tells whether there is more now.
     #[cold]
     fn grow(&self, free: &mut FreeLists<D>) -> bool {
         let left = self.options.max_frames - free.managed;
         // A whole step or, if the system refuses that, a single 2 MiB block.
-        [GROWTH, FRAMES_PER_BLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
+        [GROWTH, FRAMES_PER_PAGEBLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
             let offset = free.managed as usize * PAGE_SIZE;
-            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
+            let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(PAGEBLOCK_SIZE);
             let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
             if grown {
                 if cfg!(asan) {
@@ -239,19 +243,19 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         })
     }
 
-    /// The last resort: with every stock emptied and held, and all merged that can be, what the
+    /// The last resort: with every pcp list emptied and held, and all merged that can be, what the
     /// zone does not have does not exist.
     #[cold]
     fn drain_all(&self, cpu: Cpu, order: Order) -> Option<u32> {
         self.scrape_from(0, cpu, order)
     }
 
-    /// Holds the stock of one CPU and goes on to the next: a guard per CPU needs a place, and
+    /// Holds the pcp list of one CPU and goes on to the next: a guard per CPU needs a place, and
     /// here the stack is the place that's not the heap.
     fn scrape_from(&self, next: usize, cpu: Cpu, order: Order) -> Option<u32> {
         if next < self.cpus.count() {
-            let mut stock = self.cpus.get(Cpu(next as u32)).lock();
-            self.empty(cpu, &mut stock, stock::MOST);
+            let mut pcp = self.cpus.get(Cpu(next as u32)).lock();
+            self.empty(cpu, &mut pcp, pcp::MOST);
             return self.scrape_from(next + 1, cpu, order);
         }
         let watch = self.watch(cpu);
@@ -265,16 +269,16 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         frame
     }
 
-    /// Gives the `count` oldest frames of a stock to the zone.
+    /// Gives the `count` oldest frames of a pcp list to the zone.
     #[cold]
-    fn empty(&self, cpu: Cpu, stock: &mut Stock, count: usize) {
-        let batch = stock.take_oldest(count);
+    fn empty(&self, cpu: Cpu, pcp: &mut PcpList, count: usize) {
+        let batch = pcp.take_oldest(count);
         if batch.is_empty() {
             return;
         }
         let pages = batch.len() as u64;
         let left = match D::BATCH {
-            Batch::Premerged => stock::merge_batch(batch, units::MAX_ORDER),
+            Batch::Premerged => pcp::merge_batch(batch, units::MAX_ORDER),
             Batch::Pages | Batch::Clusters => batch.len(),
         };
         let batch = &batch[..left];
@@ -344,8 +348,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             return;
         }
         let count = free.parts(block, &mut |_, _| ());
-        if count == FRAMES_PER_BLOCK {
-            self.region.release(block as usize * BLOCK_SIZE, BLOCK_SIZE);
+        if count == FRAMES_PER_PAGEBLOCK {
+            self.region.release(block as usize * PAGEBLOCK_SIZE, PAGEBLOCK_SIZE);
             entry.store(0, Ordering::Relaxed);
             self.returned.fetch_add(1, Ordering::Relaxed);
         } else if count > 0 && known != pages::RESIDENT | count {
@@ -356,12 +360,12 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Whether this was lent; from now on it isn't.
+    /// Whether this was allocated; from now on it isn't.
     #[inline]
     fn take_back(&self, frame: Frame, order: Order) -> bool {
-        let lent = LENT | u32::from(order.get());
+        let allocated = ALLOCATED | u32::from(order.get());
         let state = self.pages.state_of_any(frame.0);
-        if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == lent) {
+        if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == allocated) {
             state.store(NOTHING, Ordering::Relaxed);
             return true;
         }
@@ -377,27 +381,27 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             let state = self.pages.state_of_any(n).map(|state| state.load(Ordering::Relaxed));
             match state {
                 None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
-                Some(lent) if lent & LENT != 0 => panic!(
-                    "frame {n} was freed with order {order} and lent with order {}",
-                    lent & pages::ORDER
+                Some(allocated) if allocated & ALLOCATED != 0 => panic!(
+                    "frame {n} was freed with order {order} and allocated with order {}",
+                    allocated & pages::ORDER
                 ),
-                Some(_) => panic!("frame {n} was freed with order {order} and is not lent"),
+                Some(_) => panic!("frame {n} was freed with order {order} and is not allocated"),
             }
         }
     }
 
-    /// Nobody may touch these frames: they are lent no more, or not yet.
+    /// Nobody may touch these frames: they are allocated no more, or not yet.
     #[inline]
     fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region, their memory was committed, and what is not lent
-            // is the zone's alone.
+            // SAFETY: they lie within the region, their memory was committed, and what is not
+            // allocated is the zone's alone.
             unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
-    /// These frames are lent now.
+    /// These frames are allocated now.
     #[inline]
     fn open(&self, first: u32, frames: u32) {
         if watch::WATCHED {
@@ -410,9 +414,9 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
 }
 
 // SAFETY: blocks are handed out only from the free lists, in which each managed frame is in one
-// block or none, and from the stocks, which got theirs from there; frames are managed only after
+// block or none, and from the pcp lists, which got theirs from there; frames are managed only after
 // their memory was committed, and the region outlives the zone's promises, being owned by it.
-// `take_back` lets back in only what was lent.
+// `take_back` lets back in only what was allocated.
 unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -428,7 +432,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
             Order::ZERO => self.alloc_single(cpu)?,
             order => self.alloc_block(cpu, order)?,
         };
-        self.pages.state(frame).store(LENT | u32::from(order.get()), Ordering::Relaxed);
+        self.pages.state(frame).store(ALLOCATED | u32::from(order.get()), Ordering::Relaxed);
         self.open(frame, order.frames());
         Some(Frame(frame))
     }
@@ -440,10 +444,10 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
         }
         self.poison(frame.0, order.frames());
         if order == Order::ZERO {
-            let mut stock = self.cpus.get(cpu).lock();
-            stock.push(frame.0);
-            if stock.len() >= self.options.cache_high {
-                self.empty(cpu, &mut stock, self.options.batch);
+            let mut pcp = self.cpus.get(cpu).lock();
+            pcp.push(frame.0);
+            if pcp.len() >= self.options.cache_high {
+                self.empty(cpu, &mut pcp, self.options.batch);
             }
         } else {
             self.give(cpu, &[(frame.0, order.get())], u64::from(order.frames()));
@@ -453,12 +457,12 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     fn drain(&self) {
         let watch = self.watch(Cpu(0));
         self.disable(&watch);
-        for (cpu, stock) in (0..).map(Cpu).zip(self.cpus.iter()) {
-            self.empty(cpu, &mut stock.lock(), stock::MOST);
+        for (cpu, pcp) in (0..).map(Cpu).zip(self.cpus.iter()) {
+            self.empty(cpu, &mut pcp.lock(), pcp::MOST);
         }
         let mut hold = self.alone(&watch);
         hold.guard.merge_late();
-        let blocks = hold.guard.managed.div_ceil(FRAMES_PER_BLOCK);
+        let blocks = hold.guard.managed.div_ceil(FRAMES_PER_PAGEBLOCK);
         watch.leave(hold, 0, drop);
         for block in 0..blocks {
             // Anew for each: everybody else waits for it.
@@ -470,11 +474,11 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     }
 
     fn stats(&self) -> ZoneStats {
-        let cached = self.cpus.iter().map(|stock| stock.lock().len() as u64).sum();
+        let cached = self.cpus.iter().map(|pcp| pcp.lock().len() as u64).sum();
         let free = self.free.exclusive();
         let managed = u64::from(free.managed);
         ZoneStats {
-            lent: managed.saturating_sub(cached + free.free_frames()),
+            allocated: managed.saturating_sub(cached + free.free_frames()),
             cached,
             free_blocks: free.counts(),
             managed,

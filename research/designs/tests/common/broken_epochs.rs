@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use designs::slots::Epoch;
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use sync::ReaderEpochs;
 use units::Cpu;
 use zram::Slot;

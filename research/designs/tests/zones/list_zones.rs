@@ -1,26 +1,29 @@
 //! The kernel's shape, in all its designs: what is asked of them besides the list of checks.
 //!
 //! They give memory back when they are drained, and take from their lists what is first there: so
-//! when blocks go back, which addresses are lent first, and what is collapsed, is not asked of them.
+//! when blocks go back, which addresses are allocated first, and what is collapsed, is not asked of them.
 
 use designs::zones::{Cluster, Design, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
-use pagealloc::{Frames, World, ZoneOptions};
+use pagealloc::{Frames, MemoryProvider, ZoneOptions};
 use units::{Cpu, MAX_ORDER, Order};
 
 use crate::model::{Borrower, Random};
 
-fn zone<D: Design>(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
-    Box::new(ListZone::<D>::new(world, options).expect("the heap has enough"))
+fn zone<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Frames> {
+    Box::new(ListZone::<D>::new(provider, options).expect("the heap has enough"))
 }
 
-/// With Linux's batches, and one stock for all.
-fn large_batches<D: Design>(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
-    zone::<D>(world, ZoneOptions { cpus: 0, batch: 63, cache_high: 378, ..options })
+/// With Linux's batches, and one pcp list for all.
+fn large_batches<D: Design>(
+    provider: &dyn MemoryProvider,
+    options: ZoneOptions,
+) -> Box<dyn Frames> {
+    zone::<D>(provider, ZoneOptions { cpus: 0, batch: 63, cache_high: 378, ..options })
 }
 
-/// With no stock to speak of.
-fn no_batches<D: Design>(world: &dyn World, options: ZoneOptions) -> Box<dyn Frames> {
-    zone::<D>(world, ZoneOptions { batch: 0, cache_high: 0, ..options })
+/// With no pcp list to speak of.
+fn no_batches<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Frames> {
+    zone::<D>(provider, ZoneOptions { batch: 0, cache_high: 0, ..options })
 }
 
 macro_rules! designs_conform {
@@ -69,7 +72,7 @@ fn unmerged(zone: &dyn Frames) -> usize {
 }
 
 /// After threads have come and gone: designs that merge at once have merged everything that is
-/// not in a stock, and the others have when they are drained.
+/// not in a pcp list, and the others have when they are drained.
 fn rests<D: Design>() {
     let merges_at_once = [ListZone::<Spin>::NAME, ListZone::<RangeRw>::NAME].contains(&D::NAME);
     let options = ZoneOptions { batch: 15, cache_high: 31, ..ZoneOptions::new(4, 6 * 1024 + 5) };
@@ -104,6 +107,6 @@ fn rests<D: Design>() {
         zone.drain();
         zone.validate();
         assert_eq!(unmerged(zone), 0, "{} has unmerged buddies after draining", D::NAME);
-        assert_eq!(zone.stats().lent, 0);
+        assert_eq!(zone.stats().allocated, 0);
     }
 }

@@ -26,12 +26,12 @@ mod model;
 #[cfg(asan)]
 #[path = "../../../../crates/pagealloc/tests/suite/poison.rs"]
 mod poison;
+#[path = "../../../../crates/pagealloc/tests/suite/provider.rs"]
+#[allow(dead_code)]
+mod provider;
 #[path = "../../../../crates/pagealloc/tests/suite/rest.rs"]
 mod rest;
 mod tested;
-#[path = "../../../../crates/pagealloc/tests/suite/world.rs"]
-#[allow(dead_code)]
-mod world;
 
 each::designs! {
     spin: "spin";

@@ -20,8 +20,8 @@ pub const DESIGNS: &[Design] = &[
 
 /// One of the kernel's shape.
 const fn list<D: ListDesign>() -> Design {
-    let make: Make = |world, options| {
-        Box::new(ListZone::<D>::new(world, options).expect("there is memory for it"))
+    let make: Make = |provider, options| {
+        Box::new(ListZone::<D>::new(provider, options).expect("there is memory for it"))
     };
     Design { name: D::NAME, make, merges: false, returns_at_once: false }
 }

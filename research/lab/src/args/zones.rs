@@ -12,7 +12,7 @@ use crate::zone::workload::{Start, Workload};
 #[derive(Args)]
 pub struct ZoneArgs {
     /// Designs, with commas between them, or `all`. Besides the engine's there are two controls:
-    /// `pcp-only` (a stock that never runs out: what the way there costs) and `mutex-buddy` (the
+    /// `pcp-only` (a pcp list that never runs out: what the way there costs) and `mutex-buddy` (the
     /// plainest thing that works)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
     pub design: Vec<String>,
@@ -57,15 +57,15 @@ pub struct ZoneArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1024..=1 << 28))]
     pub frames: Option<u32>,
 
-    /// Frames moved between a CPU's stock and the zone at a time [default: the design's]
+    /// Frames moved between a CPU's pcp list and the zone at a time [default: the design's]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub batch: Option<u32>,
 
-    /// The most frames in a CPU's stock [default: the design's]
+    /// The most frames in a CPU's pcp list [default: the design's]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub stock: Option<u32>,
+    pub pcp: Option<u32>,
 
     /// Let the zone give free blocks of 2 MiB back to the system, as in the product: then system
     /// calls are measured, too

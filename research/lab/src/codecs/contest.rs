@@ -217,7 +217,7 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// Stands in for a context that is lent.
+/// Stands in for a context that is allocated.
 struct Nobody;
 
 impl Context for Nobody {

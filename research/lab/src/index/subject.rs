@@ -4,10 +4,10 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use control::Fault;
+use control::ControlError;
 use designs::{AnySwap, Machine, Variants, make_index};
 use units::{Cpu, PAGE_SIZE, Page};
-use zswap::{AreaOptions, Index, Key, SwapType, Tenant, Word};
+use zswap::{AreaOptions, Index, Key, Memcg, SwapType, Word};
 
 use crate::page;
 
@@ -18,7 +18,7 @@ const CONTENTS: usize = 1024;
 pub struct Whole {
     zswap: Arc<dyn AnySwap>,
     swap: SwapType,
-    tenant: Tenant,
+    memcg: Memcg,
     contents: Vec<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Subject {
     /// No memory.
     pub fn alone(index: &str, pages: u32, cpus: usize) -> Result<Subject> {
         let made = make_index(index, &host::Mmap, (u64::from(pages), pages, cpus));
-        Ok(Subject::Alone(made.map_err(|fault| anyhow!("{fault}"))?))
+        Ok(Subject::Alone(made.map_err(|error| anyhow!("{error}"))?))
     }
 
     /// The engine with the index of that name, and an area of so many pages.
@@ -46,20 +46,20 @@ impl Subject {
     /// No memory, or this program's own file cannot be read.
     pub fn whole(index: &str, pages: u32) -> Result<Subject> {
         let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
-        let make = || -> Result<Whole, Fault> {
+        let make = || -> Result<Whole, ControlError> {
             let variants = Variants { index: index.to_owned(), ..Variants::default() };
             let zswap = Machine::of(variants)?.swap()?;
             zswap.set_max_pool_percent(100)?;
-            let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
-            let options = AreaOptions { device: None, tenant: tenant.clone() };
+            let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
+            let options = AreaOptions { device: None, memcg: memcg.clone() };
             zswap.swapon(swap, u64::from(pages), options)?;
-            Ok(Whole { zswap, swap, tenant, contents: Vec::new() })
+            Ok(Whole { zswap, swap, memcg, contents: Vec::new() })
         };
-        let made = make().map_err(|fault| anyhow!("{fault}"));
+        let made = make().map_err(|error| anyhow!("{error}"));
         let mut whole = made.context("the cache of swap pages")?;
         // Without a device behind it the engine refuses what does not compress.
         let (cpu, key) = (host::cpu(), whole.key(0));
-        let taken = |page: &&Page| whole.zswap.store(cpu, key, &whole.tenant, page).is_ok();
+        let taken = |page: &&Page| whole.zswap.store(cpu, key, &whole.memcg, page).is_ok();
         let contents = page::pages(&own).filter(taken).take(CONTENTS).flatten().copied();
         whole.contents = contents.collect();
         whole.zswap.invalidate_page(cpu, key);
@@ -103,7 +103,7 @@ impl Subject {
             },
             Subject::Whole(whole) => {
                 let (key, page) = (whole.key(offset), whole.content(word));
-                let stored = whole.zswap.store(cpu, key, &whole.tenant, page);
+                let stored = whole.zswap.store(cpu, key, &whole.memcg, page);
                 stored.map_err(|reject| anyhow!("storing page {offset}: {reject:?}"))
             }
         }

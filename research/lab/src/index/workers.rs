@@ -82,7 +82,7 @@ pub struct Workers {
 }
 
 /// A thread's pages: those there are, the others, and numbers of entries.
-struct Own {
+struct CpuState {
     present: Vec<(u64, Word)>,
     absent: Vec<u64>,
     spare: Vec<u32>,
@@ -91,15 +91,15 @@ struct Own {
     last: usize,
 }
 
-impl Own {
+impl CpuState {
     /// The pages of thread `n` lie between those of the others.
-    fn new(workers: &Workers, n: usize, index: &Subject) -> Result<Own> {
+    fn new(workers: &Workers, n: usize, index: &Subject) -> Result<CpuState> {
         let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
         let mut random = fastrand::Rng::with_seed(workers.seed + n as u64);
         let mut absent: Vec<u64> = offsets.collect();
         random.shuffle(&mut absent);
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
-        let mut own = Own { present: Vec::new(), absent, spare, life: 0, random, last: 0 };
+        let mut own = CpuState { present: Vec::new(), absent, spare, life: 0, random, last: 0 };
         while own.present.len() < own.absent.len() {
             own.store(index, Cpu(n as u32))?;
         }
@@ -168,7 +168,7 @@ impl Workers {
         let work = move |n: usize| -> Result<f64> {
             let cpu = Cpu(n as u32);
             let pinned = host::pin_to_cpu(cpus[n]).map_err(|error| anyhow!("{error}"));
-            let own = pinned.and_then(|()| Own::new(self, n, index));
+            let own = pinned.and_then(|()| CpuState::new(self, n, index));
             // Nobody may be missing here, also if something went wrong.
             start.wait();
             let mut own = own?;

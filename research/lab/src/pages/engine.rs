@@ -1,7 +1,7 @@
 //! Our engine, in this process.
 
 use anyhow::{Context, Result, anyhow};
-use control::Fault;
+use control::ControlError;
 use designs::{Disk, Machine, Variants};
 use rampack::DiskOptions;
 use units::{PAGE_SIZE, Page};
@@ -27,7 +27,7 @@ impl Engine {
         let size = (pages * PAGE_SIZE) as u64;
         let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
         let make = || Ok(Engine { disk: Machine::of(variants)?.disk(&options)? });
-        make().map_err(|fault: Fault| anyhow!("{fault}")).context("the engine")
+        make().map_err(|error: ControlError| anyhow!("{error}")).context("the engine")
     }
 }
 

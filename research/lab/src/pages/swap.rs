@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use block::{BlockDevice, Operation};
-use control::Fault;
+use control::ControlError;
 use designs::{AnySwap, Machine, Variants};
 use units::{PAGE_SIZE, Page};
 use zswap::{AreaOptions, SwapType};
@@ -26,17 +26,17 @@ impl Swap {
         if level.is_some() {
             bail!("--level: codecs of swap have their default levels");
         }
-        let make = || -> Result<Swap, Fault> {
+        let make = || -> Result<Swap, ControlError> {
             let variants = Variants { index: index.to_owned(), ..Variants::default() };
             let zswap = Machine::of(variants)?.swap()?;
             zswap.set_compressor(algorithm)?;
             zswap.set_max_pool_percent(100)?;
-            let (swap, tenant) = (SwapType::new(0)?, zswap.tenant("default")?);
-            zswap.swapon(swap, pages as u64, AreaOptions { device: None, tenant })?;
+            let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
+            zswap.swapon(swap, pages as u64, AreaOptions { device: None, memcg })?;
             let device = zswap.clone().device(swap);
             Ok(Swap { zswap, device })
         };
-        make().map_err(|fault| anyhow!("{fault}")).context("the cache of swap pages")
+        make().map_err(|error| anyhow!("{error}")).context("the cache of swap pages")
     }
 }
 

@@ -76,17 +76,17 @@ impl Drop for On {
 }
 
 /// A file of so many bytes, all of them on the disk, in a directory of its own.
-pub struct Backing {
+pub struct SwapFile {
     directory: TempDir,
     path: PathBuf,
 }
 
-impl Backing {
+impl SwapFile {
     /// Makes it.
     ///
     /// # Errors
     /// The directory cannot be written, or the disk is full.
-    pub fn new(shop: &Shop) -> Result<Backing> {
+    pub fn new(shop: &Shop) -> Result<SwapFile> {
         let directory = TempDir::with_prefix_in("rampack-lab-", &shop.directory)
             .with_context(|| format!("cannot write in {}", shop.directory.display()))?;
         let path = directory.path().join("swap");
@@ -96,7 +96,7 @@ impl Backing {
         sys::allocate(&file, shop.bytes).with_context(|| {
             format!("no {} for swap in {}", units::human(shop.bytes), shop.directory.display())
         })?;
-        Ok(Backing { directory, path })
+        Ok(SwapFile { directory, path })
     }
 
     /// The file.
@@ -120,16 +120,16 @@ impl Backing {
 pub struct Plain {
     // Dropped in this order.
     on: On,
-    _backing: Backing,
+    _backing: SwapFile,
 }
 
 impl Plain {
     /// Makes it.
     ///
     /// # Errors
-    /// As [`Backing::new`] and [`On::new`].
+    /// As [`SwapFile::new`] and [`On::new`].
     pub fn new(shop: &Shop) -> Result<Plain> {
-        let backing = Backing::new(shop)?;
+        let backing = SwapFile::new(shop)?;
         let on = On::new(backing.path(), shop.first)?;
         Ok(Plain { on, _backing: backing })
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::area::{Backing, On, on_disk};
+use super::area::{On, SwapFile, on_disk};
 use super::{Area, Shop, Told, Vmstat};
 use crate::served::Up;
 
@@ -11,7 +11,7 @@ pub struct Design {
     // Dropped in this order.
     on: On,
     up: Up,
-    _backing: Backing,
+    _backing: SwapFile,
 }
 
 impl Design {
@@ -24,7 +24,7 @@ impl Design {
             bail!("which index? {}", designs::INDEXES.join(", "));
         };
         let (index, codec) = variant.split_once('+').unwrap_or((variant, ""));
-        let backing = Backing::new(shop)?;
+        let backing = SwapFile::new(shop)?;
         let (bytes, path) = (shop.bytes.to_string(), backing.path().to_string_lossy());
         let mut arguments = vec!["--size", &bytes, "--index", index, "--backing", &path];
         if !codec.is_empty() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
 
-use super::area::{self, Backing, kib};
+use super::area::{self, SwapFile, kib};
 use super::{Area, Daemon, Shop, Told, Vmstat, active};
 use crate::cgroup::{Times, numbers};
 use crate::interrupt;
@@ -43,7 +43,7 @@ pub struct Ours {
     root: PathBuf,
     device: PathBuf,
     /// All are there until the end.
-    parts: Option<(Running, Backing)>,
+    parts: Option<(Running, SwapFile)>,
     before: State,
     peak: Option<u64>,
 }
@@ -65,7 +65,7 @@ impl Ours {
     /// The program has no swap, or cannot offer any here; its own words are in the message.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
         let program = shop.rampack.clone().context("the program rampack is not known")?;
-        let backing = Backing::new(shop)?;
+        let backing = SwapFile::new(shop)?;
         let root = backing.directory().join("root");
         let mut command = Command::new(&program);
         command

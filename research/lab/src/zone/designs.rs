@@ -1,4 +1,4 @@
-//! The designs of page allocators that can be measured: the laboratory's only list of them.
+//! The designs of page allocators that can be measured: the lab's only list of them.
 //!
 //! Each can be made with nobody at its locks, as in the product, for times; and with an
 //! [`LockStat`], for what its locks do. All are used as the engine uses them: through `Arc<dyn
@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use designs::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
-use pagealloc::{Frames, NoMemory, World, Zone, ZoneOptions};
+use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 
 use super::lock_stat::LockStat;
 use super::mutex_buddy::MutexBuddy;
 use super::pcp_only::PcpOnly;
 
 type Made = Result<Arc<dyn Frames>, NoMemory>;
-type MakePlain = fn(&dyn World, ZoneOptions) -> Made;
-type MakeProbed = fn(&dyn World, ZoneOptions, LockStat) -> Made;
+type MakePlain = fn(&dyn MemoryProvider, ZoneOptions) -> Made;
+type MakeProbed = fn(&dyn MemoryProvider, ZoneOptions, LockStat) -> Made;
 
 /// A design.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Design {
     pub probed: Option<MakeProbed>,
 }
 
-/// A design whose zones are made by `$make(world, options, trace)`.
+/// A design whose zones are made by `$make(provider, options, trace)`.
 macro_rules! design {
     ($name:expr, $make:path, control: $control:expr) => {
         Design {
@@ -43,9 +43,9 @@ macro_rules! design {
             control: $control,
             blocks: true,
             shows_free: true,
-            plain: |world, options| Ok(Arc::new($make(world, options, ())?)),
-            probed: Some(|world, options, lock_stat| {
-                Ok(Arc::new($make(world, options, lock_stat)?))
+            plain: |provider, options| Ok(Arc::new($make(provider, options, ())?)),
+            probed: Some(|provider, options, lock_stat| {
+                Ok(Arc::new($make(provider, options, lock_stat)?))
             }),
         }
     };
@@ -66,7 +66,7 @@ pub const DESIGNS: &[Design] = &[
         control: true,
         blocks: false,
         shows_free: false,
-        plain: |world, options| Ok(Arc::new(PcpOnly::new(world, options)?)),
+        plain: |provider, options| Ok(Arc::new(PcpOnly::new(provider, options)?)),
         probed: None,
     },
 ];

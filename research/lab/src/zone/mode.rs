@@ -1,7 +1,7 @@
 //! What is done with a frame once it is there.
 //!
 //! # Why unsafe
-//! A frame is an address that the zone lends, and is written to as such.
+//! A frame is an address that the zone allocates, and is written to as such.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ pub struct Handling<'a> {
 }
 
 impl Handling<'_> {
-    /// Does it. The frame has just been lent to the caller.
+    /// Does it. The frame has just been allocated to the caller.
     #[inline]
     pub fn handle(&self, frame: Frame) {
         let bytes = match self.mode {
@@ -94,9 +94,9 @@ impl Handling<'_> {
             Mode::Touch => 1,
             Mode::Zero => PAGE_SIZE,
         };
-        assert!(frame.0 < self.zone.capacity(), "the zone lent frame {}", frame.0);
+        assert!(frame.0 < self.zone.capacity(), "the zone allocated frame {}", frame.0);
         // SAFETY: frame `n` lies `n * 4096` bytes above the base, writable, as the zone promises
-        // for what it has lent, and the caller had it lent to itself alone.
+        // for what it has allocated, and the caller had it allocated to itself alone.
         unsafe {
             let at = self.zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE);
             match bytes {

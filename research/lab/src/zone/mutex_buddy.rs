@@ -1,16 +1,18 @@
 //! A control: the plainest buddy allocator, with linked lists under one mutex and nothing in front.
 //!
-//! Every call takes the lock for one block. It shows what stocks and batches are good for, and that
-//! the laboratory sees contention where there is some.
+//! Every call takes the lock for one block. It shows what pcp lists and batches are good for, and
+//! that the lab sees contention where there is some.
 //!
 //! # Why unsafe
 //! [`Frames`] is a promise about addresses; the frames are never touched here.
 
 use std::ptr::NonNull;
 
-use pagealloc::{Frames, LockClass, LockTrace, NoMemory, Region, World, ZoneOptions, ZoneStats};
+use pagealloc::{
+    Frames, LockClass, LockTrace, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats,
+};
 use sync::{CachePadded, Mutex};
-use units::{BLOCK_SIZE, Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 /// The end of a list.
@@ -31,7 +33,7 @@ enum State {
     #[default]
     Within,
     Free(u8),
-    Lent(u8),
+    Allocated(u8),
 }
 
 /// Free blocks, doubly linked by the number of their first frames.
@@ -40,7 +42,7 @@ struct Lists {
     links: Vec<(u32, u32)>,
     states: Vec<State>,
     counts: [u64; ORDERS],
-    lent: u64,
+    allocated: u64,
     bad_frees: u64,
 }
 
@@ -75,18 +77,18 @@ impl Lists {
         for half in (order..found).rev() {
             self.insert(frame + (1 << half), half);
         }
-        self.states[frame as usize] = State::Lent(order);
-        self.lent += 1 << order;
+        self.states[frame as usize] = State::Allocated(order);
+        self.allocated += 1 << order;
         Some(frame)
     }
 
     fn give(&mut self, frame: u32, order: u8) {
-        if self.states.get(frame as usize) != Some(&State::Lent(order)) {
+        if self.states.get(frame as usize) != Some(&State::Allocated(order)) {
             self.bad_frees += 1;
             return;
         }
         self.states[frame as usize] = State::Within;
-        self.lent -= 1 << order;
+        self.allocated -= 1 << order;
         self.put(frame, order);
     }
 
@@ -112,22 +114,22 @@ impl<P: LockTrace> MutexBuddy<P> {
     /// All frames free. Of the options only their number counts.
     ///
     /// # Errors
-    /// The world has no such range.
+    /// The provider has no such range.
     pub fn with_probe(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         options: ZoneOptions,
         trace: P,
     ) -> Result<MutexBuddy<P>, NoMemory> {
         let frames = options.max_frames;
-        let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(BLOCK_SIZE);
-        let region = world.reserve(bytes)?;
+        let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(PAGEBLOCK_SIZE);
+        let region = provider.reserve(bytes)?;
         region.commit(0, bytes)?;
         let mut lists = Lists {
             heads: [NIL; ORDERS],
             links: vec![(NIL, NIL); frames as usize],
             states: vec![State::Within; frames as usize],
             counts: [0; ORDERS],
-            lent: 0,
+            allocated: 0,
             bad_frees: 0,
         };
         let mut frame = 0;
@@ -164,9 +166,9 @@ impl<P: LockTrace> MutexBuddy<P> {
     }
 }
 
-// SAFETY: each frame is in one free block, in one that is lent, or in none that begins elsewhere:
-// blocks come out of the lists only by `take`, which marks them lent, and go back only if they are;
-// all frames lie within the region, and its memory was committed.
+// SAFETY: each frame is in one free block, in one that is allocated, or in none that begins
+// elsewhere: blocks come out of the lists only by `take`, which marks them allocated, and go back
+// only if they are; all frames lie within the region, and its memory was committed.
 unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -191,7 +193,7 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     fn stats(&self) -> ZoneStats {
         let lists = self.lists.lock();
         ZoneStats {
-            lent: lists.lent,
+            allocated: lists.allocated,
             free_blocks: lists.counts,
             managed: u64::from(self.frames),
             bad_frees: lists.bad_frees,
@@ -214,7 +216,7 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
         let mut next = 0;
         let mut counts = [0; ORDERS];
         for (frame, state) in (0u32..).zip(&lists.states) {
-            let (State::Free(order) | State::Lent(order)) = *state else {
+            let (State::Free(order) | State::Allocated(order)) = *state else {
                 assert!(frame < next, "frame {frame} belongs to no block");
                 continue;
             };
@@ -233,10 +235,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_overlaps_nothing_and_comes_back_whole() {
+    fn what_is_allocated_overlaps_nothing_and_comes_back_whole() {
         let options = ZoneOptions::new(1, 4096 + 513);
         let zone = MutexBuddy::with_probe(&host::Mmap, options, ()).expect("a zone");
-        let (mut random, mut lent) = (fastrand::Rng::with_seed(7), Vec::<(Frame, Order)>::new());
+        let (mut random, mut allocated) =
+            (fastrand::Rng::with_seed(7), Vec::<(Frame, Order)>::new());
         let mut taken = vec![false; zone.capacity() as usize];
         let mut mark = |frame: Frame, order: Order, to: bool| {
             for at in frame.0..frame.0 + order.frames() {
@@ -249,20 +252,20 @@ mod tests {
                 && let Some(frame) = zone.alloc(Cpu(0), order)
             {
                 mark(frame, order, true);
-                lent.push((frame, order));
-            } else if !lent.is_empty() {
-                let (frame, order) = lent.swap_remove(random.usize(..lent.len()));
+                allocated.push((frame, order));
+            } else if !allocated.is_empty() {
+                let (frame, order) = allocated.swap_remove(random.usize(..allocated.len()));
                 mark(frame, order, false);
                 zone.free(Cpu(0), frame, order);
             }
         }
         zone.validate();
-        for (frame, order) in lent {
+        for (frame, order) in allocated {
             zone.free(Cpu(0), frame, order);
         }
         zone.validate();
         let stats = zone.stats();
-        assert_eq!((stats.lent, stats.bad_frees), (0, 0));
+        assert_eq!((stats.allocated, stats.bad_frees), (0, 0));
         assert_eq!(stats.free_blocks, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
         zone.free(Cpu(0), Frame(0), Order::ZERO);
         zone.free(Cpu(0), Frame(1 << 20), Order::ZERO);

@@ -9,7 +9,7 @@ const ORDERS: usize = MAX_ORDER as usize + 1;
 /// What there is of free blocks at one moment, while nobody allocates or frees.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Picture {
-    /// Free blocks of each order, as /proc/buddyinfo has them. What is in stocks is not free.
+    /// Free blocks of each order, as /proc/buddyinfo has them. What is in pcp lists is not free.
     pub buddyinfo: [u64; ORDERS],
     /// The part of free memory that lies in blocks of order 0; of none, 0.
     pub order0_share: f64,

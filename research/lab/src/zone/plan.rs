@@ -40,10 +40,10 @@ pub struct Plan {
     pub repeat: usize,
     /// Cycles that count, in a turn.
     pub cycles: u32,
-    /// Frames between a stock and the zone at a time; otherwise the design's own.
+    /// Frames between a pcp list and the zone at a time; otherwise the design's own.
     pub batch: Option<usize>,
-    /// The most frames in a stock; otherwise the design's own.
-    pub stock: Option<usize>,
+    /// The most frames in a pcp list; otherwise the design's own.
+    pub pcp: Option<usize>,
     /// Whether free blocks go back to the system.
     pub give_back: bool,
     /// What orders are drawn from.
@@ -60,7 +60,7 @@ impl Plan {
     pub fn check(&self) -> Result<()> {
         for (workload, threads) in self.cells() {
             let (frames, share) = self.sizes(workload, threads);
-            // Room for one step of the workload, and for more than stocks hold.
+            // Room for one step of the workload, and for more than pcp lists hold.
             let least = if workload.wants_blocks() { 2048 } else { 256 };
             if share < least {
                 bail!(
@@ -103,7 +103,7 @@ impl Plan {
     /// Makes all turns.
     ///
     /// # Errors
-    /// No memory, a thread cannot run on its CPU, or a zone lends what it should not.
+    /// No memory, a thread cannot run on its CPU, or a zone allocates what it should not.
     pub fn measure(&self, bar: &ProgressBar) -> Result<Vec<Run>> {
         let clock = Clock::calibrate();
         let mut runs = Vec::new();
@@ -159,7 +159,7 @@ impl Place<'_> {
         if !self.plan.give_back {
             options.keep_free_blocks = u32::MAX;
         }
-        options.cache_high = self.plan.stock.unwrap_or(options.cache_high);
+        options.cache_high = self.plan.pcp.unwrap_or(options.cache_high);
         options.batch = self.plan.batch.unwrap_or(options.batch);
         options
     }
@@ -212,11 +212,11 @@ impl Place<'_> {
     /// A zone that has everything back must say so.
     fn come_to_rest(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
         let stats = zone.stats();
-        if stats.lent != 0 || stats.bad_frees != 0 {
+        if stats.allocated != 0 || stats.bad_frees != 0 {
             bail!(
-                "everything was given back, but {} frames are said to be lent, and {} frees to \
-                 have been wrong",
-                stats.lent,
+                "everything was given back, but {} frames are said to be allocated, and {} frees \
+                 to have been wrong",
+                stats.allocated,
                 stats.bad_frees
             );
         }

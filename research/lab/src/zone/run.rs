@@ -170,7 +170,7 @@ impl Order9 {
 pub struct Moments<T> {
     /// When half of what was allocated had been freed.
     pub live: T,
-    /// When all was, and stocks were still full.
+    /// When all was, and pcp lists were still full.
     pub before_drain: T,
     /// And when they had been emptied.
     pub after_drain: T,
@@ -235,8 +235,8 @@ pub struct Run {
     pub alloc_visits: Option<Visits>,
     /// And freeing.
     pub free_visits: Option<Visits>,
-    /// The part of free memory in blocks of order 0, when all was given back and stocks were full:
-    /// the median. Null of a design that does not show its free blocks.
+    /// The part of free memory in blocks of order 0, when all was given back and pcp lists were
+    /// full: the median. Null of a design that does not show its free blocks.
     pub order0_share: Option<f64>,
     /// Free buddies that were not merged then: the most of any turn.
     pub unmerged_buddies: Option<u64>,
@@ -250,7 +250,7 @@ pub struct Run {
     pub unmerged: Option<Moments<u64>>,
     /// Blocks of 2 MiB asked for by the workload.
     pub order9: Option<Order9>,
-    /// Blocks asked for when everything had been given back, stocks still being full.
+    /// Blocks asked for when everything had been given back, pcp lists still being full.
     pub order9_at_rest: Option<Order9>,
 }
 

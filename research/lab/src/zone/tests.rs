@@ -13,7 +13,7 @@ pub fn small(names: &[&str], workloads: &[Workload], threads: &[usize]) -> Plan 
         repeat: 2,
         cycles: 2,
         batch: None,
-        stock: None,
+        pcp: None,
         give_back: false,
         seed: 1,
         cpus: host::allowed_cpus(),

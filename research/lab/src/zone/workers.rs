@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, bail};
 use pagealloc::Frames;
 use sync::Mutex;
-use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order};
 
 use super::histogram::Histogram;
 use super::meeting::Meeting;
@@ -25,7 +25,7 @@ const BLOCK: Order = match Order::new(9) {
     None => Order::MAX,
 };
 /// Single frames between two such blocks, in the workload that asks for both.
-const STEP: usize = FRAMES_PER_BLOCK as usize;
+const STEP: usize = FRAMES_PER_PAGEBLOCK as usize;
 /// One of so many single frames stays until the next cycle there.
 const STAYS: usize = 16;
 
@@ -96,7 +96,7 @@ impl Tally {
     /// Frames that were allocated.
     #[must_use]
     pub fn pages(&self) -> f64 {
-        (self.allocs + self.pairs + self.blocks.obtained * u64::from(FRAMES_PER_BLOCK)) as f64
+        (self.allocs + self.pairs + self.blocks.obtained * u64::from(FRAMES_PER_PAGEBLOCK)) as f64
     }
 
     /// The time of all this.
@@ -132,7 +132,7 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
     let zone: &dyn Frames = &**zone;
     let handling = job.mode.ready(zone);
     let meeting = &Meeting::new(job.threads);
-    let shelves: &Vec<Mutex<Vec<Frame>>> =
+    let holders: &Vec<Mutex<Vec<Frame>>> =
         &(0..job.threads).map(|_| Mutex::new(Vec::new())).collect();
     let work = |me: usize, meter: M| {
         let part = meeting.take_part();
@@ -145,7 +145,7 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
             zone,
             handling,
             meeting,
-            shelves,
+            holders,
             me,
             cpu: Cpu(me as u32),
             meter,
@@ -183,12 +183,12 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
     Ok(turn)
 }
 
-/// Asks a zone at rest, none of whose frames are lent, for blocks until all of its memory should be
-/// lent, and gives them back.
+/// Asks a zone at rest, none of whose frames are allocated, for blocks until all of its memory
+/// should be allocated, and gives them back.
 pub fn ask_for_all(zone: &dyn Frames) -> Blocks {
     let mut blocks = Blocks::default();
     let mut held = Vec::new();
-    for _ in 0..zone.capacity() / FRAMES_PER_BLOCK {
+    for _ in 0..zone.capacity() / FRAMES_PER_PAGEBLOCK {
         held.extend(ask(zone, Cpu(0), &mut blocks));
     }
     for frame in held {
@@ -213,7 +213,7 @@ struct Hand<'a, M> {
     handling: Handling<'a>,
     meeting: &'a Meeting,
     /// What each thread is to free, where it frees what another has allocated.
-    shelves: &'a [Mutex<Vec<Frame>>],
+    holders: &'a [Mutex<Vec<Frame>>],
     me: usize,
     cpu: Cpu,
     meter: M,
@@ -282,12 +282,12 @@ impl<M: Meter> Hand<'_, M> {
                     self.random.shuffle(&mut self.held);
                 }
                 if workload == Workload::CrossFree {
-                    let next = (self.me + 1) % self.shelves.len();
-                    std::mem::swap(&mut *self.shelves[next].lock(), &mut self.held);
+                    let next = (self.me + 1) % self.holders.len();
+                    std::mem::swap(&mut *self.holders[next].lock(), &mut self.held);
                 }
                 self.meeting.wait();
                 if workload == Workload::CrossFree {
-                    std::mem::swap(&mut *self.shelves[self.me].lock(), &mut self.held);
+                    std::mem::swap(&mut *self.holders[self.me].lock(), &mut self.held);
                 }
                 self.empty(share);
             }
@@ -354,13 +354,13 @@ impl<M: Meter> Hand<'_, M> {
         let old = std::mem::take(&mut self.stays);
         let mut taken = old.len();
         let mut uncounted = Blocks::default();
-        while taken + STEP + FRAMES_PER_BLOCK as usize <= share {
+        while taken + STEP + FRAMES_PER_PAGEBLOCK as usize <= share {
             self.fill(STEP);
             let blocks = if self.counts { &mut self.tally.blocks } else { &mut uncounted };
             let begun = Instant::now();
             let frame = ask(self.zone, self.cpu, blocks);
             blocks.ns += begun.elapsed().as_nanos() as f64;
-            taken += STEP + frame.map_or(0, |_| FRAMES_PER_BLOCK as usize);
+            taken += STEP + frame.map_or(0, |_| FRAMES_PER_PAGEBLOCK as usize);
             self.blocks.extend(frame);
         }
         self.random.shuffle(&mut self.held);

@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Workload {
     /// All threads allocate; when the last is done, all free, in the order of allocation
     Bulk,
-    /// Half of the zone being lent: one frame is allocated and freed at once, over and over
+    /// Half of the zone being allocated: one frame is allocated and freed at once, over and over
     Repeat,
     /// As bulk, but each thread frees its frames in a random order
     Rand,

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use units::{FRAMES_PER_BLOCK, PAGE_SIZE};
+use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use super::load::{Demand, Visit};
 use super::published::{self, BATCH};
@@ -184,18 +184,18 @@ impl Wanted {
             .filter(|name| !designs.iter().any(|design| design.name == *name))
             .collect();
         let frames = args.size / PAGE_SIZE as u64;
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX).clamp(FRAMES_PER_BLOCK, 1 << 28);
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX).clamp(FRAMES_PER_PAGEBLOCK, 1 << 28);
         let plan = Plan {
             designs,
             threads: (1..=cpus.len().clamp(1, 2)).collect(),
             workloads: vec![Workload::CrossFree, Workload::PageFault1],
             mode: Mode::Raw,
             start: Start::Stagger,
-            frames: Some(frames / FRAMES_PER_BLOCK * FRAMES_PER_BLOCK),
+            frames: Some(frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
             repeat: args.repeat as usize,
             cycles: 4,
             batch: None,
-            stock: None,
+            pcp: None,
             give_back: false,
             seed: args.seed,
             cpus,
@@ -214,7 +214,7 @@ impl Wanted {
     /// zone's own memory is as far away from who has the lock as it is on a large machine.
     ///
     /// # Errors
-    /// No memory, or a zone that lends what it should not.
+    /// No memory, or a zone that allocates what it should not.
     pub fn find_out(&self, bar: &ProgressBar) -> Result<Vec<Held>> {
         let runs = self.plan.measure(bar)?;
         let most = self.plan.threads.last().copied().unwrap_or(1);

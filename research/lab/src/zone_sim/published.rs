@@ -13,7 +13,7 @@ use super::load::{Costs, Demand, Load, Visit};
 /// How long a line takes between two cores of one socket, in nanoseconds: 47 to 51 were published
 /// for processors of these generations (core-to-core-latency).
 pub const SOCKET: f64 = 47.0;
-/// Pages moved between a CPU's stock and a zone at a time by Linux since 4.19.
+/// Pages moved between a CPU's pcp list and a zone at a time by Linux since 4.19.
 pub const BATCH: f64 = 63.0;
 
 /// A point of a curve.

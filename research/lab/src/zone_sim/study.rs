@@ -193,7 +193,7 @@ impl Study {
     /// Measures and simulates.
     ///
     /// # Errors
-    /// No memory, being interrupted, or a zone that lends what it should not.
+    /// No memory, being interrupted, or a zone that allocates what it should not.
     pub fn make(
         args: &ZoneSimArgs,
         transfer_ns: Option<f64>,

@@ -161,7 +161,7 @@ fn random(index: &dyn Index, pages: u64, entries: u32, calls: usize, mut rng: Rn
 ///
 /// # Panics
 /// When index and map differ.
-pub fn small_worlds(make: Make<'_>) {
+pub fn small_scenarios(make: Make<'_>) {
     // Next to each other, in the next node, in the next part, far away.
     let offsets = [3, 4, 63, 64, 16_384, 1 << 20];
     orders(make, &offsets[..5]);

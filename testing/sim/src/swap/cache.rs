@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use units::{Cpu, Page};
 
-use super::Shelf;
+use super::FaultyDevice;
 
 /// Areas there may be in a test.
 pub const AREAS: usize = 2;
@@ -12,12 +12,12 @@ pub const AREAS: usize = 2;
 pub const PAGES: u64 = 64;
 /// Frames of memory that a cache may have if no other limit is set: more than it needs.
 pub const FRAMES: u32 = 512;
-/// Tenants there may be in a test.
-pub const TENANTS: usize = 3;
+/// Memcgs there may be in a test.
+pub const MEMCGS: usize = 3;
 
 /// A page of an area.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Spot {
+pub struct SwapPage {
     /// The number of the area, below [`AREAS`].
     pub area: usize,
     /// The page.
@@ -37,8 +37,8 @@ pub enum Refusal {
     Incompressible,
     /// The cache is full.
     PoolLimit,
-    /// The tenant has had its share.
-    TenantLimit,
+    /// The memcg has had its share.
+    MemcgLimit,
     /// No memory could be had.
     NoMemory,
     /// No entry was left.
@@ -90,10 +90,10 @@ pub enum Policy {
     Shrinker(bool),
     /// Writes under way at most.
     InFlight(u32),
-    /// The most bytes of a tenant; `u64::MAX` for no limit.
-    TenantMax(usize, u64),
-    /// May a tenant's pages be written back?
-    TenantWriteback(usize, bool),
+    /// The most bytes of a memcg; `u64::MAX` for no limit.
+    MemcgMax(usize, u64),
+    /// May a memcg's pages be written back?
+    MemcgWriteback(usize, bool),
 }
 
 /// What a cache counts.
@@ -111,10 +111,10 @@ pub struct Totals {
     pub refused: u64,
     /// Stores that found the pool at its limit.
     pub limit_hits: u64,
-    /// Pages of each tenant.
-    pub tenant_pages: [u64; TENANTS],
-    /// Bytes each tenant is charged with.
-    pub tenant_bytes: [u64; TENANTS],
+    /// Pages of each memcg.
+    pub memcg_pages: [u64; MEMCGS],
+    /// Bytes each memcg is charged with.
+    pub memcg_bytes: [u64; MEMCGS],
 }
 
 /// A compressed cache in front of swap devices. Any number of threads may call it at once.
@@ -124,7 +124,7 @@ pub trait Cache: Send + Sync {
     ///
     /// # Errors
     /// `EBUSY` if it is on.
-    fn swapon(&self, area: usize, device: Arc<Shelf>) -> Result<(), i32>;
+    fn swapon(&self, area: usize, device: Arc<FaultyDevice>) -> Result<(), i32>;
 
     /// Turns an area off.
     ///
@@ -137,13 +137,19 @@ pub trait Cache: Send + Sync {
     /// # Errors
     /// Why not; the page that was there before is gone then too, and nothing of it is being
     /// written to the device.
-    fn store(&self, cpu: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal>;
+    fn store(
+        &self,
+        cpu: Cpu,
+        swap_page: SwapPage,
+        memcg: usize,
+        page: &Page,
+    ) -> Result<(), Refusal>;
 
     /// Looks for a page.
-    fn load(&self, cpu: Cpu, spot: Spot, page: &mut Page) -> Found;
+    fn load(&self, cpu: Cpu, swap_page: SwapPage, page: &mut Page) -> Found;
 
     /// The page is needed no more.
-    fn invalidate_page(&self, cpu: Cpu, spot: Spot);
+    fn invalidate_page(&self, cpu: Cpu, swap_page: SwapPage);
 
     /// No page of the area is needed any more.
     fn invalidate_area(&self, cpu: Cpu, area: usize);

@@ -7,7 +7,7 @@ use sync::Mutex;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 
-use super::{Cache, Found, Model, PAGES, Policy, Shelf, Spot};
+use super::{Cache, FaultyDevice, Found, Model, PAGES, Policy, SwapPage};
 use crate::content::{Fill, Stamp};
 use crate::suite::together;
 
@@ -29,8 +29,8 @@ pub struct Crowd<'a> {
     pub steps: usize,
     /// Does a load take the page out?
     pub exclusive: bool,
-    /// Called over and over by one more thread, with the shelves.
-    pub beside: &'a (dyn Fn(&[Arc<Shelf>; 2]) + Sync),
+    /// Called over and over by one more thread, with the backing devices.
+    pub beside: &'a (dyn Fn(&[Arc<FaultyDevice>; 2]) + Sync),
 }
 
 /// Lets a crowd loose on a cache that was never used. Owners must find what they stored last, in
@@ -45,13 +45,13 @@ pub fn crowd(cache: &dyn Cache, crowd: Crowd<'_>) {
     let mut rng = Rng::new(crowd.seed);
     Model::settings().into_iter().for_each(|policy| cache.set(policy));
     cache.set(Policy::Exclusive(crowd.exclusive));
-    let shelves = [0, 1].map(|area| {
-        let shelf = Shelf::new(PAGES, rng.next_u64(), 1);
-        shelf.remember(false);
-        cache.swapon(area, shelf.clone()).expect("it is off");
-        shelf
+    let devices_below = [0, 1].map(|area| {
+        let device_below = FaultyDevice::new(PAGES, rng.next_u64(), 1);
+        device_below.remember(false);
+        cache.swapon(area, device_below.clone()).expect("it is off");
+        device_below
     });
-    let stage = Stage { cache, shelves, crowd, turns: [(); HOT].map(|()| Mutex::new(())) };
+    let stage = Stage { cache, devices_below, crowd, turns: [(); HOT].map(|()| Mutex::new(())) };
     let mut owners: Vec<Owner<'_>> = (0..OWNERS)
         .map(|number| Owner {
             stage: &stage,
@@ -69,7 +69,7 @@ pub fn crowd(cache: &dyn Cache, crowd: Crowd<'_>) {
         let mut user = User { stage, number, rng, stored: 0, newest: [[0; USERS]; HOT] };
         tasks.push(Box::new(move || (0..crowd.steps).for_each(|_| user.act())));
     }
-    together(tasks, &|| (crowd.beside)(&stage.shelves));
+    together(tasks, &|| (crowd.beside)(&stage.devices_below));
     owners.iter_mut().for_each(Owner::look_at_all);
     drop(owners);
     stage.end();
@@ -77,7 +77,7 @@ pub fn crowd(cache: &dyn Cache, crowd: Crowd<'_>) {
 
 struct Stage<'a> {
     cache: &'a dyn Cache,
-    shelves: [Arc<Shelf>; 2],
+    devices_below: [Arc<FaultyDevice>; 2],
     crowd: Crowd<'a>,
     /// Held while a page that all use is stored, and while it is looked for on the device.
     turns: [Mutex<()>; HOT],
@@ -94,7 +94,7 @@ impl Stage<'_> {
         cache.validate();
         let left = cache.totals();
         assert_eq!([left.stored, left.pool_bytes], [0; 2], "pages are left: {left:?}");
-        assert_eq!(left.tenant_bytes.iter().sum::<u64>(), 0, "bytes are left: {left:?}");
+        assert_eq!(left.memcg_bytes.iter().sum::<u64>(), 0, "bytes are left: {left:?}");
     }
 
     fn again(&self) -> String {
@@ -110,52 +110,56 @@ struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    fn spot(&self, which: usize) -> Spot {
-        Spot { area: 0, offset: self.number as u64 * OWN + which as u64 }
+    fn swap_page(&self, which: usize) -> SwapPage {
+        SwapPage { area: 0, offset: self.number as u64 * OWN + which as u64 }
     }
 
     fn act(&mut self) {
         let pages = if self.rng.one_in(2) { 3 } else { OWN };
         let which = self.rng.below(pages) as usize;
-        let (stage, spot, cpu) = (self.stage, self.spot(which), Cpu(self.number as u32));
+        let (stage, swap_page, cpu) = (self.stage, self.swap_page(which), Cpu(self.number as u32));
         match self.rng.below(17) {
             0..=7 => {
                 let (fill, mut page) = (Fill::draw(&mut self.rng), [0; PAGE_SIZE]);
                 fill.render(&mut page);
-                if stage.cache.store(cpu, spot, self.number, &page).is_err() {
-                    stage.shelves[0].put(spot.offset, &page);
+                if stage.cache.store(cpu, swap_page, self.number, &page).is_err() {
+                    stage.devices_below[0].put(swap_page.offset, &page);
                 }
                 self.newest[which] = Some(fill);
             }
             8..=13 => self.load(which),
             14 => drop(stage.cache.reclaim(cpu, 3)),
             _ => {
-                stage.cache.invalidate_page(cpu, spot);
+                stage.cache.invalidate_page(cpu, swap_page);
                 self.newest[which] = None;
             }
         }
     }
 
     fn load(&mut self, which: usize) {
-        let (stage, spot) = (self.stage, self.spot(which));
+        let (stage, swap_page) = (self.stage, self.swap_page(which));
         let mut page = [0xa5; PAGE_SIZE];
-        let found = stage.cache.load(Cpu(self.number as u32), spot, &mut page);
+        let found = stage.cache.load(Cpu(self.number as u32), swap_page, &mut page);
         let Some(fill) = self.newest[which] else {
-            assert_eq!(found, Found::Nothing, "{spot:?} was given up ({})", stage.again());
+            assert_eq!(found, Found::Nothing, "{swap_page:?} was given up ({})", stage.again());
             return;
         };
         match found {
             Found::Page if stage.crowd.exclusive => self.newest[which] = None,
             Found::Page => {}
-            Found::Nothing => match stage.shelves[0].peek(spot.offset) {
+            Found::Nothing => match stage.devices_below[0].peek(swap_page.offset) {
                 Some(there) => page.copy_from_slice(&there[..]),
-                None => panic!("{spot:?} is nowhere ({})", stage.again()),
+                None => panic!("{swap_page:?} is nowhere ({})", stage.again()),
             },
-            Found::Corrupt => panic!("{spot:?} is corrupt ({})", stage.again()),
+            Found::Corrupt => panic!("{swap_page:?} is corrupt ({})", stage.again()),
         }
         let mut whole = [0; PAGE_SIZE];
         fill.render(&mut whole);
-        assert!(page == whole, "{spot:?}, {found:?}, is another than {fill:?} ({})", stage.again());
+        assert!(
+            page == whole,
+            "{swap_page:?}, {found:?}, is another than {fill:?} ({})",
+            stage.again()
+        );
     }
 
     fn look_at_all(&mut self) {
@@ -175,7 +179,7 @@ struct User<'a> {
 impl User<'_> {
     fn act(&mut self) {
         let hot = self.rng.below(HOT as u64) as usize;
-        let (stage, spot) = (self.stage, Spot { area: 1, offset: hot as u64 });
+        let (stage, swap_page) = (self.stage, SwapPage { area: 1, offset: hot as u64 });
         let cpu = Cpu((OWNERS + self.number) as u32);
         let mut page = [0xa5; PAGE_SIZE];
         if self.rng.one_in(2) {
@@ -183,42 +187,42 @@ impl User<'_> {
             let (writer, number) = (self.number as u8, self.stored);
             Stamp { page: hot as u8, writer, number }.render(&mut page);
             let _turn = stage.turns[hot].lock();
-            if stage.cache.store(cpu, spot, 0, &page).is_err() {
-                stage.shelves[1].put(spot.offset, &page);
+            if stage.cache.store(cpu, swap_page, 0, &page).is_err() {
+                stage.devices_below[1].put(swap_page.offset, &page);
             }
             return;
         }
         if stage.crowd.exclusive {
             // What is taken out is put in again.
             let _turn = stage.turns[hot].lock();
-            if stage.cache.load(cpu, spot, &mut page) == Found::Page {
+            if stage.cache.load(cpu, swap_page, &mut page) == Found::Page {
                 self.judge(hot, &page);
-                if stage.cache.store(cpu, spot, 0, &page).is_err() {
-                    stage.shelves[1].put(spot.offset, &page);
+                if stage.cache.store(cpu, swap_page, 0, &page).is_err() {
+                    stage.devices_below[1].put(swap_page.offset, &page);
                 }
                 return;
             }
             return self.look_at_device(hot);
         }
-        match stage.cache.load(cpu, spot, &mut page) {
+        match stage.cache.load(cpu, swap_page, &mut page) {
             Found::Page => self.judge(hot, &page),
             Found::Nothing => {
                 let _turn = stage.turns[hot].lock();
                 // It may have come back meanwhile.
-                match stage.cache.load(cpu, spot, &mut page) {
+                match stage.cache.load(cpu, swap_page, &mut page) {
                     Found::Page => self.judge(hot, &page),
                     found => {
-                        assert_eq!(found, Found::Nothing, "{spot:?} ({})", stage.again());
+                        assert_eq!(found, Found::Nothing, "{swap_page:?} ({})", stage.again());
                         self.look_at_device(hot);
                     }
                 }
             }
-            Found::Corrupt => panic!("{spot:?} is corrupt ({})", stage.again()),
+            Found::Corrupt => panic!("{swap_page:?} is corrupt ({})", stage.again()),
         }
     }
 
     fn look_at_device(&mut self, hot: usize) {
-        if let Some(page) = self.stage.shelves[1].peek(hot as u64) {
+        if let Some(page) = self.stage.devices_below[1].peek(hot as u64) {
             self.judge(hot, &page);
         }
     }

@@ -3,7 +3,7 @@
 use testkit::Rng;
 use units::PAGE_SIZE;
 
-use super::{AREAS, FaultMode, PAGES, Policy, Spot, TENANTS};
+use super::{AREAS, FaultMode, MEMCGS, PAGES, Policy, SwapPage};
 use crate::content::Fill;
 
 /// One thing that happens to a cache or to the devices behind it.
@@ -13,12 +13,12 @@ pub enum Event {
     Swapon(usize),
     /// An area is turned off.
     Swapoff(usize),
-    /// A page is put in, by a tenant.
-    Store(Spot, usize, Fill),
+    /// A page is put in, by a memcg.
+    Store(SwapPage, usize, Fill),
     /// A page is wanted.
-    Load(Spot),
+    Load(SwapPage),
     /// A page is needed no more.
-    InvalidatePage(Spot),
+    InvalidatePage(SwapPage),
     /// No page of an area is.
     InvalidateArea(usize),
     /// Some pages are to be written back.
@@ -40,7 +40,7 @@ pub enum Event {
 pub struct Mix {
     /// Areas are turned on and off, and invalidated whole.
     pub areas: bool,
-    /// There are limits, of the whole and of tenants, and workers who keep to them.
+    /// There are limits, of the whole and of memcgs, and workers who keep to them.
     pub limits: bool,
     /// Settings change.
     pub policies: bool,
@@ -48,8 +48,8 @@ pub struct Mix {
     pub faults: bool,
     /// Memory cannot be had at times.
     pub memory: bool,
-    /// So many tenants.
-    pub tenants: usize,
+    /// So many memcgs.
+    pub memcgs: usize,
     /// So many areas have pages.
     pub used_areas: usize,
 }
@@ -62,7 +62,7 @@ impl Mix {
         policies: true,
         faults: true,
         memory: true,
-        tenants: TENANTS,
+        memcgs: MEMCGS,
         used_areas: AREAS,
     };
     /// Limits alone.
@@ -72,7 +72,7 @@ impl Mix {
         policies: false,
         faults: false,
         memory: false,
-        tenants: TENANTS,
+        memcgs: MEMCGS,
         used_areas: AREAS,
     };
     /// Nothing but the order in which pages leave, and failing devices.
@@ -82,7 +82,7 @@ impl Mix {
         policies: false,
         faults: true,
         memory: false,
-        tenants: 1,
+        memcgs: 1,
         used_areas: 1,
     };
 }
@@ -104,14 +104,14 @@ impl Events {
     }
 
     /// Half of them lie in a few hot pages.
-    fn spot(&mut self) -> Spot {
+    fn swap_page(&mut self) -> SwapPage {
         let used = self.mix.used_areas as u64;
         let area = if self.rng.one_in(4) { self.rng.below(used) as usize } else { 0 };
         let pages = if self.rng.one_in(2) { 6 } else { PAGES };
         let offset = self.rng.below(pages);
         // Now and then one that is not there.
         let beyond = self.mix.areas && self.rng.one_in(200);
-        Spot { area, offset: if beyond { PAGES + offset } else { offset } }
+        SwapPage { area, offset: if beyond { PAGES + offset } else { offset } }
     }
 
     fn policy(&mut self) -> Policy {
@@ -131,16 +131,16 @@ impl Events {
 
     fn limit(&mut self) -> Event {
         let rng = &mut self.rng;
-        let tenant = rng.below(self.mix.tenants as u64) as usize;
+        let memcg = rng.below(self.mix.memcgs as u64) as usize;
         match rng.below(12) {
             0 => Event::Set(Policy::MaxPool(0)),
             1 | 2 => Event::Set(Policy::MaxPool((1 + rng.below(40)) * P)),
             3 => Event::Set(Policy::Accept(*rng.pick(&[0, 50, 90, 100]))),
             4 => {
                 let bytes = if rng.one_in(2) { u64::MAX } else { rng.below(20) * P };
-                Event::Set(Policy::TenantMax(tenant, bytes))
+                Event::Set(Policy::MemcgMax(memcg, bytes))
             }
-            5 => Event::Set(Policy::TenantWriteback(tenant, !rng.one_in(3))),
+            5 => Event::Set(Policy::MemcgWriteback(memcg, !rng.one_in(3))),
             _ => Event::Work,
         }
     }
@@ -166,11 +166,11 @@ impl Iterator for Events {
         let mix = self.mix;
         Some(match self.rng.below(100) {
             0..=39 => {
-                let tenant = self.rng.below(mix.tenants as u64) as usize;
-                Event::Store(self.spot(), tenant, Fill::draw(&mut self.rng))
+                let memcg = self.rng.below(mix.memcgs as u64) as usize;
+                Event::Store(self.swap_page(), memcg, Fill::draw(&mut self.rng))
             }
-            40..=65 => Event::Load(self.spot()),
-            66..=71 => Event::InvalidatePage(self.spot()),
+            40..=65 => Event::Load(self.swap_page()),
+            66..=71 => Event::InvalidatePage(self.swap_page()),
             72..=76 => Event::Reclaim(1 + self.rng.below(12)),
             77 | 78 if mix.areas => match self.rng.below(16) {
                 0 | 1 => Event::InvalidateArea(self.rng.below(AREAS as u64) as usize),
@@ -185,7 +185,7 @@ impl Iterator for Events {
                 _ => u32::MAX,
             }),
             95 if mix.limits => Event::Shrink(1 + self.rng.below(20)),
-            _ => Event::Store(self.spot(), 0, Fill::draw(&mut self.rng)),
+            _ => Event::Store(self.swap_page(), 0, Fill::draw(&mut self.rng)),
         })
     }
 }

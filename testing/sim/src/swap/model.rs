@@ -11,8 +11,8 @@ use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use super::{
-    AREAS, Cache, Event, FaultMode, Found, PAGES, Policy, Queue, Refusal, Shelf, Spot, TENANTS,
-    Totals,
+    AREAS, Cache, Event, FaultMode, FaultyDevice, Found, MEMCGS, PAGES, Policy, Queue, Refusal,
+    SwapPage, Totals,
 };
 use crate::content::Fill;
 
@@ -26,13 +26,13 @@ const BUSY: i32 = 16;
 #[derive(Clone, Copy, Debug)]
 struct Held {
     fill: Fill,
-    tenant: usize,
+    memcg: usize,
 }
 
 /// What is known of an area.
 struct Area {
     on: bool,
-    shelf: Arc<Shelf>,
+    device_below: Arc<FaultyDevice>,
     /// What each page is to its user: the page stored last, unless nobody needs it any more or its
     /// user has taken it out.
     newest: Vec<Option<Fill>>,
@@ -41,10 +41,10 @@ struct Area {
 /// What a cache must hold, and what may be on the devices behind it.
 pub struct Model {
     areas: Vec<Area>,
-    held: BTreeMap<Spot, Held>,
+    held: BTreeMap<SwapPage, Held>,
     /// Written back, and neither replaced nor given up since.
-    backed: BTreeSet<Spot>,
-    /// The order in which they leave, where there is but one CPU, one tenant and one area.
+    backed: BTreeSet<SwapPage>,
+    /// The order in which they leave, where there is but one CPU, one memcg and one area.
     queue: Option<Queue>,
     cpus: u32,
     enabled: bool,
@@ -56,8 +56,8 @@ pub struct Model {
     max_pool: u64,
     accept: u32,
     in_flight: u32,
-    writeback: [bool; TENANTS],
-    tenant_max: [u64; TENANTS],
+    writeback: [bool; MEMCGS],
+    memcg_max: [u64; MEMCGS],
     short: bool,
     /// It may have been full, and not have been seen below the mark since.
     full: bool,
@@ -92,7 +92,7 @@ impl Model {
         let mut rng = Rng::new(seed);
         let area = |_| Area {
             on: false,
-            shelf: Shelf::new(PAGES, rng.next_u64(), 0),
+            device_below: FaultyDevice::new(PAGES, rng.next_u64(), 0),
             newest: vec![None; PAGES as usize],
         };
         Model {
@@ -110,8 +110,8 @@ impl Model {
             max_pool: 0,
             accept: 90,
             in_flight: 4,
-            writeback: [true; TENANTS],
-            tenant_max: [u64::MAX; TENANTS],
+            writeback: [true; MEMCGS],
+            memcg_max: [u64::MAX; MEMCGS],
             short: false,
             full: false,
             surely_full: false,
@@ -137,9 +137,9 @@ impl Model {
             Policy::Accept(90),
             Policy::InFlight(4),
         ];
-        for tenant in 0..TENANTS {
-            settings.push(Policy::TenantMax(tenant, u64::MAX));
-            settings.push(Policy::TenantWriteback(tenant, true));
+        for memcg in 0..MEMCGS {
+            settings.push(Policy::MemcgMax(memcg, u64::MAX));
+            settings.push(Policy::MemcgWriteback(memcg, true));
         }
         settings
     }
@@ -174,11 +174,13 @@ impl Model {
         match *event {
             Event::Swapon(area) => self.swapon(cache, area)?,
             Event::Swapoff(area) => self.swapoff(cache, area)?,
-            Event::Store(spot, tenant, fill) => self.store(cache, cpu, spot, tenant, fill)?,
-            Event::Load(spot) => self.load(cache, cpu, spot)?,
-            Event::InvalidatePage(spot) => {
-                cache.invalidate_page(cpu, spot);
-                self.forget(spot);
+            Event::Store(swap_page, memcg, fill) => {
+                self.store(cache, cpu, swap_page, memcg, fill)?
+            }
+            Event::Load(swap_page) => self.load(cache, cpu, swap_page)?,
+            Event::InvalidatePage(swap_page) => {
+                cache.invalidate_page(cpu, swap_page);
+                self.forget(swap_page);
             }
             Event::InvalidateArea(area) => {
                 cache.invalidate_area(cpu, area);
@@ -209,7 +211,9 @@ impl Model {
                 cache.set(policy);
                 self.set(policy);
             }
-            Event::FaultMode(area, fault_mode) => self.areas[area].shelf.set_mood(fault_mode),
+            Event::FaultMode(area, fault_mode) => {
+                self.areas[area].device_below.set_mood(fault_mode)
+            }
             Event::LeaveFrames(frames) => {
                 cache.leave_frames(frames);
                 self.short = frames != u32::MAX;
@@ -234,7 +238,7 @@ impl Model {
         cache.validate();
         for area in 0..AREAS {
             for offset in 0..PAGES {
-                step(self, Event::Load(Spot { area, offset }))?;
+                step(self, Event::Load(SwapPage { area, offset }))?;
             }
         }
         for area in 0..AREAS {
@@ -251,7 +255,7 @@ impl Model {
 
     fn swapon(&mut self, cache: &dyn Cache, number: usize) -> Result<(), String> {
         let area = &mut self.areas[number];
-        let done = cache.swapon(number, area.shelf.clone());
+        let done = cache.swapon(number, area.device_below.clone());
         let expected = if area.on { Err(BUSY) } else { Ok(()) };
         if done != expected {
             return Err(format!("turning area {number} on: {done:?}, not {expected:?}"));
@@ -264,7 +268,7 @@ impl Model {
     }
 
     fn swapoff(&mut self, cache: &dyn Cache, number: usize) -> Result<(), String> {
-        let left = self.held.keys().chain(&self.backed).any(|spot| spot.area == number);
+        let left = self.held.keys().chain(&self.backed).any(|swap_page| swap_page.area == number);
         let done = cache.swapoff(number);
         let area = &mut self.areas[number];
         let right = match done {
@@ -283,38 +287,38 @@ impl Model {
         Ok(())
     }
 
-    fn is_there(&self, spot: Spot) -> bool {
-        self.areas[spot.area].on && spot.offset < PAGES
+    fn is_there(&self, swap_page: SwapPage) -> bool {
+        self.areas[swap_page.area].on && swap_page.offset < PAGES
     }
 
     fn store(
         &mut self,
         cache: &dyn Cache,
         cpu: Cpu,
-        spot: Spot,
-        tenant: usize,
+        swap_page: SwapPage,
+        memcg: usize,
         fill: Fill,
     ) -> Result<(), String> {
         let mut page = [0; PAGE_SIZE];
         fill.render(&mut page);
         let before = cache.totals();
-        let stored = cache.store(cpu, spot, tenant, &page);
+        let stored = cache.store(cpu, swap_page, memcg, &page);
         // To make room, others may have been written back; also the one that is replaced.
-        let old = self.held.get(&spot).copied();
+        let old = self.held.get(&swap_page).copied();
         let evicted = self.written(0)? != (0, 0);
         let after = cache.totals();
         self.duplicates += after.duplicates - before.duplicates;
         let duplicate = old.is_some() && stored.is_ok();
-        let still = duplicate && self.held.contains_key(&spot);
+        let still = duplicate && self.held.contains_key(&swap_page);
         let counted = after.duplicates - before.duplicates;
         if counted > u64::from(duplicate) || counted < u64::from(still) {
             return Err(format!("{counted} duplicates are counted for a store onto {old:?}"));
         }
-        self.drop_entry(spot);
-        self.backed.remove(&spot);
+        self.drop_entry(swap_page);
+        self.backed.remove(&swap_page);
         match stored {
             Ok(()) => {
-                if let Some(wrong) = self.must_refuse(spot, &page) {
+                if let Some(wrong) = self.must_refuse(swap_page, &page) {
                     return Err(format!("a page was taken although {wrong}"));
                 }
                 // Its own object lies in two frames at most.
@@ -328,26 +332,27 @@ impl Model {
                 // What was given up before may only now have been freed.
                 self.surely_full = false;
                 // It is asked before it is known how many bytes there will be.
-                let share = self.tenant_max[tenant];
-                if before.tenant_bytes[tenant] >= share && !evicted && old.is_none() {
-                    return Err(format!("tenant {tenant} may have {share}, and had {before:?}"));
+                let share = self.memcg_max[memcg];
+                if before.memcg_bytes[memcg] >= share && !evicted && old.is_none() {
+                    return Err(format!("memcg {memcg} may have {share}, and had {before:?}"));
                 }
-                self.held.insert(spot, Held { fill, tenant });
+                self.held.insert(swap_page, Held { fill, memcg });
                 if let Some(queue) = &mut self.queue {
-                    queue.push(spot, false);
+                    queue.push(swap_page, false);
                 }
-                self.areas[spot.area].newest[spot.offset as usize] = Some(fill);
+                self.areas[swap_page.area].newest[swap_page.offset as usize] = Some(fill);
             }
             Err(refusal) => {
                 self.refused += 1;
-                if let Some(wrong) = self.must_not_refuse(spot, refusal, &page, &before, tenant) {
+                if let Some(wrong) = self.must_not_refuse(swap_page, refusal, &page, &before, memcg)
+                {
                     return Err(format!("{refusal:?} is no reason: {wrong}"));
                 }
-                if self.is_there(spot) {
+                if self.is_there(swap_page) {
                     // The user goes to the device itself.
-                    let area = &mut self.areas[spot.area];
-                    area.shelf.put(spot.offset, &page);
-                    area.newest[spot.offset as usize] = Some(fill);
+                    let area = &mut self.areas[swap_page.area];
+                    area.device_below.put(swap_page.offset, &page);
+                    area.newest[swap_page.offset as usize] = Some(fill);
                 }
             }
         }
@@ -358,61 +363,62 @@ impl Model {
         Ok(())
     }
 
-    fn load(&mut self, cache: &dyn Cache, cpu: Cpu, spot: Spot) -> Result<(), String> {
+    fn load(&mut self, cache: &dyn Cache, cpu: Cpu, swap_page: SwapPage) -> Result<(), String> {
         let mut page = [0xa5; PAGE_SIZE];
-        let found = cache.load(cpu, spot, &mut page);
-        match (found, self.held.get(&spot).copied()) {
+        let found = cache.load(cpu, swap_page, &mut page);
+        match (found, self.held.get(&swap_page).copied()) {
             (Found::Page, Some(held)) => {
-                same(held.fill, &page).map_err(|wrong| format!("{spot:?} {wrong}"))?;
+                same(held.fill, &page).map_err(|wrong| format!("{swap_page:?} {wrong}"))?;
                 if self.exclusive {
-                    self.drop_entry(spot);
-                    self.backed.remove(&spot);
+                    self.drop_entry(swap_page);
+                    self.backed.remove(&swap_page);
                     // Its user has it now, and what is on the device is out of date.
-                    self.areas[spot.area].newest[spot.offset as usize] = None;
+                    self.areas[swap_page.area].newest[swap_page.offset as usize] = None;
                 } else if let Some(queue) = &mut self.queue {
-                    queue.touch(spot);
+                    queue.touch(swap_page);
                 }
                 Ok(())
             }
-            (Found::Nothing, None) => self.on_the_shelf(spot),
-            (found, held) => Err(format!("{spot:?} is {found:?}; in the cache is {held:?}")),
+            (Found::Nothing, None) => self.on_the_shelf(swap_page),
+            (found, held) => Err(format!("{swap_page:?} is {found:?}; in the cache is {held:?}")),
         }
     }
 
     /// What its user finds on the device must be the page.
-    fn on_the_shelf(&self, spot: Spot) -> Result<(), String> {
-        if !self.is_there(spot) {
+    fn on_the_shelf(&self, swap_page: SwapPage) -> Result<(), String> {
+        if !self.is_there(swap_page) {
             return Ok(());
         }
-        let area = &self.areas[spot.area];
-        let Some(fill) = area.newest[spot.offset as usize] else { return Ok(()) };
-        match area.shelf.peek(spot.offset) {
+        let area = &self.areas[swap_page.area];
+        let Some(fill) = area.newest[swap_page.offset as usize] else { return Ok(()) };
+        match area.device_below.peek(swap_page.offset) {
             Some(page) => {
-                same(fill, &page).map_err(|wrong| format!("{spot:?}, on the device, {wrong}"))
+                same(fill, &page).map_err(|wrong| format!("{swap_page:?}, on the device, {wrong}"))
             }
-            None => Err(format!("{spot:?} is lost: neither in the cache nor on the device")),
+            None => Err(format!("{swap_page:?} is lost: neither in the cache nor on the device")),
         }
     }
 
-    fn drop_entry(&mut self, spot: Spot) {
-        self.held.remove(&spot);
+    fn drop_entry(&mut self, swap_page: SwapPage) {
+        self.held.remove(&swap_page);
         if let Some(queue) = &mut self.queue {
-            queue.remove(spot);
+            queue.remove(swap_page);
         }
     }
 
-    fn forget(&mut self, spot: Spot) {
-        self.drop_entry(spot);
-        self.backed.remove(&spot);
-        if let Some(newest) = self.areas[spot.area].newest.get_mut(spot.offset as usize) {
+    fn forget(&mut self, swap_page: SwapPage) {
+        self.drop_entry(swap_page);
+        self.backed.remove(&swap_page);
+        if let Some(newest) = self.areas[swap_page.area].newest.get_mut(swap_page.offset as usize) {
             *newest = None;
         }
     }
 
     fn forget_area(&mut self, area: usize) {
-        let spots: Vec<Spot> = self.held.keys().filter(|spot| spot.area == area).copied().collect();
-        spots.into_iter().for_each(|spot| self.drop_entry(spot));
-        self.backed.retain(|spot| spot.area != area);
+        let swap_pages: Vec<SwapPage> =
+            self.held.keys().filter(|swap_page| swap_page.area == area).copied().collect();
+        swap_pages.into_iter().for_each(|swap_page| self.drop_entry(swap_page));
+        self.backed.retain(|swap_page| swap_page.area != area);
         self.areas[area].newest.fill(None);
     }
 
@@ -434,28 +440,28 @@ impl Model {
             Policy::NonSameFilled(yes) => self.non_same_filled = yes,
             Policy::Shrinker(yes) => self.shrinker = yes,
             Policy::InFlight(most) => self.in_flight = most,
-            Policy::TenantMax(tenant, bytes) => self.tenant_max[tenant] = bytes,
-            Policy::TenantWriteback(tenant, yes) => self.writeback[tenant] = yes,
+            Policy::MemcgMax(memcg, bytes) => self.memcg_max[memcg] = bytes,
+            Policy::MemcgWriteback(memcg, yes) => self.writeback[memcg] = yes,
         }
     }
 
     fn count(&self, totals: &Totals) -> Result<(), String> {
-        let mut tenant_pages = [0; TENANTS];
-        self.held.values().for_each(|held| tenant_pages[held.tenant] += 1);
+        let mut memcg_pages = [0; MEMCGS];
+        self.held.values().for_each(|held| memcg_pages[held.memcg] += 1);
         let expected = Totals {
             stored: self.held.len() as u64,
             written_back: self.written_back,
             duplicates: self.duplicates,
             refused: self.refused,
-            tenant_pages,
+            memcg_pages,
             ..*totals
         };
         if *totals != expected {
             return Err(format!("it counts {totals:?}, and should {expected:?}"));
         }
-        let nothing = |n: usize| tenant_pages[n] == 0 && totals.tenant_bytes[n] != 0;
-        match (0..TENANTS).find(|n| nothing(*n)) {
-            Some(n) => Err(format!("tenant {n} has no pages and is charged: {totals:?}")),
+        let nothing = |n: usize| memcg_pages[n] == 0 && totals.memcg_bytes[n] != 0;
+        match (0..MEMCGS).find(|n| nothing(*n)) {
+            Some(n) => Err(format!("memcg {n} has no pages and is charged: {totals:?}")),
             None => Ok(()),
         }
     }

@@ -9,8 +9,8 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 use super::model::{limit, mark};
 use super::{
-    AREAS, Cache, Found, Model, PAGES, Policy, Queue, Reclaimed, Refusal, Shelf, Spot, TENANTS,
-    Totals,
+    AREAS, Cache, FaultyDevice, Found, MEMCGS, Model, PAGES, Policy, Queue, Reclaimed, Refusal,
+    SwapPage, Totals,
 };
 
 const P: u64 = PAGE_SIZE as u64;
@@ -37,8 +37,8 @@ pub enum Flaw {
     RefusesTooSoon,
     /// Pages that go with their area stay counted.
     AreaForgetsCounts,
-    /// A page that is replaced stays charged to its tenant.
-    DuplicateForgetsTenant,
+    /// A page that is replaced stays charged to its memcg.
+    DuplicateForgetsMemcg,
     /// Nobody gets a second chance.
     NoSecondChance,
     /// Pages are taken until the limit was passed by sixteen.
@@ -51,9 +51,9 @@ pub enum Flaw {
     CountsFailures,
     /// A load that should take the page out does not.
     KeepsWhatWasTaken,
-    /// Pages of tenants that must stay in memory are written back.
+    /// Pages of memcgs that must stay in memory are written back.
     IgnoresSwitch,
-    /// A tenant may have any share.
+    /// A memcg may have any share.
     IgnoresShare,
     /// An area is turned off with its pages.
     LeavesPagesBehind,
@@ -68,7 +68,7 @@ impl Flaw {
         Flaw::LosesItsPlace,
         Flaw::KeepsOldOnRefusal,
         Flaw::AreaForgetsCounts,
-        Flaw::DuplicateForgetsTenant,
+        Flaw::DuplicateForgetsMemcg,
         Flaw::NoSecondChance,
         Flaw::LimitOffByBatch,
         Flaw::NoHysteresis,
@@ -95,18 +95,18 @@ pub struct Naive {
 
 struct Entry {
     contents: Box<Page>,
-    tenant: usize,
+    memcg: usize,
     life: u64,
 }
 
 struct State {
-    areas: [Option<Arc<Shelf>>; AREAS],
-    entries: BTreeMap<Spot, Entry>,
+    areas: [Option<Arc<FaultyDevice>>; AREAS],
+    entries: BTreeMap<SwapPage, Entry>,
     queue: Queue,
     /// Being written back.
-    claims: BTreeSet<Spot>,
+    claims: BTreeSet<SwapPage>,
     /// Written back, and neither replaced nor given up since.
-    backed: BTreeSet<Spot>,
+    backed: BTreeSet<SwapPage>,
     lives: u64,
     full: bool,
     frames: u64,
@@ -118,17 +118,17 @@ struct State {
     max_pool: u64,
     accept: u32,
     in_flight: usize,
-    tenant_max: [u64; TENANTS],
-    writeback: [bool; TENANTS],
+    memcg_max: [u64; MEMCGS],
+    writeback: [bool; MEMCGS],
     totals: Totals,
 }
 
 /// A page that is to be written.
 struct Candidate {
-    spot: Spot,
+    swap_page: SwapPage,
     life: u64,
     contents: Box<Page>,
-    shelf: Arc<Shelf>,
+    device_below: Arc<FaultyDevice>,
     made: bool,
 }
 
@@ -153,8 +153,8 @@ impl Naive {
             max_pool: 0,
             accept: 90,
             in_flight: 4,
-            tenant_max: [u64::MAX; TENANTS],
-            writeback: [true; TENANTS],
+            memcg_max: [u64::MAX; MEMCGS],
+            writeback: [true; MEMCGS],
             totals: Totals::default(),
         };
         let naive = Naive { flaw, state: Mutex::new(state), written: EventCount::default() };
@@ -165,20 +165,20 @@ impl Naive {
     /// Writes a batch. Tells how it went.
     fn batch(&self, most: u64) -> Reclaimed {
         let mut chosen = self.choose(most);
-        chosen.sort_by_key(|candidate| candidate.spot);
+        chosen.sort_by_key(|candidate| candidate.swap_page);
         for area in 0..AREAS {
-            let of_area = chosen.iter_mut().filter(|candidate| candidate.spot.area == area);
+            let of_area = chosen.iter_mut().filter(|candidate| candidate.swap_page.area == area);
             let (mut jobs, mut these) = (Vec::new(), Vec::new());
-            let mut shelf = None;
+            let mut device_below = None;
             for candidate in of_area {
-                let Candidate { spot, contents, made, .. } = candidate;
-                shelf = Some(candidate.shelf.clone());
-                let offset = spot.offset * P;
+                let Candidate { swap_page, contents, made, .. } = candidate;
+                device_below = Some(candidate.device_below.clone());
+                let offset = swap_page.offset * P;
                 jobs.push(Job::new(Operation::Write { offset, from: &contents[..] }));
                 these.push(made);
             }
-            if let Some(shelf) = shelf {
-                shelf.submit_all(Cpu(0), &mut jobs);
+            if let Some(device_below) = device_below {
+                device_below.submit_all(Cpu(0), &mut jobs);
             }
             for (job, made) in jobs.iter().zip(these) {
                 *made = job.result.is_ok();
@@ -187,16 +187,16 @@ impl Naive {
         let mut state = self.state.lock();
         let mut done = Reclaimed::default();
         for candidate in chosen {
-            let Candidate { spot, life, made, .. } = candidate;
-            state.claims.remove(&spot);
+            let Candidate { swap_page, life, made, .. } = candidate;
+            state.claims.remove(&swap_page);
             let gone = made || self.flaw == Flaw::DropsOnFailure;
-            let there = state.entries.get(&spot).is_some_and(|entry| entry.life == life);
+            let there = state.entries.get(&swap_page).is_some_and(|entry| entry.life == life);
             if gone && (there || self.flaw == Flaw::TakesAnother) {
-                state.take_out(spot);
-                state.backed.insert(spot);
+                state.take_out(swap_page);
+                state.backed.insert(swap_page);
             }
             if !made && there && self.flaw == Flaw::LosesItsPlace {
-                state.queue.remove(spot);
+                state.queue.remove(swap_page);
             }
             if made || self.flaw == Flaw::CountsFailures {
                 done.written += 1;
@@ -218,19 +218,19 @@ impl Naive {
             state.queue.forget_uses();
         }
         let mut chosen: Vec<Candidate> = Vec::new();
-        for spot in state.queue.take(most) {
-            let entry = &state.entries[&spot];
-            let stays = !state.writeback[entry.tenant] && self.flaw != Flaw::IgnoresSwitch;
-            if stays || state.claims.contains(&spot) {
+        for swap_page in state.queue.take(most) {
+            let entry = &state.entries[&swap_page];
+            let stays = !state.writeback[entry.memcg] && self.flaw != Flaw::IgnoresSwitch;
+            if stays || state.claims.contains(&swap_page) {
                 continue;
             }
-            let Some(shelf) = state.areas[spot.area].clone() else { continue };
+            let Some(device_below) = state.areas[swap_page.area].clone() else { continue };
             let (life, contents) = (entry.life, entry.contents.clone());
-            chosen.push(Candidate { spot, life, contents, shelf, made: false });
-            state.claims.insert(spot);
+            chosen.push(Candidate { swap_page, life, contents, device_below, made: false });
+            state.claims.insert(swap_page);
         }
         if self.flaw == Flaw::LeavesTooSoon {
-            chosen.iter().for_each(|candidate| state.take_out(candidate.spot));
+            chosen.iter().for_each(|candidate| state.take_out(candidate.swap_page));
         }
         chosen
     }
@@ -249,19 +249,24 @@ impl Naive {
         sum
     }
 
-    fn refuse<'a>(&'a self, mut state: MutexGuard<'a, State>, spot: Spot, why: Refusal) -> Refusal {
+    fn refuse<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        swap_page: SwapPage,
+        why: Refusal,
+    ) -> Refusal {
         state.totals.refused += 1;
         if self.flaw == Flaw::KeepsOldOnRefusal {
             return why;
         }
-        state.take_out(spot);
-        state.backed.remove(&spot);
+        state.take_out(swap_page);
+        state.backed.remove(&swap_page);
         if self.flaw == Flaw::RefusesTooSoon {
             return why;
         }
         loop {
             let ticket = self.written.ticket();
-            if !state.claims.contains(&spot) {
+            if !state.claims.contains(&swap_page) {
                 return why;
             }
             drop(state);
@@ -285,20 +290,26 @@ impl State {
         mark(self.max_pool, self.accept)
     }
 
-    fn tenant_bytes(&self, tenant: usize) -> u64 {
-        let mine = self.entries.values().filter(|entry| entry.tenant == tenant);
+    fn memcg_bytes(&self, memcg: usize) -> u64 {
+        let mine = self.entries.values().filter(|entry| entry.memcg == memcg);
         mine.map(|entry| State::bytes(&entry.contents)).sum()
     }
 
-    fn take_out(&mut self, spot: Spot) {
-        self.queue.remove(spot);
-        if let Some(entry) = self.entries.remove(&spot) {
+    fn take_out(&mut self, swap_page: SwapPage) {
+        self.queue.remove(swap_page);
+        if let Some(entry) = self.entries.remove(&swap_page) {
             self.totals.stored -= 1;
-            self.totals.tenant_pages[entry.tenant] -= 1;
+            self.totals.memcg_pages[entry.memcg] -= 1;
         }
     }
 
-    fn judge(&mut self, flaw: Flaw, spot: Spot, tenant: usize, page: &Page) -> Option<Refusal> {
+    fn judge(
+        &mut self,
+        flaw: Flaw,
+        swap_page: SwapPage,
+        memcg: usize,
+        page: &Page,
+    ) -> Option<Refusal> {
         let (words, _) = page.as_chunks::<8>();
         let same = words.iter().all(|word| *word == words[0]);
         let taken =
@@ -306,16 +317,16 @@ impl State {
         if !self.enabled || !taken {
             return Some(Refusal::Disabled);
         }
-        if self.areas[spot.area].is_none() || spot.offset >= PAGES {
+        if self.areas[swap_page.area].is_none() || swap_page.offset >= PAGES {
             return Some(Refusal::NoArea);
         }
         let bytes = State::bytes(page);
         if self.frames < bytes / P + 1 {
             return Some(Refusal::NoMemory);
         }
-        let share = self.tenant_max[tenant];
-        if self.tenant_bytes(tenant) >= share && flaw != Flaw::IgnoresShare {
-            return Some(Refusal::TenantLimit);
+        let share = self.memcg_max[memcg];
+        if self.memcg_bytes(memcg) >= share && flaw != Flaw::IgnoresShare {
+            return Some(Refusal::MemcgLimit);
         }
         let pool = self.pool_bytes();
         if pool <= self.mark() || flaw == Flaw::NoHysteresis {
@@ -332,7 +343,7 @@ impl State {
 }
 
 impl Cache for Naive {
-    fn swapon(&self, area: usize, device: Arc<Shelf>) -> Result<(), i32> {
+    fn swapon(&self, area: usize, device: Arc<FaultyDevice>) -> Result<(), i32> {
         let mut state = self.state.lock();
         if state.areas[area].is_some() {
             return Err(BUSY);
@@ -346,7 +357,8 @@ impl Cache for Naive {
         if state.areas[area].is_none() {
             return Err(NO_DEVICE);
         }
-        let left = state.entries.keys().chain(&state.backed).any(|spot| spot.area == area);
+        let left =
+            state.entries.keys().chain(&state.backed).any(|swap_page| swap_page.area == area);
         if left && self.flaw != Flaw::LeavesPagesBehind {
             return Err(BUSY);
         }
@@ -354,57 +366,57 @@ impl Cache for Naive {
         Ok(())
     }
 
-    fn store(&self, _: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
+    fn store(&self, _: Cpu, swap_page: SwapPage, memcg: usize, page: &Page) -> Result<(), Refusal> {
         let mut state = self.state.lock();
-        if let Some(why) = state.judge(self.flaw, spot, tenant, page) {
-            return Err(self.refuse(state, spot, why));
+        if let Some(why) = state.judge(self.flaw, swap_page, memcg, page) {
+            return Err(self.refuse(state, swap_page, why));
         }
-        if state.entries.contains_key(&spot) {
+        if state.entries.contains_key(&swap_page) {
             state.totals.duplicates += 1;
-            if self.flaw == Flaw::DuplicateForgetsTenant {
-                let old = state.entries[&spot].tenant;
-                state.totals.tenant_pages[old] += 1;
+            if self.flaw == Flaw::DuplicateForgetsMemcg {
+                let old = state.entries[&swap_page].memcg;
+                state.totals.memcg_pages[old] += 1;
             }
-            state.take_out(spot);
+            state.take_out(swap_page);
         }
         state.lives += 1;
-        let entry = Entry { contents: Box::new(*page), tenant, life: state.lives };
-        state.entries.insert(spot, entry);
-        state.backed.remove(&spot);
-        state.queue.push(spot, false);
+        let entry = Entry { contents: Box::new(*page), memcg, life: state.lives };
+        state.entries.insert(swap_page, entry);
+        state.backed.remove(&swap_page);
+        state.queue.push(swap_page, false);
         state.totals.stored += 1;
-        state.totals.tenant_pages[tenant] += 1;
+        state.totals.memcg_pages[memcg] += 1;
         Ok(())
     }
 
-    fn load(&self, _: Cpu, spot: Spot, page: &mut Page) -> Found {
+    fn load(&self, _: Cpu, swap_page: SwapPage, page: &mut Page) -> Found {
         let mut state = self.state.lock();
-        let Some(entry) = state.entries.get(&spot) else { return Found::Nothing };
+        let Some(entry) = state.entries.get(&swap_page) else { return Found::Nothing };
         page.copy_from_slice(&entry.contents[..]);
         if state.exclusive && self.flaw != Flaw::KeepsWhatWasTaken {
-            state.take_out(spot);
+            state.take_out(swap_page);
         } else {
-            state.queue.touch(spot);
+            state.queue.touch(swap_page);
         }
         Found::Page
     }
 
-    fn invalidate_page(&self, _: Cpu, spot: Spot) {
+    fn invalidate_page(&self, _: Cpu, swap_page: SwapPage) {
         let mut state = self.state.lock();
-        if self.flaw == Flaw::ForgetsInvalidation && state.claims.contains(&spot) {
+        if self.flaw == Flaw::ForgetsInvalidation && state.claims.contains(&swap_page) {
             return;
         }
-        state.take_out(spot);
-        state.backed.remove(&spot);
+        state.take_out(swap_page);
+        state.backed.remove(&swap_page);
     }
 
     fn invalidate_area(&self, _: Cpu, area: usize) {
         let mut state = self.state.lock();
-        let spots: Vec<Spot> =
-            state.entries.keys().filter(|spot| spot.area == area).copied().collect();
+        let swap_pages: Vec<SwapPage> =
+            state.entries.keys().filter(|swap_page| swap_page.area == area).copied().collect();
         let stored = state.totals.stored;
-        spots.into_iter().for_each(|spot| state.take_out(spot));
-        state.backed.retain(|spot| spot.area != area);
+        swap_pages.into_iter().for_each(|swap_page| state.take_out(swap_page));
+        state.backed.retain(|swap_page| swap_page.area != area);
         if self.flaw == Flaw::AreaForgetsCounts {
             state.totals.stored = stored;
         }
@@ -442,8 +454,8 @@ impl Cache for Naive {
             Policy::NonSameFilled(yes) => state.non_same_filled = yes,
             Policy::Shrinker(yes) => state.shrinker = yes,
             Policy::InFlight(most) => state.in_flight = most as usize,
-            Policy::TenantMax(tenant, bytes) => state.tenant_max[tenant] = bytes,
-            Policy::TenantWriteback(tenant, yes) => state.writeback[tenant] = yes,
+            Policy::MemcgMax(memcg, bytes) => state.memcg_max[memcg] = bytes,
+            Policy::MemcgWriteback(memcg, yes) => state.writeback[memcg] = yes,
         }
     }
 
@@ -453,8 +465,8 @@ impl Cache for Naive {
 
     fn totals(&self) -> Totals {
         let state = self.state.lock();
-        let tenant_bytes = std::array::from_fn(|tenant| state.tenant_bytes(tenant));
-        Totals { pool_bytes: state.pool_bytes(), tenant_bytes, ..state.totals }
+        let memcg_bytes = std::array::from_fn(|memcg| state.memcg_bytes(memcg));
+        Totals { pool_bytes: state.pool_bytes(), memcg_bytes, ..state.totals }
     }
 
     fn validate(&self) {

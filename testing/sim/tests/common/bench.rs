@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use block::BlockDevice;
-use control::Fault;
+use control::ControlError;
 use designs::AnyDisk;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use zcomp::{Compressor, PerCpuStreams};
@@ -24,7 +24,7 @@ pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Se
 /// What a disk is made on.
 pub struct Bench {
     /// What pages are written back to.
-    pub shelf: Arc<dyn BlockDevice>,
+    pub device_below: Arc<dyn BlockDevice>,
     /// Waits that are left out.
     pub without: Without,
     pub over_codec: OverCodec,
@@ -40,15 +40,15 @@ impl<T: SlotTable + 'static> Design for With<T> {
 
 impl Bench {
     /// With nothing wrong.
-    pub fn new(shelf: Arc<dyn BlockDevice>) -> Bench {
-        Bench { shelf, without: Without::default(), over_codec: Box::new(|codec| codec) }
+    pub fn new(device_below: Arc<dyn BlockDevice>) -> Bench {
+        Bench { device_below, without: Without::default(), over_codec: Box::new(|codec| codec) }
     }
 
     /// A disk without a size, and the memory it takes.
     pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>) {
         let zone = ZoneOptions::new(CPUS, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
-        let files = Arc::new(Shelf(self.shelf));
+        let files = Arc::new(FaultyDevice(self.device_below));
         let over_codec = self.over_codec;
         let resources = Resources {
             default_algorithm: zcomp::LZO,
@@ -61,13 +61,13 @@ impl Bench {
 }
 
 /// A system with one file, whatever its name.
-pub struct Shelf(pub Arc<dyn BlockDevice>);
+pub struct FaultyDevice(pub Arc<dyn BlockDevice>);
 
-impl HostFiles for Shelf {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, Fault> {
+impl HostFiles for FaultyDevice {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, Fault> {
-        Err(Fault::invalid(path))
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        Err(ControlError::invalid(path))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use units::Cpu;
 use zswap::index::XArraySplit;
 use zswap::{Index, Word};
@@ -86,8 +86,13 @@ impl<const FLAW: u8> Broken<FLAW> {
 }
 
 impl<const FLAW: u8> Index for Broken<FLAW> {
-    fn make(world: &dyn World, pages: u64, entries: u32, cpus: usize) -> Result<Self, NoMemory> {
-        Ok(Broken(XArraySplit::make(world, pages, entries, cpus)?))
+    fn make(
+        provider: &dyn MemoryProvider,
+        pages: u64,
+        entries: u32,
+        cpus: usize,
+    ) -> Result<Self, NoMemory> {
+        Ok(Broken(XArraySplit::make(provider, pages, entries, cpus)?))
     }
     fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         if Self::is(Flaw::IsBlind) && offset % 16 == 3 {

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use pagealloc::{NoMemory, World};
+use pagealloc::{MemoryProvider, NoMemory};
 use units::Cpu;
 use zswap::{Index, Word};
 
@@ -27,7 +27,7 @@ impl Copied {
 }
 
 impl Index for Copied {
-    fn make(_: &dyn World, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
+    fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")
     }
     fn get(&self, _: Cpu, offset: u64) -> Option<Word> {
@@ -87,7 +87,7 @@ pub struct Over {
 }
 
 impl Index for Over {
-    fn make(_: &dyn World, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
+    fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")
     }
     fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {

@@ -94,8 +94,8 @@ impl Plan {
             changes_per_million: self.backing_faults,
             flushes_per_million: 0,
         };
-        let shelf = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
-        let shelf = Arc::new(Fault::new(shelf, plan));
+        let device_below = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
+        let device_below = Arc::new(Fault::new(device_below, plan));
         let options = MachineOptions {
             cpus,
             memory,
@@ -105,8 +105,8 @@ impl Plan {
                 streams: self.streams.into(),
                 ..Variants::default()
             },
-            files: Arc::new(Shelf(shelf)),
-            swap_world: Arc::new(host::Mmap),
+            files: Arc::new(FaultyDevice(device_below)),
+            swap_scenario: Arc::new(host::Mmap),
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
@@ -154,14 +154,14 @@ impl BlockDevice for Tardy {
 }
 
 /// A system with one file, whatever its name.
-struct Shelf(Arc<dyn BlockDevice>);
+struct FaultyDevice(Arc<dyn BlockDevice>);
 
-impl HostFiles for Shelf {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::Fault> {
+impl HostFiles for FaultyDevice {
+    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
         Ok(self.0.clone())
     }
-    fn read(&self, path: &str) -> Result<Vec<u8>, control::Fault> {
-        Err(control::Fault::invalid(path))
+    fn read(&self, path: &str) -> Result<Vec<u8>, control::ControlError> {
+        Err(control::ControlError::invalid(path))
     }
 }
 
@@ -173,7 +173,7 @@ impl Watched {
         self.disk.set_mem_limit(plan.mem_limit);
         self.disk.set_algorithm_at(1, zcomp::ZSTD).expect("the algorithm is known");
         if plan.backing_pages > 0 {
-            self.disk.set_backing("shelf").expect("there is one");
+            self.disk.set_backing("backing").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
         }
         if plan.max_streams > 0 {
@@ -234,8 +234,11 @@ impl Watched {
         self.disk.validate();
         self.machine.frames().validate();
         let length = self.disk.bytes();
-        let lent = self.machine.frames().stats().lent;
-        assert!(lent * 4096 <= self.disk.stats().pool_bytes, "{lent} frames are lent to nobody");
+        let allocated = self.machine.frames().stats().allocated;
+        assert!(
+            allocated * 4096 <= self.disk.stats().pool_bytes,
+            "{allocated} frames are allocated to nobody"
+        );
         self.submit(Cpu(0), Operation::Discard { offset: 0, length }).expect("discards succeed");
         let stats = self.disk.stats();
         assert_eq!(
@@ -249,7 +252,7 @@ impl Watched {
             "everything was discarded: {stats:?}"
         );
         assert_eq!(stats.backed_pages, 0, "blocks are still in use: {stats:?}");
-        assert_eq!(self.machine.frames().stats().lent, 0, "frames were not given back");
+        assert_eq!(self.machine.frames().stats().allocated, 0, "frames were not given back");
         self.disk.validate();
         self.machine.frames().validate();
     }

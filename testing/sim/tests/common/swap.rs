@@ -7,24 +7,24 @@ use std::sync::Arc;
 
 use block::BlockDevice;
 use designs::{AnySwap, Machine, MachineOptions, Variants};
-use pagealloc::{Frames, World, Zone, ZoneOptions};
+use pagealloc::{Frames, MemoryProvider, Zone, ZoneOptions};
 use sim::swap::{
-    Cache, FRAMES, Found, PAGES, Policy, Reclaimed, Refusal, Shelf, Spot, TENANTS, Totals,
+    Cache, FRAMES, FaultyDevice, Found, MEMCGS, PAGES, Policy, Reclaimed, Refusal, SwapPage, Totals,
 };
 use sync::Mutex;
 use units::{Cpu, Frame, Order, PAGE_SIZE, Page};
 use zcomp::{Chosen, Params};
-use zswap::{AreaOptions, Index, Key, LoadError, Parts, Reject, SwapType, Tenant, Work, Zswap};
+use zswap::{AreaOptions, Index, Key, LoadError, Memcg, Parts, Reject, SwapType, Work, Zswap};
 
 /// Puts something over the device of an area.
-pub type OverDevice = Box<dyn Fn(Arc<Shelf>) -> Arc<dyn BlockDevice> + Send + Sync>;
+pub type OverDevice = Box<dyn Fn(Arc<FaultyDevice>) -> Arc<dyn BlockDevice> + Send + Sync>;
 
 /// A cache in the words of the model.
 pub struct Engine {
     pub zswap: Arc<dyn AnySwap>,
     pub frames: Arc<dyn Frames>,
     pub over_device: OverDevice,
-    tenants: Vec<Tenant>,
+    memcgs: Vec<Memcg>,
     /// Frames that somebody else has taken.
     taken: Mutex<Vec<Frame>>,
     _machine: Option<Machine>,
@@ -38,17 +38,21 @@ impl Engine {
 
     /// A cache of the designs' machine, with these variants.
     pub fn of_variants(variants: Variants, cpus: usize) -> Engine {
-        Engine::of_world(variants, cpus, Arc::new(host::Mmap))
+        Engine::of_scenario(variants, cpus, Arc::new(host::Mmap))
     }
 
-    /// A cache of the designs' machine, with memory from `world`.
-    pub fn of_world(variants: Variants, cpus: usize, world: Arc<dyn World>) -> Engine {
+    /// A cache of the designs' machine, with memory from `provider`.
+    pub fn of_scenario(
+        variants: Variants,
+        cpus: usize,
+        provider: Arc<dyn MemoryProvider>,
+    ) -> Engine {
         let options = MachineOptions {
             cpus,
             memory: u64::from(FRAMES) * PAGE_SIZE as u64,
             variants,
             files: Arc::new(zram::NoHostFiles),
-            swap_world: world,
+            swap_scenario: provider,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let zswap = machine.swap().expect("there are addresses");
@@ -63,7 +67,7 @@ impl Engine {
         let chosen = |name: &str| {
             let params = Params::default();
             let opened = zcomp::open(name, &params);
-            let compressor = opened.map_err(|error| control::Fault::invalid(error.0))?;
+            let compressor = opened.map_err(|error| control::ControlError::invalid(error.0))?;
             Ok(Chosen { compressor, params })
         };
         let parts = Parts {
@@ -80,21 +84,14 @@ impl Engine {
     }
 
     fn over(zswap: Arc<dyn AnySwap>, frames: Arc<dyn Frames>) -> Engine {
-        let tenant = |n| zswap.tenant(["default", "one", "two"][n]).expect("there are numbers");
-        let tenants = (0..TENANTS).map(tenant).collect();
-        let over_device = Box::new(|shelf| shelf as _);
-        Engine {
-            zswap,
-            frames,
-            over_device,
-            tenants,
-            taken: Mutex::new(Vec::new()),
-            _machine: None,
-        }
+        let memcg = |n| zswap.memcg(["default", "one", "two"][n]).expect("there are numbers");
+        let memcgs = (0..MEMCGS).map(memcg).collect();
+        let over_device = Box::new(|device_below| device_below as _);
+        Engine { zswap, frames, over_device, memcgs, taken: Mutex::new(Vec::new()), _machine: None }
     }
 
-    fn key(spot: Spot) -> Key {
-        Key { swap: swap_type(spot.area), offset: spot.offset }
+    fn key(swap_page: SwapPage) -> Key {
+        Key { swap: swap_type(swap_page.area), offset: swap_page.offset }
     }
 }
 
@@ -113,7 +110,7 @@ fn refusal(reject: Reject) -> Refusal {
         Reject::NoArea => Refusal::NoArea,
         Reject::Disabled => Refusal::Disabled,
         Reject::PoolLimit => Refusal::PoolLimit,
-        Reject::TenantLimit => Refusal::TenantLimit,
+        Reject::MemcgLimit => Refusal::MemcgLimit,
         Reject::NoMemory => Refusal::NoMemory,
         Reject::NoEntry => Refusal::NoEntry,
         Reject::Incompressible => Refusal::Incompressible,
@@ -122,30 +119,36 @@ fn refusal(reject: Reject) -> Refusal {
 }
 
 impl Cache for Engine {
-    fn swapon(&self, area: usize, device: Arc<Shelf>) -> Result<(), i32> {
+    fn swapon(&self, area: usize, device: Arc<FaultyDevice>) -> Result<(), i32> {
         let device = Some((self.over_device)(device));
-        let options = AreaOptions { device, tenant: self.tenants[0].clone() };
-        self.zswap.swapon(swap_type(area), PAGES, options).map_err(|fault| fault.errno.0)
+        let options = AreaOptions { device, memcg: self.memcgs[0].clone() };
+        self.zswap.swapon(swap_type(area), PAGES, options).map_err(|error| error.errno.0)
     }
 
     fn swapoff(&self, area: usize) -> Result<(), i32> {
-        self.zswap.swapoff(swap_type(area)).map_err(|fault| fault.errno.0)
+        self.zswap.swapoff(swap_type(area)).map_err(|error| error.errno.0)
     }
 
-    fn store(&self, cpu: Cpu, spot: Spot, tenant: usize, page: &Page) -> Result<(), Refusal> {
-        self.zswap.store(cpu, Engine::key(spot), &self.tenants[tenant], page).map_err(refusal)
+    fn store(
+        &self,
+        cpu: Cpu,
+        swap_page: SwapPage,
+        memcg: usize,
+        page: &Page,
+    ) -> Result<(), Refusal> {
+        self.zswap.store(cpu, Engine::key(swap_page), &self.memcgs[memcg], page).map_err(refusal)
     }
 
-    fn load(&self, cpu: Cpu, spot: Spot, page: &mut Page) -> Found {
-        match self.zswap.load(cpu, Engine::key(spot), page) {
+    fn load(&self, cpu: Cpu, swap_page: SwapPage, page: &mut Page) -> Found {
+        match self.zswap.load(cpu, Engine::key(swap_page), page) {
             Ok(()) => Found::Page,
             Err(LoadError::NotFound) => Found::Nothing,
             Err(LoadError::Corrupt) => Found::Corrupt,
         }
     }
 
-    fn invalidate_page(&self, cpu: Cpu, spot: Spot) {
-        self.zswap.invalidate_page(cpu, Engine::key(spot));
+    fn invalidate_page(&self, cpu: Cpu, swap_page: SwapPage) {
+        self.zswap.invalidate_page(cpu, Engine::key(swap_page));
     }
 
     fn invalidate_area(&self, cpu: Cpu, area: usize) {
@@ -190,8 +193,8 @@ impl Cache for Engine {
             Policy::NonSameFilled(yes) => own.set_non_same_filled(yes),
             Policy::Shrinker(yes) => own.set_shrinker_enabled(yes),
             Policy::InFlight(most) => own.set_writebacks_max(most).expect("it is not 0"),
-            Policy::TenantMax(tenant, bytes) => self.tenants[tenant].set_max(bytes),
-            Policy::TenantWriteback(tenant, yes) => self.tenants[tenant].set_writeback(yes),
+            Policy::MemcgMax(memcg, bytes) => self.memcgs[memcg].set_max(bytes),
+            Policy::MemcgWriteback(memcg, yes) => self.memcgs[memcg].set_writeback(yes),
         }
     }
 
@@ -201,7 +204,7 @@ impl Cache for Engine {
         if frames == u32::MAX {
             return;
         }
-        // What CPUs have in stock is for all again.
+        // What CPUs keep is for all again.
         self.frames.drain();
         while let Some(frame) = self.frames.alloc(Cpu(0), Order::ZERO) {
             taken.push(frame);
@@ -223,8 +226,8 @@ impl Cache for Engine {
             stats.reject_compress_poor,
         ];
         assert_eq!(stats.outstanding_writebacks, 0, "at rest nothing is under way");
-        let bytes: u64 = self.tenants.iter().map(Tenant::bytes).sum();
-        assert_eq!(stats.compressed_bytes, bytes, "tenants have {bytes} bytes: {stats:?}");
+        let bytes: u64 = self.memcgs.iter().map(Memcg::bytes).sum();
+        assert_eq!(stats.compressed_bytes, bytes, "memcgs have {bytes} bytes: {stats:?}");
         Totals {
             stored: stats.stored_pages,
             pool_bytes: stats.pool_bytes,
@@ -232,8 +235,8 @@ impl Cache for Engine {
             duplicates: stats.duplicate_entry,
             refused: refused.iter().sum(),
             limit_hits: stats.pool_limit_hit,
-            tenant_pages: std::array::from_fn(|n| self.tenants[n].pages()),
-            tenant_bytes: std::array::from_fn(|n| self.tenants[n].bytes()),
+            memcg_pages: std::array::from_fn(|n| self.memcgs[n].pages()),
+            memcg_bytes: std::array::from_fn(|n| self.memcgs[n].bytes()),
         }
     }
 

@@ -1,9 +1,9 @@
-//! A design of the plain kind, with a stock for each CPU and one lock for the free blocks, which
+//! A design of the plain kind, with a pcp list for each CPU and one lock for the free blocks, which
 //! is right unless it is made with a flaw.
 
 use std::ptr::NonNull;
 
-use pagealloc::{Frames, Region, World, ZoneOptions, ZoneStats};
+use pagealloc::{Frames, MemoryProvider, Region, ZoneOptions, ZoneStats};
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{Mutex, MutexGuard};
 use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
@@ -20,9 +20,9 @@ pub enum Flaw {
     /// What a batch takes still looks free for a moment after the lock was let go: the rule for
     /// what is in progress is dropped, by which those who merge would pass it by.
     DropsInProgress,
-    /// A stock is given back to the zone, and emptied later.
+    /// A pcp list is given back to the zone, and emptied later.
     DrainsInSteps,
-    /// Before `None` stocks are emptied one after the other, and not held.
+    /// Before `None` pcp lists are emptied one after the other, and not held.
     LooksInTurn,
     /// The lock is let go between the look for a buddy and the end of the merge.
     MergesInSteps,
@@ -40,14 +40,18 @@ pub struct Toy {
     /// One more than the order of the free block that begins here.
     looks_free: Vec<AtomicU8>,
     list: Mutex<List>,
-    stocks: Vec<Mutex<Vec<u32>>>,
-    lent: AtomicU64,
+    pcps: Vec<Mutex<Vec<u32>>>,
+    allocated: AtomicU64,
 }
 
 impl Toy {
-    pub fn boxed(world: &dyn World, options: ZoneOptions, flaw: Flaw) -> Box<dyn Frames> {
+    pub fn boxed(
+        scenario: &dyn MemoryProvider,
+        options: ZoneOptions,
+        flaw: Flaw,
+    ) -> Box<dyn Frames> {
         let frames = options.max_frames as usize;
-        let region = world.reserve(frames * PAGE_SIZE).expect("there are addresses");
+        let region = scenario.reserve(frames * PAGE_SIZE).expect("there are addresses");
         region.commit(0, region.bytes()).expect("there is memory");
         let toy = Toy {
             region,
@@ -55,8 +59,8 @@ impl Toy {
             flaw,
             looks_free: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             list: Mutex::new(Vec::new()),
-            stocks: (0..options.cpus).map(|_| Mutex::new(Vec::new())).collect(),
-            lent: AtomicU64::new(0),
+            pcps: (0..options.cpus).map(|_| Mutex::new(Vec::new())).collect(),
+            allocated: AtomicU64::new(0),
         };
         for (first, order) in blocks_of(&vec![true; frames]) {
             toy.put(&mut toy.list.lock(), first, order);
@@ -132,13 +136,13 @@ impl Toy {
         self.put(&mut list, first, order);
     }
 
-    fn empty(&self, stock: &mut Vec<u32>) {
-        stock.drain(..).for_each(|frame| self.give(frame, 0));
+    fn empty(&self, pcp: &mut Vec<u32>) {
+        pcp.drain(..).for_each(|frame| self.give(frame, 0));
     }
 
     fn single(&self, cpu: Cpu) -> Option<u32> {
-        let mut stock = self.stocks[cpu.index(self.stocks.len())].lock();
-        if let Some(frame) = stock.pop() {
+        let mut pcp = self.pcps[cpu.index(self.pcps.len())].lock();
+        if let Some(frame) = pcp.pop() {
             return Some(frame);
         }
         if self.flaw == Flaw::TakesInSteps {
@@ -152,24 +156,23 @@ impl Toy {
         if !in_time {
             batch.iter().for_each(|frame| self.mark(*frame, 0));
         }
-        stock.extend(batch);
-        stock.pop()
+        pcp.extend(batch);
+        pcp.pop()
     }
 
-    /// The last resort: every stock is emptied, and held until it is certain.
+    /// The last resort: every pcp list is emptied, and held until it is certain.
     fn drain_all(&self, order: u8) -> Option<u32> {
         if self.flaw == Flaw::LooksInTurn {
-            self.stocks.iter().for_each(|stock| self.empty(&mut stock.lock()));
+            self.pcps.iter().for_each(|pcp| self.empty(&mut pcp.lock()));
             return self.take_alone(order);
         }
-        let mut stocks: Vec<MutexGuard<'_, Vec<u32>>> =
-            self.stocks.iter().map(Mutex::lock).collect();
-        stocks.iter_mut().for_each(|stock| self.empty(stock));
+        let mut pcps: Vec<MutexGuard<'_, Vec<u32>>> = self.pcps.iter().map(Mutex::lock).collect();
+        pcps.iter_mut().for_each(|pcp| self.empty(pcp));
         self.take_alone(order)
     }
 }
 
-// SAFETY: kept, unless it has a flaw. Then it may not be, on purpose: what is lent lies within
+// SAFETY: kept, unless it has a flaw. Then it may not be, on purpose: what is allocated lies within
 // committed memory all the same, and one thread runs at a time.
 unsafe impl Frames for Toy {
     fn base(&self) -> NonNull<u8> {
@@ -186,37 +189,37 @@ unsafe impl Frames for Toy {
             order => self.take_alone(order.get()),
         };
         let frame = frame.or_else(|| self.drain_all(order.get()))?;
-        self.lent.fetch_add(u64::from(order.frames()), Ordering::Relaxed);
+        self.allocated.fetch_add(u64::from(order.frames()), Ordering::Relaxed);
         Some(Frame(frame))
     }
 
     fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        self.lent.fetch_sub(u64::from(order.frames()), Ordering::Relaxed);
+        self.allocated.fetch_sub(u64::from(order.frames()), Ordering::Relaxed);
         if order == Order::ZERO {
-            let mut stock = self.stocks[cpu.index(self.stocks.len())].lock();
-            if stock.len() < self.options.cache_high {
-                return stock.push(frame.0);
+            let mut pcp = self.pcps[cpu.index(self.pcps.len())].lock();
+            if pcp.len() < self.options.cache_high {
+                return pcp.push(frame.0);
             }
         }
         self.give(frame.0, order.get());
     }
 
     fn drain(&self) {
-        for stock in &self.stocks {
+        for pcp in &self.pcps {
             if self.flaw == Flaw::DrainsInSteps {
-                let frames = stock.lock().clone();
+                let frames = pcp.lock().clone();
                 frames.iter().for_each(|frame| self.give(*frame, 0));
-                stock.lock().retain(|frame| !frames.contains(frame));
+                pcp.lock().retain(|frame| !frames.contains(frame));
             } else {
-                self.empty(&mut stock.lock());
+                self.empty(&mut pcp.lock());
             }
         }
     }
 
     fn stats(&self) -> ZoneStats {
         let mut stats = ZoneStats {
-            lent: self.lent.load(Ordering::Relaxed),
-            cached: self.stocks.iter().map(|stock| stock.lock().len() as u64).sum(),
+            allocated: self.allocated.load(Ordering::Relaxed),
+            cached: self.pcps.iter().map(|pcp| pcp.lock().len() as u64).sum(),
             managed: u64::from(self.options.max_frames),
             ..ZoneStats::default()
         };

@@ -1,4 +1,4 @@
-//! Running a world under many schedules, and one of them again.
+//! Running a scenario under many schedules, and one of them again.
 
 use std::any::Any;
 use std::env;
@@ -10,9 +10,9 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedul
 use shuttle::{Config, MaxSteps, Runner};
 use testkit::{Rng, seed};
 
-use crate::stage;
+use crate::scenario;
 
-/// Schedules of a world under a scheme, if `RAMPACK_SCHEDULES` does not say otherwise.
+/// Schedules of a scenario under a scheme, if `RAMPACK_SCHEDULES` does not say otherwise.
 const SCHEDULES: usize = 400;
 /// A broken engine must be found out by so many.
 const PATIENCE: usize = 200_000;
@@ -35,7 +35,7 @@ pub fn holds(test: &str, subject: &str, play: &Play) {
     let run = AtomicUsize::new(0).into();
     let outcome = explore(&mut rng, schedules.unwrap_or(SCHEDULES), play, &run);
     let run = run.load(Ordering::Relaxed);
-    println!("{what}: {run} schedules, {:?}", stage::tally());
+    println!("{what}: {run} schedules, {:?}", scenario::tally());
     if let Err(payload) = outcome {
         println!(
             "{what}: schedule {run} failed. RAMPACK_SEED repeats the run; RAMPACK_SCHEDULE=… with \

@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use designs::{AnyDisk, Machine, MachineOptions, Variants};
-use pagealloc::{Frames, NoMemory, World};
+use pagealloc::{Frames, MemoryProvider, NoMemory};
 use shuttle::current;
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 use zram::slots::{BitLock, SlotTable};
 use zram::{Slot, Without};
 
-use crate::bench::{Bench, CPUS, FRAMES, Shelf};
+use crate::bench::{Bench, CPUS, FRAMES, FaultyDevice};
 
-/// Makes disks of one kind, on a shelf of so many blocks.
+/// Makes disks of one kind, on a backing of so many blocks.
 #[derive(Clone)]
 pub struct Subject {
     /// What it is.
@@ -54,8 +54,8 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
                 streams: subject.streams.into(),
                 ..Variants::default()
             },
-            files: Arc::new(Shelf(shelf(blocks))),
-            swap_world: Arc::new(host::Mmap),
+            files: Arc::new(FaultyDevice(device_below(blocks))),
+            swap_scenario: Arc::new(host::Mmap),
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
@@ -75,12 +75,12 @@ pub fn flawed<T: SlotTable + 'static>(without: Without) -> Subject {
 }
 
 fn bench<T: SlotTable + 'static>(subject: &Subject, blocks: usize) -> Made {
-    let bench = Bench { without: subject.without, ..Bench::new(shelf(blocks)) };
+    let bench = Bench { without: subject.without, ..Bench::new(device_below(blocks)) };
     let (disk, frames) = bench.disk::<T>();
     Made { disk, frames, _machine: None }
 }
 
-fn shelf(blocks: usize) -> Arc<dyn BlockDevice> {
+fn device_below(blocks: usize) -> Arc<dyn BlockDevice> {
     Arc::new(Slow(Plain::new(blocks * PAGE_SIZE), AtomicU64::new(0)))
 }
 
@@ -125,8 +125,8 @@ macro_rules! as_bit_lock {
         const NAME: &'static str = "flawed";
         const BYTES: usize = BitLock::BYTES;
 
-        fn new(world: &dyn World, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
-            Ok(Self(BitLock::new(world, slots, cpus)?, Mutex::default()))
+        fn new(scenario: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+            Ok(Self(BitLock::new(scenario, slots, cpus)?, Mutex::default()))
         }
         fn count(&self) -> usize {
             self.0.count()

@@ -60,12 +60,12 @@ impl Objects {
     }
 }
 
-struct Stage<T> {
+struct Run<T> {
     table: T,
     objects: Objects,
 }
 
-impl<T: SlotTable> Stage<T> {
+impl<T: SlotTable> Run<T> {
     /// What thread `n` does.
     fn act(&self, n: u32, rng: &mut Rng) {
         let cpu = Cpu(n);
@@ -91,17 +91,17 @@ impl<T: SlotTable> Stage<T> {
 pub fn play<T: SlotTable + 'static>() {
     let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
     let table = T::new(&host::Mmap, SLOTS, CPUS).expect("there are addresses");
-    let stage = Arc::new(Stage { table, objects: Objects::default() });
-    (0..SLOTS).for_each(|index| stage.swap(Cpu(0), index, stage.objects.make()));
+    let run = Arc::new(Run { table, objects: Objects::default() });
+    (0..SLOTS).for_each(|index| run.swap(Cpu(0), index, run.objects.make()));
     let threads: Vec<_> = (0..THREADS)
         .map(|n| {
-            let (stage, mut rng) = (stage.clone(), rng.fork());
-            thread::spawn(move || stage.act(n, &mut rng))
+            let (run, mut rng) = (run.clone(), rng.fork());
+            thread::spawn(move || run.act(n, &mut rng))
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().expect("shuttle ends with a panic"));
-    (0..SLOTS).for_each(|index| stage.swap(Cpu(0), index, Slot::EMPTY));
-    stage.table.quiesce(|slot| stage.objects.free(slot));
-    let lost = stage.objects.live.lock().unwrap().iter().filter(|live| **live).count();
+    (0..SLOTS).for_each(|index| run.swap(Cpu(0), index, Slot::EMPTY));
+    run.table.quiesce(|slot| run.objects.free(slot));
+    let lost = run.objects.live.lock().unwrap().iter().filter(|live| **live).count();
     assert_eq!(lost, 0, "objects were lost");
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 
 use crate::failure::{failed, say};
 use crate::swap::limits::Controller;
@@ -39,19 +39,19 @@ impl Group {
     ///
     /// # Errors
     /// What the system reports; a container often may not make groups.
-    pub fn make(controller: &Controller, limit: u64) -> Result<Group, Fault> {
+    pub fn make(controller: &Controller, limit: u64) -> Result<Group, ControlError> {
         let path = controller.top.join(format!("rampack-selftest-{}", std::process::id()));
-        let refused = |error: io::Error| {
-            let fault = failed(format!("cannot make the control group {}", path.display()), &error);
-            match error.raw_os_error() {
+        let refused = |cause: io::Error| {
+            let error = failed(format!("cannot make the control group {}", path.display()), &cause);
+            match cause.raw_os_error() {
                 Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
                     let message = format!(
                         "{}; in a container it needs /sys/fs/cgroup to be writable",
-                        fault.message
+                        error.message
                     );
-                    Fault::new(fault.errno, message)
+                    ControlError::new(error.errno, message)
                 }
-                _ => fault,
+                _ => error,
             }
         };
         fs::create_dir(&path).map_err(refused)?;
@@ -119,15 +119,16 @@ impl Group {
     ///
     /// # Errors
     /// What the system reports.
-    pub fn take(&self, process: u32) -> Result<(), Fault> {
+    pub fn take(&self, process: u32) -> Result<(), ControlError> {
         let file = self.path.join("cgroup.procs");
         fs::write(&file, process.to_string()).map_err(|e| {
-            let fault = failed(format!("cannot write to {}", file.display()), &e);
-            match fault.errno {
-                Errno::EINVAL => {
-                    Fault::new(fault.errno, format!("{}: is the group usable?", fault.message))
-                }
-                _ => fault,
+            let error = failed(format!("cannot write to {}", file.display()), &e);
+            match error.errno {
+                Errno::EINVAL => ControlError::new(
+                    error.errno,
+                    format!("{}: is the group usable?", error.message),
+                ),
+                _ => error,
             }
         })
     }

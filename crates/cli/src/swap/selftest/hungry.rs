@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{Errno, Fault};
+use rampack::control::{ControlError, Errno};
 use rampack::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub struct Outcome {
 ///
 /// # Errors
 /// What the system reports; `EIO` for pages that were wrong.
-pub fn main(options: &Hungry) -> Result<(), Fault> {
+pub fn main(options: &Hungry) -> Result<(), ControlError> {
     let mut word = [0; 3];
     let told = std::io::stdin().read_exact(&mut word);
     told.map_err(|e| crate::failure::failed("nobody said when to begin", &e))?;
@@ -36,7 +36,7 @@ pub fn main(options: &Hungry) -> Result<(), Fault> {
     print(&format!("{line}\n"));
     match outcome.wrong {
         0 => Ok(()),
-        wrong => Err(Fault::new(Errno::EIO, format!("{wrong} pages were wrong"))),
+        wrong => Err(ControlError::new(Errno::EIO, format!("{wrong} pages were wrong"))),
     }
 }
 
@@ -44,7 +44,7 @@ pub fn main(options: &Hungry) -> Result<(), Fault> {
 ///
 /// # Errors
 /// When no copy of the process can be made.
-pub fn run(options: &Hungry) -> Result<Outcome, Fault> {
+pub fn run(options: &Hungry) -> Result<Outcome, ControlError> {
     let mut memory = Memory::new(options.pages, options.seed);
     let mut outcome = Outcome::default();
     for round in 0..options.rounds {

@@ -5,20 +5,20 @@ use units::{Frame, Order};
 use super::super::ZoneOptions;
 use super::*;
 use crate::Frames;
-use crate::pretended::{HeapWorld, Log};
+use crate::pretended::{HeapProvider, Log};
 
 const PIECE: u64 = WORD_FRAMES as u64;
 
-/// A zone of `frames` frames in a world that is going to have `pages` pages for it.
-fn zone(frames: u32, pages: usize) -> (Zone, HeapWorld) {
-    let world = HeapWorld::ahead(usize::MAX);
-    let zone = Zone::new(&world, ZoneOptions::new(2, frames)).unwrap();
-    world.set_pages(pages);
-    (zone, world)
+/// A zone of `frames` frames where there are going to be `pages` pages for it.
+fn zone(frames: u32, pages: usize) -> (Zone, HeapProvider) {
+    let provider = HeapProvider::ahead(usize::MAX);
+    let zone = Zone::new(&provider, ZoneOptions::new(2, frames)).unwrap();
+    provider.set_pages(pages);
+    (zone, provider)
 }
 
-fn log(zone: &Zone, world: &HeapWorld) -> Log {
-    world.record_of(zone.base()).log()
+fn log(zone: &Zone, provider: &HeapProvider) -> Log {
+    provider.record_of(zone.base()).log()
 }
 
 fn take_all(zone: &Zone, cpu: Cpu) -> Vec<Frame> {
@@ -26,8 +26,8 @@ fn take_all(zone: &Zone, cpu: Cpu) -> Vec<Frame> {
 }
 
 #[test]
-fn only_what_was_provided_is_lent() {
-    let (zone, world) = zone(2048, usize::MAX);
+fn only_what_was_provided_is_allocated() {
+    let (zone, provider) = zone(2048, usize::MAX);
     assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
     assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
     assert_eq!(zone.provided(), 0);
@@ -35,19 +35,19 @@ fn only_what_was_provided_is_lent() {
     assert_eq!((free, zone.provided()), (2 * PIECE, 2 * PIECE));
     let frames = take_all(&zone, Cpu(1));
     assert_eq!(frames.len() as u64, free);
-    let populated = log(&zone, &world).populated;
+    let populated = log(&zone, &provider).populated;
     for Frame(frame) in &frames {
         let has_memory =
             |part: &(usize, usize)| (part.0..part.0 + part.1).contains(&(*frame as usize));
         assert!(populated.iter().any(has_memory), "frame {frame} has no memory");
     }
     zone.validate();
-    // What comes back is lent again without anything being asked of the system.
+    // What comes back is allocated again without anything being asked of the system.
     for frame in frames {
         zone.free(Cpu(0), frame, Order::ZERO);
     }
     assert_eq!(take_all(&zone, Cpu(0)).len() as u64, free);
-    assert_eq!(log(&zone, &world).populated, populated);
+    assert_eq!(log(&zone, &provider).populated, populated);
     zone.validate();
 }
 
@@ -63,38 +63,38 @@ fn all_of_a_zone_can_be_provided_and_lent_in_any_order() {
 
 #[test]
 fn a_refusal_ends_the_call_and_the_next_one_goes_on() {
-    let (zone, world) = zone(2048, 100);
+    let (zone, provider) = zone(2048, 100);
     assert_eq!(zone.provide(Cpu(0), 512), PIECE);
     zone.validate();
     let early = take_all(&zone, Cpu(0));
     assert_eq!(early.len() as u64, PIECE);
     zone.validate();
     assert_eq!(zone.provide(Cpu(0), 512), 0, "there is still no memory");
-    world.set_pages(10_000);
+    provider.set_pages(10_000);
     assert_eq!(zone.provide(Cpu(0), 448), 448);
     zone.validate();
     let all = early.len() + take_all(&zone, Cpu(1)).len();
-    assert_eq!(all, 512, "the same block was filled to its end");
-    assert_eq!(log(&zone, &world).committed.iter().filter(|it| **it).count(), 1);
+    assert_eq!(all, 512, "the same pageblock was filled to its end");
+    assert_eq!(log(&zone, &provider).committed.iter().filter(|it| **it).count(), 1);
     zone.validate();
 }
 
 #[test]
 fn what_is_free_beyond_is_given_back_but_for_a_few_blocks() {
-    let (zone, world) = zone(20 * 512, usize::MAX);
+    let (zone, provider) = zone(20 * 512, usize::MAX);
     zone.provide(Cpu(0), 20 * 512);
     let frames = take_all(&zone, Cpu(0));
     for frame in frames {
         zone.free(Cpu(0), frame, Order::ZERO);
     }
-    assert!(log(&zone, &world).released.is_empty(), "who frees asks nothing of the system");
+    assert!(log(&zone, &provider).released.is_empty(), "who frees asks nothing of the system");
     zone.drain();
     let free = zone.provide(Cpu(0), 512);
-    let kept = (1 + SPARE) * u64::from(FRAMES_PER_BLOCK);
+    let kept = (1 + SPARE) * u64::from(FRAMES_PER_PAGEBLOCK);
     assert_eq!((free, zone.provided()), (kept, kept));
-    assert_eq!(log(&zone, &world).released.len() as u64, 19 - SPARE);
+    assert_eq!(log(&zone, &provider).released.len() as u64, 19 - SPARE);
     zone.validate();
-    assert_eq!(take_all(&zone, Cpu(1)).len() as u64, kept, "what went back is not lent");
+    assert_eq!(take_all(&zone, Cpu(1)).len() as u64, kept, "what went back is not allocated");
     // It is provided again when it is wanted again.
     assert_eq!(zone.provide(Cpu(0), 1024), 1024);
     zone.validate();
@@ -103,10 +103,10 @@ fn what_is_free_beyond_is_given_back_but_for_a_few_blocks() {
 #[test]
 fn threads_take_and_free_while_memory_is_provided_and_given_back() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 2000 };
-    let (zone, world) = zone(16 * 512, usize::MAX);
+    let (zone, provider) = zone(16 * 512, usize::MAX);
     zone.provide(Cpu(0), 512);
     let asked = || {
-        let log = log(&zone, &world);
+        let log = log(&zone, &provider);
         (log.populated.len(), log.released.len())
     };
     std::thread::scope(|scope| {

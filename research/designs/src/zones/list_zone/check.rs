@@ -12,8 +12,8 @@ use super::*;
 enum Place {
     Nowhere,
     Free(u8),
-    Stock(usize),
-    Lent,
+    PcpList(usize),
+    Allocated,
 }
 
 /// What is known of the frames, filled in one by one.
@@ -46,23 +46,27 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
         assert_eq!(self.in_progress.load(Ordering::Relaxed), 0, "clusters in progress");
         drop(free);
-        for (cpu, stock) in self.cpus.iter().enumerate() {
-            let stock = stock.lock();
-            assert!(stock.len() <= self.options.cache_high, "cpu {cpu} has {}", stock.len());
-            stock.frames().for_each(|frame| map.put(frame, 0, Place::Stock(cpu)));
+        for (cpu, pcp) in self.cpus.iter().enumerate() {
+            let pcp = pcp.lock();
+            assert!(pcp.len() <= self.options.cache_high, "cpu {cpu} has {}", pcp.len());
+            pcp.frames().for_each(|frame| map.put(frame, 0, Place::PcpList(cpu)));
         }
         for frame in 0..map.places.len() as u32 {
             let state = self.pages.state(frame).load(Ordering::Relaxed);
             let order = (state & ORDER) as u8;
             assert!(state == NOTHING || order <= MAX_ORDER, "frame {frame} has order {order}");
-            if state & LENT != 0 {
-                map.put(frame, order, Place::Lent);
+            if state & ALLOCATED != 0 {
+                map.put(frame, order, Place::Allocated);
             }
             let listed = map.places[frame as usize] == Place::Free(order);
             assert!(state & FREE == 0 || listed, "frame {frame} says it is free, order {order}");
         }
         for (frame, place) in map.places.iter().enumerate() {
-            assert_ne!(*place, Place::Nowhere, "frame {frame} is lost: not free, stocked or lent");
+            assert_ne!(
+                *place,
+                Place::Nowhere,
+                "frame {frame} is lost: not free, cached or allocated"
+            );
         }
     }
 

@@ -8,7 +8,7 @@
 use sync::atomic::{AtomicU32, Ordering};
 
 use super::pages::Pages;
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 
 /// Which word of a cluster is what: its last frame or, while it is unused, the next unused one.
 const LAST: usize = 0;
@@ -29,9 +29,13 @@ impl Clusters {
     /// As many as full ones would be needed for `capacity` frames, none of them used.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no addresses for the table.
-    pub fn new(world: &dyn World, capacity: u32, batch: u32) -> Result<Clusters, NoMemory> {
-        let table = LazyTable::new(world, capacity.div_ceil(batch) as usize + 1)?;
+    /// [`NoMemory`] when the provider has no addresses for the table.
+    pub fn new(
+        provider: &dyn MemoryProvider,
+        capacity: u32,
+        batch: u32,
+    ) -> Result<Clusters, NoMemory> {
+        let table = LazyTable::new(provider, capacity.div_ceil(batch) as usize + 1)?;
         Ok(Clusters { table, batch, unused: 0, used: 0 })
     }
 

@@ -12,7 +12,7 @@ pub trait Design: Send + Sync + 'static {
     type Kind: LockKind;
     /// When a block that is freed is merged with its buddies.
     const MERGE: Merge;
-    /// How frames move between a stock and the zone.
+    /// How frames move between a pcp list and the zone.
     const BATCH: Batch;
 }
 
@@ -30,7 +30,7 @@ pub enum Merge {
     Late,
 }
 
-/// How frames move between a stock and the zone.
+/// How frames move between a pcp list and the zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Batch {
     /// One by one.
@@ -69,7 +69,7 @@ designs! {
     Premerge: "premerge", TwoModes, Beside, Premerged;
     /// One lock, under which single frames are put in as they are.
     NoMerge: "no-merge", OneMode, Late, Pages;
-    /// The same, and a stock is filled with a whole cluster of frames at once.
+    /// The same, and a pcp list is filled with a whole cluster of frames at once.
     Cluster: "no-merge-cluster", OneMode, Late, Clusters;
 }
 

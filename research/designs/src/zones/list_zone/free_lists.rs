@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{CachePadded, WaitQueues};
-use units::{FRAMES_PER_BLOCK, Frame, MAX_ORDER, Order};
+use units::{FRAMES_PER_PAGEBLOCK, Frame, MAX_ORDER, Order};
 
 use super::clusters::Clusters;
 use super::design::{Batch, Design, Merge};
 use super::pages::{self, FREE, NOTHING, ORDERS, Pages, frame, head, node};
 use super::passage::Watch;
 use crate::zones::smp_list::{Chain, Links, SmpLists};
-use pagealloc::{LazyTable, LockClass, LockTrace, NoMemory, World};
+use pagealloc::{LazyTable, LockClass, LockTrace, MemoryProvider, NoMemory};
 
 /// Free blocks, by order.
 pub(super) struct FreeLists<D> {
@@ -38,9 +38,9 @@ impl<D: Design> FreeLists<D> {
     /// Manages nothing yet.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no addresses for the tables.
+    /// [`NoMemory`] when the provider has no addresses for the tables.
     pub fn new(
-        world: &dyn World,
+        provider: &dyn MemoryProvider,
         pages: Arc<Pages>,
         capacity: u32,
         batch: usize,
@@ -52,9 +52,9 @@ impl<D: Design> FreeLists<D> {
         Ok(FreeLists {
             lists,
             counts: core::array::from_fn(|_| CachePadded::new(AtomicU64::new(0))),
-            ranges: LazyTable::new(world, ranges as usize + 1)?,
+            ranges: LazyTable::new(provider, ranges as usize + 1)?,
             queues: WaitQueues::default(),
-            clusters: Clusters::new(world, clustered, batch as u32)?,
+            clusters: Clusters::new(provider, clustered, batch as u32)?,
             unmerged: CachePadded::new(AtomicBool::new(false)),
             disabled: 0,
             managed: 0,
@@ -304,13 +304,13 @@ impl<D: Design> FreeLists<D> {
     /// Shows each part of a 2 MiB block that is free, if it is not free as a whole; gives back how
     /// many frames of it are free.
     pub fn parts(&mut self, block: u32, see: &mut dyn FnMut(u32, u8)) -> u32 {
-        let start = block * FRAMES_PER_BLOCK;
-        let end = (start + FRAMES_PER_BLOCK).min(self.managed);
-        let block_order = FRAMES_PER_BLOCK.ilog2() as u8;
+        let start = block * FRAMES_PER_PAGEBLOCK;
+        let end = (start + FRAMES_PER_PAGEBLOCK).min(self.managed);
+        let block_order = FRAMES_PER_PAGEBLOCK.ilog2() as u8;
         let is_whole =
             (block_order..=MAX_ORDER).any(|order| self.is_free(start & !((1 << order) - 1), order));
         if is_whole {
-            return FRAMES_PER_BLOCK;
+            return FRAMES_PER_PAGEBLOCK;
         }
         let (mut at, mut free) = (start, 0);
         while at < end {

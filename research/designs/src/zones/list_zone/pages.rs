@@ -1,16 +1,17 @@
 //! What is known of every frame, as Linux's `struct page` has it: links, state and cluster.
 //!
 //! The entries are reached by those who hold the zone's lock in any mode and, where said, by
-//! others. Which entry is whose follows from where the frame is: lent, in a stock, in a list.
+//! others. Which entry is whose follows from where the frame is: allocated, in a pcp list, in a
+//! list.
 
 use std::sync::Arc;
 
 use sync::atomic::{AtomicU32, Ordering};
 use sync::prefetch;
-use units::{FRAMES_PER_BLOCK, MAX_ORDER};
+use units::{FRAMES_PER_PAGEBLOCK, MAX_ORDER};
 
 use crate::zones::smp_list::{Links, NIL};
-use pagealloc::{LazyTable, NoMemory, World};
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 
 pub(super) const ORDERS: usize = MAX_ORDER as usize + 1;
 
@@ -28,13 +29,13 @@ const FIRST: u32 = HEAD_STEP * (ORDERS as u32 + 1);
 /// The most frames of a zone: each needs a number as a node that is not [`NIL`].
 pub(super) const MOST_FRAMES: u32 = NIL - FIRST;
 
-/// The state of a frame of which nothing begins here: inside of a block, in a stock, in a batch on
-/// its way, in a block that was taken and not lent yet.
+/// The state of a frame of which nothing begins here: inside of a block, in a pcp list, in a batch
+/// on its way, in a block that was taken and not allocated yet.
 pub(super) const NOTHING: u32 = 0;
 /// With an order: the frame is the first of a free block that is in a list.
 pub(super) const FREE: u32 = 0x100;
-/// With an order: the frame is the first of a block that is lent.
-pub(super) const LENT: u32 = 0x200;
+/// With an order: the frame is the first of a block that is allocated.
+pub(super) const ALLOCATED: u32 = 0x200;
 /// The order in a state.
 pub(super) const ORDER: u32 = 0xff;
 
@@ -54,15 +55,16 @@ impl Pages {
     /// For `capacity` frames of which none is anywhere yet.
     ///
     /// # Errors
-    /// [`NoMemory`] when the world has no addresses for the table, or no table could be that long.
-    pub fn new(world: &dyn World, capacity: u32) -> Result<Pages, NoMemory> {
+    /// [`NoMemory`] when the provider has no addresses for the table, or no table could be that
+    /// long.
+    pub fn new(provider: &dyn MemoryProvider, capacity: u32) -> Result<Pages, NoMemory> {
         if capacity > MOST_FRAMES {
             return Err(NoMemory { bytes: usize::MAX });
         }
-        let blocks = capacity.div_ceil(FRAMES_PER_BLOCK) as usize;
+        let blocks = capacity.div_ceil(FRAMES_PER_PAGEBLOCK) as usize;
         Ok(Pages {
-            entries: LazyTable::new(world, FIRST as usize + capacity as usize)?,
-            blocks: LazyTable::new(world, blocks)?,
+            entries: LazyTable::new(provider, FIRST as usize + capacity as usize)?,
+            blocks: LazyTable::new(provider, blocks)?,
             capacity,
         })
     }
@@ -100,8 +102,8 @@ impl Pages {
     /// A block of frames was taken.
     #[inline]
     pub fn mark_resident(&self, frame: u32, order: u8) {
-        let first = frame / FRAMES_PER_BLOCK;
-        let last = (frame + (1 << order) - 1) / FRAMES_PER_BLOCK;
+        let first = frame / FRAMES_PER_PAGEBLOCK;
+        let last = (frame + (1 << order) - 1) / FRAMES_PER_PAGEBLOCK;
         for block in first..=last {
             let entry = self.block(block);
             if entry.load(Ordering::Relaxed) != RESIDENT {

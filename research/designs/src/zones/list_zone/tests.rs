@@ -5,7 +5,7 @@ use std::vec::Vec;
 use units::MAX_ORDER;
 
 use super::*;
-use crate::pretended::HeapWorld;
+use crate::pretended::HeapProvider;
 
 /// Runs `test::<Design>()` for every design.
 macro_rules! every_design {
@@ -20,7 +20,7 @@ macro_rules! every_design {
 }
 
 fn zone<D: Design>(options: ZoneOptions) -> ListZone<D> {
-    ListZone::new(&HeapWorld::default(), options).unwrap()
+    ListZone::new(&HeapProvider::default(), options).unwrap()
 }
 
 fn order(n: u8) -> Order {
@@ -46,7 +46,7 @@ fn designs_have_their_names() {
 }
 
 #[test]
-fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
+fn freeing_what_is_not_allocated_is_found_and_has_no_effect() {
     fn case<D: Design>(n: usize) {
         let zone = zone::<D>(ZoneOptions::new(2, 2048));
         let bad = core::panic::AssertUnwindSafe(|| {
@@ -83,7 +83,7 @@ fn freeing_what_is_not_lent_is_found_and_has_no_effect() {
 }
 
 #[test]
-fn stocks_give_the_newest_first_and_the_oldest_back() {
+fn pcp_lists_give_the_newest_first_and_the_oldest_back() {
     fn case<D: Design>() {
         let options = ZoneOptions { batch: 63, cache_high: 378, ..ZoneOptions::new(2, 2048) };
         let zone = zone::<D>(options);
@@ -95,9 +95,9 @@ fn stocks_give_the_newest_first_and_the_oldest_back() {
         }
         zone.validate();
         let mut left = Vec::new();
-        let stock = zone.cpus.get(Cpu(1)).lock();
-        left.extend(stock.frames().map(Frame));
-        drop(stock);
+        let pcp = zone.cpus.get(Cpu(1)).lock();
+        left.extend(pcp.frames().map(Frame));
+        drop(pcp);
         assert_eq!(left, frames[1000 - left.len()..], "{}: the oldest went", D::NAME);
         assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[999]));
         assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[998]));
@@ -117,7 +117,7 @@ fn odd_options_are_moved_to_the_nearest_limit() {
             zone.free(Cpu(8), frame, Order::ZERO);
             zone.validate();
         }
-        let largest = ListZone::<D>::new(&HeapWorld::default(), ZoneOptions::new(1, u32::MAX));
+        let largest = ListZone::<D>::new(&HeapProvider::default(), ZoneOptions::new(1, u32::MAX));
         assert_eq!(largest.err(), Some(NoMemory { bytes: usize::MAX }));
     }
     every_design!(case);
@@ -143,7 +143,7 @@ fn designs_leave_unmerged_what_they_are_known_to() {
         let zone = zone::<D>(options);
         let mut frames = singles(&zone, 1024);
         frames.sort_unstable();
-        // The last stays in the stock's place: sixteen go to the zone together.
+        // The last stays in the pcp list's place: sixteen go to the zone together.
         for frame in &frames[64..80] {
             zone.free(Cpu(0), *frame, Order::ZERO);
         }
@@ -214,7 +214,7 @@ fn clusters_go_out_as_they_came_in() {
 fn batches_are_merged_with_themselves() {
     let merged = |frames: &[u32]| {
         let mut batch: Vec<(u32, u8)> = frames.iter().map(|frame| (*frame, 0)).collect();
-        let left = stock::merge_batch(&mut batch, MAX_ORDER);
+        let left = pcp::merge_batch(&mut batch, MAX_ORDER);
         batch[..left].to_vec()
     };
     assert_eq!(merged(&[]), []);
@@ -253,7 +253,7 @@ fn probes_are_told_of_each_gate() {
     fn case<D: Design>(of_batch: &[(LockClass, u64)], of_block: &[(LockClass, u64)]) {
         let options = ZoneOptions { batch: 4, cache_high: 4, ..ZoneOptions::new(1, 64) };
         let zone: ListZone<D, Diary> =
-            ListZone::with_probe(&HeapWorld::default(), options, Diary::default()).unwrap();
+            ListZone::with_probe(&HeapProvider::default(), options, Diary::default()).unwrap();
         let diary = || {
             let took = core::mem::take(&mut *zone.trace().passed.lock().unwrap());
             assert!(took.iter().all(|(_, waited)| *waited == 0), "nobody else is here");
@@ -267,7 +267,7 @@ fn probes_are_told_of_each_gate() {
             left
         };
         let mut frames = singles(&zone, 4);
-        assert_eq!(diary(), [(LockClass::Write, 4)], "{}: filling a stock", D::NAME);
+        assert_eq!(diary(), [(LockClass::Write, 4)], "{}: filling a pcp list", D::NAME);
         frames.sort_unstable();
         for frame in frames {
             zone.free(Cpu(0), frame, Order::ZERO);
@@ -314,22 +314,22 @@ fn validation_finds_contradictions() {
     let set = |zone: &ListZone<Cluster>, frame: u32, state: u32| {
         zone.pages.state(frame).store(state, Ordering::Relaxed);
     };
-    let stocked = |zone: &ListZone<Cluster>| {
-        let stock = zone.cpus.get(Cpu(0)).lock();
-        stock.frames().next().unwrap()
+    let cached = |zone: &ListZone<Cluster>| {
+        let pcp = zone.cpus.get(Cpu(0)).lock();
+        pcp.frames().next().unwrap()
     };
     finds("is lost", |zone| {
         zone.cpus.get(Cpu(0)).lock().pop();
     });
-    finds("is Stock(1) as well", move |zone| {
-        let frame = stocked(zone);
+    finds("is Pcp list(1) as well", move |zone| {
+        let frame = cached(zone);
         zone.cpus.get(Cpu(1)).lock().push(frame);
     });
     finds("only 2048 are managed", |zone| zone.cpus.get(Cpu(1)).lock().push(5000));
-    finds("says it is free", move |zone| set(zone, stocked(zone), pages::FREE));
+    finds("says it is free", move |zone| set(zone, cached(zone), pages::FREE));
     finds("of the list of order 10: its state", move |zone| set(zone, 0, NOTHING));
-    finds("is Lent with order 2", move |zone| set(zone, 1042, LENT | 2));
-    finds("has order 11", move |zone| set(zone, 1042, LENT | 11));
+    finds("is Allocated with order 2", move |zone| set(zone, 1042, ALLOCATED | 2));
+    finds("has order 11", move |zone| set(zone, 1042, ALLOCATED | 11));
     finds("clusters: in the list, in use", |zone| {
         assert_ne!(zone.free.exclusive().clusters.open(0, 1), 0);
     });
@@ -351,7 +351,7 @@ const NIL_NODE: u32 = crate::zones::smp_list::NIL;
 #[test]
 fn worlds_that_refuse_are_reported() {
     struct Nowhere;
-    impl World for Nowhere {
+    impl MemoryProvider for Nowhere {
         fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
             Err(NoMemory { bytes })
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Model, same};
-use crate::swap::{Attempt, Spot};
+use crate::swap::{Attempt, SwapPage};
 
 impl Model {
     /// Judges what was written back since the last call, when `asked` were to be: it must be what
@@ -12,29 +12,29 @@ impl Model {
     pub(super) fn written(&mut self, asked: u64) -> Result<(u64, u64), String> {
         let mut tried = Vec::new();
         for (number, area) in self.areas.iter().enumerate() {
-            let most = area.shelf.most_writes();
+            let most = area.device_below.most_writes();
             if most > u64::from(self.in_flight) {
                 let limit = self.in_flight;
                 return Err(format!("{most} writes are under way at once; the limit is {limit}"));
             }
-            let attempts = area.shelf.attempts().into_iter();
-            tried.extend(attempts.map(|a| (Spot { area: number, offset: a.page }, a)));
+            let attempts = area.device_below.attempts().into_iter();
+            tried.extend(attempts.map(|a| (SwapPage { area: number, offset: a.page }, a)));
         }
         let oldest = self.queue.is_some().then(|| self.oldest(&tried, asked)).transpose();
         let (mut made, mut failed) = (0, 0);
-        for (spot, attempt) in tried {
-            let Some(held) = self.held.get(&spot) else {
-                return Err(format!("{spot:?} is written back, and is not in the cache"));
+        for (swap_page, attempt) in tried {
+            let Some(held) = self.held.get(&swap_page) else {
+                return Err(format!("{swap_page:?} is written back, and is not in the cache"));
             };
             same(held.fill, &attempt.contents)
-                .map_err(|wrong| format!("{spot:?}, written back, {wrong}"))?;
-            if !self.writeback[held.tenant] {
-                let tenant = held.tenant;
-                return Err(format!("{spot:?} of tenant {tenant} must not be written back"));
+                .map_err(|wrong| format!("{swap_page:?}, written back, {wrong}"))?;
+            if !self.writeback[held.memcg] {
+                let memcg = held.memcg;
+                return Err(format!("{swap_page:?} of memcg {memcg} must not be written back"));
             }
             if attempt.made {
-                self.drop_entry(spot);
-                self.backed.insert(spot);
+                self.drop_entry(swap_page);
+                self.backed.insert(swap_page);
             }
             *(if attempt.made { &mut made } else { &mut failed }) += 1;
         }
@@ -46,7 +46,7 @@ impl Model {
 
     /// Whether the oldest were tried, batch by batch, and the next batch was begun as long as any
     /// page of the one before was written and fewer than asked for were.
-    fn oldest(&mut self, tried: &[(Spot, Attempt)], asked: u64) -> Result<(), String> {
+    fn oldest(&mut self, tried: &[(SwapPage, Attempt)], asked: u64) -> Result<(), String> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         let (mut rest, mut left) = (tried, asked);
         while left > 0 {
@@ -54,14 +54,15 @@ impl Model {
             let size = rest.iter().take_while(|(_, a)| a.batch == rest[0].1.batch).count();
             let (batch, later) = rest.split_at(size);
             rest = later;
-            let expected: BTreeSet<Spot> = oldest.into_iter().collect();
-            let written: BTreeSet<Spot> = batch.iter().map(|(spot, _)| *spot).collect();
+            let expected: BTreeSet<SwapPage> = oldest.into_iter().collect();
+            let written: BTreeSet<SwapPage> =
+                batch.iter().map(|(swap_page, _)| *swap_page).collect();
             if expected != written {
                 return Err(format!("{written:?} were written back; the oldest were {expected:?}"));
             }
-            let made: Vec<Spot> =
-                batch.iter().filter(|(_, a)| a.made).map(|(spot, _)| *spot).collect();
-            made.iter().for_each(|spot| queue.remove(*spot));
+            let made: Vec<SwapPage> =
+                batch.iter().filter(|(_, a)| a.made).map(|(swap_page, _)| *swap_page).collect();
+            made.iter().for_each(|swap_page| queue.remove(*swap_page));
             left -= made.len() as u64;
             if made.is_empty() {
                 break;

@@ -4,7 +4,7 @@ use units::{PAGE_SIZE, Page};
 
 use super::Model;
 use super::limits::mark;
-use crate::swap::{Refusal, Spot, Totals};
+use crate::swap::{Refusal, SwapPage, Totals};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -15,11 +15,11 @@ impl Model {
     }
 
     /// Why a page must be refused, if it must.
-    pub(super) fn must_refuse(&self, spot: Spot, page: &Page) -> Option<&'static str> {
+    pub(super) fn must_refuse(&self, swap_page: SwapPage, page: &Page) -> Option<&'static str> {
         if !self.enabled {
             return Some("nothing is taken at present");
         }
-        if !self.is_there(spot) {
+        if !self.is_there(swap_page) {
             return Some("there is no such place");
         }
         let same = is_same_filled(page);
@@ -32,35 +32,35 @@ impl Model {
     /// What speaks against a refusal, if anything does.
     pub(super) fn must_not_refuse(
         &self,
-        spot: Spot,
+        swap_page: SwapPage,
         refusal: Refusal,
         page: &Page,
         before: &Totals,
-        tenant: usize,
+        memcg: usize,
     ) -> Option<String> {
         let same = is_same_filled(page) && self.same_filled;
         let wrong = match refusal {
             Refusal::Disabled => self.enabled && (self.non_same_filled || same),
-            Refusal::NoArea => self.is_there(spot),
+            Refusal::NoArea => self.is_there(swap_page),
             Refusal::TooLarge => self.ratio >= 100 || same,
-            Refusal::Incompressible => same || self.writeback[tenant],
+            Refusal::Incompressible => same || self.writeback[memcg],
             Refusal::PoolLimit => !self.full && before.pool_bytes + ROOM * P < self.mark(),
-            Refusal::TenantLimit => {
-                let (bytes, max) = (before.tenant_bytes[tenant], self.tenant_max[tenant]);
+            Refusal::MemcgLimit => {
+                let (bytes, max) = (before.memcg_bytes[memcg], self.memcg_max[memcg]);
                 bytes < max
             }
             Refusal::NoMemory | Refusal::NoEntry => !self.short,
         };
         wrong.then(|| {
             format!(
-                "enabled {}, ratio {}, limit {} ({}%), full {}, tenant's limit {}, before \
+                "enabled {}, ratio {}, limit {} ({}%), full {}, memcg's limit {}, before \
                  {before:?}",
                 self.enabled,
                 self.ratio,
                 self.max_pool,
                 self.accept,
                 self.full,
-                self.tenant_max[tenant]
+                self.memcg_max[memcg]
             )
         })
     }

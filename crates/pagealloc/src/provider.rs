@@ -22,8 +22,8 @@ impl fmt::Display for NoMemory {
 
 impl core::error::Error for NoMemory {}
 
-/// The world, as far as the engine needs one: it lends ranges of addresses.
-pub trait World: Send + Sync {
+/// Where the engine gets its memory: it gives ranges of addresses.
+pub trait MemoryProvider: Send + Sync {
     /// Reserves `bytes` (rounded up to 2 MiB) of addresses, aligned to 2 MiB. Costs no memory
     /// until committed and touched.
     ///
@@ -31,7 +31,7 @@ pub trait World: Send + Sync {
     /// [`NoMemory`] when there is no such range.
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory>;
 
-    /// Whether memory is provided ahead of its use. In such a world nobody touches a part of a
+    /// Whether memory is provided ahead of its use. Then nobody touches a part of a
     /// region before [`Region::populate`] has given it memory, and only a thread that may wait
     /// calls that: see [`LazyTable::provide`](crate::LazyTable::provide) and
     /// [`Frames::provide`](crate::Frames::provide). So whoever uses what was provided takes no

@@ -57,15 +57,15 @@ impl Common {
 }
 
 /// All nodes that are in no tree. The methods are always called with the same cells.
-pub struct Stocks {
+pub struct NodePool {
     cpus: PerCpu<Mutex<List>>,
     common: Mutex<Common>,
 }
 
-impl Stocks {
-    pub fn new(cpus: usize) -> Stocks {
+impl NodePool {
+    pub fn new(cpus: usize) -> NodePool {
         let list = |_| Mutex::new(List::default());
-        Stocks { cpus: PerCpu::new(cpus, list), common: Mutex::new(Common::default()) }
+        NodePool { cpus: PerCpu::new(cpus, list), common: Mutex::new(Common::default()) }
     }
 
     /// Fills `nodes` with nodes whose slots are empty.
@@ -121,7 +121,7 @@ impl Stocks {
     }
 
     /// How many nodes are in trees. Of a moment, if others change them.
-    pub fn lent(&self, _: &impl Cells) -> u64 {
+    pub fn allocated(&self, _: &impl Cells) -> u64 {
         let kept: usize = self.cpus.iter().map(|list| list.lock().count).sum();
         let common = self.common.lock();
         u64::from(common.used).saturating_sub((kept + common.list.count) as u64)

@@ -1,4 +1,4 @@
-//! Small worlds of a swap area as a block device: users of the same pages, who write, read and
+//! Small scenarios of a swap area as a block device: users of the same pages, who write, read and
 //! discard, and others who write back, refuse pages, and change settings.
 
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use block::{BlockDevice, IoError, Operation};
 use shuttle::rand::RngCore;
 use shuttle::thread;
-use sim::swap::{Cache, Model, PAGES, Policy, Shelf};
+use sim::swap::{Cache, FaultyDevice, Model, PAGES, Policy};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::common::{Engine, swap_type};
 use crate::history::{History, Version};
-use crate::stage::Tally;
+use crate::scenario::Tally;
 
 const P: u64 = PAGE_SIZE as u64;
 const SLOWNESS: u64 = 12;
@@ -34,9 +34,9 @@ pub enum Action {
 /// Makes an engine.
 pub type MakeEngine = Arc<dyn Fn() -> Engine + Send + Sync>;
 
-/// A world: who is there, and what they may do.
+/// A scenario: who is there, and what they may do.
 #[derive(Clone, Copy)]
-pub struct World {
+pub struct Scenario {
     users: usize,
     steps: usize,
     actions: &'static [Action],
@@ -45,29 +45,29 @@ pub struct World {
     limit: u64,
 }
 
-impl World {
-    const BASE: World =
-        World { users: 2, steps: 4, actions: &[Action::Reclaim], others: 1, count: 3, limit: 0 };
+impl Scenario {
+    const BASE: Scenario =
+        Scenario { users: 2, steps: 4, actions: &[Action::Reclaim], others: 1, count: 3, limit: 0 };
     /// Pages are written back while they are used.
-    pub const WRITTEN_BACK: World = World::BASE;
+    pub const WRITTEN_BACK: Scenario = Scenario::BASE;
     /// By two at once.
-    pub const TWO_EVICTORS: World = World { others: 2, count: 2, ..World::BASE };
+    pub const TWO_EVICTORS: Scenario = Scenario { others: 2, count: 2, ..Scenario::BASE };
     /// Pages go past the cache now and then.
-    pub const WRITTEN_THROUGH: World =
-        World { actions: &[Action::Enabled, Action::Reclaim], count: 4, ..World::BASE };
+    pub const WRITTEN_THROUGH: Scenario =
+        Scenario { actions: &[Action::Enabled, Action::Reclaim], count: 4, ..Scenario::BASE };
     /// There is less space than is wanted.
-    pub const LIMITED: World = World {
+    pub const LIMITED: Scenario = Scenario {
         users: 3,
         steps: 3,
         actions: &[Action::Limit, Action::Work, Action::Reclaim],
         limit: 2,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// The area is turned off when nothing is there, and on again.
-    pub const SWAPPED_OFF: World =
-        World { actions: &[Action::Swapoff, Action::Reclaim], ..World::BASE };
+    pub const SWAPPED_OFF: Scenario =
+        Scenario { actions: &[Action::Swapoff, Action::Reclaim], ..Scenario::BASE };
     /// All of it but that.
-    pub const EVERYTHING: World = World {
+    pub const EVERYTHING: Scenario = Scenario {
         users: 3,
         steps: 3,
         actions: &[
@@ -79,7 +79,7 @@ impl World {
         ],
         others: 2,
         limit: 3,
-        ..World::BASE
+        ..Scenario::BASE
     };
 
     fn ends(&self) -> bool {
@@ -89,57 +89,57 @@ impl World {
     /// Plays a schedule of it.
     pub fn play(&self, make: &MakeEngine) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
-        let shelf = Shelf::new(PAGES, rng.next_u64(), SLOWNESS);
-        shelf.remember(false);
+        let device_below = FaultyDevice::new(PAGES, rng.next_u64(), SLOWNESS);
+        device_below.remember(false);
         let engine = make();
         let device = engine.zswap.clone().device(swap_type(0));
         let history = History::default();
-        let stage = Arc::new(Stage { engine, device, shelf, world: *self, history });
-        stage.set_up();
+        let run = Arc::new(Run { engine, device, device_below, scenario: *self, history });
+        run.set_up();
         let mut users: Vec<User> =
             (0..self.users).map(|n| User { number: n, rng: rng.fork(), stored: 0 }).collect();
         (0..HOT).for_each(|page| {
-            stage.history.stored(page, Version::ZEROES, stage.history.now());
-            users[0].write(&stage, page, 1);
+            run.history.stored(page, Version::ZEROES, run.history.now());
+            users[0].write(&run, page, 1);
         });
         let users: Vec<_> = users
             .into_iter()
             .map(|mut user| {
-                let stage = stage.clone();
-                thread::spawn(move || (0..stage.world.steps).for_each(|_| user.act(&stage)))
+                let run = run.clone();
+                thread::spawn(move || (0..run.scenario.steps).for_each(|_| user.act(&run)))
             })
             .collect();
         let others: Vec<_> = (1..self.others)
             .map(|n| {
-                let (stage, mut rng) = (stage.clone(), rng.fork());
-                thread::spawn(move || stage.meddle(&mut rng, Cpu(n as u32)))
+                let (run, mut rng) = (run.clone(), rng.fork());
+                thread::spawn(move || run.meddle(&mut rng, Cpu(n as u32)))
             })
             .collect();
-        stage.meddle(&mut rng, Cpu(0));
+        run.meddle(&mut rng, Cpu(0));
         users.into_iter().chain(others).for_each(|thread| thread.join().expect("shuttle panics"));
-        stage.end(&mut rng);
+        run.end(&mut rng);
     }
 }
 
-struct Stage {
+struct Run {
     engine: Engine,
     device: Arc<dyn BlockDevice>,
-    shelf: Arc<Shelf>,
-    world: World,
+    device_below: Arc<FaultyDevice>,
+    scenario: Scenario,
     history: History,
 }
 
-impl Stage {
+impl Run {
     fn set_up(&self) {
         Model::settings().into_iter().for_each(|policy| self.engine.set(policy));
-        self.engine.set(Policy::MaxPool(self.world.limit * P));
-        self.engine.swapon(0, self.shelf.clone()).expect("it is off");
+        self.engine.set(Policy::MaxPool(self.scenario.limit * P));
+        self.engine.swapon(0, self.device_below.clone()).expect("it is off");
     }
 
     fn meddle(&self, rng: &mut Rng, cpu: Cpu) {
-        for _ in 0..self.world.count {
+        for _ in 0..self.scenario.count {
             let engine = &self.engine;
-            match *rng.pick(self.world.actions) {
+            match *rng.pick(self.scenario.actions) {
                 Action::Reclaim => drop(engine.reclaim(cpu, 1 + rng.below(3))),
                 Action::Work => drop(engine.work()),
                 Action::Compressor => engine.set(Policy::Compressor(rng.below(8) as usize)),
@@ -158,7 +158,7 @@ impl Stage {
                         (0..HOT).for_each(|page| {
                             self.history.stored(page, Version::ZEROES, begun);
                         });
-                        engine.swapon(0, self.shelf.clone()).expect("it is off");
+                        engine.swapon(0, self.device_below.clone()).expect("it is off");
                     }
                 }
             }
@@ -168,7 +168,7 @@ impl Stage {
     fn made_it(&self, result: Result<(), IoError>) -> bool {
         match result {
             Ok(()) => true,
-            Err(IoError::NotReady) if self.world.ends() => false,
+            Err(IoError::NotReady) if self.scenario.ends() => false,
             Err(error) => panic!("a request failed: {error}"),
         }
     }
@@ -207,18 +207,18 @@ impl User {
         Cpu(self.number as u32)
     }
 
-    fn act(&mut self, stage: &Stage) {
+    fn act(&mut self, run: &Run) {
         // Of several pages some may be stored before the area is turned off, and the rest refused.
-        let count = if !stage.world.ends() && self.rng.one_in(4) { 2 } else { 1 };
+        let count = if !run.scenario.ends() && self.rng.one_in(4) { 2 } else { 1 };
         let page = self.rng.below(HOT - count + 1);
         match self.rng.below(8) {
-            0..=2 => self.write(stage, page, count),
-            3..=6 => self.read(stage, page, count),
-            _ => self.discard(stage, page, count),
+            0..=2 => self.write(run, page, count),
+            3..=6 => self.read(run, page, count),
+            _ => self.discard(run, page, count),
         }
     }
 
-    fn write(&mut self, stage: &Stage, page: u64, count: u64) {
+    fn write(&mut self, run: &Run, page: u64, count: u64) {
         let mut from = vec![0; (count * P) as usize];
         let (pages, _) = from.as_chunks_mut::<PAGE_SIZE>();
         let mut versions = Vec::new();
@@ -228,32 +228,32 @@ impl User {
             version.render(contents);
             versions.push((n, version));
         }
-        let begun = stage.history.now();
+        let begun = run.history.now();
         let write = Operation::Write { offset: page * P, from: &from };
-        if stage.made_it(stage.device.submit(self.cpu(), write)) {
-            versions.into_iter().for_each(|(n, version)| stage.history.stored(n, version, begun));
+        if run.made_it(run.device.submit(self.cpu(), write)) {
+            versions.into_iter().for_each(|(n, version)| run.history.stored(n, version, begun));
         } else {
             // Some of it may have been written before the area was turned off, and is gone.
         }
     }
 
-    fn read(&mut self, stage: &Stage, page: u64, count: u64) {
+    fn read(&mut self, run: &Run, page: u64, count: u64) {
         let mut into = vec![0xa5; (count * P) as usize];
-        let begun = stage.history.now();
+        let begun = run.history.now();
         let read = Operation::Read { offset: page * P, into: &mut into };
-        if stage.made_it(stage.device.submit(self.cpu(), read)) {
+        if run.made_it(run.device.submit(self.cpu(), read)) {
             let (pages, _) = into.as_chunks::<PAGE_SIZE>();
             for (n, contents) in (page..).zip(pages) {
-                stage.history.saw(n, Version::of(contents), begun);
+                run.history.saw(n, Version::of(contents), begun);
             }
         }
     }
 
-    fn discard(&mut self, stage: &Stage, page: u64, count: u64) {
-        let begun = stage.history.now();
+    fn discard(&mut self, run: &Run, page: u64, count: u64) {
+        let begun = run.history.now();
         let discard = Operation::Discard { offset: page * P, length: count * P };
-        if stage.made_it(stage.device.submit(self.cpu(), discard)) {
-            (page..page + count).for_each(|n| stage.history.stored(n, Version::ZEROES, begun));
+        if run.made_it(run.device.submit(self.cpu(), discard)) {
+            (page..page + count).for_each(|n| run.history.stored(n, Version::ZEROES, begun));
         }
     }
 }

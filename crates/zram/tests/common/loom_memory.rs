@@ -42,7 +42,7 @@ const OBJECTS: usize = 5;
 /// A world that has no memory to give: tables under loom ask for none.
 struct Nowhere;
 
-impl pagealloc::World for Nowhere {
+impl pagealloc::MemoryProvider for Nowhere {
     fn reserve(&self, bytes: usize) -> Result<pagealloc::Region, NoMemory> {
         Err(NoMemory { bytes })
     }

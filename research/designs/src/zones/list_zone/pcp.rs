@@ -1,15 +1,15 @@
-//! A CPU's own stock of single frames, as Linux's per-CPU lists are: the newest comes out first,
+//! A CPU's own pcp list of single frames, as Linux's per-CPU lists are: the newest comes out first,
 //! the oldest goes back to the zone first.
 
 use std::boxed::Box;
 
-/// The most a stock can hold.
+/// The most a pcp list can hold.
 pub(super) const MOST: usize = 512;
 
 const MASK: usize = MOST - 1;
 
 /// Frames in the order in which they came.
-pub(super) struct Stock {
+pub(super) struct PcpList {
     oldest: usize,
     count: usize,
     ring: Box<[u32; MOST]>,
@@ -17,9 +17,9 @@ pub(super) struct Stock {
     batch: Box<[(u32, u8); MOST]>,
 }
 
-impl Stock {
-    pub fn new() -> Stock {
-        Stock { oldest: 0, count: 0, ring: Box::new([0; MOST]), batch: Box::new([(0, 0); MOST]) }
+impl PcpList {
+    pub fn new() -> PcpList {
+        PcpList { oldest: 0, count: 0, ring: Box::new([0; MOST]), batch: Box::new([(0, 0); MOST]) }
     }
 
     #[inline]

@@ -1,11 +1,11 @@
-//! Small worlds: a disk, what is on it, users of its pages, and an administrator. What they do is
+//! Small scenarios: a disk, what is on it, users of its pages, and an administrator. What they do is
 //! drawn for each schedule anew, from the numbers that belong to the schedule.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use block::{IoError, Operation, ZeroMode};
-use control::Fault;
+use control::ControlError;
 use designs::AnyDisk;
 use shuttle::rand::RngCore;
 use shuttle::thread;
@@ -42,9 +42,9 @@ pub enum Action {
     Peak,
 }
 
-/// A world: who is there, and what they may do.
+/// A scenario: who is there, and what they may do.
 #[derive(Clone, Copy)]
-pub struct World {
+pub struct Scenario {
     users: usize,
     /// How much each of them does.
     steps: usize,
@@ -65,8 +65,8 @@ pub struct World {
     limit: u64,
 }
 
-impl World {
-    const BASE: World = World {
+impl Scenario {
+    const BASE: Scenario = Scenario {
         users: 3,
         steps: 4,
         hot: 1,
@@ -80,15 +80,19 @@ impl World {
         limit: 0,
     };
     /// Users alone, with a codec that readers need no stream for.
-    pub const CROWD: World = World::BASE;
+    pub const CROWD: Scenario = Scenario::BASE;
     /// Users who wait for streams: more than there are of them.
-    pub const STREAMS: World =
-        World { algorithm: zcomp::ZSTD, actions: &[Action::Streams], count: 2, ..World::BASE };
+    pub const STREAMS: Scenario = Scenario {
+        algorithm: zcomp::ZSTD,
+        actions: &[Action::Streams],
+        count: 2,
+        ..Scenario::BASE
+    };
     /// Objects that are moved while they are used.
-    pub const COMPACTED: World =
-        World { users: 2, ballast: 12, actions: &[Action::Compact], count: 2, ..World::BASE };
+    pub const COMPACTED: Scenario =
+        Scenario { users: 2, ballast: 12, actions: &[Action::Compact], count: 2, ..Scenario::BASE };
     /// Pages that move to blocks, of which there are few.
-    pub const WRITTEN_BACK: World = World {
+    pub const WRITTEN_BACK: Scenario = Scenario {
         users: 2,
         actions: &[
             Action::WriteBack(Select::Any),
@@ -99,10 +103,10 @@ impl World {
         ],
         count: 3,
         blocks: 2,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// Pages that take turns on one block.
-    pub const ONE_BLOCK: World = World {
+    pub const ONE_BLOCK: Scenario = Scenario {
         users: 2,
         hot: 2,
         own: false,
@@ -111,10 +115,10 @@ impl World {
         count: 2,
         blocks: 1,
         compressed_writeback: true,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// Pages that are made smaller, by codecs that change.
-    pub const RECOMPRESSED: World = World {
+    pub const RECOMPRESSED: Scenario = Scenario {
         users: 2,
         actions: &[
             Action::Recompress(Select::Any),
@@ -126,28 +130,28 @@ impl World {
         ],
         count: 3,
         algorithm: zcomp::LZ4,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// Less memory than is wanted.
-    pub const LIMITED: World = World {
+    pub const LIMITED: Scenario = Scenario {
         algorithm: zcomp::ZSTD,
         actions: &[Action::Limit, Action::Stats, Action::Compact, Action::Peak],
         count: 2,
         limit: 3,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// A disk that ends and begins again, smaller or larger.
-    pub const RESET: World = World {
+    pub const RESET: Scenario = Scenario {
         users: 2,
         hot: 2,
         own: false,
         actions: &[Action::Reset, Action::Resize, Action::WriteBack(Select::Any), Action::Compact],
         count: 3,
         blocks: 2,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// All of it but resets.
-    pub const EVERYTHING: World = World {
+    pub const EVERYTHING: Scenario = Scenario {
         users: 2,
         ballast: 6,
         actions: &[
@@ -166,34 +170,34 @@ impl World {
         blocks: 3,
         compressed_writeback: true,
         limit: 12,
-        ..World::BASE
+        ..Scenario::BASE
     };
 
     /// Plays a schedule of it.
     pub fn play(&self, subject: &Subject) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
-        let stage =
-            Stage { made: subject.make(self.blocks), world: *self, history: History::default() };
-        stage.set_up();
+        let run =
+            Run { made: subject.make(self.blocks), scenario: *self, history: History::default() };
+        run.set_up();
         let mut users: Vec<User> = (0..self.users).map(|n| User::new(n, rng.fork())).collect();
-        stage.fill(&mut rng, &mut users);
-        let stage = Arc::new(stage);
+        run.fill(&mut rng, &mut users);
+        let run = Arc::new(run);
         let threads: Vec<_> = users
             .into_iter()
             .map(|mut user| {
-                let stage = stage.clone();
+                let run = run.clone();
                 thread::spawn(move || {
-                    (0..stage.world.steps).for_each(|_| user.act(&stage));
+                    (0..run.scenario.steps).for_each(|_| user.act(&run));
                     user
                 })
             })
             .collect();
-        (0..self.count).for_each(|_| stage.administer(&mut rng));
+        (0..self.count).for_each(|_| run.administer(&mut rng));
         let users: Vec<_> = threads
             .into_iter()
             .map(|user| user.join().expect("shuttle ends with a panic"))
             .collect();
-        stage.end(&mut rng, users);
+        run.end(&mut rng, users);
     }
 
     fn refuses(&self) -> bool {
@@ -205,25 +209,25 @@ impl World {
     }
 }
 
-struct Stage {
+struct Run {
     made: Made,
-    world: World,
+    scenario: Scenario,
     history: History,
 }
 
-impl Stage {
+impl Run {
     fn disk(&self) -> &dyn AnyDisk {
         &*self.made.disk
     }
 
     fn set_up(&self) {
-        let (disk, world) = (self.disk(), &self.world);
-        disk.set_algorithm(world.algorithm).expect("it is known");
+        let (disk, scenario) = (self.disk(), &self.scenario);
+        disk.set_algorithm(scenario.algorithm).expect("it is known");
         disk.set_algorithm_at(1, zcomp::LZ4HC).expect("it is known");
-        disk.set_mem_limit(world.limit * P);
-        if world.blocks > 0 {
-            disk.set_backing("shelf").expect("there is one");
-            disk.set_compressed_writeback(world.compressed_writeback).expect("it has no size");
+        disk.set_mem_limit(scenario.limit * P);
+        if scenario.blocks > 0 {
+            disk.set_backing("backing").expect("there is one");
+            disk.set_compressed_writeback(scenario.compressed_writeback).expect("it has no size");
             disk.set_writeback_batch(2).expect("that is a number");
         }
         disk.set_disksize(PAGES * P).expect("there are addresses");
@@ -231,55 +235,56 @@ impl Stage {
 
     /// What is there before they come.
     fn fill(&self, rng: &mut Rng, users: &mut [User]) {
-        let (disk, world) = (self.disk(), &self.world);
+        let (disk, scenario) = (self.disk(), &self.scenario);
         let mut page = [0; PAGE_SIZE];
-        for index in 0..world.ballast {
+        for index in 0..scenario.ballast {
             Version::new(true, BALLAST + index, 9, 1).render(&mut page);
             let stored = disk.store_page(Cpu(0), BALLAST + index, &page);
             self.made_it(stored);
         }
-        for page in 0..world.hot {
+        for page in 0..scenario.hot {
             self.history.stored(page, Version::ZEROES, self.history.now());
             if !rng.one_in(8) {
                 users[0].store_hot(self, page);
             }
         }
-        if world.own {
+        if scenario.own {
             users.iter_mut().for_each(|user| user.store_own(self));
         }
-        for index in 0..world.ballast {
+        for index in 0..scenario.ballast {
             if index % 6 != 0 {
                 disk.discard_pages(Cpu(0), BALLAST + index, 1).expect("discards succeed");
             }
         }
-        if world.blocks > 0 && !rng.one_in(4) {
+        if scenario.blocks > 0 && !rng.one_in(4) {
             self.done(disk.writeback(&of_kind(Select::Any)));
         }
     }
 
-    /// Did it succeed? Some may fail in some worlds.
+    /// Did it succeed? Some may fail in some scenarios.
     fn made_it(&self, result: Result<(), IoError>) -> bool {
         match result {
             Ok(()) => true,
-            Err(IoError::NoSpace | IoError::NoMemory) if self.world.refuses() => false,
-            Err(IoError::NotReady | IoError::OutOfRange) if self.world.ends() => false,
+            Err(IoError::NoSpace | IoError::NoMemory) if self.scenario.refuses() => false,
+            Err(IoError::NotReady | IoError::OutOfRange) if self.scenario.ends() => false,
             Err(error) => panic!("a request failed: {error}"),
         }
     }
 
-    fn done(&self, result: Result<(), Fault>) {
+    fn done(&self, result: Result<(), ControlError>) {
         match result {
             // No block is left, or no memory.
-            Err(fault) if [28, 12].contains(&fault.errno.0) => {}
+            Err(error) if [28, 12].contains(&error.errno.0) => {}
             // A page is there beyond the new end.
-            Err(fault) if self.world.actions.contains(&Action::Resize) && fault.errno.0 == 16 => {}
+            Err(error)
+                if self.scenario.actions.contains(&Action::Resize) && error.errno.0 == 16 => {}
             result => result.expect("an administrator may do this"),
         }
     }
 
     fn administer(&self, rng: &mut Rng) {
-        let (disk, world) = (self.disk(), &self.world);
-        match *rng.pick(world.actions) {
+        let (disk, scenario) = (self.disk(), &self.scenario);
+        match *rng.pick(scenario.actions) {
             Action::Compact => self.done(disk.compact().map(drop)),
             Action::MarkIdle => self.done(disk.mark_idle(None)),
             Action::WriteBack(select) => self.done(disk.writeback(&of_kind(select))),
@@ -296,12 +301,12 @@ impl Stage {
                 let (priority, name) = (rng.below(2) as u8, rng.pick(&names));
                 self.done(disk.switch_algorithm(priority, name, Params::default()));
             }
-            Action::Limit => disk.set_mem_limit((1 + rng.below(2 * world.limit)) * P),
+            Action::Limit => disk.set_mem_limit((1 + rng.below(2 * scenario.limit)) * P),
             // Where there is one stream for good, that is all there may be.
             Action::Streams => drop(disk.set_max_streams(1 + rng.below(3) as u32)),
             Action::Resize => {
                 // Without the last of the hot pages, without pages that nobody uses, or with more.
-                let keep = if world.ends() { world.hot - 1 } else { PAGES / 2 };
+                let keep = if scenario.ends() { scenario.hot - 1 } else { PAGES / 2 };
                 let pages = [keep, PAGES / 2, PAGES + 7][rng.below(3) as usize];
                 self.done(disk.resize(pages * P));
                 if rng.one_in(2) {
@@ -311,7 +316,7 @@ impl Stage {
             Action::Reset => {
                 let begun = self.history.now();
                 disk.reset().expect("nobody has opened it");
-                (0..world.hot).for_each(|page| {
+                (0..scenario.hot).for_each(|page| {
                     self.history.stored(page, Version::ZEROES, begun);
                 });
                 self.set_up();
@@ -327,7 +332,7 @@ impl Stage {
         disk.set_mem_limit(0);
         disk.resize(PAGES * P).expect("it can be as large as it was");
         users.iter_mut().for_each(|user| user.look_at_own(self));
-        (0..self.world.hot).for_each(|page| users[0].load_hot(self, page));
+        (0..self.scenario.hot).for_each(|page| users[0].load_hot(self, page));
         self.history.judge();
         Tally::add(&disk.stats());
         let thoroughly = rng.one_in(LOOKED_THROUGH);
@@ -341,7 +346,7 @@ impl Stage {
         assert_eq!(left, [0; 3], "everything was discarded: {stats:?}");
         let left = [stats.same_filled_pages, stats.huge_pages, stats.backed_pages];
         assert_eq!(left, [0; 3], "everything was discarded: {stats:?}");
-        assert_eq!(self.made.frames.stats().lent, 0, "frames were not given back");
+        assert_eq!(self.made.frames.stats().allocated, 0, "frames were not given back");
         if thoroughly {
             disk.validate();
             self.made.frames.validate();
@@ -350,7 +355,7 @@ impl Stage {
     }
 
     fn no_block_is_lost(&self) {
-        let (disk, blocks) = (self.disk(), self.world.blocks as u64);
+        let (disk, blocks) = (self.disk(), self.scenario.blocks as u64);
         if blocks == 0 {
             return;
         }
@@ -369,7 +374,7 @@ fn of_kind(select: Select) -> Writeback {
     Writeback { select: Some(select), pages: Vec::new() }
 }
 
-/// What came to pass in the schedules that this thread has played: a world in which nothing does
+/// What came to pass in the schedules that this thread has played: a scenario in which nothing does
 /// shows nothing.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
@@ -427,17 +432,17 @@ impl User {
         Cpu(self.number as u32)
     }
 
-    fn act(&mut self, stage: &Stage) {
-        let page = self.rng.below(stage.world.hot);
-        match self.rng.below(if stage.world.own { 16 } else { 8 }) {
-            0..=2 => self.store_hot(stage, page),
-            3..=6 => self.load_hot(stage, page),
-            7 => self.empty_hot(stage, page),
-            8 => self.store_own(stage),
-            9 => self.empty_own(stage),
-            10 | 11 => self.change_own(stage),
-            12 | 13 => self.change_part(stage),
-            _ => self.look_at_own(stage),
+    fn act(&mut self, run: &Run) {
+        let page = self.rng.below(run.scenario.hot);
+        match self.rng.below(if run.scenario.own { 16 } else { 8 }) {
+            0..=2 => self.store_hot(run, page),
+            3..=6 => self.load_hot(run, page),
+            7 => self.empty_hot(run, page),
+            8 => self.store_own(run),
+            9 => self.empty_own(run),
+            10 | 11 => self.change_own(run),
+            12 | 13 => self.change_part(run),
+            _ => self.look_at_own(run),
         }
     }
 
@@ -446,101 +451,101 @@ impl User {
         Version::new(self.rng.one_in(2), page, self.number, self.stored)
     }
 
-    fn store_hot(&mut self, stage: &Stage, page: u64) {
+    fn store_hot(&mut self, run: &Run, page: u64) {
         let (version, mut contents) = (self.next_version(page), [0; PAGE_SIZE]);
         version.render(&mut contents);
-        let begun = stage.history.now();
-        if stage.made_it(stage.disk().store_page(self.cpu(), page, &contents)) {
-            stage.history.stored(page, version, begun);
+        let begun = run.history.now();
+        if run.made_it(run.disk().store_page(self.cpu(), page, &contents)) {
+            run.history.stored(page, version, begun);
         }
     }
 
-    fn load_hot(&mut self, stage: &Stage, page: u64) {
-        let (disk, cpu, mut contents) = (stage.disk(), self.cpu(), [0xa5; PAGE_SIZE]);
-        let begun = stage.history.now();
+    fn load_hot(&mut self, run: &Run, page: u64) {
+        let (disk, cpu, mut contents) = (run.disk(), self.cpu(), [0xa5; PAGE_SIZE]);
+        let begun = run.history.now();
         let read = if self.rng.one_in(2) {
             disk.load_page(cpu, page, &mut contents)
         } else {
             disk.submit(cpu, Operation::Read { offset: page * P, into: &mut contents })
         };
-        if stage.made_it(read) {
-            stage.history.saw(page, Version::of(&contents), begun);
+        if run.made_it(read) {
+            run.history.saw(page, Version::of(&contents), begun);
         }
     }
 
-    fn empty_hot(&mut self, stage: &Stage, page: u64) {
-        let begun = stage.history.now();
-        if stage.made_it(self.empty(stage, page)) {
-            stage.history.stored(page, Version::ZEROES, begun);
+    fn empty_hot(&mut self, run: &Run, page: u64) {
+        let begun = run.history.now();
+        if run.made_it(self.empty(run, page)) {
+            run.history.stored(page, Version::ZEROES, begun);
         }
     }
 
-    fn empty(&mut self, stage: &Stage, page: u64) -> Result<(), IoError> {
+    fn empty(&mut self, run: &Run, page: u64) -> Result<(), IoError> {
         let (offset, length) = (page * P, P);
         let operation = match self.rng.below(3) {
             0 => Operation::Discard { offset, length },
             1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
             _ => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
         };
-        stage.disk().submit(self.cpu(), operation)
+        run.disk().submit(self.cpu(), operation)
     }
 
-    fn own_page(&self, stage: &Stage) -> u64 {
-        stage.world.hot + 1 + self.number as u64
+    fn own_page(&self, run: &Run) -> u64 {
+        run.scenario.hot + 1 + self.number as u64
     }
 
-    fn store_own(&mut self, stage: &Stage) {
-        let (page, mut contents) = (self.own_page(stage), [0; PAGE_SIZE]);
+    fn store_own(&mut self, run: &Run) {
+        let (page, mut contents) = (self.own_page(run), [0; PAGE_SIZE]);
         self.next_version(page).render(&mut contents);
-        if stage.made_it(stage.disk().store_page(self.cpu(), page, &contents)) {
+        if run.made_it(run.disk().store_page(self.cpu(), page, &contents)) {
             *self.own = contents;
         }
     }
 
-    fn empty_own(&mut self, stage: &Stage) {
-        let page = self.own_page(stage);
-        if stage.made_it(self.empty(stage, page)) {
+    fn empty_own(&mut self, run: &Run) {
+        let page = self.own_page(run);
+        if run.made_it(self.empty(run, page)) {
             self.own.fill(0);
         }
     }
 
-    fn change_own(&mut self, stage: &Stage) {
+    fn change_own(&mut self, run: &Run) {
         let from = self.rng.below(P - 1) as usize;
         let length = 1 + self.rng.below(P - from as u64 - 1) as usize;
         let mut bytes = vec![0; length];
         self.rng.fill(&mut bytes);
-        let offset = self.own_page(stage) * P + from as u64;
+        let offset = self.own_page(run) * P + from as u64;
         let write = Operation::Write { offset, from: &bytes };
-        if stage.made_it(stage.disk().submit(self.cpu(), write)) {
+        if run.made_it(run.disk().submit(self.cpu(), write)) {
             self.own[from..from + length].copy_from_slice(&bytes);
         }
     }
 
     /// Where its part of the page is that all have a part of.
-    fn place(&self, stage: &Stage) -> u64 {
-        stage.world.hot * P + (self.number * PART) as u64
+    fn place(&self, run: &Run) -> u64 {
+        run.scenario.hot * P + (self.number * PART) as u64
     }
 
-    fn change_part(&mut self, stage: &Stage) {
+    fn change_part(&mut self, run: &Run) {
         let mut bytes = vec![0; PART];
         self.rng.fill(&mut bytes[..PART / 2]);
-        let write = Operation::Write { offset: self.place(stage), from: &bytes };
-        if stage.made_it(stage.disk().submit(self.cpu(), write)) {
+        let write = Operation::Write { offset: self.place(run), from: &bytes };
+        if run.made_it(run.disk().submit(self.cpu(), write)) {
             self.part = bytes;
         }
     }
 
-    fn look_at_own(&mut self, stage: &Stage) {
-        if !stage.world.own {
+    fn look_at_own(&mut self, run: &Run) {
+        if !run.scenario.own {
             return;
         }
-        let (disk, cpu) = (stage.disk(), self.cpu());
-        let (page, mut contents) = (self.own_page(stage), [0xa5; PAGE_SIZE]);
+        let (disk, cpu) = (run.disk(), self.cpu());
+        let (page, mut contents) = (self.own_page(run), [0xa5; PAGE_SIZE]);
         assert_eq!(disk.load_page(cpu, page, &mut contents), Ok(()));
         let wrong = contents.iter().zip(&*self.own).position(|(is, was)| is != was);
         assert_eq!(wrong, None, "the own page of user {} is another", self.number);
         let mut part = vec![0xa5; PART];
-        let read = Operation::Read { offset: self.place(stage), into: &mut part };
+        let read = Operation::Read { offset: self.place(run), into: &mut part };
         assert_eq!(disk.submit(cpu, read), Ok(()));
         assert!(part == self.part, "the part of user {} is not what it wrote", self.number);
     }

@@ -1,12 +1,12 @@
-//! A row: one attribute, defined once.
+//! A attribute: one attribute, defined once.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
-use crate::{Errno, Fault};
+use crate::{ControlError, Errno};
 
-/// What may be done with an attribute. Acting rows are kept apart, so that no program that merely
-/// looks round can act by accident.
+/// What may be done with an attribute. Acting attributes are kept apart, so that no program that
+/// merely looks round can act by accident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read only (0444).
@@ -48,13 +48,13 @@ impl Access {
     }
 }
 
-/// How a row shows its value.
-pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), Fault>;
-/// How a row takes a value; the text comes as it was written, often with a newline.
-pub type Store<T> = fn(&T, &str) -> Result<(), Fault>;
+/// How a attribute shows its value.
+pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), ControlError>;
+/// How a attribute takes a value; the text comes as it was written, often with a newline.
+pub type Store<T> = fn(&T, &str) -> Result<(), ControlError>;
 
 /// One attribute of a `T`.
-pub struct Row<T> {
+pub struct Attribute<T> {
     /// The kernel's name.
     pub name: &'static str,
     /// What may be done with it.
@@ -71,81 +71,85 @@ pub struct Row<T> {
     pub store: Option<Store<T>>,
 }
 
-/// A row without its functions.
+/// A attribute without its functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RowInfo {
-    /// See [`Row::name`].
+pub struct AttributeInfo {
+    /// See [`Attribute::name`].
     pub name: &'static str,
-    /// See [`Row::access`].
+    /// See [`Attribute::access`].
     pub access: Access,
-    /// See [`Row::unit`].
+    /// See [`Attribute::unit`].
     pub unit: &'static str,
-    /// See [`Row::help`].
+    /// See [`Attribute::help`].
     pub help: &'static str,
 }
 
 /// Something with attributes.
 pub trait Object: Send + Sync {
     /// What there is.
-    fn rows(&self) -> Vec<RowInfo>;
+    fn attributes(&self) -> Vec<AttributeInfo>;
 
     /// The value of one attribute, with its newline.
     ///
     /// # Errors
     /// `ENOENT` for an unknown name (the message lists the known ones), `EACCES` for one that
-    /// cannot be read, or the row's own fault.
-    fn show(&self, name: &str) -> Result<String, Fault>;
+    /// cannot be read, or the attribute's own error.
+    fn show(&self, name: &str) -> Result<String, ControlError>;
 
     /// Gives one attribute a value.
     ///
     /// # Errors
     /// `ENOENT` for an unknown name (the message lists the known ones), `EACCES` for one that
-    /// cannot be written, or the row's own fault; nothing has changed then.
-    fn store(&self, name: &str, value: &str) -> Result<(), Fault>;
+    /// cannot be written, or the attribute's own error; nothing has changed then.
+    fn store(&self, name: &str, value: &str) -> Result<(), ControlError>;
 }
 
-/// Rows bound to the thing they read.
+/// Attributes bound to the thing they read.
 pub struct Bound<T: 'static> {
     object: Arc<T>,
-    rows: &'static [Row<T>],
+    attributes: &'static [Attribute<T>],
 }
 
 impl<T: Send + Sync + 'static> Bound<T> {
-    /// Binds `rows` to `object`.
-    pub fn new(object: Arc<T>, rows: &'static [Row<T>]) -> Bound<T> {
-        Bound { object, rows }
+    /// Binds `attributes` to `object`.
+    pub fn new(object: Arc<T>, attributes: &'static [Attribute<T>]) -> Bound<T> {
+        Bound { object, attributes }
     }
 
-    fn find(&self, name: &str) -> Result<&'static Row<T>, Fault> {
-        self.rows.iter().find(|row| row.name == name).ok_or_else(|| {
-            let known: Vec<&str> = self.rows.iter().map(|row| row.name).collect();
+    fn find(&self, name: &str) -> Result<&'static Attribute<T>, ControlError> {
+        self.attributes.iter().find(|attribute| attribute.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.attributes.iter().map(|attribute| attribute.name).collect();
             let message = format!("no attribute {name:?}; there are: {}", known.join(" "));
-            Fault::new(Errno::ENOENT, message)
+            ControlError::new(Errno::ENOENT, message)
         })
     }
 }
 
 impl<T: Send + Sync + 'static> Object for Bound<T> {
-    fn rows(&self) -> Vec<RowInfo> {
-        let info =
-            |r: &Row<T>| RowInfo { name: r.name, access: r.access, unit: r.unit, help: r.help };
-        self.rows.iter().map(info).collect()
+    fn attributes(&self) -> Vec<AttributeInfo> {
+        let info = |r: &Attribute<T>| AttributeInfo {
+            name: r.name,
+            access: r.access,
+            unit: r.unit,
+            help: r.help,
+        };
+        self.attributes.iter().map(info).collect()
     }
 
-    fn show(&self, name: &str) -> Result<String, Fault> {
-        let row = self.find(name)?;
-        let show = row.show.ok_or_else(|| {
-            Fault::new(Errno::EACCES, format!("{name} is write-only and cannot be read"))
+    fn show(&self, name: &str) -> Result<String, ControlError> {
+        let attribute = self.find(name)?;
+        let show = attribute.show.ok_or_else(|| {
+            ControlError::new(Errno::EACCES, format!("{name} is write-only and cannot be read"))
         })?;
         let mut text = String::new();
         show(&self.object, &mut text)?;
         Ok(text)
     }
 
-    fn store(&self, name: &str, value: &str) -> Result<(), Fault> {
-        let row = self.find(name)?;
-        let store = row.store.ok_or_else(|| {
-            Fault::new(Errno::EACCES, format!("{name} is read-only and cannot be set"))
+    fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
+        let attribute = self.find(name)?;
+        let store = attribute.store.ok_or_else(|| {
+            ControlError::new(Errno::EACCES, format!("{name} is read-only and cannot be set"))
         })?;
         store(&self.object, value)
     }

@@ -10,15 +10,15 @@ fn with(count: u32) -> State {
 fn the_shelf_follows_from_the_word() {
     for count in 0..=FRAMES {
         let expected = match count {
-            0 => Shelf::Off,
-            FRAMES => Shelf::Free { idle: false },
-            _ => Shelf::Partial,
+            0 => FreeList::Off,
+            FRAMES => FreeList::Free { idle: false },
+            _ => FreeList::Partial,
         };
-        assert_eq!(with(count).shelf(), expected);
-        assert_eq!(with(count).reserved().shelf(), Shelf::Off);
+        assert_eq!(with(count).free_list(), expected);
+        assert_eq!(with(count).reserved().free_list(), FreeList::Off);
         let resident = with(count).reserved().unreserved();
-        let idle = Shelf::Free { idle: true };
-        assert_eq!(resident.shelf(), if count == FRAMES { idle } else { expected });
+        let idle = FreeList::Free { idle: true };
+        assert_eq!(resident.free_list(), if count == FRAMES { idle } else { expected });
     }
 }
 
@@ -30,7 +30,7 @@ fn who_changes_the_shelf_has_to_file_the_block() {
                 continue;
             }
             let after = with(before + frames);
-            let moves = with(before).shelf() != after.shelf();
+            let moves = with(before).free_list() != after.free_list();
             assert_eq!(after.is_to_be_filed(frames), moves, "{before} + {frames}");
             assert!(!after.reserved().is_to_be_filed(frames), "it's the holder's to do");
         }
@@ -46,7 +46,7 @@ fn marks_come_and_go() {
     assert!(!fresh.reserved().can_be_trimmed(), "somebody has it");
     let trimmed = used.reserved().trimmed(100);
     assert!(!trimmed.can_be_trimmed() && trimmed.was_trimmed() && !trimmed.is_reserved());
-    assert_eq!((trimmed.count(), trimmed.shelf()), (100, Shelf::Partial));
+    assert_eq!((trimmed.count(), trimmed.free_list()), (100, FreeList::Partial));
     assert!(State(trimmed.0 + 3).can_be_trimmed(), "three more came free");
     assert!(trimmed.taken(10).can_be_trimmed(), "ten were taken and have memory now");
     assert_eq!(trimmed.taken(10).count(), 90);
@@ -60,13 +60,13 @@ fn marks_come_and_go() {
         full.collapsed().is_collapsed() && !full.collapsed().reserved().trimmed(0).is_collapsed()
     );
     let whole = State(full.collapsed().0 + FRAMES);
-    assert_eq!(whole.shelf(), Shelf::Free { idle: true });
+    assert_eq!(whole.free_list(), FreeList::Free { idle: true });
     assert_eq!(whole.reserved().released(), with(FRAMES));
 }
 
 /// A block of which these bits are free.
-fn block(words: [u64; WORDS]) -> Block {
-    let block = Block::default();
+fn block(words: [u64; WORDS]) -> Pageblock {
+    let block = Pageblock::default();
     block.add(runs::count(&words));
     for (word, mask) in words.into_iter().enumerate() {
         assert_eq!(block.set(word, mask), 0);

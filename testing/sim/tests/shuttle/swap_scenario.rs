@@ -1,4 +1,4 @@
-//! Small worlds of a swap cache: users of pages, of their own or of all, and others who write back,
+//! Small scenarios of a swap cache: users of pages, of their own or of all, and others who write back,
 //! shrink, change settings and turn areas off. What they do is drawn for each schedule anew, from
 //! the numbers that belong to the schedule.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shuttle::rand::RngCore;
 use shuttle::thread;
-use sim::swap::{Cache, Found, Model, PAGES, Policy, Refusal, Shelf, Spot};
+use sim::swap::{Cache, FaultyDevice, Found, Model, PAGES, Policy, Refusal, SwapPage};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 
@@ -39,9 +39,9 @@ pub enum Action {
     OtherArea,
 }
 
-/// A world: who is there, and what they may do.
+/// A scenario: who is there, and what they may do.
 #[derive(Clone, Copy)]
-pub struct World {
+pub struct Scenario {
     /// Threads with pages of their own.
     owners: usize,
     /// Threads that use the same page.
@@ -57,8 +57,8 @@ pub struct World {
     limit: u64,
 }
 
-impl World {
-    const BASE: World = World {
+impl Scenario {
+    const BASE: Scenario = Scenario {
         owners: 2,
         crowd: 0,
         steps: 4,
@@ -69,41 +69,42 @@ impl World {
         limit: 0,
     };
     /// Pages are written back while their owners use them.
-    pub const WRITTEN_BACK: World = World::BASE;
+    pub const WRITTEN_BACK: Scenario = Scenario::BASE;
     /// Two threads write back.
-    pub const TWO_EVICTORS: World = World { owners: 1, steps: 5, others: 2, ..World::BASE };
+    pub const TWO_EVICTORS: Scenario =
+        Scenario { owners: 1, steps: 5, others: 2, ..Scenario::BASE };
     /// Loads take pages out that are being written back.
-    pub const EXCLUSIVE: World = World { exclusive: true, ..World::BASE };
+    pub const EXCLUSIVE: Scenario = Scenario { exclusive: true, ..Scenario::BASE };
     /// Pages are refused while the ones before are written back, and their owners write the new
     /// ones to the device.
-    pub const REFUSED: World = World {
+    pub const REFUSED: Scenario = Scenario {
         actions: &[Action::Reclaim, Action::Enabled, Action::Reclaim],
         count: 4,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// As many stores want space as there is not.
-    pub const LIMITED: World = World {
+    pub const LIMITED: Scenario = Scenario {
         actions: &[Action::Work, Action::Limit, Action::Reclaim, Action::Shrink],
         count: 3,
         limit: 2,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// Users of one page.
-    pub const CROWD: World = World { owners: 0, crowd: 3, steps: 3, ..World::BASE };
+    pub const CROWD: Scenario = Scenario { owners: 0, crowd: 3, steps: 3, ..Scenario::BASE };
     /// Pages that were made by one codec are read, and written back, while another is chosen.
-    pub const COMPRESSORS: World = World {
+    pub const COMPRESSORS: Scenario = Scenario {
         owners: 1,
         crowd: 2,
         steps: 3,
         actions: &[Action::Compressor, Action::Reclaim],
         count: 3,
-        ..World::BASE
+        ..Scenario::BASE
     };
     /// An area is turned off, and on, while its pages are written back.
-    pub const SWAPPED_OFF: World =
-        World { actions: &[Action::OtherArea, Action::Reclaim], ..World::BASE };
+    pub const SWAPPED_OFF: Scenario =
+        Scenario { actions: &[Action::OtherArea, Action::Reclaim], ..Scenario::BASE };
     /// All of it.
-    pub const EVERYTHING: World = World {
+    pub const EVERYTHING: Scenario = Scenario {
         others: 2,
         actions: &[
             Action::Reclaim,
@@ -118,94 +119,95 @@ impl World {
         ],
         count: 3,
         limit: 3,
-        ..World::BASE
+        ..Scenario::BASE
     };
 
     /// Plays a schedule of it.
     pub fn play(&self, make: &MakeCache) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
-        let shelves = [0, 1].map(|_| Shelf::new(PAGES, rng.next_u64(), SLOWNESS));
-        shelves.iter().for_each(|shelf| shelf.remember(false));
-        let stage = Stage { cache: make(), shelves, world: *self, history: History::default() };
-        stage.set_up();
-        let stage = Arc::new(stage);
+        let devices_below = [0, 1].map(|_| FaultyDevice::new(PAGES, rng.next_u64(), SLOWNESS));
+        devices_below.iter().for_each(|device_below| device_below.remember(false));
+        let run =
+            Run { cache: make(), devices_below, scenario: *self, history: History::default() };
+        run.set_up();
+        let run = Arc::new(run);
         let mut owners: Vec<Owner> = (0..self.owners).map(|n| Owner::new(n, rng.fork())).collect();
         let mut crowd: Vec<User> = (0..self.crowd).map(|n| User::new(n, rng.fork())).collect();
-        owners.iter_mut().for_each(|owner| owner.store(&stage, 0));
+        owners.iter_mut().for_each(|owner| owner.store(&run, 0));
         if let Some(user) = crowd.first_mut() {
-            user.store(&stage);
+            user.store(&run);
         }
         let crowd: Vec<_> = crowd
             .into_iter()
             .map(|mut user| {
-                let stage = stage.clone();
+                let run = run.clone();
                 thread::spawn(move || {
-                    (0..stage.world.steps).for_each(|_| user.act(&stage));
+                    (0..run.scenario.steps).for_each(|_| user.act(&run));
                 })
             })
             .collect();
         let owners: Vec<_> = owners
             .into_iter()
             .map(|mut owner| {
-                let stage = stage.clone();
+                let run = run.clone();
                 thread::spawn(move || {
-                    (0..stage.world.steps).for_each(|_| owner.act(&stage));
+                    (0..run.scenario.steps).for_each(|_| owner.act(&run));
                     owner
                 })
             })
             .collect();
         let others: Vec<_> = (1..self.others)
             .map(|n| {
-                let (stage, mut rng) = (stage.clone(), rng.fork());
-                thread::spawn(move || stage.meddle(&mut rng, n))
+                let (run, mut rng) = (run.clone(), rng.fork());
+                thread::spawn(move || run.meddle(&mut rng, n))
             })
             .collect();
-        stage.meddle(&mut rng, 0);
+        run.meddle(&mut rng, 0);
         others.into_iter().chain(crowd).for_each(|thread| thread.join().expect("shuttle panics"));
         let owners = owners.into_iter().map(|owner| owner.join().expect("shuttle panics"));
         let owners: Vec<Owner> = owners.collect();
-        stage.end(&mut rng, owners);
+        run.end(&mut rng, owners);
     }
 }
 
-struct Stage {
+struct Run {
     cache: Arc<dyn Cache>,
-    shelves: [Arc<Shelf>; 2],
-    world: World,
+    devices_below: [Arc<FaultyDevice>; 2],
+    scenario: Scenario,
     history: History,
 }
 
 /// The page that a crowd uses.
-const HOT: Spot = Spot { area: 0, offset: 0 };
+const HOT: SwapPage = SwapPage { area: 0, offset: 0 };
 
-impl Stage {
+impl Run {
     fn set_up(&self) {
         Model::settings().into_iter().for_each(|policy| self.cache.set(policy));
-        self.cache.set(Policy::Exclusive(self.world.exclusive));
-        self.cache.set(Policy::MaxPool(self.world.limit * PAGE_SIZE as u64));
-        self.cache.swapon(0, self.shelves[0].clone()).expect("it is off");
-        self.cache.swapon(1, self.shelves[1].clone()).expect("it is off");
+        self.cache.set(Policy::Exclusive(self.scenario.exclusive));
+        self.cache.set(Policy::MaxPool(self.scenario.limit * PAGE_SIZE as u64));
+        self.cache.swapon(0, self.devices_below[0].clone()).expect("it is off");
+        self.cache.swapon(1, self.devices_below[1].clone()).expect("it is off");
     }
 
     fn meddle(&self, rng: &mut Rng, number: usize) {
-        for _ in 0..self.world.count {
+        for _ in 0..self.scenario.count {
             self.meddle_once(rng, Cpu(number as u32));
         }
     }
 
     fn meddle_once(&self, rng: &mut Rng, cpu: Cpu) {
         let cache = &self.cache;
-        match *rng.pick(self.world.actions) {
+        match *rng.pick(self.scenario.actions) {
             Action::Reclaim => drop(cache.reclaim(cpu, 1 + rng.below(3))),
             Action::Work => drop(cache.work()),
             Action::Shrink => cache.shrink(cpu, 1 + rng.below(3)),
             Action::Compressor => cache.set(Policy::Compressor(rng.below(8) as usize)),
             Action::Enabled => cache.set(Policy::Enabled(rng.one_in(2))),
             Action::Limit => {
-                cache.set(Policy::MaxPool(rng.below(2 * self.world.limit) * PAGE_SIZE as u64));
+                cache.set(Policy::MaxPool(rng.below(2 * self.scenario.limit) * PAGE_SIZE as u64));
             }
             Action::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
-            Action::Switch => cache.set(Policy::TenantWriteback(0, rng.one_in(2))),
+            Action::Switch => cache.set(Policy::MemcgWriteback(0, rng.one_in(2))),
             Action::OtherArea => self.other_area(rng, cpu),
         }
     }
@@ -215,12 +217,12 @@ impl Stage {
         let (cache, mut page) = (&self.cache, [0; PAGE_SIZE]);
         for offset in 0..2 {
             Version::new(false, offset, 9, 1 + rng.below(9) as u32).render(&mut page);
-            let _ = cache.store(cpu, Spot { area: 1, offset }, 0, &page);
+            let _ = cache.store(cpu, SwapPage { area: 1, offset }, 0, &page);
         }
         cache.invalidate_area(cpu, 1);
         // Somebody else may be doing the same.
         if cache.swapoff(1).is_ok() {
-            let _ = cache.swapon(1, self.shelves[1].clone());
+            let _ = cache.swapon(1, self.devices_below[1].clone());
         }
     }
 
@@ -228,7 +230,7 @@ impl Stage {
         for owner in owners {
             owner.look_at_all(self);
         }
-        if self.world.crowd > 0 {
+        if self.scenario.crowd > 0 {
             User::new(0, rng.fork()).load(self);
         }
         self.history.judge();
@@ -241,8 +243,8 @@ impl Stage {
         cache.invalidate_area(Cpu(0), 0);
         cache.invalidate_area(Cpu(0), 1);
         let left = cache.totals();
-        assert_eq!((left.stored, left.tenant_pages[0]), (0, 0), "pages are left: {left:?}");
-        assert_eq!((left.pool_bytes, left.tenant_bytes[0]), (0, 0), "bytes are left: {left:?}");
+        assert_eq!((left.stored, left.memcg_pages[0]), (0, 0), "pages are left: {left:?}");
+        assert_eq!((left.pool_bytes, left.memcg_bytes[0]), (0, 0), "bytes are left: {left:?}");
         assert_eq!(cache.swapoff(0), Ok(()), "nothing is left");
         if thoroughly {
             cache.validate();
@@ -250,7 +252,7 @@ impl Stage {
     }
 }
 
-/// What came to pass: a world in which nothing does shows nothing.
+/// What came to pass: a scenario in which nothing does shows nothing.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     written_back: u64,
@@ -305,58 +307,58 @@ impl Owner {
         Cpu(self.number as u32)
     }
 
-    fn spot(&self, which: usize) -> Spot {
-        Spot { area: 0, offset: (1 + self.number * OWN + which) as u64 }
+    fn swap_page(&self, which: usize) -> SwapPage {
+        SwapPage { area: 0, offset: (1 + self.number * OWN + which) as u64 }
     }
 
-    fn act(&mut self, stage: &Stage) {
+    fn act(&mut self, run: &Run) {
         let which = usize::from(self.rng.one_in(4));
         match self.rng.below(8) {
-            0..=2 => self.store(stage, which),
-            3..=5 => self.load(stage, which),
+            0..=2 => self.store(run, which),
+            3..=5 => self.load(run, which),
             _ => {
-                stage.cache.invalidate_page(self.cpu(), self.spot(which));
+                run.cache.invalidate_page(self.cpu(), self.swap_page(which));
                 self.newest[which] = None;
             }
         }
     }
 
-    fn store(&mut self, stage: &Stage, which: usize) {
+    fn store(&mut self, run: &Run, which: usize) {
         self.stored += 1;
-        let spot = self.spot(which);
-        let version = Version::new(self.rng.one_in(2), spot.offset, self.number, self.stored);
+        let swap_page = self.swap_page(which);
+        let version = Version::new(self.rng.one_in(2), swap_page.offset, self.number, self.stored);
         let mut page = [0; PAGE_SIZE];
         version.render(&mut page);
-        match stage.cache.store(self.cpu(), spot, 0, &page) {
+        match run.cache.store(self.cpu(), swap_page, 0, &page) {
             Ok(()) => {}
             // Its owner goes to the device himself.
-            Err(_) => stage.shelves[0].put(spot.offset, &page),
+            Err(_) => run.devices_below[0].put(swap_page.offset, &page),
         }
         self.newest[which] = Some(version);
     }
 
-    fn load(&mut self, stage: &Stage, which: usize) {
-        let (spot, mut page) = (self.spot(which), [0xa5; PAGE_SIZE]);
-        match (stage.cache.load(self.cpu(), spot, &mut page), self.newest[which]) {
+    fn load(&mut self, run: &Run, which: usize) {
+        let (swap_page, mut page) = (self.swap_page(which), [0xa5; PAGE_SIZE]);
+        match (run.cache.load(self.cpu(), swap_page, &mut page), self.newest[which]) {
             (Found::Page, Some(version)) => {
-                assert_eq!(Version::of(&page), version, "{spot:?} is another");
-                if stage.world.exclusive {
+                assert_eq!(Version::of(&page), version, "{swap_page:?} is another");
+                if run.scenario.exclusive {
                     self.newest[which] = None;
                 }
             }
             (Found::Nothing, Some(version)) => {
-                let page = stage.shelves[0].peek(spot.offset);
-                let page = page.unwrap_or_else(|| panic!("{spot:?} is nowhere"));
-                assert_eq!(Version::of(&page), version, "{spot:?}, on the device, is another");
+                let page = run.devices_below[0].peek(swap_page.offset);
+                let page = page.unwrap_or_else(|| panic!("{swap_page:?} is nowhere"));
+                assert_eq!(Version::of(&page), version, "{swap_page:?}, on the device, is another");
                 Tally::fetched();
             }
             (Found::Nothing, None) => {}
-            (found, known) => panic!("{spot:?} is {found:?}, and should be {known:?}"),
+            (found, known) => panic!("{swap_page:?} is {found:?}, and should be {known:?}"),
         }
     }
 
-    fn look_at_all(mut self, stage: &Stage) {
-        (0..OWN).for_each(|which| self.load(stage, which));
+    fn look_at_all(mut self, run: &Run) {
+        (0..OWN).for_each(|which| self.load(run, which));
     }
 }
 
@@ -373,33 +375,33 @@ impl User {
         User { number, rng, stored: 0 }
     }
 
-    fn act(&mut self, stage: &Stage) {
-        if self.rng.one_in(2) { self.store(stage) } else { self.load(stage) }
+    fn act(&mut self, run: &Run) {
+        if self.rng.one_in(2) { self.store(run) } else { self.load(run) }
     }
 
-    fn store(&mut self, stage: &Stage) {
+    fn store(&mut self, run: &Run) {
         self.stored += 1;
         let version = Version::new(self.rng.one_in(2), 0, self.number, self.stored);
         let mut page = [0; PAGE_SIZE];
         version.render(&mut page);
-        let begun = stage.history.now();
-        let stored: Result<(), Refusal> = stage.cache.store(Cpu(self.number as u32), HOT, 0, &page);
+        let begun = run.history.now();
+        let stored: Result<(), Refusal> = run.cache.store(Cpu(self.number as u32), HOT, 0, &page);
         assert_eq!(stored, Ok(()), "there is space");
-        stage.history.stored(HOT.offset, version, begun);
+        run.history.stored(HOT.offset, version, begun);
     }
 
-    fn load(&mut self, stage: &Stage) {
+    fn load(&mut self, run: &Run) {
         let mut page = [0xa5; PAGE_SIZE];
-        let begun = stage.history.now();
-        match stage.cache.load(Cpu(self.number as u32), HOT, &mut page) {
+        let begun = run.history.now();
+        match run.cache.load(Cpu(self.number as u32), HOT, &mut page) {
             Found::Page => {}
             Found::Nothing => {
-                let found = stage.shelves[0].peek(HOT.offset).expect("it was stored");
+                let found = run.devices_below[0].peek(HOT.offset).expect("it was stored");
                 page.copy_from_slice(&found[..]);
                 Tally::fetched();
             }
             Found::Corrupt => panic!("the page is corrupt"),
         }
-        stage.history.saw(HOT.offset, Version::of(&page), begun);
+        run.history.saw(HOT.offset, Version::of(&page), begun);
     }
 }

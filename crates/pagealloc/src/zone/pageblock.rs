@@ -1,18 +1,19 @@
-//! A 2 MiB block: a bit for each frame that is free, and a word that says how many there are and
-//! who has the block.
+//! A 2 MiB pageblock: a bit for each frame that is free, and a word that says how many there are
+//! and who has the pageblock.
 //!
 //! Anybody may give frames to any block at any time, without a lock. Taking is for one thread at a
-//! time: the holder of the CPU that has the block *reserved*, or, if nobody has, the holder of the
-//! zone's lock. So a bit that a taker has seen stays until he takes it away.
+//! time: the holder of the CPU that has the pageblock *reserved*, or, if nobody has, the holder of
+//! the zone's lock. So a bit that a taker has seen stays until he takes it away.
 //!
 //! A giver first adds to the count and then sets the bits; a taker first takes the bits and then
 //! subtracts. So the count is never less than the bits that can be seen, and it is never negative.
 //!
-//! Which shelf of the zone a block belongs on is a function of its word ([`State::shelf`]). Whoever
-//! changes the word so that the shelf changes has to see to it that the block is put there, under
-//! the zone's lock: for a giver [`State::is_to_be_filed`] tells. As all changes of the word are
-//! atomic read-modify-writes, exactly one of a giver and one who unreserves the block at the same
-//! moment finds that it is his to do. Under the lock the word is looked at again.
+//! Which free list of the zone a pageblock belongs on is a function of its word
+//! ([`State::free_list`]). Whoever changes the word so that the free list changes has to see to it
+//! that the pageblock is put there, under the zone's lock: for a giver [`State::is_to_be_filed`]
+//! tells. As all changes of the word are atomic read-modify-writes, exactly one of a giver and one
+//! who unreserves the pageblock at the same moment finds that it is his to do. Under the lock the
+//! word is looked at again.
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,7 +21,7 @@ use super::runs::{self, FRAMES, WORD_FRAMES, WORDS};
 
 /// Free frames, among them those whose bits are about to be set.
 const COUNT: u32 = 0x3ff;
-/// Of how many frames the memory went back to the system when the block was last trimmed.
+/// Of how many frames the memory went back to the system when the pageblock was last trimmed.
 const TRIMMED: u32 = 0x3ff << TRIMMED_SHIFT;
 const TRIMMED_SHIFT: u32 = 10;
 const RESERVED: u32 = 1 << 20;
@@ -29,7 +30,7 @@ const SETTLED: u32 = 1 << 22;
 
 const _: () = assert!(FRAMES <= COUNT);
 
-/// The word of a block. All zeroes when fresh.
+/// The word of a pageblock. All zeroes when fresh.
 ///
 /// *Reserved*: somebody has it, and nobody else takes of it. *Resident*: was taken from since it
 /// was last given back to the system as a whole. *Settled*: the system was asked to back it with a
@@ -37,9 +38,9 @@ const _: () = assert!(FRAMES <= COUNT);
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct State(u32);
 
-/// Where a block is to be found.
+/// Where a pageblock is to be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shelf {
+pub(crate) enum FreeList {
     /// Nowhere: nothing of it is free, or it's reserved.
     Off,
     /// A part of it is free.
@@ -77,7 +78,7 @@ impl State {
         self.0 & TRIMMED != 0
     }
 
-    /// Whether the memory of some free frames could go back while others are lent. What was
+    /// Whether the memory of some free frames could go back while others are allocated. What was
     /// trimmed, and of which nothing was taken since, has nothing new unless its count has changed.
     pub fn can_be_trimmed(self) -> bool {
         let news = self.count() != (self.0 & TRIMMED) >> TRIMMED_SHIFT;
@@ -85,23 +86,23 @@ impl State {
         self.is_resident() && !self.is_reserved() && partial && news
     }
 
-    /// Whether a huge page would be put to use: every frame is lent.
+    /// Whether a huge page would be put to use: every frame is allocated.
     pub fn can_collapse(self) -> bool {
         self.0 & (RESIDENT | RESERVED | SETTLED | COUNT) == RESIDENT
     }
 
-    /// The shelf it belongs on.
-    pub fn shelf(self) -> Shelf {
+    /// The free list it belongs on.
+    pub fn free_list(self) -> FreeList {
         match self.count() {
-            _ if self.is_reserved() => Shelf::Off,
-            0 => Shelf::Off,
-            FRAMES => Shelf::Free { idle: self.is_resident() },
-            _ => Shelf::Partial,
+            _ if self.is_reserved() => FreeList::Off,
+            0 => FreeList::Off,
+            FRAMES => FreeList::Free { idle: self.is_resident() },
+            _ => FreeList::Partial,
         }
     }
 
-    /// Whether the block belongs on another shelf now that `frames` frames were added to it. A
-    /// reserved block is on no shelf; it is filed when it is no longer reserved.
+    /// Whether the pageblock belongs on another free list now that `frames` frames were added to
+    /// it. A reserved pageblock is on no free list; it is filed when it is no longer reserved.
     #[inline]
     pub fn is_to_be_filed(self, frames: u32) -> bool {
         !self.is_reserved() && (self.count() == frames || self.count() == FRAMES)
@@ -141,12 +142,12 @@ impl State {
 /// A block. The bits have a cache line of their own, and neighbours share none.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub(crate) struct Block {
+pub(crate) struct Pageblock {
     free: [AtomicU64; WORDS],
     state: AtomicU32,
 }
 
-impl Block {
+impl Pageblock {
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Ordering::Relaxed))
@@ -172,7 +173,8 @@ impl Block {
     /// Sets bits that were added, and tells which of them were set already, as none should be.
     #[inline]
     pub fn set(&self, word: usize, mask: u64) -> u64 {
-        // Release pairs with the Acquire in `take`: who is lent a frame comes after who had it.
+        // Release pairs with the Acquire in `take`: who is allocated a frame comes after who had
+        // it.
         self.free[word].fetch_or(mask, Ordering::Release) & mask
     }
 
@@ -184,7 +186,7 @@ impl Block {
     }
 
     /// Takes up to `into.len()` single frames, the lowest, and tells how many. They are numbered
-    /// from `first` on. For who has the block reserved.
+    /// from `first` on. For who has the pageblock reserved.
     pub fn pick(&self, first: u32, into: &mut [u32]) -> usize {
         let mut count = 0;
         for word in 0..WORDS {
@@ -204,7 +206,7 @@ impl Block {
         count
     }
 
-    /// Takes the lowest block of an order from 0 to 8. For who has the block reserved.
+    /// Takes the lowest block of an order from 0 to 8. For who has the pageblock reserved.
     pub fn take_run(&self, order: u8) -> Option<u32> {
         if self.state().count() < 1 << order {
             return None;
@@ -214,8 +216,8 @@ impl Block {
         Some(at)
     }
 
-    /// The same under the zone's lock, of a block that nobody has reserved, of orders 0 to 9. The
-    /// word it has now tells the new shelf.
+    /// The same under the zone's lock, of a pageblock that nobody has reserved, of orders 0 to 9.
+    /// The word it has now tells the new free list.
     pub fn take_shelved(&self, order: u8) -> Option<(u32, State)> {
         if self.state().count() < 1 << order {
             return None;
@@ -228,13 +230,13 @@ impl Block {
         let at = runs::find(&self.words(), order)?;
         for (word, mask) in runs::masks(at, 1 << order) {
             let taken = self.take(word, mask);
-            debug_assert_eq!(taken, mask, "two take from one block");
+            debug_assert_eq!(taken, mask, "two take from one pageblock");
         }
         Some(at)
     }
 
     /// Takes all bits that can be seen and leaves the count as it is: they come back soon. For who
-    /// has the block reserved.
+    /// has the pageblock reserved.
     pub fn take_out(&self) -> [u64; WORDS] {
         core::array::from_fn(|word| self.take(word, !0))
     }

@@ -1,4 +1,4 @@
-//! Small worlds for page allocators: a few frames, and threads that borrow them, write into them,
+//! Small scenarios for page allocators: a few frames, and threads that borrow them, write into them,
 //! and give back their own and each other's.
 
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use shuttle::rand::RngCore;
 use shuttle::thread;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::{Cpu, FRAMES_PER_BLOCK, Frame, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE};
 
 use crate::design::Design;
 use crate::free::{Free, order};
@@ -21,12 +21,12 @@ const THREADS: usize = 3;
 
 /// What there is, and what the threads do with it.
 #[derive(Clone, Copy)]
-pub struct World {
+pub struct Scenario {
     frames: u32,
     /// What is borrowed.
     orders: &'static [u8],
-    /// Lent before the threads begin, as often as there is room for each; they may give it back.
-    lent_before: &'static [u8],
+    /// Allocated before the threads begin, as often as there is room for each; they may give it back.
+    allocated_before: &'static [u8],
     /// So many single frames a thread may have, and is certain to get.
     quota: Option<usize>,
     /// One of so many calls drains the zone.
@@ -34,38 +34,45 @@ pub struct World {
     steps: usize,
 }
 
-impl World {
+impl Scenario {
     /// Single frames, and enough of them.
-    pub const SINGLES: World =
-        World { frames: 24, orders: &[0], lent_before: &[], quota: None, drains: 24, steps: 9 };
+    pub const SINGLES: Scenario = Scenario {
+        frames: 24,
+        orders: &[0],
+        allocated_before: &[],
+        quota: None,
+        drains: 24,
+        steps: 9,
+    };
     /// Blocks of several orders, so that buddies are freed at once.
-    pub const BUDDIES: World =
-        World { frames: 16, orders: &[0, 1, 1, 2], drains: u64::MAX, ..World::SINGLES };
+    pub const BUDDIES: Scenario =
+        Scenario { frames: 16, orders: &[0, 1, 1, 2], drains: u64::MAX, ..Scenario::SINGLES };
     /// More is wanted than there is.
-    pub const SHORT: World = World { frames: 8, orders: &[0, 0, 1, 3], ..World::SINGLES };
+    pub const SHORT: Scenario = Scenario { frames: 8, orders: &[0, 0, 1, 3], ..Scenario::SINGLES };
     /// Each thread takes all that it may, and together that is all there is.
-    pub const LAST: World = World { frames: 6, quota: Some(2), steps: 12, ..World::SINGLES };
-    /// Stocks are emptied all the time.
-    pub const DRAINED: World =
-        World { frames: 12, orders: &[0, 0, 1], drains: 4, ..World::SINGLES };
-    /// 2 MiB blocks that are all but lent come free as a whole and are lent again.
-    pub const COMING_AND_GOING: World = World {
-        frames: 2 * FRAMES_PER_BLOCK,
+    pub const LAST: Scenario =
+        Scenario { frames: 6, quota: Some(2), steps: 12, ..Scenario::SINGLES };
+    /// Pcp lists are emptied all the time.
+    pub const DRAINED: Scenario =
+        Scenario { frames: 12, orders: &[0, 0, 1], drains: 4, ..Scenario::SINGLES };
+    /// 2 MiB blocks that are all but allocated come free as a whole and are allocated again.
+    pub const COMING_AND_GOING: Scenario = Scenario {
+        frames: 2 * FRAMES_PER_PAGEBLOCK,
         orders: &[0, 0, 0, 2, 9],
-        lent_before: &[8, 7, 6, 5, 4, 3],
+        allocated_before: &[8, 7, 6, 5, 4, 3],
         drains: 12,
-        ..World::SINGLES
+        ..Scenario::SINGLES
     };
 }
 
-/// All worlds, by name.
-pub const WORLDS: [(&str, World); 6] = [
-    ("singles", World::SINGLES),
-    ("buddies", World::BUDDIES),
-    ("short", World::SHORT),
-    ("last", World::LAST),
-    ("drained", World::DRAINED),
-    ("coming_and_going", World::COMING_AND_GOING),
+/// All scenarios, by name.
+pub const SCENARIOS: [(&str, Scenario); 6] = [
+    ("singles", Scenario::SINGLES),
+    ("buddies", Scenario::BUDDIES),
+    ("short", Scenario::SHORT),
+    ("last", Scenario::LAST),
+    ("drained", Scenario::DRAINED),
+    ("coming_and_going", Scenario::COMING_AND_GOING),
 ];
 
 type Tally = BTreeMap<&'static str, u64>;
@@ -92,18 +99,18 @@ struct Held {
     stamp: u64,
 }
 
-struct Stage {
-    world: World,
+struct Run {
+    scenario: Scenario,
     zone: Arc<dyn Frames>,
     /// Which frames somebody has.
-    lent: Mutex<Vec<bool>>,
+    allocated: Mutex<Vec<bool>>,
     /// Blocks for whoever wants to give them back.
     mail: Mutex<Vec<Held>>,
     /// Touched while a block is held, so that others may come between.
     moment: AtomicU64,
 }
 
-impl World {
+impl Scenario {
     /// Plays a schedule on a zone of this design.
     pub fn play(self, design: &Design) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
@@ -114,68 +121,68 @@ impl World {
             collapse: rng.one_in(2),
             ..ZoneOptions::new(CPUS, self.frames)
         };
-        let stage = Stage {
-            world: self,
+        let run = Run {
+            scenario: self,
             zone: (design.make)(&host::Mmap, options).into(),
-            lent: Mutex::new(vec![false; self.frames as usize]),
+            allocated: Mutex::new(vec![false; self.frames as usize]),
             mail: Mutex::new(Vec::new()),
             moment: AtomicU64::new(0),
         };
-        let stage = Arc::new(stage);
-        for wanted in self.lent_before {
-            for _ in 0..self.frames / FRAMES_PER_BLOCK {
-                let held = stage.borrow(Cpu(0), order(*wanted), &mut rng);
-                stage.mail.lock().unwrap().extend(held);
+        let run = Arc::new(run);
+        for wanted in self.allocated_before {
+            for _ in 0..self.frames / FRAMES_PER_PAGEBLOCK {
+                let held = run.borrow(Cpu(0), order(*wanted), &mut rng);
+                run.mail.lock().unwrap().extend(held);
             }
         }
         let threads: Vec<_> = (0..THREADS)
             .map(|n| {
-                let (stage, mut rng) = (stage.clone(), rng.fork());
-                thread::spawn(move || stage.act(n, &mut rng))
+                let (run, mut rng) = (run.clone(), rng.fork());
+                thread::spawn(move || run.act(n, &mut rng))
             })
             .collect();
         let held = threads.into_iter().map(|it| it.join().expect("shuttle ends with a panic"));
         let held: Vec<Held> = held.flatten().collect();
         let judge = || {
-            stage.zone.validate();
-            Free::of(&*stage.zone, &stage.lent.lock().unwrap())
+            run.zone.validate();
+            Free::of(&*run.zone, &run.allocated.lock().unwrap())
         };
         let free = judge();
         if design.merges {
             free.is_merged();
         }
         for (n, held) in held.into_iter().enumerate() {
-            stage.give_back(Cpu(n as u32), held);
+            run.give_back(Cpu(n as u32), held);
         }
-        while let Some(held) = stage.post() {
-            stage.give_back(Cpu(0), held);
+        while let Some(held) = run.post() {
+            run.give_back(Cpu(0), held);
         }
-        stage.zone.drain();
+        run.zone.drain();
         judge().is_at_rest(&vec![false; self.frames as usize]);
     }
 }
 
-impl Stage {
+impl Run {
     /// What thread `n` does; what it has in the end.
     fn act(&self, n: usize, rng: &mut Rng) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
-        for _ in 0..self.world.steps {
+        for _ in 0..self.scenario.steps {
             let cpu = Cpu(n as u32 + u32::from(rng.one_in(8)));
-            if rng.one_in(self.world.drains) {
+            if rng.one_in(self.scenario.drains) {
                 happened("drained");
                 self.zone.drain();
                 continue;
             }
             match rng.below(8) {
-                0..4 if self.world.quota.is_none_or(|quota| held.len() < quota) => {
-                    let wanted = order(*rng.pick(self.world.orders));
+                0..4 if self.scenario.quota.is_none_or(|quota| held.len() < quota) => {
+                    let wanted = order(*rng.pick(self.scenario.orders));
                     held.extend(self.borrow(cpu, wanted, rng));
                 }
-                4 if self.world.quota.is_none() && !held.is_empty() => {
+                4 if self.scenario.quota.is_none() && !held.is_empty() => {
                     let index = rng.below(held.len() as u64) as usize;
                     self.mail.lock().unwrap().push(held.swap_remove(index));
                 }
-                5 if self.world.quota.is_none() => {
+                5 if self.scenario.quota.is_none() => {
                     if let Some(held) = self.post() {
                         happened("freed another's");
                         self.give_back(cpu, held);
@@ -202,18 +209,21 @@ impl Stage {
     fn borrow(&self, cpu: Cpu, wanted: Order, rng: &mut Rng) -> Option<Held> {
         let Some(frame) = self.zone.alloc(cpu, wanted) else {
             happened("was told that memory is out");
-            assert_eq!(self.world.quota, None, "None for a thread that may have so many frames");
+            assert_eq!(self.scenario.quota, None, "None for a thread that may have so many frames");
             return None;
         };
         happened(if wanted == Order::ZERO { "borrowed a frame" } else { "borrowed a block" });
         let end = frame.0 + wanted.frames();
-        assert!(frame.0.is_multiple_of(wanted.frames()) && end <= self.world.frames, "{frame:?}");
+        assert!(
+            frame.0.is_multiple_of(wanted.frames()) && end <= self.scenario.frames,
+            "{frame:?}"
+        );
         for n in frame.0..end {
-            let before = std::mem::replace(&mut self.lent.lock().unwrap()[n as usize], true);
-            assert!(!before, "frame {n} is lent to two");
+            let before = std::mem::replace(&mut self.allocated.lock().unwrap()[n as usize], true);
+            assert!(!before, "frame {n} is allocated to two");
         }
         let held = Held { frame, order: wanted, stamp: rng.next_u64() };
-        // SAFETY: the block is lent to us, so it's ours to write.
+        // SAFETY: the block is allocated to us, so it's ours to write.
         self.places(held).for_each(|place| unsafe { place.write(held.stamp) });
         self.check(held);
         Some(held)
@@ -222,7 +232,7 @@ impl Stage {
     fn check(&self, held: Held) {
         self.moment.fetch_add(1, Ordering::Relaxed);
         for place in self.places(held) {
-            // SAFETY: the block is lent to us, so it's ours to read.
+            // SAFETY: the block is allocated to us, so it's ours to read.
             let found = unsafe { place.read() };
             assert_eq!(found, held.stamp, "somebody else wrote to {:?}", held.frame);
         }
@@ -232,7 +242,7 @@ impl Stage {
         self.check(held);
         let first = held.frame.0 as usize;
         let end = first + held.order.frames() as usize;
-        self.lent.lock().unwrap()[first..end].fill(false);
+        self.allocated.lock().unwrap()[first..end].fill(false);
         self.zone.free(cpu, held.frame, held.order);
     }
 

@@ -1,14 +1,14 @@
-//! Who may depend on whom: the storeys of the house, and which foreign crate is let in where.
+//! Who may depend on whom: the layers of the workspace, and which foreign crate is let in where.
 
 use toml::{Table, Value};
 
 use super::Finding;
-use crate::source::HOUSES;
+use crate::source::GROUPS;
 use crate::tree::{File, Tree};
 
 /// Every crate of the workspace and the crates of the workspace it may depend on, bottom up.
 /// Names are directory names. ARCHITECTURE.md says why.
-const HOUSE: &[(&str, &[&str])] = &[
+const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("sync", &["units"]),
     ("control", &["units"]),
@@ -157,7 +157,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("zstd-safe", &["zcomp"], &[]),
 ];
 
-const RULE: &str = "house";
+const RULE: &str = "dependencies";
 
 /// What repeats and extends experiments.
 const RESEARCH: &[&str] = &["designs", "lab"];
@@ -169,8 +169,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &tree.files {
         let name = match file.path.split('/').collect::<Vec<_>>()[..] {
-            [house, name, "Cargo.toml"] if HOUSES.contains(&house) => {
-                check_place(house, name, file, &mut findings);
+            [group, name, "Cargo.toml"] if GROUPS.contains(&group) => {
+                check_place(group, name, file, &mut findings);
                 name
             }
             ["xtask", "Cargo.toml"] => "xtask",
@@ -182,13 +182,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Whoever reads `crates/` alone meets what runs in production, and nothing else.
-fn check_place(house: &str, name: &str, file: &File, findings: &mut Vec<Finding>) {
+fn check_place(group: &str, name: &str, file: &File, findings: &mut Vec<Finding>) {
     let right = match name {
         _ if RESEARCH.contains(&name) => "research",
         _ if TESTING.contains(&name) => "testing",
         _ => "crates",
     };
-    if house != right {
+    if group != right {
         let message = format!("{name} belongs in {right}/");
         findings.push(Finding { path: file.path.clone(), line: 0, rule: RULE, message });
     }
@@ -203,8 +203,8 @@ fn check_manifest(name: &str, file: &File, findings: &mut Vec<Finding>) {
         Ok(manifest) => manifest,
         Err(error) => return find(0, format!("not a manifest: {error}")),
     };
-    let Some((_, may)) = HOUSE.iter().find(|(room, _)| *room == name) else {
-        let message = format!("{name} has no place in the house: add it to HOUSE in {}", file!());
+    let Some((_, may)) = LAYERS.iter().find(|(crate_name, _)| *crate_name == name) else {
+        let message = format!("{name} has no place in the layers: add it to LAYERS in {}", file!());
         return find(0, message);
     };
     let lints = manifest.get("lints").and_then(|lints| lints.get("workspace"));
@@ -221,7 +221,7 @@ fn check_manifest(name: &str, file: &File, findings: &mut Vec<Finding>) {
             find(line, message);
         }
         let has = |list: &[&str], name: &str| list.contains(&name) || list.contains(&"*");
-        let internal = HOUSE.iter().any(|(room, _)| *room == dependency);
+        let internal = LAYERS.iter().any(|(crate_name, _)| *crate_name == dependency);
         if internal {
             if may.contains(&dependency.as_str()) || (tests && has(IN_TESTS, &dependency)) {
                 continue;

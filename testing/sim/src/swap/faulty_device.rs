@@ -43,7 +43,7 @@ pub struct Attempt {
 
 /// A device in memory that fails when it is told to, and remembers what was tried. Each page is
 /// read and written at one instant. Jobs that are given together are done in any order.
-pub struct Shelf {
+pub struct FaultyDevice {
     state: Mutex<State>,
     /// Touched when an operation begins and when it ends: a moment at which others may come.
     moment: AtomicU64,
@@ -61,11 +61,11 @@ struct State {
     batch: u64,
 }
 
-impl Shelf {
+impl FaultyDevice {
     /// A device of so many pages, on which nothing is. `slowness` is how often others may come
     /// while an operation is under way.
     #[must_use]
-    pub fn new(pages: u64, seed: u64, slowness: u64) -> Arc<Shelf> {
+    pub fn new(pages: u64, seed: u64, slowness: u64) -> Arc<FaultyDevice> {
         let state = State {
             pages: vec![None; pages as usize],
             fault_mode: FaultMode::Well,
@@ -74,7 +74,7 @@ impl Shelf {
             attempts: Vec::new(),
             batch: 0,
         };
-        Arc::new(Shelf {
+        Arc::new(FaultyDevice {
             state: Mutex::new(state),
             moment: AtomicU64::new(0),
             slowness,
@@ -238,7 +238,7 @@ fn writes(operation: &Operation<'_>) -> u64 {
     }
 }
 
-impl BlockDevice for Shelf {
+impl BlockDevice for FaultyDevice {
     fn geometry(&self) -> Geometry {
         let bytes = self.with(|state| state.pages.len()) as u64 * P;
         Geometry { bytes, minimum_block: PAGE_SIZE as u32, preferred_block: PAGE_SIZE as u32 }

@@ -1,4 +1,4 @@
-//! Tenants: whose pages they are, how much of the pool they may take, and whether they may go to
+//! Memcgs: whose pages they are, how much of the pool they may take, and whether they may go to
 //! a device (memory.zswap.max and memory.zswap.writeback of Linux's control groups).
 
 use alloc::{string::String, sync::Arc};
@@ -9,14 +9,14 @@ use units::Cpu;
 
 use crate::lru::Lru;
 
-/// Tenants there can be at once.
-pub const MAX_TENANTS: usize = 64;
+/// Memcgs there can be at once.
+pub const MAX_MEMCGS: usize = 64;
 
-/// A tenant of a cache, by which pages are stored. Clones are the same tenant.
+/// A memcg of a cache, by which pages are stored. Clones are the same memcg.
 #[derive(Clone)]
-pub struct Tenant(pub(crate) Arc<TenantState>);
+pub struct Memcg(pub(crate) Arc<MemcgState>);
 
-pub(crate) struct TenantState {
+pub(crate) struct MemcgState {
     pub(crate) number: u8,
     name: String,
     /// Bytes; `u64::MAX` for any number.
@@ -34,9 +34,9 @@ const PAGES: usize = 0;
 const BYTES: usize = 1;
 const WRITTEN: usize = 2;
 
-impl Tenant {
-    pub(crate) fn new(number: u8, name: &str, cpus: usize) -> Tenant {
-        Tenant(Arc::new(TenantState {
+impl Memcg {
+    pub(crate) fn new(number: u8, name: &str, cpus: usize) -> Memcg {
+        Memcg(Arc::new(MemcgState {
             number,
             name: name.into(),
             max: AtomicU64::new(u64::MAX),

@@ -1,7 +1,7 @@
-//! A pretended world on the heap that keeps a record of what was asked of it.
+//! A memory provider on the heap that keeps a record of what was asked of it.
 //!
 //! Releasing wipes the first and the last word of each page at once, which is where the borrower
-//! of the suite writes: so releasing what is lent is found out. Nothing here asks
+//! of the suite writes: so releasing what is allocated is found out. Nothing here asks
 //! the operating system, so tests on it run under Miri as well.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::vec;
 use std::vec::Vec;
 
-use pagealloc::{NoMemory, Region, RegionKeeper, World, watch};
-use units::{BLOCK_SIZE, PAGE_SIZE};
+use pagealloc::{MemoryProvider, NoMemory, Region, RegionKeeper, watch};
+use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 
-/// Lends heap memory. Clones share one record.
+/// Allocates heap memory. Clones share one record.
 #[derive(Clone, Default)]
-pub struct HeapWorld {
+pub struct HeapProvider {
     state: Arc<Mutex<State>>,
 }
 
@@ -33,7 +33,7 @@ struct State {
 pub struct Record {
     base: usize,
     bytes: usize,
-    world: HeapWorld,
+    provider: HeapProvider,
     log: Mutex<Log>,
 }
 
@@ -54,18 +54,18 @@ pub struct Log {
     pub dropped: bool,
 }
 
-impl HeapWorld {
+impl HeapProvider {
     /// From now on every commit is refused, or none.
     pub fn refuse(&self, refusing: bool) {
         self.state.lock().unwrap().refusing = refusing;
     }
 
-    /// A world whose memory is provided ahead, with `pages` pages of it.
-    pub fn ahead(pages: usize) -> HeapWorld {
-        let world = HeapWorld::default();
-        world.state.lock().unwrap().ahead = true;
-        world.set_pages(pages);
-        world
+    /// A provider whose memory is provided ahead, with `pages` pages of it.
+    pub fn ahead(pages: usize) -> HeapProvider {
+        let provider = HeapProvider::default();
+        provider.state.lock().unwrap().ahead = true;
+        provider.set_pages(pages);
+        provider
     }
 
     /// From now on `pages` pages more may be populated.
@@ -93,7 +93,7 @@ impl HeapWorld {
     pub fn record_of(&self, base: NonNull<u8>) -> Arc<Record> {
         let state = self.state.lock().unwrap();
         let found = state.records.iter().rev().find(|record| record.base == base.as_ptr() as usize);
-        found.expect("the base of a zone is the base of a region of its world").clone()
+        found.expect("the base of a zone is the base of a region of its provider").clone()
     }
 
     /// Whether each region made here has been dropped.
@@ -102,23 +102,23 @@ impl HeapWorld {
     }
 }
 
-impl World for HeapWorld {
+impl MemoryProvider for HeapProvider {
     fn is_ahead(&self) -> bool {
         self.state.lock().unwrap().ahead
     }
 
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         let refused = NoMemory { bytes };
-        let bytes = bytes.max(1).checked_next_multiple_of(BLOCK_SIZE).ok_or(refused)?;
-        let layout = Layout::from_size_align(bytes, BLOCK_SIZE).map_err(|_| refused)?;
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(refused)?;
+        let layout = Layout::from_size_align(bytes, PAGEBLOCK_SIZE).map_err(|_| refused)?;
         // SAFETY: the size isn't zero.
         let base =
             NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        let committed = vec![false; bytes / BLOCK_SIZE];
+        let committed = vec![false; bytes / PAGEBLOCK_SIZE];
         let record = Arc::new(Record {
             base: base.as_ptr() as usize,
             bytes,
-            world: self.clone(),
+            provider: self.clone(),
             log: Mutex::new(Log { committed, ..Log::default() }),
         });
         self.state.lock().unwrap().records.push(record.clone());
@@ -140,7 +140,7 @@ impl Record {
 
     /// Whether frames `start..end` may be touched.
     pub fn is_committed(&self, start: usize, end: usize) -> bool {
-        let blocks = start * PAGE_SIZE / BLOCK_SIZE..(end * PAGE_SIZE).div_ceil(BLOCK_SIZE);
+        let blocks = start * PAGE_SIZE / PAGEBLOCK_SIZE..(end * PAGE_SIZE).div_ceil(PAGEBLOCK_SIZE);
         self.log.lock().unwrap().committed[blocks].iter().all(|committed| *committed)
     }
 }
@@ -172,14 +172,14 @@ impl Keeper {
 // SAFETY: the allocation is freed only when the keeper is dropped.
 unsafe impl RegionKeeper for Keeper {
     fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
-        self.check("commit", offset, bytes, BLOCK_SIZE);
-        if self.record.world.state.lock().unwrap().refusing {
+        self.check("commit", offset, bytes, PAGEBLOCK_SIZE);
+        if self.record.provider.state.lock().unwrap().refusing {
             return Err(NoMemory { bytes });
         }
         let mut log = self.record.log.lock().unwrap();
-        for block in offset / BLOCK_SIZE..(offset + bytes) / BLOCK_SIZE {
+        for block in offset / PAGEBLOCK_SIZE..(offset + bytes) / PAGEBLOCK_SIZE {
             if !std::mem::replace(&mut log.committed[block], true) {
-                self.zero(block * BLOCK_SIZE, BLOCK_SIZE);
+                self.zero(block * PAGEBLOCK_SIZE, PAGEBLOCK_SIZE);
             }
         }
         Ok(())
@@ -195,25 +195,25 @@ unsafe impl RegionKeeper for Keeper {
             self.zero(page + PAGE_SIZE - 8, 8);
         }
         if cfg!(asan) {
-            // SAFETY: what a zone releases lies within the region and is lent to nobody.
+            // SAFETY: what a zone releases lies within the region and is allocated to nobody.
             unsafe { watch::poison(start, bytes) };
         }
         let mut log = self.record.log.lock().unwrap();
-        if bytes < BLOCK_SIZE {
+        if bytes < PAGEBLOCK_SIZE {
             log.pieces_released += bytes / PAGE_SIZE;
         } else {
-            log.released.extend(offset / BLOCK_SIZE..(offset + bytes) / BLOCK_SIZE);
+            log.released.extend(offset / PAGEBLOCK_SIZE..(offset + bytes) / PAGEBLOCK_SIZE);
         }
     }
 
     fn collapse(&self, offset: usize) {
-        self.check("collapse", offset, BLOCK_SIZE, BLOCK_SIZE);
-        self.record.log.lock().unwrap().collapsed.push(offset / BLOCK_SIZE);
+        self.check("collapse", offset, PAGEBLOCK_SIZE, PAGEBLOCK_SIZE);
+        self.record.log.lock().unwrap().collapsed.push(offset / PAGEBLOCK_SIZE);
     }
 
     fn populate(&self, offset: usize, bytes: usize) -> bool {
         self.check("populate", offset, bytes, PAGE_SIZE);
-        if !self.record.world.take_pages(bytes / PAGE_SIZE) {
+        if !self.record.provider.take_pages(bytes / PAGE_SIZE) {
             return false;
         }
         let part = (offset / PAGE_SIZE, bytes / PAGE_SIZE);
