@@ -1,11 +1,11 @@
 //! The rules of the workspace, checked on the sources as text. What clippy and rustc can say is
 //! left to them; here is what only this project knows.
 
+mod abilities;
 mod circles;
 mod dependencies;
 mod finding;
 mod needs;
-mod rooms;
 mod safety;
 mod text;
 
@@ -40,7 +40,7 @@ pub fn all(tree: &Tree) -> Vec<Finding> {
     findings.extend(circles::check(tree));
     findings.extend(dependencies::check(tree));
     findings.extend(needs::check(tree));
-    findings.extend(rooms::check(tree));
+    findings.extend(abilities::check(tree));
     findings.extend(safety::check(tree));
     findings.extend(text::check(tree));
     findings

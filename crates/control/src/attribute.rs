@@ -1,4 +1,4 @@
-//! A attribute: one attribute, defined once.
+//! An attribute: one attribute, defined once.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
@@ -48,9 +48,9 @@ impl Access {
     }
 }
 
-/// How a attribute shows its value.
+/// How an attribute shows its value.
 pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), ControlError>;
-/// How a attribute takes a value; the text comes as it was written, often with a newline.
+/// How an attribute takes a value; the text comes as it was written, often with a newline.
 pub type Store<T> = fn(&T, &str) -> Result<(), ControlError>;
 
 /// One attribute of a `T`.
@@ -71,7 +71,7 @@ pub struct Attribute<T> {
     pub store: Option<Store<T>>,
 }
 
-/// A attribute without its functions.
+/// An attribute without its functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributeInfo {
     /// See [`Attribute::name`].

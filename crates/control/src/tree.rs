@@ -28,7 +28,7 @@ pub enum Node {
     Place,
 }
 
-/// A attribute of an object.
+/// An attribute of an object.
 #[derive(Clone)]
 pub struct AttributeFile {
     /// What has it.
@@ -131,7 +131,7 @@ impl Directory for Fixed {
     }
 }
 
-/// The attributes of an object as a directory. A attribute called `queue/rotational` is the file
+/// The attributes of an object as a directory. An attribute called `queue/rotational` is the file
 /// `rotational` in the directory `queue`.
 pub struct Attributes {
     object: Arc<dyn Object>,

@@ -109,6 +109,17 @@ fn strangers_are_let_in_by_name() {
 }
 
 #[test]
+fn waiting_stays_in_sync_and_cpus_are_arguments() {
+    let waits = "//! x\nfn f() {\n    std::thread::yield_now();\n}\n";
+    assert_eq!(found(&[("crates/nbd/src/a.rs", waits)]), ["crates/nbd/src/a.rs:3 waiting"]);
+    assert!(found(&[("crates/sync/src/a.rs", waits)]).is_empty());
+    assert!(found(&[("research/lab/src/a.rs", waits)]).is_empty());
+    let asks = "//! x\nfn f() {\n    libc::sched_getcpu();\n}\n";
+    assert_eq!(found(&[("crates/rampack/src/a.rs", asks)]), ["crates/rampack/src/a.rs:3 cpu"]);
+    assert!(found(&[("crates/fuse/src/a.rs", asks)]).is_empty());
+}
+
+#[test]
 fn atomics_stay_in_sync() {
     let direct = "//! A.\nuse std::sync::atomic::AtomicU8;\n";
     assert_eq!(found(&[("crates/nbd/src/a.rs", direct)]), ["crates/nbd/src/a.rs:2 atomics"]);

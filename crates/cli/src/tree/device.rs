@@ -21,7 +21,7 @@ pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
     Arc::new(DeviceObject { own: rampack::zram::attributes(disk.clone()), system, devices, disk })
 }
 
-/// Is it a attribute of debugfs?
+/// Is it an attribute of debugfs?
 fn is_debug(name: &str) -> bool {
     DEBUG.contains(&name)
 }

@@ -29,7 +29,7 @@ fn the_line_of_status_tells_of_bad_frees_only_when_there_are_any() {
     let report = ZoneReport::new("spin", &stats());
     let line = report.line(false);
     assert!(line.starts_with("zone spin: 1M allocated, 64K in pcp lists of CPUs, "), "{line}");
-    assert!(line.contains("of 32M asked of the system; 3 blocks") && !line.contains("BAD"));
+    assert!(line.contains("of 32M asked of the system; 3 pageblocks") && !line.contains("BAD"));
     assert!(report.line(true).contains("1048576 allocated, 65536 in"));
     let report = ZoneReport { bad_frees: 2, ..report };
     assert!(report.line(false).contains("2 BAD FREES"));

@@ -38,7 +38,7 @@ pub enum Flaw {
     HidesHuge,
     /// Counts a block of order 0 too many while something is in a cache.
     Miscounts,
-    /// Shows a allocated frame as free.
+    /// Shows an allocated frame as free.
     ShowsLent,
     /// Is silent on bad frees.
     Silent,

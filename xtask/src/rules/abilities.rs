@@ -1,4 +1,5 @@
-//! What each crate must be unable to do: name an atomic, reach for std, know a codec's type.
+//! What each crate must be unable to do: name an atomic, wait in a way of its own, ask which CPU it
+//! runs on, reach for std, know a codec's type.
 
 use super::Finding;
 use crate::source::{Source, has_word, word_at};
@@ -14,6 +15,15 @@ const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "E
 /// Crates that take codecs apart or put them side by side: the lab, models, test inputs.
 const APART: &[&str] = &["designs", "lab", "sim", "testkit", "fuzzing", "xtask"];
 
+/// How a thread waits for another, which `sync::park` does for all.
+const WAITS: &[&str] = &["spin_loop", "yield_now", "thread::park", "FUTEX_WAIT", "SYS_futex"];
+
+/// How a thread finds out its CPU, or has values of its own instead of a CPU's.
+const CPUS: &[&str] = &["sched_getcpu", "SYS_getcpu", "thread_local!"];
+
+/// The crates that may: the system, and what serves requests.
+const ASK_FOR_CPUS: &[&str] = &["host", "nbd", "fuse", "ublk", "cli"];
+
 /// Runs the rules of this file.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -21,6 +31,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let Some(name) = source.crate_name() else { continue };
         atomics(source, name, &mut findings);
         codecs(source, name, &mut findings);
+        let product = source.path.starts_with("crates/");
+        if product && name != "sync" {
+            let message = "waits in a way of its own: use the locks and counts of crates/sync";
+            names(source, WAITS, "waiting", message, &mut findings);
+        }
+        if product && !ASK_FOR_CPUS.contains(&name) {
+            let message = "the CPU is an argument: a frontend asks for it, once for a request";
+            names(source, CPUS, "cpu", message, &mut findings);
+        }
         if NO_STD.contains(&name) {
             no_std(source, name, &mut findings);
         }
@@ -47,6 +66,22 @@ fn atomics(source: &Source, name: &str, findings: &mut Vec<Finding>) {
                           loom can replace"
                     .into(),
             });
+        }
+    }
+}
+
+/// None of the words stands in the product's code of this file.
+fn names(
+    source: &Source,
+    words: &[&str],
+    rule: &'static str,
+    message: &str,
+    findings: &mut Vec<Finding>,
+) {
+    for (number, line) in source.product_lines() {
+        for word in words.iter().filter(|word| has_word(&line.code, word)) {
+            let message = format!("{word}: {message}");
+            findings.push(Finding { path: source.path.clone(), line: number, rule, message });
         }
     }
 }
