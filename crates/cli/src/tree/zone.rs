@@ -57,7 +57,7 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         name: "zone/design",
         access: Access::Read,
         unit: "name",
-        help: "how memory is allocated to what is stored",
+        help: "how memory is allocated",
         show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
         store: None,
     },

@@ -317,7 +317,7 @@ fn validation_finds_contradictions() {
         change(&mut zone.cpus.get(Cpu(cpu)).lock());
     };
     finds("frame 31 is lost", |zone| own(zone, 0, |own| own.pcp.forget_oldest(1)));
-    finds("frame 2 is Pcp list(1) as well", |zone| own(zone, 1, |own| own.pcp.push(2)));
+    finds("frame 2 is PcpList(1) as well", |zone| own(zone, 1, |own| own.pcp.push(2)));
     finds("frame 40 is Free as well", |zone| own(zone, 1, |own| own.pcp.push(40)));
     finds("frame 0 is lost", |zone| zone.allocated.get(0).store(0, Ordering::Relaxed));
     finds("frame 40 is Free as well", |zone| allocate(zone, 40, 1));
