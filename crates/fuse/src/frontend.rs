@@ -56,7 +56,7 @@ impl Frontend {
     /// The file, by its number or handle, or the answer for one whose device was removed while it
     /// was open.
     #[inline]
-    fn file<'r>(&self, reader: &'r Reader<'_>, number: u64) -> Result<&'r Arc<Served>, Errno> {
+    fn file<'r>(&'r self, reader: &'r Reader<'_>, number: u64) -> Result<&'r Arc<Served>, Errno> {
         self.table.numbered(reader, number).ok_or(Errno::ESTALE)
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Served {
 pub(crate) struct Table {
     state: Mutex<State>,
     places: Places,
-    readers: ReaderEpochs,
+    readers: Arc<ReaderEpochs>,
     /// No file is found by its number any more.
     closed: AtomicBool,
 }
@@ -64,9 +64,9 @@ impl Places {
     }
 
     /// The place of a new number.
-    fn make(&self, number: u64) -> Option<&Place> {
+    fn make(&self, number: u64, readers: &Arc<ReaderEpochs>) -> Option<&Place> {
         let (piece, index) = Places::at(number)?;
-        let places = || (0..1usize << piece).map(|_| Place::default()).collect();
+        let places = || (0..1usize << piece).map(|_| Place::new(readers.clone())).collect();
         self.0.get(piece)?.get_or_init(places).get(index)
     }
 
@@ -81,7 +81,7 @@ impl Table {
         Table {
             state: Mutex::new(State { next: FIRST, files: Vec::new() }),
             places: Places([const { OnceLock::new() }; PIECES]),
-            readers: ReaderEpochs::new(cpus),
+            readers: Arc::new(ReaderEpochs::new(cpus)),
             closed: AtomicBool::new(false),
         }
     }
@@ -108,7 +108,7 @@ impl Table {
         let opens = AtomicU64::new(0);
         let bytes = AtomicU64::new(device.geometry().bytes);
         let file = Arc::new(Served { number, name: name.to_owned(), device, opens, bytes });
-        let place = self.places.make(number);
+        let place = self.places.make(number, &self.readers);
         if place.is_none_or(|place| place.publish(Box::new(file.clone())).is_err()) {
             return refuse("there were more files than there are numbers");
         }
@@ -126,7 +126,7 @@ impl Table {
             state.files.remove(at)
         };
         // A request is a reader only while it is served, which for memory is microseconds.
-        drop(self.places.get(file.number).and_then(|place| place.withdraw(&self.readers)));
+        drop(self.places.get(file.number).and_then(|place| place.withdraw()));
         // Those that wait for a slower device below have the file itself, for milliseconds.
         loop {
             match Arc::try_unwrap(file) {
@@ -147,13 +147,13 @@ impl Table {
     /// Lets go of the devices of a table that was closed, when no request is served any more.
     pub(crate) fn clear(&self) {
         for place in self.places.iter() {
-            drop(place.withdraw(&self.readers));
+            drop(place.withdraw());
         }
     }
 
     #[inline]
     pub(crate) fn numbered<'r>(
-        &self,
+        &'r self,
         reader: &'r Reader<'_>,
         number: u64,
     ) -> Option<&'r Arc<Served>> {

@@ -5,13 +5,15 @@
 //! A reader gets a plain reference; that what it refers to outlives the reader is the protocol.
 
 use core::ptr;
+use std::sync::Arc;
 
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::{Mutex, Reader, ReaderEpochs};
 
-/// At most one `T`. Readers pay one load.
+/// At most one `T`, for the readers it was made with. Each look costs one load and one compare.
 pub struct Published<T> {
     current: AtomicPtr<T>,
+    readers: Arc<ReaderEpochs>,
     changing: Mutex<()>,
 }
 
@@ -20,21 +22,25 @@ unsafe impl<T: Send + Sync> Sync for Published<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Send for Published<T> {}
 
-impl<T> Default for Published<T> {
-    fn default() -> Published<T> {
-        Published { current: AtomicPtr::new(ptr::null_mut()), changing: Mutex::new(()) }
-    }
-}
-
 impl<T> Published<T> {
-    /// What is there now. It stays while `_reader`, a reader of the [`ReaderEpochs`] that
-    /// [`Published::withdraw`] is called with, lives.
+    /// Nothing yet, to be looked at by `readers`.
+    #[must_use]
+    pub fn new(readers: Arc<ReaderEpochs>) -> Published<T> {
+        Published { current: AtomicPtr::new(ptr::null_mut()), readers, changing: Mutex::new(()) }
+    }
+
+    /// What is there now, while `reader` lives. A reader of other epochs, for which nobody would
+    /// wait, finds nothing.
     #[inline]
-    pub fn get<'p>(&self, _reader: &'p Reader<'_>) -> Option<&'p T> {
+    pub fn get<'p>(&'p self, reader: &'p Reader<'_>) -> Option<&'p T> {
+        if !ptr::eq(reader.epochs, &*self.readers) {
+            return None;
+        }
         // Acquire pairs with the Release in `publish`: what it holds has been written.
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: null, or a leaked box that `withdraw` frees only after every reader taken before
-        // it was unpublished has been dropped; `_reader` is such a reader.
+        // SAFETY: null, or a leaked box that `withdraw` frees only after every reader of its epochs
+        // taken before it was unpublished has been dropped; `reader` is one of them, and found it.
+        // Nor can `self` be dropped while it is borrowed.
         unsafe { current.as_ref() }
     }
 
@@ -53,15 +59,15 @@ impl<T> Published<T> {
     }
 
     /// Takes away what is there, after everybody who might still see it has left. The calling
-    /// thread must not be a reader of `readers`.
-    pub fn withdraw(&self, readers: &ReaderEpochs) -> Option<Box<T>> {
+    /// thread must not be one of the readers.
+    pub fn withdraw(&self) -> Option<Box<T>> {
         let _changing = self.changing.lock();
         // The readers order this with `get`: one that enters later does not see it.
         let current = self.current.swap(ptr::null_mut(), Ordering::Relaxed);
         if current.is_null() {
             return None;
         }
-        readers.wait_for_readers();
+        self.readers.wait_for_readers();
         // SAFETY: it came from `Box::into_raw` in `publish`, nobody can find it any more, and all
         // who had found it have left.
         Some(unsafe { Box::from_raw(current) })

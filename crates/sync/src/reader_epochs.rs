@@ -25,6 +25,7 @@ pub struct ReaderEpochs {
 #[must_use = "what was found stays only while the reader lives"]
 pub struct Reader<'a> {
     counter: &'a AtomicU32,
+    pub(crate) epochs: &'a ReaderEpochs,
 }
 
 impl ReaderEpochs {
@@ -49,7 +50,7 @@ impl ReaderEpochs {
         // reader, or this reader sees what the changer published before it counted.
         counter.fetch_add(1, Ordering::Relaxed);
         barrier_after_rmw();
-        Reader { counter }
+        Reader { counter, epochs: self }
     }
 
     /// Waits until every reader from before this call has left. What was unpublished before
@@ -113,6 +114,15 @@ impl ReaderEpochs {
         let next = self.epoch.load(Ordering::Relaxed).wrapping_add(1);
         // Release pairs with the Acquire in `epoch`.
         self.epoch.store(next, Ordering::Release);
+    }
+}
+
+impl Reader<'_> {
+    /// Is it a reader of `epochs`? Only they wait for it.
+    #[inline]
+    #[must_use]
+    pub fn is_of(&self, epochs: &ReaderEpochs) -> bool {
+        core::ptr::eq(self.epochs, epochs)
     }
 }
 

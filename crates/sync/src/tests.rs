@@ -286,3 +286,16 @@ fn changer_waits_for_readers() {
     drop(reader);
     assert_eq!(changer.join().unwrap(), 1);
 }
+
+#[test]
+fn a_reader_of_others_finds_nothing_that_is_published() {
+    // Nobody who withdraws it would wait for that reader.
+    let (readers, others) = (Arc::new(ReaderEpochs::new(1)), ReaderEpochs::new(1));
+    let published = Published::new(readers.clone());
+    assert!(published.publish(Box::new(5)).is_ok());
+    let stranger = others.enter(Cpu(0));
+    assert_eq!(published.get(&stranger), None);
+    assert_eq!(published.get(&readers.enter(Cpu(0))), Some(&5));
+    assert_eq!(published.withdraw(), Some(Box::new(5)), "it need not wait for a stranger");
+    assert!(stranger.is_of(&others) && !stranger.is_of(&readers));
+}

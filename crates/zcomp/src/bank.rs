@@ -87,7 +87,7 @@ impl<S: Streams> Bank<S> {
     #[must_use]
     pub fn new(cpus: usize, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
         Bank {
-            table: core::array::from_fn(|_| Published::default()),
+            table: core::array::from_fn(|_| Published::new(readers.clone())),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
             cpus,
@@ -99,20 +99,24 @@ impl<S: Streams> Bank<S> {
 
     /// A codec by its number.
     #[inline]
-    pub fn get<'p>(&self, reader: &'p Reader<'_>, number: u8) -> Option<&'p Codec<S>> {
+    pub fn get<'p>(&'p self, reader: &'p Reader<'_>, number: u8) -> Option<&'p Codec<S>> {
         self.table.get(usize::from(number))?.get(reader)
     }
 
     /// The codec of a priority, and its number.
     #[inline]
-    pub fn current<'p>(&self, reader: &'p Reader<'_>, priority: u8) -> Option<(u8, &'p Codec<S>)> {
+    pub fn current<'p>(
+        &'p self,
+        reader: &'p Reader<'_>,
+        priority: u8,
+    ) -> Option<(u8, &'p Codec<S>)> {
         // Acquire pairs with the Release in `install`: who sees the number finds the codec.
         let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
-        Some((number, self.get(reader, number)?))
+        Some((number, self.table.get(usize::from(number))?.get(reader)?))
     }
 
     /// Every codec there is.
-    pub fn all<'p>(&self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec<S>> {
+    pub fn all<'p>(&'p self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec<S>> {
         self.table.iter().filter_map(|place| place.get(reader))
     }
 
@@ -188,7 +192,7 @@ impl<S: Streams> Bank<S> {
         // it then.
         self.readers.wait_for_readers();
         for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
-            drop(self.table[number].withdraw(&self.readers));
+            drop(self.table[number].withdraw());
         }
     }
 }
@@ -207,7 +211,8 @@ impl<S: Streams> Bank<S> {
         bytes: &[u8],
         page: &mut Page,
     ) -> Result<(), Corrupt> {
-        let codec = self.get(reader, number).ok_or(Corrupt)?;
+        let place = self.table.get(usize::from(number)).ok_or(Corrupt)?;
+        let codec = place.get(reader).ok_or(Corrupt)?;
         match codec.chosen.compressor.decompress_bare(bytes, page) {
             Some(result) => result,
             None => codec.streams.get(cpu).context.decompress(bytes, page),

@@ -38,10 +38,11 @@ impl<D: Design> Disk<D> {
     /// Device `id` (0 is `zram0`), without a size.
     #[must_use]
     pub fn new(id: u32, resources: Arc<Resources>) -> Arc<Disk<D>> {
+        let readers = Arc::new(ReaderEpochs::new(resources.cpus));
         Arc::new(Disk {
             id,
-            readers: Arc::new(ReaderEpochs::new(resources.cpus)),
-            engine: Published::default(),
+            engine: Published::new(readers.clone()),
+            readers,
             bytes: AtomicU64::new(0),
             settings: Mutex::new(Settings::new(&resources)),
             counts: Arc::new(Counts::new(resources.counting_cpus)),

@@ -3,20 +3,21 @@
 //! A stored object is never modified. A store makes a new object and swaps one word; all that can
 //! fail comes before that, all that frees comes after.
 
+mod contents;
 mod gauges;
 mod post_processing;
 
 use alloc::{boxed::Box, format, sync::Arc};
-use core::ops::{ControlFlow, Range};
+use core::ops::ControlFlow;
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
+use objects::{BEGINNING, Objects};
 use pagealloc::NoMemory;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Bank, Chosen, Corrupt, NotInstalled, OneStream, Streams};
-use zcomp::{fill, same_filled};
-use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
+use zcomp::{Chosen, OneStream, Streams};
+use zsmalloc::{Pool, PoolOptions};
 
 use crate::access::{Accesses, Clock, TIME_BYTES};
 use crate::blocks::BackingBlocks;
@@ -52,8 +53,7 @@ pub(crate) struct EngineOptions<'a> {
 /// of threads at once; the reader is one of the readers that it was made with.
 pub(crate) struct Engine<D: Design> {
     slots: D::Slots,
-    pool: Pool,
-    codecs: Bank<D::Streams>,
+    objects: Objects<D::Streams>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<BackingBlocks>>,
@@ -66,12 +66,6 @@ pub(crate) struct Engine<D: Design> {
 }
 
 const TURNS: usize = 64;
-
-/// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
-/// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
-/// After that its own prefetcher follows.
-const BEGINNING: Range<usize> = 0..10 * 64;
-const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// Who discards so many pages at once wants the memory back, and can wait a moment for readers.
 const MANY: usize = 64;
@@ -88,16 +82,13 @@ impl<D: Design> Engine<D> {
         let (provider, cpus) = (&*resources.provider, resources.cpus);
         let EngineOptions { pages, room, codecs: chosen, limit_frames, streams, .. } = options;
         let EngineOptions { readers, clock, counts, backing, .. } = options;
+        let pool = PoolOptions { frames: resources.frames.clone(), readers, limit_frames };
+        let objects = Objects::new(provider, pool, cpus, streams as usize).map_err(no_memory)?;
         #[cfg(any(shuttle, asan))]
-        let readers_of_objects = match resources.without.readers_of_objects {
-            true => Arc::new(ReaderEpochs::new(cpus)),
-            false => readers.clone(),
+        let objects = match resources.without.readers_of_objects {
+            true => objects.without_readers(),
+            false => objects,
         };
-        #[cfg(not(any(shuttle, asan)))]
-        let readers_of_objects = readers.clone();
-        let frames = resources.frames.clone();
-        let pool = PoolOptions { frames, readers: readers_of_objects, limit_frames };
-        let pool = Pool::new(provider, pool).map_err(no_memory)?;
         // Where addresses are short, the device must do without room to grow.
         let slots = D::Slots::new(provider, room, cpus);
         let slots = slots.or_else(|_| D::Slots::new(provider, pages, cpus)).map_err(|_| {
@@ -111,11 +102,9 @@ impl<D: Design> Engine<D> {
             None => None,
         };
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
-        let codecs = Bank::new(cpus, streams as usize, readers);
         let engine = Engine {
             slots,
-            pool,
-            codecs,
+            objects,
             counts,
             accesses,
             backing,
@@ -131,99 +120,6 @@ impl<D: Design> Engine<D> {
         Ok(engine)
     }
 
-    /// Makes an object of a page, and the slot that names it. `replacing` tells the slot the page
-    /// has; it is asked for after the page was first looked at, so that both are fetched at once.
-    #[inline]
-    fn make(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        page: &Page,
-        replacing: impl FnOnce() -> Slot,
-    ) -> Result<Slot, IoError> {
-        let pattern = same_filled(page);
-        let replacing = handle_of(replacing());
-        if let Some(handle) = replacing {
-            self.pool.prefetch(handle);
-        }
-        if let Some(slot) = pattern.and_then(Slot::same_filled) {
-            return Ok(slot);
-        }
-        self.with_space(cpu, || match pattern {
-            Some(pattern) => self
-                .pool
-                .store(reader, cpu, &pattern.to_ne_bytes(), replacing)
-                .map(Slot::same_filled_object)
-                .map_err(refused),
-            None => self.pack(reader, cpu, page, replacing),
-        })
-    }
-
-    /// Compresses a page into an object.
-    #[inline]
-    fn pack(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        page: &Page,
-        replacing: Option<Handle>,
-    ) -> Result<Slot, IoError> {
-        let pool = &self.pool;
-        let (number, codec) = self.codecs.current(reader, 0).ok_or(IoError::NotReady)?;
-        sync::prefetch_bytes(page.as_ptr(), SEQUEL);
-        let mut stream = codec.streams.get(cpu);
-        let stream = &mut *stream;
-        let compressed = stream.context.compress(page, &mut stream.output[..]);
-        match compressed {
-            Some(length) if length <= pool.raw_threshold() => pool
-                .store(reader, cpu, &stream.output[..length], replacing)
-                .map(|handle| Slot::compressed(handle, length, number)),
-            _ => pool.store(reader, cpu, page, replacing).map(Slot::huge),
-        }
-        .map_err(refused)
-    }
-
-    /// Makes an object. When there is no space for it, but objects wait to be freed, they are freed
-    /// and it is made again. By then `make` must have let go of its stream, for a reader who is
-    /// waited for may want it.
-    #[inline]
-    fn with_space<R>(
-        &self,
-        cpu: Cpu,
-        mut make: impl FnMut() -> Result<R, IoError>,
-    ) -> Result<R, IoError> {
-        match make() {
-            Err(IoError::NoSpace | IoError::NoMemory) if self.quiesce(cpu) => make(),
-            made => made,
-        }
-    }
-
-    /// Frees what waits to be freed; tells whether there was anything.
-    #[cold]
-    fn quiesce(&self, cpu: Cpu) -> bool {
-        self.slots.quiesce(|slot| self.release(cpu, slot))
-    }
-
-    /// Frees what a displaced slot named.
-    #[inline]
-    fn release(&self, cpu: Cpu, slot: Slot) {
-        match slot.kind() {
-            Kind::WrittenBack(place) => self.release_block(place),
-            _ => {
-                if let Some(handle) = handle_of(slot) {
-                    self.pool.free(cpu, handle);
-                }
-            }
-        }
-    }
-
-    #[cold]
-    fn release_block(&self, place: Backed) {
-        if let Some(backing) = &self.backing {
-            backing.retire(place.block);
-        }
-    }
-
     /// Makes `new` the slot of a page, whatever it was.
     #[inline]
     fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
@@ -231,40 +127,6 @@ impl<D: Design> Engine<D> {
             self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
             self.account(cpu, old, new);
         }
-    }
-
-    /// Fills `page` with what a slot stands for, or tells where that is. The slot's object must be
-    /// live.
-    #[inline]
-    fn expand(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        slot: Slot,
-        page: &mut Page,
-    ) -> Result<Loaded, IoError> {
-        let pool = &self.pool;
-        match slot.kind() {
-            Kind::Empty => page.fill(0),
-            Kind::SameFilled(pattern) => fill(page, pattern),
-            Kind::SameFilledObject(handle) => {
-                let mut pattern = [0; 8];
-                pool.read(reader, handle, 8, |object| {
-                    object.copy_to(&mut pattern);
-                });
-                fill(page, u64::from_ne_bytes(pattern));
-            }
-            Kind::Huge(handle) => pool.read(reader, handle, PAGE_SIZE, |object| {
-                object.copy_to(page);
-            }),
-            Kind::Compressed { handle, length, codec } => pool
-                .read(reader, handle, length, |object| {
-                    object.joined(|bytes| self.codecs.decompress(reader, cpu, codec, bytes, page))
-                })
-                .map_err(|Corrupt| IoError::Corrupt)?,
-            Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
-        }
-        Ok(Loaded::Page)
     }
 
     /// Takes the turn of a page, after whoever prepares a replacement of it.
@@ -310,25 +172,8 @@ impl<D: Design> Engine<D> {
     }
 }
 
-#[inline]
-fn handle_of(slot: Slot) -> Option<Handle> {
-    match slot.kind() {
-        Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) => None,
-        Kind::SameFilledObject(handle) | Kind::Huge(handle) | Kind::Compressed { handle, .. } => {
-            Some(handle)
-        }
-    }
-}
-
 fn no_memory(error: NoMemory) -> ControlError {
     ControlError::new(Errno::ENOMEM, format!("{error}"))
-}
-
-fn refused(error: StoreError) -> IoError {
-    match error {
-        StoreError::OverLimit => IoError::NoSpace,
-        StoreError::NoMemory => IoError::NoMemory,
-    }
 }
 
 fn extent_kind(slot: Slot) -> ExtentKind {
@@ -400,9 +245,10 @@ impl<D: Design> Engine<D> {
         match usize::from(place.length) {
             PAGE_SIZE => page.copy_from_slice(bytes),
             length => self
-                .codecs
+                .objects
+                .codecs()
                 .decompress(reader, cpu, place.codec, &bytes[..length], page)
-                .map_err(|Corrupt| IoError::Corrupt)?,
+                .map_err(|_| IoError::Corrupt)?,
         }
         Ok(())
     }
@@ -529,18 +375,12 @@ impl<D: Design> Engine<D> {
         chosen: Chosen,
         pages: usize,
     ) -> Result<(), ControlError> {
-        self.codecs.install(priority, chosen, || self.codecs_in_use(pages)).map_err(|error| {
-            let errno = match error {
-                NotInstalled::Codec(_) => Errno::ENOMEM,
-                NotInstalled::Full => Errno::EBUSY,
-            };
-            ControlError::new(errno, format!("{error}"))
-        })
+        self.objects.install(priority, chosen, || self.codecs_in_use(pages))
     }
 
     /// The priority a codec has, or had when its objects were made.
     pub(crate) fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
-        self.codecs.get(reader, codec).map_or(0, |codec| codec.priority)
+        self.objects.codecs().get(reader, codec).map_or(0, |codec| codec.priority)
     }
 
     /// Lets at most `count` streams of each codec be used at once.
@@ -548,7 +388,7 @@ impl<D: Design> Engine<D> {
     /// # Errors
     /// [`OneStream`], and nothing has changed.
     pub(crate) fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
-        self.codecs.limit(reader, count)
+        self.objects.codecs().limit(reader, count)
     }
 
     /// When a page was last used, in seconds of the machine's clock; nothing if that is not kept.
@@ -563,7 +403,7 @@ impl<D: Design> Engine<D> {
 
     /// The pool of objects. Objects of pages that were given up may still be in it.
     pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
+        self.objects.pool()
     }
 
     /// Frees the objects of pages given up before, after waiting for their readers if need be.
@@ -589,6 +429,6 @@ impl<D: Design> Engine<D> {
 
     /// How many streams there are for new objects.
     pub(crate) fn streams(&self, reader: &Reader<'_>) -> usize {
-        self.codecs.current(reader, 0).map_or(0, |(_, codec)| codec.streams.count())
+        self.objects.codecs().current(reader, 0).map_or(0, |(_, codec)| codec.streams.count())
     }
 }

@@ -38,6 +38,7 @@ pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes};
 pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
+pub use objects::Object;
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
 #[cfg(any(shuttle, asan))]

@@ -123,7 +123,7 @@ impl<D: Design> Disk<D> {
         let mut settings = self.settings.lock();
         self.refuse_if_used(&settings)?;
         self.bytes.store(0, Ordering::Relaxed);
-        drop(self.engine.withdraw(&self.readers));
+        drop(self.engine.withdraw());
         self.counts.clear();
         *settings = Settings::new(&self.resources);
         Ok(())

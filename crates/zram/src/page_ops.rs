@@ -1,5 +1,6 @@
 //! What the engine is asked for beyond a page stored or loaded, and what it answers.
 
+use objects::Object;
 use units::Page;
 
 use crate::slot::{Backed, Kind, Slot};
@@ -35,8 +36,8 @@ impl Select {
     #[must_use]
     pub const fn admits(self, slot: Slot) -> bool {
         let huge = match slot.kind() {
-            Kind::Huge(_) => true,
-            Kind::Compressed { .. } => false,
+            Kind::Stored(Object::Huge(_)) => true,
+            Kind::Stored(Object::Compressed { .. }) => false,
             _ => return false,
         };
         match self {

@@ -9,6 +9,7 @@ use core::ops::Range;
 
 use block::{IoError, Job, Operation};
 use control::{ControlError, Errno};
+use objects::Object;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::blocks::BackingBlocks;
@@ -193,7 +194,7 @@ impl<D: Design> Disk<D> {
                     return;
                 }
                 let length = match slot.kind() {
-                    Kind::Compressed { length, .. } => length,
+                    Kind::Stored(Object::Compressed { length, .. }) => length,
                     _ => PAGE_SIZE,
                 };
                 full = found.try_reserve(1);

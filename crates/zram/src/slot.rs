@@ -4,8 +4,8 @@
 //! |---|---|
 //! | 0–31 | the object's handle, the fill pattern, or the block of the backing device |
 //! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is a page as it is |
-//! | 45–46 | kind: 0 empty, 1 same-filled, 2 stored, 3 written back |
-//! | 47–51 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
+//! | 45–49 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
+//! | 50–51 | kind: 0 empty, 1 same-filled, 2 stored, 3 written back |
 //! | 52 | claimed: somebody prepares a replacement from the present contents |
 //! | 53 | marked: chosen to be written back |
 //! | 54 | idle: not used since it was marked so |
@@ -14,16 +14,17 @@
 //! | 57–61 | free |
 //! | 62–63 | the slot table's own: the lock and its waiters |
 //!
-//! A store clears 52 to 55. Transitions are functions on the word; the table only swaps words.
+//! Bits 0 to 49 of a stored page are [`Object::word`]. A store clears 52 to 55. Transitions are
+//! functions on the word; the table only swaps words.
 
+use objects::Object;
 use units::PAGE_SIZE;
-use zsmalloc::Handle;
 
 const LENGTH_SHIFT: u32 = 32;
 const LENGTH_MASK: u64 = 0x1fff;
-const KIND_SHIFT: u32 = 45;
+const KIND_SHIFT: u32 = Object::BITS;
 const KIND_MASK: u64 = 3;
-const CODEC_SHIFT: u32 = 47;
+const CODEC_SHIFT: u32 = 45;
 const CODEC_MASK: u64 = 31;
 const CLAIMED: u64 = 1 << 52;
 const MARKED: u64 = 1 << 53;
@@ -33,7 +34,6 @@ const HUGE: u64 = 1 << 56;
 const FILLED: u64 = 1;
 const STORED: u64 = 2;
 const BACKED: u64 = 3;
-const FILL_CODEC: u8 = 31;
 /// Bits a slot has for itself.
 pub(crate) const SLOT_BITS: u32 = 62;
 
@@ -48,19 +48,8 @@ pub enum Kind {
     Empty,
     /// The same eight bytes over and over, which are in the slot.
     SameFilled(u64),
-    /// The same eight bytes over and over, which are an object.
-    SameFilledObject(Handle),
-    /// Compressed by one of the disk's codecs.
-    Compressed {
-        /// The object.
-        handle: Handle,
-        /// Its length in bytes.
-        length: usize,
-        /// Which of the disk's codecs, by number.
-        codec: u8,
-    },
-    /// As it is, because it would not shrink.
-    Huge(Handle),
+    /// An object.
+    Stored(Object),
     /// Not in memory: written back.
     WrittenBack(Backed),
 }
@@ -94,26 +83,11 @@ impl Slot {
         }
     }
 
-    /// A slot for a page filled with the eight bytes of an object.
+    /// A slot for a page that is an object.
     #[inline]
     #[must_use]
-    pub const fn same_filled_object(handle: Handle) -> Slot {
-        Slot::stored(handle, 8, FILL_CODEC)
-    }
-
-    /// A slot for a compressed page; a length of 4096 is a page as it is.
-    #[inline]
-    #[must_use]
-    pub const fn compressed(handle: Handle, length: usize, codec: u8) -> Slot {
-        debug_assert!(length > 0 && length <= PAGE_SIZE && (codec as usize) < zcomp::CODECS);
-        Slot::stored(handle, length, codec)
-    }
-
-    /// A slot for a page stored as it is.
-    #[inline]
-    #[must_use]
-    pub const fn huge(handle: Handle) -> Slot {
-        Slot::stored(handle, PAGE_SIZE, 0)
+    pub const fn stored(object: Object) -> Slot {
+        Slot(object.word() | STORED << KIND_SHIFT)
     }
 
     /// A slot for a page that was written back.
@@ -127,31 +101,12 @@ impl Slot {
         Slot(if place.huge { word | HUGE } else { word })
     }
 
-    const fn stored(handle: Handle, length: usize, codec: u8) -> Slot {
-        let word = handle.get() as u64
-            | (length as u64) << LENGTH_SHIFT
-            | STORED << KIND_SHIFT
-            | (codec as u64) << CODEC_SHIFT;
-        Slot(word)
-    }
-
     /// What it says.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self.0 >> KIND_SHIFT & KIND_MASK {
-            STORED => {
-                let handle = Handle::from_raw(self.0 as u32);
-                let length = (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as usize;
-                let codec = (self.0 >> CODEC_SHIFT & CODEC_MASK) as u8;
-                if codec == FILL_CODEC {
-                    Kind::SameFilledObject(handle)
-                } else if length == PAGE_SIZE {
-                    Kind::Huge(handle)
-                } else {
-                    Kind::Compressed { handle, length, codec }
-                }
-            }
+            STORED => Kind::Stored(Object::from_word(self.0)),
             FILLED => {
                 let half = self.0 as u32 as u64;
                 Kind::SameFilled(half << 32 | half)
@@ -163,6 +118,16 @@ impl Slot {
                 huge: self.0 & HUGE != 0,
             }),
             _ => Kind::Empty,
+        }
+    }
+
+    /// Its object, if it has one.
+    #[inline]
+    #[must_use]
+    pub const fn object(self) -> Option<Object> {
+        match self.kind() {
+            Kind::Stored(object) => Some(object),
+            _ => None,
         }
     }
 

@@ -2,6 +2,9 @@
 //!
 //! A scheme answers two questions: how is the word of a slot swapped, and when may what it named
 //! be freed? The product has one, [`BitLock`].
+//!
+//! # Why unsafe
+//! What a slot names is read and freed by what its table says: see [`SlotTable`].
 
 mod bit_lock;
 mod touched;
@@ -16,7 +19,12 @@ use crate::slot::Slot;
 
 /// A table of slots. Every method may be called by any number of threads at once; no closure may
 /// call the table again.
-pub trait SlotTable: Send + Sync + Sized {
+///
+/// # Safety
+/// The engine frees by what a table says. A slot that `update` put there comes out of it at most
+/// once, as displaced. Each that was given to `retire` is given to `free` once at most, and no
+/// other is; and none while the closure of a `load` that was shown it may be running.
+pub unsafe trait SlotTable: Send + Sync + Sized {
     /// The scheme's name.
     const NAME: &'static str;
     /// Bytes a slot takes.

@@ -6,7 +6,7 @@ use units::PAGE_SIZE;
 
 use crate::post_processing::apart;
 use crate::ranges::{clip, touched_pages};
-use crate::{Backed, Kind, Slot};
+use crate::{Backed, Kind, Object, Slot};
 use zcomp::{fill, same_filled};
 use zsmalloc::Handle;
 
@@ -15,8 +15,8 @@ const PLACE: Backed = Backed { block: u32::MAX, length: 4096, codec: 30, huge: t
 #[test]
 fn what_is_known_of_a_slot_is_apart_from_its_contents() {
     let handle = Handle::from_raw(u32::MAX);
-    for slot in [Slot::compressed(handle, 4095, 30), Slot::huge(handle), Slot::written_back(PLACE)]
-    {
+    let stored = [Object::Compressed { handle, length: 4095, codec: 30 }, Object::Huge(handle)];
+    for slot in stored.map(Slot::stored).into_iter().chain([Slot::written_back(PLACE)]) {
         let known = slot.claimed().with_mark(true).with_idle(true).incompressible();
         assert!(known.is_claimed() && known.is_marked() && known.is_idle());
         assert!(known.is_incompressible() && known.notices_readers());
@@ -35,14 +35,14 @@ fn what_is_known_of_a_slot_is_apart_from_its_contents() {
 #[test]
 fn slots_say_what_they_were_made_of() {
     let handle = Handle::from_raw(0xfedc_ba98);
+    let compressed = Object::Compressed { handle, length: 3640, codec: 30 };
     for (slot, kind) in [
         (Slot::EMPTY, Kind::Empty),
         (Slot::same_filled(0).unwrap(), Kind::SameFilled(0)),
         (Slot::same_filled(u64::MAX).unwrap(), Kind::SameFilled(u64::MAX)),
-        (Slot::same_filled_object(handle), Kind::SameFilledObject(handle)),
-        (Slot::huge(handle), Kind::Huge(handle)),
-        (Slot::compressed(handle, 1, 0), Kind::Compressed { handle, length: 1, codec: 0 }),
-        (Slot::compressed(handle, 3640, 30), Kind::Compressed { handle, length: 3640, codec: 30 }),
+        (Slot::stored(Object::SameFilled(handle)), Kind::Stored(Object::SameFilled(handle))),
+        (Slot::stored(Object::Huge(handle)), Kind::Stored(Object::Huge(handle))),
+        (Slot::stored(compressed), Kind::Stored(compressed)),
         (Slot::written_back(PLACE), Kind::WrittenBack(PLACE)),
     ] {
         assert_eq!(slot.kind(), kind);

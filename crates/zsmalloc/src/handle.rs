@@ -31,7 +31,8 @@ impl Handle {
         self.0
     }
 
-    /// The handle a number stands for; only numbers from [`Handle::get`] name objects.
+    /// The handle a number stands for; only numbers from [`Handle::get`] name objects. To have one
+    /// is no leave to read or free what it names: see [`crate::Pool::read`].
     #[must_use]
     pub const fn from_raw(raw: u32) -> Handle {
         Handle(raw)

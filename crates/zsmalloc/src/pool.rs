@@ -1,9 +1,9 @@
 //! The pool: storing, reading and freeing objects.
 //!
 //! # Why unsafe
-//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot
-//! is written by its owner alone, and read by nobody before and only while it is live after, is the
-//! protocol of this file and of `compact`.
+//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot is
+//! written by its owner alone, and read by nobody before, is the protocol of this file and of
+//! `compact`. That it is read only while it is live is for the users of handles to answer for.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
@@ -178,6 +178,14 @@ impl Pool {
         })
     }
 
+    /// The same pool, but that compaction waits for nobody: a checker of races must find that.
+    #[cfg(any(shuttle, asan))]
+    #[must_use]
+    pub fn without_readers(mut self) -> Pool {
+        self.readers = Arc::new(ReaderEpochs::new(1));
+        self
+    }
+
     /// Stores a copy of `bytes`, at least one and at most a page of them, and names it. The reader
     /// keeps compaction from moving the object before it has been written. `replacing` is the
     /// object that is going to be freed once this one is there, if there is one: a hint, which
@@ -185,8 +193,11 @@ impl Pool {
     ///
     /// # Errors
     /// [`StoreError`]; the pool is as it was.
+    ///
+    /// # Safety
+    /// The reader is one of those that the pool was made with.
     #[inline]
-    pub fn store(
+    pub unsafe fn store(
         &self,
         _reader: &Reader<'_>,
         cpu: Cpu,
@@ -199,7 +210,8 @@ impl Pool {
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
         // SAFETY: the slot was taken for this call: nobody reads or writes it until its handle is
-        // known, compaction waits for `_reader`, and `place` gives memory within the slot.
+        // known, compaction waits for `_reader`, which the caller promises is the pool's, and
+        // `place` gives memory within the slot.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), head.0.as_ptr(), head.1);
             if let Some(tail) = tail {
@@ -210,11 +222,14 @@ impl Pool {
         Ok(handle)
     }
 
-    /// Lets `read` see the first `length` bytes of an object, as long as it was stored with.
-    /// The handle must be live until this returns; the reader keeps compaction from reusing the
-    /// memory meanwhile.
+    /// Lets `read` see the first `length` bytes of an object. The reader keeps compaction from
+    /// reusing the memory meanwhile.
+    ///
+    /// # Safety
+    /// The handle names an object of this pool that was stored with at least `length` bytes and is
+    /// not freed until this returns. The reader is one of those that the pool was made with.
     #[inline]
-    pub fn read<R>(
+    pub unsafe fn read<R>(
         &self,
         _reader: &Reader<'_>,
         handle: Handle,
@@ -240,12 +255,15 @@ impl Pool {
         }
     }
 
-    /// Frees an object. Nobody may read it any more or free it again.
+    /// Frees an object.
     ///
     /// # Panics
     /// If the handle names no object.
+    ///
+    /// # Safety
+    /// The handle names an object of this pool that nobody reads, now or later, or frees again.
     #[inline]
-    pub fn free(&self, cpu: Cpu, handle: Handle) {
+    pub unsafe fn free(&self, cpu: Cpu, handle: Handle) {
         let class_index = self.zspages.get(handle.zspage() as usize).class();
         let class = self.sizes.get(class_index);
         let mut state = self.lock(class_index);

@@ -29,15 +29,19 @@ fn sum(object: Object<'_>) -> u64 {
 fn read_after_free(length: usize, others: usize) {
     let (pool, readers, _) = pool();
     let reader = readers.enter(CPU);
-    let store = || pool.store(&reader, CPU, &vec![7; length], None).unwrap();
+    // SAFETY: it is a reader of the pool's.
+    let store = || unsafe { pool.store(&reader, CPU, &vec![7; length], None) }.unwrap();
     let object = store();
     (0..others).for_each(|_| {
         store();
     });
-    let total = pool.read(&reader, object, length, |object_bytes| {
-        pool.free(CPU, object);
-        sum(object_bytes)
-    });
+    // SAFETY: none. It is freed while it is read, which the sanitizer must find out.
+    let total = unsafe {
+        pool.read(&reader, object, length, |object_bytes| {
+            pool.free(CPU, object);
+            sum(object_bytes)
+        })
+    };
     println!("{total}");
 }
 
@@ -75,9 +79,10 @@ fn a_slot_that_was_never_taken_cannot_be_read() {
     dies("a_slot_that_was_never_taken_cannot_be_read", REPORT, || {
         let (pool, readers, _) = pool();
         let reader = readers.enter(CPU);
-        let object = pool.store(&reader, CPU, &[7; 100], None).unwrap();
+        // SAFETY: it is a reader of the pool's.
+        let object = unsafe { pool.store(&reader, CPU, &[7; 100], None) }.unwrap();
         // Longer than it was stored with, which is what the caller promises not to ask for.
-        let read = pool.read(&reader, object, 100, |object| match object {
+        let beyond = |object: Object<'_>| match object {
             Object::Whole(bytes) => {
                 let beyond = bytes.as_ptr().wrapping_add(512);
                 // SAFETY: within the frame, whose memory is readable; that nobody may is what must
@@ -85,7 +90,9 @@ fn a_slot_that_was_never_taken_cannot_be_read() {
                 unsafe { beyond.read_volatile() }
             }
             Object::Split(..) => 0,
-        });
+        };
+        // SAFETY: it was stored with this length and is not freed.
+        let read = unsafe { pool.read(&reader, object, 100, beyond) };
         println!("{read}");
     });
 }
@@ -101,17 +108,21 @@ fn what_is_live_can_be_read_whatever_happens_beside() {
         if rng.below(5) < 3 && live.len() < 200 {
             let length = 1 + rng.below(PAGE_SIZE as u64) as usize;
             let byte = rng.next_u64() as u8;
-            if let Ok(object) = pool.store(&reader, CPU, &vec![byte; length], None) {
+            // SAFETY: it is a reader of the pool's.
+            let stored = unsafe { pool.store(&reader, CPU, &vec![byte; length], None) };
+            if let Ok(object) = stored {
                 live.push((object, length, byte));
             }
         } else if !live.is_empty() {
             let at = rng.below(live.len() as u64) as usize;
             let (object, length, byte) = live[at];
-            let total = pool.read(&reader, object, length, sum);
+            // SAFETY: it was stored with this length and is not freed.
+            let total = unsafe { pool.read(&reader, object, length, sum) };
             assert_eq!(total, length as u64 * u64::from(byte));
             if rng.one_in(2) {
                 live.swap_remove(at);
-                pool.free(CPU, object);
+                // SAFETY: it is forgotten.
+                unsafe { pool.free(CPU, object) };
             }
         }
         drop(reader);

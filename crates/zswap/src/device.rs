@@ -8,12 +8,13 @@ use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
     Wait, ZeroMode,
 };
+use objects::BEGINNING;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
-use crate::engine::{BEGINNING, Owner, Zswap};
+use crate::engine::{Owner, Zswap};
 use crate::index::{Index, XArraySplit};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
@@ -56,7 +57,7 @@ impl<I: Index> SwapDevice<I> {
     /// The area, and the pages of a range of bytes if it has them all.
     #[inline]
     fn judge<'p>(
-        &self,
+        &'p self,
         reader: &'p Reader<'_>,
         offset: u64,
         length: u64,

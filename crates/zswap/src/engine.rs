@@ -7,24 +7,25 @@
 
 mod admin;
 mod areas;
+mod contents;
 mod frees;
 mod headroom;
 
 use alloc::{boxed::Box, format, sync::Arc};
-use core::ops::Range;
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
+use objects::{BEGINNING, Objects};
 use pagealloc::{Frames, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
-use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Bank, CODECS, Chosen, Corrupt, PerCpuStreams, Streams, fill, same_filled};
-use zsmalloc::{Pool, PoolOptions, StoreError};
+use units::{Cpu, Page};
+use zcomp::{CODECS, Chosen, PerCpuStreams};
+use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::{Count, Counts};
-use crate::entry::{Content, Entries};
+use crate::entry::Entries;
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
 use crate::index::{Index, XArraySplit};
@@ -40,11 +41,6 @@ const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// Finds a codec by its name: `ENOENT` where there is none of that name.
 pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, ControlError> + Send + Sync>;
-
-/// The bytes of a page that are prefetched before it is stored: first these, then `SEQUEL` once the
-/// first of them are in the cache. Each time it is as many misses as a processor keeps in flight.
-pub(crate) const BEGINNING: Range<usize> = 0..10 * 64;
-const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// What an engine is made of.
 pub struct Parts {
@@ -68,12 +64,11 @@ pub struct Parts {
 /// at once.
 pub struct Zswap<I: Index = XArraySplit> {
     provider: Arc<dyn MemoryProvider>,
-    pub(crate) pool: Pool,
+    objects: Objects<PerCpuStreams>,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
     areas: [Published<Arc<Area<I>>>; MAX_TYPES],
     memcgs: [Published<Memcg>; MAX_MEMCGS],
-    bank: Bank<PerCpuStreams>,
     /// Pages by the codec that made their objects.
     by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
@@ -123,12 +118,11 @@ impl<I: Index> Zswap<I> {
         let pool = PoolOptions { frames: parts.frames, readers: readers.clone(), limit_frames: 0 };
         let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
-            pool: Pool::new(&*provider, pool).map_err(no_memory)?,
+            objects: Objects::new(&*provider, pool, parts.cpus, parts.cpus).map_err(no_memory)?,
             entries: Entries::new(&*provider, parts.entries, parts.cpus).map_err(no_memory)?,
             ages: Ages::default(),
-            areas: core::array::from_fn(|_| Published::default()),
-            memcgs: core::array::from_fn(|_| Published::default()),
-            bank: Bank::new(parts.cpus, parts.cpus, readers.clone()),
+            areas: core::array::from_fn(|_| Published::new(readers.clone())),
+            memcgs: core::array::from_fn(|_| Published::new(readers.clone())),
             by_codec: PerCpuCounters::new(parts.counting_cpus),
             retired: Retired::new(parts.cpus, BAG),
             readers,
@@ -148,6 +142,12 @@ impl<I: Index> Zswap<I> {
         zswap.apply_limit();
         zswap.memcg("default")?;
         Ok(zswap)
+    }
+
+    /// The pool of objects.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Pool {
+        self.objects.pool()
     }
 
     /// Stores a copy of `page` for `memcg`. What was there is replaced. When there is no space,
@@ -305,7 +305,7 @@ impl<I: Index> Zswap<I> {
     /// Whether the pool may grow at all. Wakes the background before it may not.
     #[inline]
     fn admit(&self, cpu: Cpu) -> Result<(), Reject> {
-        let frames = self.pool.frames();
+        let frames = self.pool().frames();
         if frames < self.policy.wake_frames() && !self.reached_full.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -328,56 +328,6 @@ impl<I: Index> Zswap<I> {
             self.reached_full.store(false, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// Makes an object of a page, if it needs one.
-    #[inline]
-    fn make(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        (area, memcg, owner): (&Area<I>, &Memcg, Owner),
-        page: &Page,
-    ) -> Result<Content, Reject> {
-        if self.policy.same_filled()
-            && let Some(pattern) = same_filled(page)
-        {
-            return Ok(Content::SameFilled(pattern));
-        }
-        if !self.policy.non_same_filled() {
-            return Err(Reject::Disabled);
-        }
-        // Compressing would be for nothing.
-        if self.pool.headroom() == 0 {
-            return Err(Reject::NoMemory);
-        }
-        let (number, codec) = self.bank.current(reader, 0).ok_or(Reject::Disabled)?;
-        let ratio = self.policy.max_compression_ratio() as usize;
-        sync::prefetch_bytes(page.as_ptr(), SEQUEL);
-        let mut stream = codec.streams.get(cpu);
-        let stream = &mut *stream;
-        let length = stream.context.compress(page, &mut stream.output[..]);
-        let small = length.filter(|length| *length <= self.pool.raw_threshold());
-        let Some(length) = small else {
-            // It is kept as it is, so that pages leave in the order they came (SeongJae Park,
-            // linux-mm, "mm/zswap: store <PAGE_SIZE compression failed page as-is", 2025); but not
-            // if it could not leave and its owner had better keep it.
-            let stays = !(memcg.writeback() && area.device.is_some());
-            return match ratio {
-                100 if owner == Owner::HasNoOther || !stays => {
-                    let handle = self.pool.store(reader, cpu, page, None).map_err(refused)?;
-                    Ok(Content::Incompressible(handle))
-                }
-                100 => Err(Reject::Incompressible),
-                _ => Err(Reject::Poor),
-            };
-        };
-        if length * 100 / PAGE_SIZE > ratio {
-            return Err(Reject::Poor);
-        }
-        let handle =
-            self.pool.store(reader, cpu, &stream.output[..length], None).map_err(refused)?;
-        Ok(Content::Compressed { handle, length, codec: number })
     }
 
     /// Fills `page` with what the cache has. `exclusive_loads` says whether it keeps it.
@@ -459,34 +409,6 @@ impl<I: Index> Zswap<I> {
             self.dispose(reader, cpu, word);
         }
     }
-
-    /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
-    pub(crate) fn expand(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        word: Word,
-        page: &mut Page,
-    ) -> Result<(), LoadError> {
-        match self.entries.content(word.number()) {
-            Content::SameFilled(pattern) => fill(page, pattern),
-            Content::Incompressible(handle) => {
-                self.pool.read(reader, handle, PAGE_SIZE, |object| {
-                    object.copy_to(page);
-                })
-            }
-            Content::Compressed { handle, length, codec } => {
-                let done = self.pool.read(reader, handle, length, |object| {
-                    object.joined(|bytes| self.bank.decompress(reader, cpu, codec, bytes, page))
-                });
-                done.map_err(|Corrupt| {
-                    self.counts.add(cpu, Count::DecompressFail, 1);
-                    LoadError::Corrupt
-                })?;
-            }
-        }
-        Ok(())
-    }
 }
 
 fn count_of(reject: Reject) -> Count {
@@ -497,13 +419,6 @@ fn count_of(reject: Reject) -> Count {
         Reject::NoEntry => Count::RejectEntryFail,
         Reject::Incompressible => Count::RejectCompressFail,
         Reject::Poor => Count::RejectCompressPoor,
-    }
-}
-
-fn refused(error: StoreError) -> Reject {
-    match error {
-        StoreError::OverLimit => Reject::PoolLimit,
-        StoreError::NoMemory => Reject::NoMemory,
     }
 }
 

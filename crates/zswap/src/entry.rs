@@ -4,11 +4,11 @@
 //! it is used anew; but for its place in a list, which the lock of the list guards, and for the
 //! mark that it was read.
 
+use objects::Object;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
-use zsmalloc::Handle;
 
 use crate::{Key, Word};
 
@@ -17,62 +17,36 @@ use crate::{Key, Word};
 pub(crate) enum Content {
     /// These eight bytes over and over.
     SameFilled(u64),
-    /// An object as long as a page.
-    Incompressible(Handle),
-    /// An object made by codec number `codec`.
-    Compressed { handle: Handle, length: usize, codec: u8 },
+    /// An object.
+    Stored(Object),
 }
 
 impl Content {
-    /// Its object, if it has one.
-    pub(crate) fn handle(self) -> Option<Handle> {
-        match self {
-            Content::SameFilled(_) => None,
-            Content::Incompressible(handle) | Content::Compressed { handle, .. } => Some(handle),
-        }
-    }
-
     /// Bytes of its object.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Content::SameFilled(_) => 0,
-            Content::Incompressible(_) => units::PAGE_SIZE,
-            Content::Compressed { length, .. } => length,
+            Content::Stored(object) => object.bytes(),
         }
     }
 
     fn pack(self) -> (u64, u64) {
         match self {
             Content::SameFilled(pattern) => (SAME_FILLED, pattern),
-            Content::Incompressible(handle) => (INCOMPRESSIBLE | u64::from(handle.get()), 0),
-            Content::Compressed { handle, length, codec } => {
-                let codec = u64::from(codec) << CODEC_SHIFT;
-                let length = (length as u64) << LENGTH_SHIFT;
-                (COMPRESSED | codec | length | u64::from(handle.get()), 0)
-            }
+            Content::Stored(object) => (object.word(), 0),
         }
     }
 
     fn unpack(object: u64, pattern: u64) -> Content {
-        let handle = Handle::from_raw(object as u32);
-        match object & KINDS {
+        match object {
             SAME_FILLED => Content::SameFilled(pattern),
-            INCOMPRESSIBLE => Content::Incompressible(handle),
-            _ => Content::Compressed {
-                handle,
-                length: (object >> LENGTH_SHIFT) as usize & 0x1fff,
-                codec: (object >> CODEC_SHIFT) as u8 & 0x1f,
-            },
+            word => Content::Stored(Object::from_word(word)),
         }
     }
 }
 
-const LENGTH_SHIFT: u32 = 32;
-const CODEC_SHIFT: u32 = 45;
-const KINDS: u64 = 3 << 62;
-const SAME_FILLED: u64 = 1 << 62;
-const INCOMPRESSIBLE: u64 = 2 << 62;
-const COMPRESSED: u64 = 3 << 62;
+/// Instead of the word of an object.
+const SAME_FILLED: u64 = 1 << Object::BITS;
 
 /// Numbers of an entry's words.
 const KEY: usize = 0;

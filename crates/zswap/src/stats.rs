@@ -100,7 +100,7 @@ impl<I: Index> Zswap<I> {
             same_filled_pages: count(Count::SameFilled),
             incompressible_pages: count(Count::Incompressible),
             compressed_bytes: count(Count::Bytes),
-            pool_bytes: self.pool.frames() * PAGE_SIZE as u64,
+            pool_bytes: self.pool().frames() * PAGE_SIZE as u64,
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,
             overhead_bytes: self.entries.touched() * ENTRY_BYTES + indexes,
             stores: count(Count::Stores),

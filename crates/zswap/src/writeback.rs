@@ -255,7 +255,7 @@ impl<I: Index> Zswap<I> {
     }
 
     fn is_crowded(&self) -> bool {
-        let frames = self.pool.frames();
+        let frames = self.pool().frames();
         if frames > self.policy.wake_frames() {
             self.evicting.store(true, Ordering::Relaxed);
         } else if frames <= self.policy.accept_frames() {
@@ -283,7 +283,7 @@ impl<I: Index> Zswap<I> {
         match pages {
             0 => 0,
             _ => {
-                (u128::from(shrinkable) * u128::from(self.pool.frames().min(pages))
+                (u128::from(shrinkable) * u128::from(self.pool().frames().min(pages))
                     / u128::from(pages)) as u64
             }
         }

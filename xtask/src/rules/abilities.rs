@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// Crates in which nothing can do I/O, ask the time or start a thread.
 const NO_STD: &[&str] =
-    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "zram", "zswap"];
+    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects", "zram", "zswap"];
 
 /// Codecs, which are opened by their names.
 const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "Eight42"];

@@ -35,13 +35,14 @@ impl Drop for Value {
 }
 
 struct World {
-    readers: ReaderEpochs,
+    readers: Arc<ReaderEpochs>,
     current: Published<Value>,
 }
 
 impl World {
     fn new() -> Arc<World> {
-        Arc::new(World { readers: ReaderEpochs::new(1), current: Published::default() })
+        let readers = Arc::new(ReaderEpochs::new(1));
+        Arc::new(World { current: Published::new(readers.clone()), readers })
     }
 
     fn read(&self) -> Option<usize> {
@@ -63,7 +64,7 @@ fn what_is_withdrawn_is_read_by_nobody() {
             let world = world.clone();
             thread::spawn(move || world.read())
         };
-        let value = world.current.withdraw(&world.readers);
+        let value = world.current.withdraw();
         assert_eq!(value.as_ref().map(|value| value.number()), Some(5));
         drop(value);
         assert_eq!(world.read(), None, "who enters after the withdrawal sees it");
@@ -96,9 +97,9 @@ fn one_may_follow_another() {
             let world = world.clone();
             thread::spawn(move || world.read())
         };
-        drop(world.current.withdraw(&world.readers));
+        drop(world.current.withdraw());
         assert!(publish(&world, 2));
-        drop(world.current.withdraw(&world.readers));
+        drop(world.current.withdraw());
         let seen = reader.join().expect("no thread of the model panics");
         assert!(matches!(seen, None | Some(1 | 2)));
     });
@@ -126,9 +127,9 @@ fn of_two_withdrawers_one_gets_it() {
         assert!(publish(&world, 1));
         let other = {
             let world = world.clone();
-            thread::spawn(move || world.current.withdraw(&world.readers).is_some())
+            thread::spawn(move || world.current.withdraw().is_some())
         };
-        let mine = world.current.withdraw(&world.readers).is_some();
+        let mine = world.current.withdraw().is_some();
         let theirs = other.join().expect("no thread of the model panics");
         assert!(mine != theirs, "exactly one of two may withdraw");
     });

@@ -3,6 +3,7 @@
 use core::fmt::Write;
 
 use control::{Access, Attribute, ControlError};
+use objects::Object;
 use units::PAGE_SIZE;
 
 use super::keys::put;
@@ -152,7 +153,9 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
         }
         let reader = disk.readers.enter(units::Cpu(0));
         let again = match slot.kind() {
-            Kind::Compressed { codec, .. } => engine.priority_of(&reader, codec) > 0,
+            Kind::Stored(Object::Compressed { codec, .. }) => {
+                engine.priority_of(&reader, codec) > 0
+            }
             _ => false,
         };
         let flags = flags(slot, again);
@@ -166,12 +169,12 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
 fn flags(slot: Slot, again: bool) -> [u8; 6] {
     let kind = slot.kind();
     let huge = match kind {
-        Kind::Huge(_) => true,
+        Kind::Stored(Object::Huge(_)) => true,
         Kind::WrittenBack(place) => place.huge,
         _ => false,
     };
     let all = [
-        (matches!(kind, Kind::SameFilled(_) | Kind::SameFilledObject(_)), b's'),
+        (matches!(kind, Kind::SameFilled(_) | Kind::Stored(Object::SameFilled(_))), b's'),
         (slot.is_backed(), b'w'),
         (huge, b'h'),
         (slot.is_idle(), b'i'),

@@ -1,6 +1,7 @@
 //! What a commit does to the gauges.
 
-use units::{Cpu, PAGE_SIZE};
+use objects::Object;
+use units::Cpu;
 
 use super::Engine;
 use crate::counts::Count;
@@ -44,9 +45,11 @@ impl Shape {
         let (bytes, same, zero, huge, backed) = match slot.kind() {
             Kind::Empty => return Shape::default(),
             Kind::SameFilled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
-            Kind::SameFilledObject(_) => (8, 1, 0, 0, 0),
-            Kind::Compressed { length, .. } => (length as i64, 0, 0, 0, 0),
-            Kind::Huge(_) => (PAGE_SIZE as i64, 0, 0, 1, 0),
+            Kind::Stored(object) => {
+                let same = matches!(object, Object::SameFilled(_));
+                let huge = matches!(object, Object::Huge(_));
+                (object.bytes() as i64, i64::from(same), 0, i64::from(huge), 0)
+            }
             Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
         };
         Shape { bytes, stored: 1, same, zero, huge, backed }

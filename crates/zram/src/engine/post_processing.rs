@@ -4,11 +4,12 @@
 use core::ops::Range;
 
 use block::IoError;
+use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
-use zcomp::Streams;
 
-use super::{Engine, refused};
+use super::Engine;
+use super::contents::refused;
 use crate::page_ops::{Export, Loaded, Recompressed, Recompression};
 use crate::resources::Design;
 use crate::slot::{Backed, Kind, Slot};
@@ -49,16 +50,14 @@ impl<D: Design> Engine<D> {
             }
             let place = |length, codec, huge| Some(Backed { block, length, codec, huge });
             match slot.kind() {
-                Kind::Compressed { handle, length, codec } if compressed => {
-                    self.pool.read(reader, handle, length, |object| {
-                        object.copy_to(&mut bytes[..length]);
-                    });
+                Kind::Stored(object @ Object::Compressed { length, codec, .. }) if compressed => {
+                    self.copy_out(reader, object, bytes);
                     bytes[length..].fill(0);
                     Ok(place(length as u16, codec, false))
                 }
-                kind @ (Kind::Compressed { .. } | Kind::Huge(_)) => {
+                Kind::Stored(object @ (Object::Compressed { .. } | Object::Huge(_))) => {
                     self.expand(reader, cpu, slot, bytes)?;
-                    Ok(place(PAGE_SIZE as u16, 0, matches!(kind, Kind::Huge(_))))
+                    Ok(place(PAGE_SIZE as u16, 0, matches!(object, Object::Huge(_))))
                 }
                 _ => Ok(None),
             }
@@ -128,9 +127,9 @@ impl<D: Design> Engine<D> {
     /// Is this a page to compress again?
     fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
         let (length, priority) = match slot.kind() {
-            Kind::Huge(_) => (PAGE_SIZE, 0),
-            Kind::Compressed { length, codec, .. } => {
-                (length, self.codecs.get(reader, codec).map_or(0, |codec| codec.priority))
+            Kind::Stored(Object::Huge(_)) => (PAGE_SIZE, 0),
+            Kind::Stored(Object::Compressed { length, codec, .. }) => {
+                (length, self.priority_of(reader, codec))
             }
             _ => return false,
         };
@@ -148,26 +147,16 @@ impl<D: Design> Engine<D> {
         page: &units::Page,
         how: Recompression,
     ) -> Result<Option<Slot>, IoError> {
-        let pool = &self.pool;
-        let (number, codec) =
-            self.codecs.current(reader, how.priority).ok_or(IoError::Unsupported)?;
-        let length = match held.kind() {
-            Kind::Compressed { length, .. } => length,
-            _ => PAGE_SIZE,
-        };
-        let mut stream = codec.streams.get(cpu);
-        let stream = &mut *stream;
-        let Some(smaller) = stream.context.compress(page, &mut stream.output[..]) else {
-            return Ok(None);
-        };
-        let keeps = smaller <= pool.raw_threshold()
-            && pool.size_class(smaller) < pool.size_class(length)
+        let packed = self.objects.compress(reader, cpu, how.priority, page);
+        let packed = packed.ok_or(IoError::Unsupported)?;
+        let (smaller, pool) = (packed.bytes(), self.objects.pool());
+        let keeps = pool.size_class(smaller)
+            < pool.size_class(held.object().map_or(PAGE_SIZE, Object::bytes))
             && (how.threshold == 0 || smaller < how.threshold);
         if !keeps {
             return Ok(None);
         }
-        let handle = pool.store(reader, cpu, &stream.output[..smaller], None).map_err(refused)?;
-        Ok(Some(Slot::compressed(handle, smaller, number)))
+        packed.store(None).map(|object| Some(Slot::stored(object))).map_err(refused)
     }
 
     /// The codecs that objects of the first `pages` pages need, a bit for each.
@@ -175,7 +164,7 @@ impl<D: Design> Engine<D> {
         let (mut all, mut index) = (0u32, self.slots.next_touched(0, pages));
         while index < pages {
             match self.slots.peek(index).kind() {
-                Kind::Compressed { codec, .. } => all |= 1 << codec,
+                Kind::Stored(Object::Compressed { codec, .. }) => all |= 1 << codec,
                 Kind::WrittenBack(place) if usize::from(place.length) < PAGE_SIZE => {
                     all |= 1 << place.codec;
                 }

@@ -2,6 +2,9 @@
 //!
 //! As the kernel's `ZRAM_LOCK` bit (Weijie Yang, "zram: remove global tb_lock with fine grain
 //! lock", 2014), but readers and writers sleep instead of spinning on when the holder is slow.
+//!
+//! # Why unsafe
+//! Objects are freed by what a slot table says.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +23,9 @@ pub struct BitLock {
 
 const _: () = assert!(SLOT_BITS <= sync::WORD_BITS);
 
-impl SlotTable for BitLock {
+// SAFETY: who swaps a word holds its lock, and so does a reader until it has read; a displaced
+// slot is freed once, after that.
+unsafe impl SlotTable for BitLock {
     const NAME: &'static str = "bit-spinlock";
     const BYTES: usize = 8;
 

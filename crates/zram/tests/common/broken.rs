@@ -16,7 +16,8 @@ pub struct LosesUpdates(Box<[AtomicU64]>);
 
 macro_rules! words {
     ($name:ident, $swap:expr) => {
-        impl SlotTable for $name {
+        // SAFETY: none. It is broken, which tests must find out.
+        unsafe impl SlotTable for $name {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 
@@ -72,7 +73,8 @@ words!(LosesUpdates, |word: &AtomicU64, old, new: Slot| {
 #[macro_export]
 macro_rules! nearly {
     ($name:ident: $base:ty, $state:ty { $($methods:tt)* }) => {
-        impl SlotTable for $name {
+        // SAFETY: none. It is broken, which tests must find out.
+        unsafe impl SlotTable for $name {
             const NAME: &'static str = stringify!($name);
             const BYTES: usize = 8;
 

@@ -8,7 +8,7 @@ use loom::thread;
 use pagealloc::NoMemory;
 use units::Cpu;
 use zram::slots::SlotTable;
-use zram::{Kind, Slot};
+use zram::{Kind, Object, Slot};
 use zsmalloc::Handle;
 
 /// What a thread does.
@@ -62,7 +62,7 @@ unsafe impl<T: Send> Send for World<T> {}
 
 fn object_of(slot: Slot) -> Option<usize> {
     match slot.kind() {
-        Kind::Compressed { handle, .. } => Some(handle.get() as usize),
+        Kind::Stored(object) => Some(object.handle().get() as usize),
         Kind::Empty => None,
         other => panic!("the slot has become {other:?}"),
     }
@@ -87,7 +87,11 @@ impl<T: SlotTable> World<T> {
         let new = self.next.fetch_add(1, Ordering::Relaxed);
         // SAFETY: nobody knows it yet; loom checks.
         self.objects[new].with_mut(|object| unsafe { *object = contents });
-        Slot::compressed(Handle::from_raw(new as u32), 8, 0)
+        Slot::stored(Object::Compressed {
+            handle: Handle::from_raw(new as u32),
+            length: 8,
+            codec: 0,
+        })
     }
 
     fn free(&self, slot: Slot) {

@@ -84,7 +84,8 @@ pub struct Hooked {
     looks: AtomicU32,
 }
 
-impl SlotTable for Hooked {
+// SAFETY: it does what the product's does.
+unsafe impl SlotTable for Hooked {
     const NAME: &'static str = "hooked";
     const BYTES: usize = BitLock::BYTES;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use testkit::Rng;
 use units::Cpu;
 use zram::slots::SlotTable;
-use zram::{Kind, Slot};
+use zram::{Kind, Object, Slot};
 use zsmalloc::Handle;
 
 /// Objects that only know whether they are live, and what was put into them.
@@ -39,12 +39,16 @@ impl Cells {
         let cell = self.next.fetch_add(1, SeqCst);
         self.stamp[cell as usize].store(stamp, SeqCst);
         self.live[cell as usize].store(true, SeqCst);
-        Slot::compressed(Handle::from_raw(cell), 1 + (stamp % 4000) as usize, 0)
+        Slot::stored(Object::Compressed {
+            handle: Handle::from_raw(cell),
+            length: 1 + (stamp % 4000) as usize,
+            codec: 0,
+        })
     }
 
     fn cell(slot: Slot) -> Option<usize> {
         match slot.kind() {
-            Kind::Compressed { handle, .. } => Some(handle.get() as usize),
+            Kind::Stored(object) => Some(object.handle().get() as usize),
             _ => None,
         }
     }

@@ -1,12 +1,10 @@
 //! What an administrator turns, and what is checked for him.
 
-use alloc::format;
-
-use control::{ControlError, Errno};
+use control::ControlError;
 use sync::EventCount;
 use sync::atomic::Ordering;
 use units::Cpu;
-use zcomp::{CODECS, Chosen, NotInstalled};
+use zcomp::{CODECS, Chosen};
 
 use super::Zswap;
 use crate::area::BATCH;
@@ -20,7 +18,10 @@ impl<I: Index> Zswap<I> {
     #[must_use]
     pub fn compressor(&self) -> &'static str {
         let reader = self.readers.enter(Cpu(0));
-        self.bank.current(&reader, 0).map_or("", |(_, codec)| codec.chosen.compressor.name())
+        self.objects
+            .codecs()
+            .current(&reader, 0)
+            .map_or("", |(_, codec)| codec.chosen.compressor.name())
     }
 
     /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
@@ -39,13 +40,7 @@ impl<I: Index> Zswap<I> {
             let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
             used.fold(0u32, |all, number| all | 1 << number)
         };
-        self.bank.install(0, chosen, in_use).map_err(|error| {
-            let errno = match error {
-                NotInstalled::Codec(_) => Errno::ENOMEM,
-                NotInstalled::Full => Errno::EBUSY,
-            };
-            ControlError::new(errno, format!("{error}"))
-        })
+        self.objects.install(0, chosen, in_use)
     }
 
     /// The settings.
@@ -72,7 +67,7 @@ impl<I: Index> Zswap<I> {
 
     /// So that stores that were admitted at once do not pass the limit together.
     pub(super) fn apply_limit(&self) {
-        self.pool.set_limit(self.policy.max_frames().max(1));
+        self.pool().set_limit(self.policy.max_frames().max(1));
         self.event.notify_all();
     }
 
@@ -85,7 +80,7 @@ impl<I: Index> Zswap<I> {
     /// Is a store likely to have to make space?
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.reached_full.load(Ordering::Relaxed)
-            || self.pool.frames() + BATCH as u64 >= self.policy.max_frames()
+            || self.pool().frames() + BATCH as u64 >= self.policy.max_frames()
     }
 
     /// Checks every structure against every other, while nobody calls anything else.
@@ -94,7 +89,7 @@ impl<I: Index> Zswap<I> {
     /// Says what contradicts what.
     pub fn validate(&self) {
         self.quiesce(Cpu(0));
-        self.pool.validate();
+        self.pool().validate();
         let mut pages = 0;
         for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
             area.index.validate();
@@ -107,7 +102,7 @@ impl<I: Index> Zswap<I> {
         assert_eq!(pages, used, "the indexes have {pages} pages, and {used} entries are used");
         let memcgs: u64 = self.memcgs().iter().map(Memcg::pages).sum();
         assert_eq!(pages, memcgs, "the indexes have {pages} pages, and memcgs {memcgs}");
-        let objects = self.pool.stats().objects;
+        let objects = self.pool().stats().objects;
         let expected = pages - self.counts.sum(Count::SameFilled);
         assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
     }

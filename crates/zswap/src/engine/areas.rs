@@ -70,7 +70,7 @@ impl<I: Index> Zswap<I> {
             );
             return Err(ControlError::new(Errno::EBUSY, message));
         }
-        drop(self.areas[swap.number()].withdraw(&self.readers));
+        drop(self.areas[swap.number()].withdraw());
         // Whoever found the area before may have stored a page meanwhile.
         self.empty(Cpu(0), &area);
         Ok(())
@@ -87,7 +87,7 @@ impl<I: Index> Zswap<I> {
     }
 
     pub(crate) fn area_here<'p>(
-        &self,
+        &'p self,
         reader: &'p Reader<'_>,
         swap: SwapType,
     ) -> Option<&'p Arc<Area<I>>> {
@@ -96,7 +96,11 @@ impl<I: Index> Zswap<I> {
 
     /// The area of a page, if it has the page.
     #[inline]
-    pub(crate) fn area_of<'p>(&self, reader: &'p Reader<'_>, key: Key) -> Option<&'p Arc<Area<I>>> {
+    pub(crate) fn area_of<'p>(
+        &'p self,
+        reader: &'p Reader<'_>,
+        key: Key,
+    ) -> Option<&'p Arc<Area<I>>> {
         let area = self.areas[key.swap.number()].get(reader)?;
         (key.offset < area.pages).then_some(area)
     }
@@ -149,7 +153,7 @@ impl<I: Index> Zswap<I> {
             memcg.set_gone(false);
             return Err(busy("has pages"));
         }
-        drop(self.memcgs[usize::from(memcg.0.number)].withdraw(&self.readers));
+        drop(self.memcgs[usize::from(memcg.0.number)].withdraw());
         Ok(())
     }
 
@@ -160,11 +164,14 @@ impl<I: Index> Zswap<I> {
         self.all_memcgs(&reader).cloned().collect()
     }
 
-    pub(crate) fn all_memcgs<'p>(&self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Memcg> {
+    pub(crate) fn all_memcgs<'p>(
+        &'p self,
+        reader: &'p Reader<'_>,
+    ) -> impl Iterator<Item = &'p Memcg> {
         self.memcgs.iter().filter_map(|place| place.get(reader))
     }
 
-    pub(crate) fn memcg_of<'p>(&self, reader: &'p Reader<'_>, number: u32) -> Option<&'p Memcg> {
+    pub(crate) fn memcg_of<'p>(&'p self, reader: &'p Reader<'_>, number: u32) -> Option<&'p Memcg> {
         self.memcgs.get(usize::from(self.entries.memcg(number)))?.get(reader)
     }
 }

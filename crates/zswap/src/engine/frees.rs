@@ -1,5 +1,6 @@
 //! Giving up pages, and freeing what was theirs when no reader can hold it any more.
 
+use objects::Object;
 use sync::Reader;
 use units::Cpu;
 
@@ -94,12 +95,6 @@ impl<I: Index> Zswap<I> {
         self.free(cpu, content);
     }
 
-    pub(super) fn free(&self, cpu: Cpu, content: Content) {
-        if let Some(handle) = content.handle() {
-            self.pool.free(cpu, handle);
-        }
-    }
-
     /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
     /// nothing.
     pub(crate) fn quiesce(&self, cpu: Cpu) -> bool {
@@ -112,13 +107,16 @@ impl<I: Index> Zswap<I> {
         self.counts.add(cpu, Count::Pages, sign);
         match content {
             Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
-            Content::Incompressible(_) => {
-                self.counts.add(cpu, Count::Incompressible, sign);
+            Content::Stored(object) => {
                 self.counts.add(cpu, Count::Bytes, bytes);
-            }
-            Content::Compressed { codec, .. } => {
-                self.counts.add(cpu, Count::Bytes, bytes);
-                self.by_codec.add(cpu, usize::from(codec), sign);
+                match object {
+                    Object::Huge(_) => self.counts.add(cpu, Count::Incompressible, sign),
+                    Object::Compressed { codec, .. } => {
+                        self.by_codec.add(cpu, usize::from(codec), sign);
+                    }
+                    // An entry has room for all of a pattern.
+                    Object::SameFilled(_) => {}
+                }
             }
         }
     }

@@ -20,7 +20,7 @@ impl<I: Index> Zswap<I> {
     /// The zone its frames come from.
     #[must_use]
     pub fn zone(&self) -> &Arc<dyn Frames> {
-        self.pool.zone()
+        self.pool().zone()
     }
 
     /// Is memory provided ahead, so that stores wait for none?
@@ -32,13 +32,13 @@ impl<I: Index> Zswap<I> {
     /// Frames with memory that no object has, where it is provided ahead; elsewhere `u64::MAX`.
     #[must_use]
     pub fn free_frames(&self) -> u64 {
-        self.pool.headroom()
+        self.pool().headroom()
     }
 
     /// Frames that the pool may still take.
     #[must_use]
     pub fn room_frames(&self) -> u64 {
-        self.policy.max_frames().saturating_sub(self.pool.frames())
+        self.policy.max_frames().saturating_sub(self.pool().frames())
     }
 
     /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
@@ -57,10 +57,10 @@ impl<I: Index> Zswap<I> {
             all &= area.index.provide(entries, want.nodes);
         }
         let frames = want.frames.min(self.room_frames());
-        all &= self.pool.provide(cpu, frames) >= frames;
+        all &= self.pool().provide(cpu, frames) >= frames;
         // More is asked for when a quarter of it was used; what could not be had is asked for after
         // a while.
-        let low = frames.min(self.pool.headroom());
+        let low = frames.min(self.pool().headroom());
         provision.low_frames.store(low - low / 4, Ordering::Relaxed);
         let low = want.entries.min(self.entries.left());
         provision.low_entries.store(low - low / 4, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl<I: Index> Zswap<I> {
     pub(crate) fn ask_for_memory(&self) {
         let provision = &self.provision;
         if provision.is_ahead()
-            && (self.pool.headroom() < provision.low_frames.load(Ordering::Relaxed)
+            && (self.pool().headroom() < provision.low_frames.load(Ordering::Relaxed)
                 || self.entries.left() < provision.low_entries.load(Ordering::Relaxed))
         {
             self.ring_for_memory();

@@ -1,4 +1,7 @@
 //! What an index is, whatever its kind.
+//!
+//! # Why unsafe
+//! Entries are freed, with their objects, by what an index says: see [`Index`].
 
 use core::ops::Range;
 
@@ -13,7 +16,12 @@ pub const PAGES_PER_PART: u64 = 1 << 14;
 
 /// The index of one swap area. Every method may be called by any number of threads at once.
 /// Offsets are below the number of pages it was made for.
-pub trait Index: Send + Sync + 'static {
+///
+/// # Safety
+/// Whoever is given a word that was taken out frees its entry. A word that was put in once comes
+/// out once at most: from `insert`, `remove` or `drain`, or by a `remove_if` that is true. No
+/// other word does. `get` finds none that had come out before it was called.
+pub unsafe trait Index: Send + Sync + 'static {
     /// Makes the index of an area of `pages` pages, for entries numbered 1 to `entries`. Costs
     /// addresses, and memory only for the CPUs.
     ///

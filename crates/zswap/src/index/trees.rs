@@ -3,6 +3,9 @@
 //! Both are this: a line of locks and roots, and below it trees of one kind that share the memory
 //! of their nodes. Splitting is nothing but a smaller number of pages to a tree, so that what is
 //! measured of it is splitting alone.
+//!
+//! # Why unsafe
+//! Entries are freed by what an index says, and so by what its trees say.
 
 use core::ops::Range;
 
@@ -26,7 +29,11 @@ const MARKS: usize = 64;
 
 /// Trees of one kind, in one memory. What takes a root is called with the lock of its tree held,
 /// but for `get` of a kind that is [`Forest::LOCK_FREE`].
-pub trait Forest: Sized + Send + Sync {
+///
+/// # Safety
+/// As of [`Index`]: a word that `insert` puts in comes out once at most, from `insert` or `remove`,
+/// and no other word does. `get` finds none that had come out before it was called.
+pub unsafe trait Forest: Sized + Send + Sync {
     /// The name of an index of one such tree.
     const NAME: &'static str;
     /// The name of an index of several.
@@ -177,7 +184,9 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     }
 }
 
-impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
+// SAFETY: words go into one tree and come out of it under its lock, as its kind promises; what
+// `drain` visits was taken out before.
+unsafe impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     fn make(
         provider: &dyn MemoryProvider,
         pages: u64,

@@ -1,4 +1,7 @@
 //! The memory of radix trees: nodes in lazily backed tables.
+//!
+//! # Why unsafe
+//! Entries are freed by what an index says, and so by what its trees say.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64};
@@ -61,7 +64,9 @@ fn most_nodes(trees: usize, pages: u64, entries: u32, cpus: usize) -> u64 {
     in_trees + (cpus.max(1) * (KEPT + MAX_LEVELS)) as u64
 }
 
-impl Forest for RadixTrees {
+// SAFETY: a word is in one slot of a leaf, which is changed under the lock of the tree; a lookup
+// without it that comes across a node of another life begins again.
+unsafe impl Forest for RadixTrees {
     const NAME: &'static str = "xarray";
     const SPLIT_NAME: &'static str = "xarray-split";
     /// In a cache line without the lock.

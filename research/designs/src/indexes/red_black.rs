@@ -2,6 +2,9 @@
 //!
 //! The node of an entry is in a table under the entry's number, so that nothing is allocated. A
 //! tree has a lock, which is held whatever is done to it.
+//!
+//! # Why unsafe
+//! Entries are freed by what an index says, and so by what its trees say.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -294,7 +297,9 @@ impl RedBlackTrees {
     }
 }
 
-impl Forest for RedBlackTrees {
+// SAFETY: a word is in the one node of its entry, which is linked and unlinked under the lock of
+// the tree.
+unsafe impl Forest for RedBlackTrees {
     const NAME: &'static str = "rbtree";
     const SPLIT_NAME: &'static str = "rbtree-split";
     /// Beside the lock: nobody looks at it without.

@@ -3,6 +3,9 @@
 //! Not publication: who reads owns the slot as well, so that what it names can be freed at once by
 //! whoever displaces it. Publishing by compare-and-swap alone, and freeing at once, would take
 //! objects from under their readers; that is what `epoch` has its bags for.
+//!
+//! # Why unsafe
+//! Objects are freed by what a slot table says.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +19,9 @@ pub struct Cas {
     touched: Touched,
 }
 
-impl SlotTable for Cas {
+// SAFETY: who swaps a word owns it, and so does a reader until it has read; a displaced slot is
+// freed once, after that.
+unsafe impl SlotTable for Cas {
     const NAME: &'static str = "cas";
     const BYTES: usize = 8;
 

@@ -6,6 +6,9 @@
 //! reader has left. Displaced objects wait in bags of the CPUs ([`sync::Retired`]). Slots that
 //! name no object wait for nobody: patterns are in the slot itself, and blocks of a backing device
 //! have readers of their own.
+//!
+//! # Why unsafe
+//! Objects are freed by what a slot table says.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Retired;
@@ -25,7 +28,9 @@ pub struct Epoch {
     retired: Retired,
 }
 
-impl SlotTable for Epoch {
+// SAFETY: words are swapped by one instruction, and a displaced slot that names an object is freed
+// once, by `Retired`, when no reader from before can hold it.
+unsafe impl SlotTable for Epoch {
     const NAME: &'static str = "epoch";
     const BYTES: usize = 8;
 
@@ -78,7 +83,7 @@ impl SlotTable for Epoch {
     fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         match displaced.kind() {
             Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) => free(displaced),
-            Kind::SameFilledObject(_) | Kind::Huge(_) | Kind::Compressed { .. } => {
+            Kind::Stored(_) => {
                 self.retired.retire(cpu, displaced.word(), |word| free(Slot::from_word(word)));
             }
         }

@@ -2,6 +2,9 @@
 //!
 //! As the kernel's `tb_lock` was before each entry had a lock of its own: readers share it while
 //! they decompress, a writer holds it for the swap of one word.
+//!
+//! # Why unsafe
+//! Objects are freed by what a slot table says.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +24,9 @@ pub struct GlobalRwLock {
 /// The only key of the only lock.
 const KEY: usize = 0;
 
-impl SlotTable for GlobalRwLock {
+// SAFETY: a word is swapped by who holds the lock alone, and a reader shares it until it has read;
+// a displaced slot is freed once, after that.
+unsafe impl SlotTable for GlobalRwLock {
     const NAME: &'static str = "global-rwlock";
     const BYTES: usize = 8;
 

@@ -3,6 +3,9 @@
 //! A plain lock, which spins briefly and then parks, as the kernel's table of pages with a spinlock
 //! in each entry, but who waits sleeps when the holder is slow; readers exclude each other as well.
 //! Or a reader-writer lock: readers of a page share it, a writer has it alone.
+//!
+//! # Why unsafe
+//! Objects are freed by what a slot table says.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +16,11 @@ use zram::slots::{SlotTable, Touched};
 
 /// A lock in a word, with the wait queues of those who want it. What differs between the
 /// kinds.
-pub trait WordLock: Default + Send + Sync {
+///
+/// # Safety
+/// From `write` to `end_write` nobody else is between `write` and `end_write`, or between `read`
+/// and `end_read`.
+pub unsafe trait WordLock: Default + Send + Sync {
     /// The name of the scheme.
     const NAME: &'static str;
     /// Waits until nobody writes, and keeps writers out.
@@ -26,7 +33,8 @@ pub trait WordLock: Default + Send + Sync {
     fn end_write(&self, lock: &AtomicU64, key: usize);
 }
 
-impl WordLock for WaitQueues {
+// SAFETY: it is a lock.
+unsafe impl WordLock for WaitQueues {
     const NAME: &'static str = "spinlock";
 
     #[inline]
@@ -47,7 +55,8 @@ impl WordLock for WaitQueues {
     }
 }
 
-impl WordLock for SharedWaitQueues {
+// SAFETY: it is a reader-writer lock.
+unsafe impl WordLock for SharedWaitQueues {
     const NAME: &'static str = "rwlock";
 
     #[inline]
@@ -80,7 +89,9 @@ pub struct LockBeside<L> {
     queues: L,
 }
 
-impl<L: WordLock> SlotTable for LockBeside<L> {
+// SAFETY: a word is swapped by who holds its lock alone, and a reader has it or shares it until it
+// has read; a displaced slot is freed once, after that.
+unsafe impl<L: WordLock> SlotTable for LockBeside<L> {
     const NAME: &'static str = L::NAME;
     const BYTES: usize = 16;
 

@@ -1,5 +1,8 @@
 //! How long the sections are that are held or private: the slot tables, readers, counters and the
 //! pool by themselves, on one thread.
+//!
+//! # Why unsafe
+//! The pool is used without those who know which of its objects are there.
 
 use std::sync::Arc;
 
@@ -7,12 +10,12 @@ use anyhow::{Result, anyhow};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use pagealloc::{Zone, ZoneOptions};
 use serde::Serialize;
-use sync::{PerCpuCounters, ReaderEpochs};
+use sync::{PerCpuCounters, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{Compressor, Lz4, Params};
 use zram::Slot;
 use zram::slots::{BitLock, SlotTable};
-use zsmalloc::{Pool, PoolOptions};
+use zsmalloc::{Handle, Pool, PoolOptions};
 
 use super::primitives::each;
 use super::schemes::LINE;
@@ -121,24 +124,36 @@ impl Bench {
         Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)?, readers })
     }
 
+    #[inline]
+    fn store(&self, reader: &Reader<'_>, cpu: Cpu, object: &[u8]) -> Result<Handle> {
+        // SAFETY: `times` enters the readers that the pool was made with.
+        unsafe { self.pool.store(reader, cpu, object, None) }.map_err(no_memory)
+    }
+
+    #[inline]
+    fn free(&self, cpu: Cpu, handle: Handle) {
+        // SAFETY: `times` frees each object that it stored once, and reads none.
+        unsafe { self.pool.free(cpu, handle) }
+    }
+
     fn times(&self) -> Result<(f64, f64)> {
         let (reader, cpu, object) = (self.readers.enter(Cpu(0)), Cpu(0), [7; OBJECT]);
-        let kept = self.pool.store(&reader, cpu, &object, None).map_err(no_memory)?;
+        let kept = self.store(&reader, cpu, &object)?;
         let mut handles = Vec::with_capacity(OBJECTS);
         let (mut stores, mut frees) = (Vec::new(), Vec::new());
         for _ in 0..50 {
             let begun = std::time::Instant::now();
             for _ in 0..OBJECTS {
-                handles.push(self.pool.store(&reader, cpu, &object, None).map_err(no_memory)?);
+                handles.push(self.store(&reader, cpu, &object)?);
             }
             stores.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
             let begun = std::time::Instant::now();
             for handle in handles.drain(..) {
-                self.pool.free(cpu, handle);
+                self.free(cpu, handle);
             }
             frees.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
         }
-        self.pool.free(cpu, kept);
+        self.free(cpu, kept);
         Ok((crate::statistics::median(stores), crate::statistics::median(frees)))
     }
 

@@ -85,7 +85,8 @@ impl<const FLAW: u8> Broken<FLAW> {
     }
 }
 
-impl<const FLAW: u8> Index for Broken<FLAW> {
+// SAFETY: none. It is broken, which tests must find out.
+unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
     fn make(
         provider: &dyn MemoryProvider,
         pages: u64,

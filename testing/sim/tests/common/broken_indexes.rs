@@ -26,7 +26,8 @@ impl Copied {
     }
 }
 
-impl Index for Copied {
+// SAFETY: none. It is broken, which tests must find out.
+unsafe impl Index for Copied {
     fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")
     }
@@ -86,7 +87,8 @@ pub struct Over {
     pub wrong: Wrong,
 }
 
-impl Index for Over {
+// SAFETY: none. It is broken, which tests must find out.
+unsafe impl Index for Over {
     fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")
     }

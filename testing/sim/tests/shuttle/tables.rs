@@ -10,7 +10,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
 use units::Cpu;
 use zram::slots::SlotTable;
-use zram::{Kind, Slot};
+use zram::{Kind, Object, Slot};
 use zsmalloc::Handle;
 
 use crate::bench::CPUS;
@@ -35,12 +35,16 @@ impl Objects {
     fn make(&self) -> Slot {
         let mut live = self.live.lock().unwrap();
         live.push(true);
-        Slot::compressed(Handle::from_raw(live.len() as u32), 100, 0)
+        Slot::stored(Object::Compressed {
+            handle: Handle::from_raw(live.len() as u32),
+            length: 100,
+            codec: 0,
+        })
     }
 
     fn number(slot: Slot) -> Option<usize> {
         match slot.kind() {
-            Kind::Compressed { handle, .. } => Some(handle.get() as usize - 1),
+            Kind::Stored(object) => Some(object.handle().get() as usize - 1),
             _ => None,
         }
     }

@@ -321,7 +321,7 @@ fn validation_finds_contradictions() {
     finds("is lost", |zone| {
         zone.cpus.get(Cpu(0)).lock().pop();
     });
-    finds("is Pcp list(1) as well", move |zone| {
+    finds("is PcpList(1) as well", move |zone| {
         let frame = cached(zone);
         zone.cpus.get(Cpu(1)).lock().push(frame);
     });

@@ -1,0 +1,98 @@
+//! What an entry stands for: made of a page, turned back into one, and freed.
+//!
+//! # Why unsafe
+//! An entry names an object by a number. That the object is there is what the index promises, and
+//! those who wait for readers.
+
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{fill, same_filled};
+use zsmalloc::StoreError;
+
+use super::{Owner, Zswap};
+use crate::Word;
+use crate::area::Area;
+use crate::counts::Count;
+use crate::entry::Content;
+use crate::index::Index;
+use crate::memcg::Memcg;
+use crate::outcome::{LoadError, Reject};
+
+impl<I: Index> Zswap<I> {
+    /// Makes an object of a page, if it needs one.
+    #[inline]
+    pub(super) fn make(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        (area, memcg, owner): (&Area<I>, &Memcg, Owner),
+        page: &Page,
+    ) -> Result<Content, Reject> {
+        if self.policy.same_filled()
+            && let Some(pattern) = same_filled(page)
+        {
+            return Ok(Content::SameFilled(pattern));
+        }
+        if !self.policy.non_same_filled() {
+            return Err(Reject::Disabled);
+        }
+        // Compressing would be for nothing.
+        if self.pool().headroom() == 0 {
+            return Err(Reject::NoMemory);
+        }
+        let packed = self.objects.compress(reader, cpu, 0, page).ok_or(Reject::Disabled)?;
+        let (ratio, bytes) = (self.policy.max_compression_ratio() as usize, packed.bytes());
+        if bytes == PAGE_SIZE {
+            // It is kept as it is, so that pages leave in the order they came (SeongJae Park,
+            // linux-mm, "mm/zswap: store <PAGE_SIZE compression failed page as-is", 2025); but not
+            // if it could not leave and its owner had better keep it.
+            let stays = !(memcg.writeback() && area.device.is_some());
+            if ratio == 100 && owner == Owner::MayKeep && stays {
+                return Err(Reject::Incompressible);
+            }
+        }
+        if bytes * 100 / PAGE_SIZE > ratio {
+            return Err(Reject::Poor);
+        }
+        packed.store(None).map(Content::Stored).map_err(refused)
+    }
+
+    /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
+    pub(crate) fn expand(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        word: Word,
+        page: &mut Page,
+    ) -> Result<(), LoadError> {
+        match self.entries.content(word.number()) {
+            Content::SameFilled(pattern) => fill(page, pattern),
+            Content::Stored(object) => {
+                // SAFETY: it was stored here, and what keeps the entry keeps its object: `retired`
+                // frees it when all its readers have left. The engine enters no readers but those
+                // that its objects were made with.
+                let expanded = unsafe { self.objects.expand(reader, cpu, object, page) };
+                expanded.map_err(|_| {
+                    self.counts.add(cpu, Count::DecompressFail, 1);
+                    LoadError::Corrupt
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what an entry stood for, once, when nobody can find the entry or ever could.
+    pub(super) fn free(&self, cpu: Cpu, content: Content) {
+        if let Content::Stored(object) = content {
+            // SAFETY: it was stored here, and nobody holds it: see above.
+            unsafe { self.objects.free(cpu, object) }
+        }
+    }
+}
+
+fn refused(error: StoreError) -> Reject {
+    match error {
+        StoreError::OverLimit => Reject::PoolLimit,
+        StoreError::NoMemory => Reject::NoMemory,
+    }
+}
