@@ -13,7 +13,7 @@ mod object;
 mod store;
 
 pub use object::Object;
-pub use store::{BEGINNING, Objects, Packed};
+pub use store::{Objects, Packed};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,6 @@
 //! answer for.
 
 use alloc::{format, sync::Arc};
-use core::ops::Range;
 
 use control::{ControlError, Errno};
 use pagealloc::{MemoryProvider, NoMemory};
@@ -16,12 +15,6 @@ use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Streams};
 use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
 use crate::Object;
-
-/// The bytes of a page that its user prefetches before it stores it. [`Objects::compress`] goes on
-/// behind them once the first are in the cache. Each time it is as many misses as a processor keeps
-/// in flight; after that its own prefetcher follows.
-pub const BEGINNING: Range<usize> = 0..10 * 64;
-const SEQUEL: Range<usize> = BEGINNING.end..24 * 64;
 
 /// Objects, and the codecs of those that are compressed. Every method may be called by any number
 /// of threads at once; readers are those that the pool was made with.
@@ -100,7 +93,7 @@ impl<S: Streams> Objects<S> {
         page: &'a Page,
     ) -> Option<Packed<'a, S>> {
         let (number, codec) = self.codecs.current(reader, priority)?;
-        sync::prefetch_bytes(page.as_ptr(), SEQUEL);
+        zcomp::prefetch_sequel(page);
         let mut stream = codec.streams.get(cpu);
         let length = {
             let stream = &mut *stream;

@@ -15,6 +15,7 @@ mod bank;
 mod codec;
 mod compressor;
 mod filled;
+mod prefetch;
 mod stream;
 
 pub use bank::{Bank, CODECS, Chosen, Codec, NotInstalled, PRIORITIES};
@@ -27,4 +28,5 @@ pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, open};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
 pub use filled::{fill, same_filled};
+pub use prefetch::{prefetch_beginning, prefetch_sequel};
 pub use stream::{Buffer, OneStream, PerCpuStreams, Stream, Streams};

@@ -12,11 +12,11 @@ use core::ops::ControlFlow;
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
-use objects::{BEGINNING, Objects};
+use objects::Objects;
 use pagealloc::NoMemory;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Chosen, OneStream, Streams};
+use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::access::{Accesses, Clock, TIME_BYTES};
@@ -198,7 +198,7 @@ impl<D: Design> Engine<D> {
         page: &Page,
     ) -> Result<(), IoError> {
         self.slots.prefetch(index);
-        sync::prefetch_bytes(page.as_ptr(), BEGINNING);
+        prefetch_beginning(page);
         let new = self.make(reader, cpu, page, || self.slots.peek(index))?;
         // Before it can be seen: a page without a time is as old as can be.
         self.note(index);

@@ -37,7 +37,7 @@ mod zspage;
 
 pub use class::{CHAIN_MAX, RAW_THRESHOLD, SizeClass, SizeClasses};
 pub use handle::Handle;
-pub use pool::{Object, Pool, PoolOptions, StoreError};
+pub use pool::{Object, PREFETCH_BYTES, Pool, PoolOptions, StoreError};
 pub use stats::{ClassStats, PoolStats};
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The pool: storing, reading and freeing objects.
 //!
 //! # Why unsafe
-//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot is
-//! written by its owner alone, and read by nobody before, is the protocol of this file and of
+//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot
+//! is written by its owner alone, and read by nobody before, is the protocol of this file and of
 //! `compact`. That it is read only while it is live is for the users of handles to answer for.
 
 use alloc::{boxed::Box, sync::Arc};
@@ -473,8 +473,9 @@ fn no_frame(n: usize) -> Frame {
     panic!("a used slot lies in frame {n} of its chain, which the chain does not have")
 }
 
-/// As many misses as a processor keeps in flight, and no more.
-const PREFETCH_BYTES: usize = 12 * 64;
+/// The bytes of an object that are prefetched when it is read: as many misses as a processor keeps
+/// in flight, and no more.
+pub const PREFETCH_BYTES: usize = 12 * 64;
 
 /// Asks the processor for the lines of an object before they are needed one by one.
 #[inline]

@@ -8,7 +8,6 @@ use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
     Wait, ZeroMode,
 };
-use objects::BEGINNING;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 
@@ -117,7 +116,7 @@ impl<I: Index> SwapDevice<I> {
         let (from, _) = from.as_chunks::<PAGE_SIZE>();
         let mut stored = 0;
         for (page, from) in pages.clone().zip(from) {
-            sync::prefetch_bytes(from.as_ptr(), BEGINNING);
+            zcomp::prefetch_beginning(from);
             let put = |key| zswap.try_put(&reader, cpu, key, None, from, Owner::HasNoOther);
             // A page that the device holds is replaced under its lock: see `area`.
             if area.is_on_device(page) || put(self.key(page)).is_err() {

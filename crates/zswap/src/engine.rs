@@ -15,12 +15,12 @@ use alloc::{boxed::Box, format, sync::Arc};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
-use objects::{BEGINNING, Objects};
+use objects::Objects;
 use pagealloc::{Frames, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
-use zcomp::{CODECS, Chosen, PerCpuStreams};
+use zcomp::{CODECS, Chosen, PerCpuStreams, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
@@ -174,7 +174,7 @@ impl<I: Index> Zswap<I> {
         page: &Page,
         owner: Owner,
     ) -> Result<(), Reject> {
-        sync::prefetch_bytes(page.as_ptr(), BEGINNING);
+        prefetch_beginning(page);
         // A page that the device holds is replaced under its lock: see `area`.
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));

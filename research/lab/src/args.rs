@@ -8,10 +8,14 @@ use crate::drive::modes::Kind;
 use crate::drive::subject::Through;
 use crate::drive::workers::Clock;
 
+mod backing;
+mod figures;
 mod serve;
 mod sizes;
 mod zones;
 
+pub use backing::BackingArgs;
+pub use figures::FiguresArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
@@ -30,6 +34,8 @@ pub struct Arguments {
 pub enum Command {
     /// Dump memory of live programs, for `pages` to work on
     Corpus(CorpusArgs),
+    /// Run every measurement of docs/BENCHMARKS.md, and make its tables
+    Figures(FiguresArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
     /// Compress and decompress pages with every codec, beside liblzo2 and the kernel's
@@ -52,6 +58,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
+    /// Read and write a file as pages are written back and read again
+    Backing(BackingArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
     KernelBuild(KernelBuildArgs),
     /// Run programs that check their memory in a cgroup with less of it than they want
@@ -184,6 +192,10 @@ pub struct CorpusArgs {
     /// Only these programs: python, node, java, redis, cc1, rustc
     #[arg(long = "program", value_name = "NAME", num_args = 1..)]
     pub programs: Vec<String>,
+
+    /// Write made pages to half.pages, and no dump: half of each is noise, half zeroes
+    #[arg(long, conflicts_with = "programs")]
+    pub half: bool,
 }
 
 /// `rampack-lab pages`.

@@ -19,9 +19,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use units::PAGE_SIZE;
 
 use crate::args::CorpusArgs;
+use crate::drive::half_compressible;
 use crate::interrupt;
 use crate::sys::{self, Signal};
 use manifest::{Entry, Manifest, Skipped};
+
+pub use manifest::now;
 use recipe::{RECIPES, Recipe};
 
 /// A program that has not reached its size within this time is dumped as it is.
@@ -38,6 +41,12 @@ pub fn run(args: &CorpusArgs) -> Result<()> {
     let recipes = choose(&args.programs)?;
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the directory {}", args.out.display()))?;
+    if args.half {
+        let pages = half_compressible(args.pages as usize)?;
+        let path = args.out.join("half.pages");
+        return fs::write(&path, &*pages)
+            .with_context(|| format!("cannot write {}", path.display()));
+    }
     let mut manifest = Manifest::new(args.pages);
     for recipe in recipes {
         interrupt::check()?;

@@ -25,6 +25,7 @@ use plan::Plan;
 use subject::Setting;
 use workers::{Clock, Rate};
 
+pub use content::half_compressible;
 pub use report::{Figure, Report};
 pub use subject::{Count, Ours, Subject, Through};
 

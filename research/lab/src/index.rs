@@ -86,7 +86,8 @@ fn measure(
                 variant: variant.name,
                 mix,
                 threads,
-                ns: median(times),
+                ns: median(times.iter().copied()),
+                samples: times,
             }));
         }
     }

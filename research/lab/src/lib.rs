@@ -7,23 +7,27 @@
 //! simulates threads that want the same slots, on more CPUs than there are; `index` compares the
 //! indexes of zswap, and `zone` the designs of page allocators, whose threads `zone-sim` simulates;
 //! `churn` looks what is left over in a pool that was filled and freed many times; `serve` serves a
-//! device of any designs to real programs; `nbd` sets rampack's NBD server beside others;
-//! `kernel-build` and `hungry` run programs of others in a memory cgroup, with several kinds of
-//! swap. Numbers of one run are comparable with each other, because what is compared takes turns;
-//! numbers of different runs are not.
+//! device of any designs to real programs; `nbd` sets rampack's NBD server beside others; `backing`
+//! reads and writes a file as pages are written back; `kernel-build` and `hungry` run programs of
+//! others in a memory cgroup, with several kinds of swap. Numbers of one run are comparable with
+//! each other, because what is compared takes turns; numbers of different runs are not. `figures`
+//! runs them all, one after the other, and makes the tables of docs/BENCHMARKS.md.
 //!
 //! The lab is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
+mod backing_file;
 mod cgroup;
 mod churn;
 mod codecs;
 mod corpus;
 mod drive;
+mod figures;
 mod hungry;
 mod index;
 mod interrupt;
 mod kernel_build;
+mod level;
 mod locks;
 mod locks_sim;
 mod nbd;
@@ -55,6 +59,7 @@ pub fn main() -> ExitCode {
     let result =
         interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
             args::Command::Corpus(args) => corpus::run(args),
+            args::Command::Figures(args) => figures::run(args),
             args::Command::Pages(args) => pages::run(args),
             args::Command::Codecs(args) => codecs::run(args),
             args::Command::Locks(args) => locks::run(args),
@@ -66,6 +71,7 @@ pub fn main() -> ExitCode {
             args::Command::Churn(args) => churn::run(args),
             args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
+            args::Command::Backing(args) => backing_file::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),
         });

@@ -17,6 +17,13 @@ pub fn median_of(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     values.filter(|values| !values.is_empty()).map(median)
 }
 
+/// The least and the most. Zeroes of nothing.
+#[must_use]
+pub fn spread(values: &[f64]) -> [f64; 2] {
+    let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    [least, values.iter().copied().reduce(f64::max).unwrap_or(0.0)]
+}
+
 /// The mean. 0 of nothing.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
@@ -43,6 +50,12 @@ mod tests {
         assert_eq!(median_of([Some(1.0), None]), None);
         assert_eq!(median_of([Some(1.0), Some(3.0)]), Some(2.0));
         assert_eq!(median_of([]), None);
+    }
+
+    #[test]
+    fn spreads() {
+        assert_eq!(spread(&[]), [0.0, 0.0]);
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), [1.0, 3.0]);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! How long the lock is held, for how many pages, and how often the heads of lists are taken is
 //! measured on as many threads as there are CPUs (two at most); the rest is simulated, event by
 //! event. Before the simulation says anything it is compared with curves that others have published
-//! and with the rows of the seed, and with one and two threads here. What is said is framed as lock
-//! demand: the nanoseconds for which a page keeps everybody else out; for the seed's best rate is a
-//! cap from outside the lock.
+//! and with a row of the seed, and with one and two threads here. What is said is framed as lock
+//! demand: the nanoseconds for which a page keeps everybody else out. No number that it was given
+//! is fitted to what comes out; [`published::constants`] has them with their sources.
 //!
 //! * [`load`]: what a thread wants of a zone; [`engine`]: the simulated zone.
 //! * [`published`]: curves and rows of others; [`held`]: what is measured here.

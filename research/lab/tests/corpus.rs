@@ -118,3 +118,16 @@ fn nonsense_is_refused_and_named() {
     let message = place.refused(&["corpus", "--out", "/proc/out"]);
     assert!(message.contains("/proc/out"), "{message}");
 }
+
+#[test]
+fn made_pages_are_half_compressible() {
+    let place = Place::new();
+    testkit::run(&mut place.lab(&["corpus", "--out", "out", "--half", "--pages", "64"]));
+    let bytes = fs::read(place.path("out/half.pages")).expect("pages");
+    assert_eq!(bytes.len(), 64 * 4096);
+    let pages: Vec<&[u8]> = bytes.chunks(4096).collect();
+    assert!(pages.iter().all(|page| page[2048..].iter().all(|byte| *byte == 0)));
+    assert!((1..64).all(|n| pages[n][..2048] != pages[n - 1][..2048]));
+    let message = place.refused(&["corpus", "--out", "out", "--half", "--program", "python"]);
+    assert!(message.contains("--half"), "{message}");
+}

@@ -39,6 +39,11 @@ fn assert_whole(result: &Value) {
         let ratio = result[ratio].as_f64().expect("a ratio");
         assert!((ratio / wanted - 1.0).abs() < 1e-6, "{ratio} is not {wanted}");
     }
+    let rounds = result["rounds"].as_u64().expect("a number") as usize;
+    for key in ["store", "overwrite", "load", "reload", "compress", "decompress"] {
+        let samples = result["samples"][key].as_array().expect("a list");
+        assert_eq!(samples.len(), rounds, "{key} of {result}");
+    }
     // Of another block device only the time is known.
     let is_ours = !result["target"].as_str().expect("a name").starts_with('/');
     for key in

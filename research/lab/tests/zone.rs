@@ -142,7 +142,11 @@ fn what_is_simulated_of_zones_says_so() {
     let result = place.json(&[&SIM[..], &more, &held].concat());
     assert_eq!(result["simulated"], true);
     // The errors come before anything that is predicted from it.
-    assert_eq!(list(&result, "errors").len(), 6);
+    assert_eq!(list(&result, "errors").len(), 5);
+    // Each number that is not measured says where it is from.
+    for constant in list(&result, "constants") {
+        assert!(constant["source"].as_str().is_some_and(|source| !source.is_empty()), "{constant}");
+    }
     for curve in list(&result, "validation") {
         for point in list(curve, "points") {
             let error =
@@ -152,11 +156,11 @@ fn what_is_simulated_of_zones_says_so() {
         }
     }
     let rows = list(&result, "seed_rows");
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row["simulated"] == true), "{rows:?}");
     let designs = list(&result, "designs");
     let names: Vec<&str> = designs.iter().filter_map(|row| row["design"].as_str()).collect();
-    for name in ["mutex-buddy", "spin", "rwlock-range", "llfree-like"] {
+    for name in ["mutex-buddy", "spin", "rwlock-range"] {
         assert_eq!(names.iter().filter(|other| **other == name).count(), 1, "{names:?}");
     }
     let of = |name: &str| designs.iter().find(|row| row["design"] == name).expect("a design");
@@ -164,7 +168,6 @@ fn what_is_simulated_of_zones_says_so() {
     assert_eq!(of("mutex-buddy")["source"], "measured");
     assert!((number(of("spin"), "lock_held_alone_ns_per_page") - 217.0).abs() < 1e-6);
     assert!((number(of("rwlock-range"), "lock_held_alone_ns_per_page") - 150.0).abs() < 1e-6);
-    assert_eq!(number(of("llfree-like"), "lock_demand_ns_per_page"), 0.0);
     // What is not simulated comes from the measurement.
     assert_eq!(number(of("mutex-buddy"), "order0_share"), 0.0);
     let predictions = list(&result, "predictions");

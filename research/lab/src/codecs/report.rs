@@ -8,8 +8,9 @@ use units::PAGE_SIZE;
 
 use super::contest::{Contestant, Taken};
 use super::kernel::Size;
+use crate::level::named;
 use crate::plot::Bars;
-use crate::statistics::median;
+use crate::statistics::{median, spread};
 use crate::table::{self, maybe, maybe_count};
 
 /// The results. Each time is the median of the rounds.
@@ -34,6 +35,7 @@ struct Row {
     decompress_ns: f64,
     compress_cpu_ns: f64,
     decompress_cpu_ns: f64,
+    samples: Samples,
     /// Of all pages; those that did not shrink count as they are.
     bytes: u64,
     ratio: f64,
@@ -43,6 +45,13 @@ struct Row {
     kernel: Option<Kernel>,
     #[serde(skip)]
     lengths: Vec<u16>,
+}
+
+/// Nanoseconds of CPU time a page, of each round.
+#[derive(Serialize)]
+struct Samples {
+    compress_cpu_ns: Vec<f64>,
+    decompress_cpu_ns: Vec<f64>,
 }
 
 /// The kernel's codec of the same name, on the same pages.
@@ -74,6 +83,10 @@ impl Report {
                 decompress_ns: time(&contestant.decompress, |taken| taken.wall),
                 compress_cpu_ns: time(&contestant.compress, |taken| taken.cpu),
                 decompress_cpu_ns: time(&contestant.decompress, |taken| taken.cpu),
+                samples: Samples {
+                    compress_cpu_ns: contestant.compress.iter().map(|taken| taken.cpu).collect(),
+                    decompress_cpu_ns: contestant.decompress.iter().map(|t| t.cpu).collect(),
+                },
                 bytes,
                 ratio: (pages * PAGE_SIZE) as f64 / bytes as f64,
                 compress_over_liblzo2: over(|contestant| &contestant.compress),
@@ -114,15 +127,17 @@ impl Report {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "{} pages of 4 KiB of {}, {} of one pattern left out; medians of {} round(s), \
-             ns of CPU per page\n",
+            "{} pages of 4 KiB of {}, {} of one pattern left out; medians of {} round(s) and their \
+             spread, ns of CPU per page\n",
             self.pages, self.corpus, self.same_filled_left_out, self.rounds
         );
         let mut table = table::table([
             "codec",
             "compress",
+            "spread",
             "/liblzo2",
             "decompress",
+            "spread",
             "/liblzo2",
             "ratio",
             "kernel's",
@@ -133,8 +148,10 @@ impl Report {
             table.add_row([
                 row.title(),
                 format!("{:.0}", row.compress_cpu_ns),
+                range(&row.samples.compress_cpu_ns),
                 maybe(row.compress_over_liblzo2, 3),
                 format!("{:.0}", row.decompress_cpu_ns),
+                range(&row.samples.decompress_cpu_ns),
                 maybe(row.decompress_over_liblzo2, 3),
                 format!("{:.3}", row.ratio),
                 maybe_count(kernel.map(|kernel| kernel.bytes)),
@@ -163,9 +180,12 @@ impl Report {
 
 impl Row {
     fn title(&self) -> String {
-        match self.level {
-            None => self.name.clone(),
-            Some(level) => format!("{}:{level}", self.name),
-        }
+        named(&self.name, self.level)
     }
+}
+
+/// The least and the most.
+fn range(values: &[f64]) -> String {
+    let [least, most] = spread(values);
+    format!("{least:.0}-{most:.0}")
 }

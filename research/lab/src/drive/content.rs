@@ -136,6 +136,15 @@ impl Content {
     }
 }
 
+/// So many half-compressible pages, no two of them alike.
+///
+/// # Errors
+/// There is no memory.
+pub fn half_compressible(pages: usize) -> Result<Memory> {
+    let memory = Memory::new(pages * PAGE_SIZE).context("no memory for the contents")?;
+    Ok(noise(memory, PAGE_SIZE / 2))
+}
+
 /// Noise at the beginning of each page.
 fn noise(mut memory: Memory, bytes: usize) -> Memory {
     let mut random = fastrand::Rng::with_seed(SEED);

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::variant::Variant;
 use super::workers::Mix;
 use crate::args::IndexArgs;
+use crate::level::named;
 use crate::plot::Bars;
+use crate::statistics::spread;
 use crate::table;
 
 /// A median of measurements.
@@ -20,8 +22,10 @@ pub struct Measured {
     pub mix: Mix,
     /// By how many.
     pub threads: usize,
-    /// A thread's nanoseconds for a call.
+    /// A thread's nanoseconds for a call: the median of the rounds.
     pub ns: f64,
+    /// The same of each round.
+    pub samples: Vec<f64>,
 }
 
 /// What came of a simulation.
@@ -61,7 +65,10 @@ pub struct Check {
 pub struct Report {
     command: &'static str,
     whole: bool,
+    /// The codec of the whole engine.
+    algorithm: Option<String>,
     pages: u32,
+    repeat: u32,
     seed: u64,
     variants: Vec<&'static str>,
     /// What was measured.
@@ -77,7 +84,9 @@ impl Report {
         Report {
             command: "index",
             whole: args.whole,
+            algorithm: args.whole.then(|| named(zcomp::LZ4, None)),
             pages: args.pages,
+            repeat: args.repeat,
             seed: args.seed,
             variants: variants.iter().map(|variant| variant.name).collect(),
             measured: Vec::new(),
@@ -145,8 +154,10 @@ impl Report {
         let headed = |first: &[&str]| table::table(first.iter().chain(&self.variants));
         // Writing to a string does not fail.
         let what = if self.whole { "the engine" } else { "the index alone" };
-        let _ =
-            writeln!(text, "Nanoseconds of a thread for a call of {what}, measured (medians)\n");
+        let _ = writeln!(
+            text,
+            "Nanoseconds of a thread for a call of {what}, measured (medians and spread)\n"
+        );
         let mut table = headed(&["mix", "threads"]);
         for m in self.measured.iter().filter(|m| m.variant == self.variants[0]) {
             let mut row = vec![m.mix.name().to_owned(), m.threads.to_string()];
@@ -155,6 +166,12 @@ impl Report {
                 format!("{ns:.1}")
             }));
             table.add_row(row);
+            let is = |o: &&Measured| o.mix == m.mix && o.threads == m.threads;
+            let spreads = self.measured.iter().filter(is).map(|o| {
+                let [least, most] = spread(&o.samples);
+                format!("{least:.0}-{most:.0}")
+            });
+            table.add_row(["  least-most", ""].map(str::to_owned).into_iter().chain(spreads));
         }
         text.push_str(&table::text(table, &[0]));
         if self.predicted.is_empty() {

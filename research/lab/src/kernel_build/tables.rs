@@ -6,6 +6,7 @@ use std::iter;
 use units::PAGE_SIZE;
 
 use super::report::{Report, Run, Setting};
+use crate::statistics::spread;
 use crate::table::{self, maybe_count};
 
 /// A run's time, with a mark if it did not end by itself.
@@ -33,15 +34,42 @@ fn change(from: f64, to: f64) -> String {
     format!("{:+.0}%", 100.0 * (to / from - 1.0))
 }
 
+/// The memory the group could have in the end: more than at first if the kernel was about to give
+/// it up, and so the limit was raised.
+fn limit(run: &Run) -> String {
+    match run.swap.as_str() {
+        "none" => "-".to_owned(),
+        _ => raised(run.setting.limit_bytes, run.measured.relieved_bytes),
+    }
+}
+
+/// A limit in the end, and by how much it was raised.
+fn raised(bytes: u64, by: u64) -> String {
+    match by {
+        0 => mb(bytes),
+        _ => format!("{} (raised by {})", mb(bytes + by), mb(by)),
+    }
+}
+
+/// From the quickest to the slowest build of this kind that ended by itself.
+fn spread_of_seconds(report: &Report, run: &Run) -> String {
+    let same = |other: &&Run| other.setting == run.setting && other.swap == run.swap;
+    let runs = report.runs.iter().filter(same).filter(|run| run.outcome == "done");
+    let all: Vec<f64> = runs.map(|run| run.measured.seconds).collect();
+    let [least, most] = spread(&all);
+    if all.is_empty() { "-".to_owned() } else { format!("{least:.1}-{most:.1}") }
+}
+
 /// What a run did, for whoever waits.
 pub fn in_a_line(run: &Run) -> String {
     let measured = &run.measured;
     format!(
-        "-j{} {:22} {} s, CPU {:.0} %, swap from and to disk {} and {} MB",
+        "-j{} {:22} {} s, CPU {:.0} %, limit {} MB, swap from and to disk {} and {} MB",
         run.setting.jobs,
         run.swap,
         seconds(run),
         measured.cpu_percent,
+        limit(run),
         mb(measured.swap.disk_read_bytes),
         mb(measured.swap.disk_written_bytes)
     )
@@ -98,7 +126,9 @@ fn figures(report: &Report) -> String {
             table.add_row(iter::once(name.to_owned()).chain(cells));
         };
         row("", &|run| run.swap.clone());
+        row("limit at the end, MB", &limit);
         row("runtime, s", &seconds);
+        row("  of all builds", &|run| spread_of_seconds(report, run));
         row("user, s", &|run| format!("{:.1}", run.measured.user_seconds));
         row("sys, s", &|run| format!("{:.1}", run.measured.system_seconds));
         row("CPU, %", &|run| format!("{:.0}", run.measured.cpu_percent));
@@ -263,7 +293,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_and_clocks() {
+    fn limits_changes_and_clocks() {
+        assert_eq!(raised(256_000_000, 0), "256");
+        assert_eq!(raised(256_000_000, 16_000_000), "272 (raised by 16)");
         assert_eq!(change(570.0, 267.0), "-53%");
         assert_eq!(change(107.0, 107.0), "+0%");
         assert_eq!(change(0.0, 1.0), "-");

@@ -1,10 +1,12 @@
 //! The bare codec: what compressing and decompressing cost, without anything to keep pages in.
 //!
 //! The same code as the engine's, with one context for each thread that is kept all the time, on
-//! the same pages in the same order. What comes out is laid end to end in memory that is in place
-//! beforehand, and is decompressed in that order: nothing that keeps pages can be arranged better.
-//! A page that does not get smaller is copied.
+//! the same pages in the same order. Pages and objects are prefetched as the engine does. What
+//! comes out is laid end to end in memory that is in place beforehand, and is decompressed in that
+//! order: nothing that keeps pages can be arranged better. A page that does not get smaller is
+//! copied.
 
+use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
@@ -74,6 +76,10 @@ impl Codec {
             clock(|| {
                 for (&index, length) in share.indexes.iter().zip(&mut cpu.lengths) {
                     let source = page(work.corpus(), index as usize);
+                    zcomp::prefetch_beginning(source);
+                    // The engine looks at the page here, and so waits for its first line.
+                    black_box(source[0]);
+                    zcomp::prefetch_sequel(source);
                     let room = &mut cpu.log[end..end + 2 * PAGE_SIZE];
                     let taken = match cpu.context.compress(source, room) {
                         Some(taken) if taken < PAGE_SIZE => taken,
@@ -150,6 +156,7 @@ fn decompress_chunk(
     for (place, &length) in lengths.iter().enumerate() {
         let object = &log[end..end + usize::from(length)];
         end += object.len();
+        sync::prefetch_bytes(object.as_ptr(), 0..object.len().min(zsmalloc::PREFETCH_BYTES));
         let into = page_mut(buffer, place);
         if object.len() == PAGE_SIZE {
             into.copy_from_slice(object);

@@ -9,8 +9,9 @@ use units::PAGE_SIZE;
 use super::contest::{Contestant, Round};
 use super::target::Figures;
 use super::work::Speed;
+use crate::level::{default_level, named};
 use crate::plot::Bars;
-use crate::statistics::{median, median_of};
+use crate::statistics::{median, median_of, spread};
 use crate::table::{self, maybe, maybe_count};
 
 /// The results of one target. Each figure is the median of the rounds.
@@ -40,6 +41,52 @@ pub struct Outcome {
     /// Before all pages were stored over.
     after_first_store: Figures,
     cpu: Cpu,
+    samples: Samples,
+}
+
+/// Nanoseconds a page in each round, from which medians and spreads are. A pass and the codec's
+/// pass beside it have the same place.
+#[derive(Serialize)]
+struct Samples {
+    store: Vec<f64>,
+    overwrite: Vec<f64>,
+    load: Vec<f64>,
+    reload: Vec<f64>,
+    /// Nothing where the codec is none of ours.
+    compress: Vec<f64>,
+    decompress: Vec<f64>,
+    /// Millions of bytes a second of all threads.
+    store_mb_per_s: Vec<f64>,
+    overwrite_mb_per_s: Vec<f64>,
+    reload_mb_per_s: Vec<f64>,
+}
+
+impl Samples {
+    fn new(rounds: &[Round]) -> Samples {
+        let ns = |of: fn(&Round) -> Option<Speed>| -> Vec<f64> {
+            rounds.iter().filter_map(|round| Some(of(round)?.ns_per_page)).collect()
+        };
+        let mb = |of: fn(&Round) -> Speed| -> Vec<f64> {
+            rounds.iter().map(|round| of(round).mb_per_s).collect()
+        };
+        Samples {
+            store: ns(|r| Some(r.store)),
+            overwrite: ns(|r| Some(r.overwrite)),
+            load: ns(|r| Some(r.load)),
+            reload: ns(|r| Some(r.reload)),
+            compress: ns(|r| r.compress),
+            decompress: ns(|r| r.decompress),
+            store_mb_per_s: mb(|r| r.store),
+            overwrite_mb_per_s: mb(|r| r.overwrite),
+            reload_mb_per_s: mb(|r| r.reload),
+        }
+    }
+
+    /// In the order of the table's columns.
+    fn columns(&self) -> [&[f64]; 6] {
+        let Samples { store, overwrite, load, reload, compress, decompress, .. } = self;
+        [store, overwrite, load, reload, compress, decompress]
+    }
 }
 
 /// The same figures by the time the CPU spent on the threads. Of use where other programs take the
@@ -120,7 +167,7 @@ impl Outcome {
         Outcome {
             target: contestant.kind.name(),
             algorithm: contestant.algorithm.clone(),
-            level,
+            level: level.or(default_level(&contestant.algorithm)),
             threads,
             rounds: rounds.len(),
             pages,
@@ -140,7 +187,13 @@ impl Outcome {
             orig_over_compressed: ratio(figures.orig, figures.compressed),
             after_first_store,
             cpu: Cpu::new(rounds),
+            samples: Samples::new(rounds),
         }
+    }
+
+    /// The codec, with the level that it has.
+    fn codec_and_level(&self) -> String {
+        named(&self.algorithm, self.level)
     }
 
     /// The passes and how long each took, in nanoseconds a page.
@@ -190,12 +243,13 @@ pub fn table(outcomes: &[Outcome]) -> String {
     let Some(main) = outcomes.first() else { return text };
     let _ = writeln!(
         text,
-        "{} pages of 4 KiB, {} thread(s), medians of {} round(s), ns per page per thread\n",
+        "{} pages of 4 KiB, {} thread(s), medians of {} round(s) and their spread, ns per page per \
+         thread\n",
         main.pages, main.threads, main.rounds
     );
     let mut times = table::table([
         "target",
-        "algorithm",
+        "codec",
         "store",
         "overwrite",
         "load",
@@ -206,13 +260,19 @@ pub fn table(outcomes: &[Outcome]) -> String {
         "load/codec",
     ]);
     for outcome in outcomes {
-        let mut row = vec![outcome.target.clone(), outcome.algorithm.to_string()];
+        let mut row = vec![outcome.target.clone(), outcome.codec_and_level()];
         row.extend(outcome.passes().into_iter().map(|(_, ns)| format!("{ns:.0}")));
         row.push(maybe(outcome.codec.compress_ns, 0));
         row.push(maybe(outcome.codec.decompress_ns, 0));
         row.push(maybe(outcome.store_over_codec, 3));
         row.push(maybe(outcome.load_over_codec, 3));
         times.add_row(row);
+        let spread = |values: &[f64]| {
+            let [least, most] = spread(values);
+            if values.is_empty() { "-".to_owned() } else { format!("{least:.0}-{most:.0}") }
+        };
+        let spreads = outcome.samples.columns().map(spread);
+        times.add_row(["  least-most", ""].map(str::to_owned).into_iter().chain(spreads));
     }
     text.push_str(&table::text(times, &[0, 1]));
     text.push('\n');

@@ -1,14 +1,13 @@
 //! One zone and its threads, event by event.
 //!
 //! The simulated machine of `locks_sim` knows lines and the product's own locks, which are not
-//! fair; here are the locks the kernel's zones have. Three things are shared by the threads:
+//! fair; here are the locks the kernel's zones have. Two things are shared by the threads:
 //!
 //! * the zone's lock, which is passed on in the order in which it was asked for; those next in line
 //!   who want it beside others come in together, until one wants it alone (a queued spin lock, a
 //!   fair read-write lock);
 //! * the heads of lists, one at a time inside the lock; who waits spins, and is served at random;
-//!   each waiter makes it slower, since it fetches the line once for each that is served;
-//! * memory, which pages queue up for.
+//!   each waiter makes it slower, since it fetches the line once for each that is served.
 //!
 //! Written anew after the model of the reference notes; tests compare it with closed forms.
 
@@ -87,7 +86,6 @@ struct Engine<'a> {
     queue: VecDeque<(usize, f64)>,
     head_busy: bool,
     head_queue: Vec<(usize, f64)>,
-    memory_free: f64,
     counts_since: Option<f64>,
     pages: f64,
     waits: [f64; 3],
@@ -126,7 +124,6 @@ impl<'a> Engine<'a> {
             queue: VecDeque::new(),
             head_busy: false,
             head_queue: Vec::new(),
-            memory_free: 0.0,
             counts_since: None,
             pages: 0.0,
             waits: [0.0; 3],
@@ -194,11 +191,7 @@ impl<'a> Engine<'a> {
             true => self.load.alloc_ns,
             false => self.load.free_ns,
         };
-        let mut over = now + pages * own;
-        if self.load.memory_ns > 0.0 && self.threads[thread].allocates {
-            self.memory_free = self.memory_free.max(now) + pages * self.load.memory_ns;
-            over = over.max(self.memory_free);
-        }
+        let over = now + pages * own;
         self.wake(thread, At::Work, over);
     }
 

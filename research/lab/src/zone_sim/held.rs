@@ -6,20 +6,18 @@ use serde::Serialize;
 use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use super::load::{Demand, Visit};
-use super::published::{self, BATCH};
+use super::published::{self, BATCH, SOCKET};
 use crate::args::ZoneSimArgs;
 use crate::zone::designs::{self, DESIGNS, Design};
 use crate::zone::plan::Plan;
 use crate::zone::run::{Run, Visits};
 use crate::zone::{Mode, Start, Workload};
 
-/// How the designs of the seed free: which are beside others in the lock, and how many heads of
-/// lists a batch takes. The others have the lock alone.
+/// How the designs of the seed free, where times are given and not measured: which are beside
+/// others in the lock, and how many heads of lists a batch takes. The others have the lock alone.
 const BESIDE: [(&str, f64); 3] = [("rwlock-range", BATCH), ("splice", 4.0), ("premerge", 4.0)];
-/// A head of a list, where it is not measured: a little more than a transfer of its line.
-const HEAD_NS: f64 = 75.0;
-/// The row of an allocator without locks.
-pub const LLFREE: &str = "llfree-like";
+/// A head of a list, where it is not measured: a transfer of its line.
+const HEAD_NS: f64 = SOCKET;
 
 /// Where times come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -29,8 +27,6 @@ pub enum Source {
     Measured,
     /// Given on the command line.
     Given,
-    /// Published by others.
-    Published,
 }
 
 /// What is known of a design.
@@ -108,7 +104,7 @@ pub fn given(texts: &[String]) -> Result<Vec<(String, f64, f64)>> {
 /// The designs there are, and those of the seed.
 fn names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = DESIGNS.iter().map(|design| design.name).collect();
-    for row in published::SEED {
+    for row in published::seed() {
         if !names.contains(&row.design) {
             names.push(row.design);
         }
@@ -232,7 +228,7 @@ impl Wanted {
                 (None, Some(run)) => (Source::Measured, demand_of(run)),
                 (None, None) => continue,
             };
-            let own_ns = run(Workload::CrossFree, 1).map_or(published::LLFREE_OWN, own);
+            let own_ns = run(Workload::CrossFree, 1).map_or_else(published::own_ns, own);
             let rest = run(Workload::PageFault1, most);
             let points = self.plan.threads.iter().filter_map(|&threads| {
                 let run = run(Workload::CrossFree, threads)?;
@@ -256,7 +252,6 @@ impl Wanted {
                 ..nothing_known(name, Source::Given)
             });
         }
-        all.push(Held { demand: published::LLFREE, ..nothing_known(LLFREE, Source::Published) });
         Ok(all)
     }
 }
@@ -268,7 +263,7 @@ fn nothing_known(name: &str, source: Source) -> Held {
         source,
         threads: None,
         demand: Demand { alloc: Visit::NONE, free: Visit::NONE },
-        own_ns: published::LLFREE_OWN,
+        own_ns: published::own_ns(),
         order0_share: None,
         unmerged_buddies: None,
         measured: Vec::new(),

@@ -99,8 +99,6 @@ pub struct Load {
     pub alloc_ns: f64,
     /// And for one it frees.
     pub free_ns: f64,
-    /// Time of the zone's memory for a page: pages queue up for it. 0 for none.
-    pub memory_ns: f64,
     /// Threads begin at random points of a cycle, not all at once.
     pub stagger: bool,
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::held::{Held, Source};
 use super::load::Visit;
-use super::published::SOCKET;
-use super::study::{Around, Prediction, SEED_THREADS, Study};
+use super::published::{SEED_THREADS, SOCKET, constants};
+use super::study::{Around, Prediction, Study};
 use crate::args::ZoneSimArgs;
 use crate::statistics::median;
 use crate::table::{self, maybe, maybe_count};
@@ -61,7 +61,6 @@ pub fn json(study: &Study, args: &ZoneSimArgs) -> Value {
             "curve": curve.name,
             "median_error_percent": median(errors.map(|point| point.error_percent.abs())),
             "worst_error_percent": curve.worst(),
-            "fitted": curve.fitted,
         })
     });
     json!({
@@ -72,6 +71,7 @@ pub fn json(study: &Study, args: &ZoneSimArgs) -> Value {
         "assumed_line_transfer_ns": SOCKET,
         "pages": args.pages,
         "cycles": args.cycles,
+        "constants": constants(),
         "errors": errors.collect::<Vec<_>>(),
         "validation": study.curves,
         "seed_rows": study.rows,
@@ -91,6 +91,12 @@ pub fn text(study: &Study, args: &ZoneSimArgs) -> String {
 
 fn write(text: &mut String, study: &Study, args: &ZoneSimArgs) -> std::fmt::Result {
     curves(text, study)?;
+    writeln!(text, "\nConstants, none of them fitted to what comes out\n")?;
+    let mut table = table::unnamed();
+    for constant in constants() {
+        table.add_row([constant.name, &constant.value, constant.source]);
+    }
+    text.push_str(&table::text(table, &[0, 2]));
     seed(text, study)?;
     designs(text, study)?;
     if !study.checks.is_empty() {
@@ -118,10 +124,9 @@ fn curves(text: &mut String, study: &Study) -> std::fmt::Result {
     writeln!(text, "How far the simulation is off: curves that others have published")?;
     writeln!(text, "ns between two calls of all threads; (g): given, says nothing\n")?;
     for curve in &study.curves {
-        let fitted = if curve.fitted { "; chosen by this curve" } else { "" };
         writeln!(
             text,
-            "{:<22} largest error {:.0} %   ({}{fitted})",
+            "{:<22} largest error {:.0} %   ({})",
             curve.name,
             curve.worst(),
             curve.model
@@ -144,32 +149,20 @@ fn curves(text: &mut String, study: &Study) -> std::fmt::Result {
 fn seed(text: &mut String, study: &Study) -> std::fmt::Result {
     writeln!(
         text,
-        "\nThe seed's kernels, {SEED_THREADS} threads in two zones, simulated from times in the \
-         kernel that were\nchosen for patch1 and no_merge: M pages/s, percent waiting for the lock \
-         and for heads\n"
+        "\nThe seed's kernels, {SEED_THREADS} threads in two zones, simulated from published \
+         times: M pages/s,\npercent waiting for the lock. (g): given, says nothing\n"
     )?;
-    let mut table = table::table([
-        "row",
-        "seed",
-        "lock",
-        "head",
-        "~rate",
-        "~lock",
-        "~head",
-        "error",
-        "~lockstep rate, lock",
-    ]);
+    let mut table =
+        table::table(["row", "seed", "lock", "~rate", "~lock", "error", "~lockstep rate, lock"]);
     for row in &study.rows {
         let lockstep = &row.kernel_lockstep;
         table.add_row([
             row.row.to_string(),
             format!("{:.2}", row.published_pages_per_s / 1e6),
             format!("{:.1}", row.published_lock_percent),
-            maybe(row.published_head_percent, 1),
             format!("~{:.2}", row.kernel.pages_per_s / 1e6),
             format!("~{:.1}", row.kernel.lock_wait_percent()),
-            format!("~{:.1}", row.kernel.head_wait_percent),
-            format!("{:+.0}%", row.error_percent),
+            format!("{:+.0}%{}", row.error_percent, if row.given { " (g)" } else { "" }),
             format!("~{:.2}, ~{:.1}", lockstep.pages_per_s / 1e6, lockstep.lock_wait_percent()),
         ]);
     }
@@ -206,7 +199,6 @@ fn designs(text: &mut String, study: &Study) -> std::fmt::Result {
         let source = match held.source {
             Source::Measured => "measured",
             Source::Given => "given",
-            Source::Published => "published",
         };
         table.add_row([
             held.design.to_string(),
@@ -231,8 +223,8 @@ fn predictions(text: &mut String, study: &Study, args: &ZoneSimArgs) -> std::fmt
             around.name(),
             match around {
                 Around::PageFault1 =>
-                    "the seed's load, which is capped by memory at 12.1 M pages/s, whatever the \
-                     zone",
+                    "the seed's load: a thread's own time for a page is that of 112 threads there, \
+                     whatever the zone",
                 Around::Bare => "the allocator's own time only, no cap",
             },
             match around {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::engine::{Outcome, simulate};
 use super::held::{Held, Source, Wanted};
 use super::load::{Costs, Demand, Load};
-use super::published::{self, Curve, KERNEL_COSTS, SEED, SOCKET, SeedRow, page_fault1};
+use super::published::{self, Curve, SEED_THREADS, SOCKET, SeedRow, page_fault1};
 use crate::args::ZoneSimArgs;
 use crate::interrupt;
 
@@ -16,9 +16,6 @@ const HELD: [f64; 2] = [0.8, 1.2];
 /// A line's transfer within a socket, and from one to the other, in nanoseconds.
 const WITHIN: [f64; 2] = [40.0, 60.0];
 const ACROSS: [f64; 2] = [110.0, 140.0];
-
-/// Threads of the seed's machine.
-pub const SEED_THREADS: usize = 112;
 
 /// What threads do besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -105,9 +102,9 @@ pub struct Row {
     pub published_pages_per_s: f64,
     /// And percent waiting for the lock.
     pub published_lock_percent: f64,
-    /// And for heads of lists, if it says so.
-    pub published_head_percent: Option<f64>,
-    /// Simulated from the kernel's times in the reference notes.
+    /// Its rate was given to the simulation: it says nothing.
+    pub given: bool,
+    /// Simulated from published times.
     pub kernel: Outcome,
     /// The same if all begin at once.
     pub kernel_lockstep: Outcome,
@@ -184,7 +181,6 @@ fn bare(own: (f64, f64), threads: usize, args: &ZoneSimArgs, stagger: bool) -> L
         cycles: args.cycles,
         alloc_ns: own.0,
         free_ns: own.1,
-        memory_ns: 0.0,
         stagger,
     }
 }
@@ -200,7 +196,8 @@ impl Study {
         wanted: &Wanted,
         bar: &ProgressBar,
     ) -> Result<Study> {
-        let rows = SEED.len() as u64;
+        let seed = published::seed();
+        let rows = seed.len() as u64;
         bar.set_length(wanted.turns() + 1 + rows);
         let held = wanted.find_out(bar)?;
         bar.inc_length((held.len() * args.threads.len()) as u64);
@@ -215,7 +212,7 @@ impl Study {
             checks: Vec::new(),
             predictions: Vec::new(),
         };
-        for row in &SEED {
+        for row in &seed {
             interrupt::check()?;
             bar.set_message(format!("the seed: {}", row.row));
             study.rows.push(seed_row(row, args));
@@ -260,7 +257,7 @@ impl Study {
 fn seed_row(row: &SeedRow, args: &ZoneSimArgs) -> Row {
     let simulated = |stagger| {
         let load = |threads| page_fault1(threads, f64::from(args.pages), args.cycles, stagger);
-        machine(&row.kernel, SEED_THREADS, &KERNEL_COSTS, args.seed, load)
+        machine(&row.kernel, SEED_THREADS, &Costs::of(SOCKET), args.seed, load)
     };
     let kernel = simulated(true);
     Row {
@@ -268,7 +265,7 @@ fn seed_row(row: &SeedRow, args: &ZoneSimArgs) -> Row {
         design: row.design,
         published_pages_per_s: row.rate * 1e6,
         published_lock_percent: row.lock_percent,
-        published_head_percent: row.head_percent,
+        given: row.given,
         kernel,
         kernel_lockstep: simulated(false),
         error_percent: 100.0 * (kernel.pages_per_s / (row.rate * 1e6) - 1.0),
@@ -329,7 +326,6 @@ mod tests {
             cycles: 8,
             alloc_ns: 0.0,
             free_ns: 0.0,
-            memory_ns: 0.0,
             stagger: true,
         };
         let costs = Costs::of(50.0);

@@ -10,7 +10,6 @@ fn load(threads: usize) -> Load {
         cycles: 20,
         alloc_ns: 0.0,
         free_ns: 0.0,
-        memory_ns: 0.0,
         stagger: true,
     }
 }
@@ -86,15 +85,6 @@ fn a_head_that_all_want_is_slower_by_each_that_waits() {
     }
     let outcome = simulate(&demand, &load(26), &COSTS, 1);
     assert!(outcome.head_wait_percent > 90.0 && outcome.lock_wait_percent() == 0.0);
-}
-
-#[test]
-fn memory_is_a_cap() {
-    let load = Load { alloc_ns: 300.0, memory_ns: 100.0, ..load(8) };
-    let none = Demand { alloc: Visit::NONE, free: Visit::NONE };
-    assert_near(rate(&none, &load), 1e9 / 100.0, 1.0, "full memory");
-    let two = Load { threads: 2, ..load };
-    assert_near(rate(&none, &two), 2e9 / 300.0, 1.0, "two");
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! `rampack-lab backing`: reading and writing pages of a file at random, as writeback and reads of
+//! backed pages do it, one by one and in batches, by io_uring and by plain calls.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use backing::Options;
+use block::{BlockDevice, Job, Operation};
+use serde::Serialize;
+use tempfile::NamedTempFile;
+use units::{Cpu, PAGE_SIZE};
+
+use crate::args::BackingArgs;
+use crate::interrupt;
+use crate::statistics::{median, spread};
+use crate::sys::Memory;
+use crate::table;
+
+/// Pages under way at once.
+const BATCHES: [usize; 4] = [1, 8, 32, 128];
+/// What offsets are drawn from.
+const SEED: u64 = 0x0062_6163_6b69_6e67;
+
+/// What was measured.
+#[derive(Serialize)]
+struct Report {
+    command: &'static str,
+    size_bytes: u64,
+    milliseconds: u32,
+    repeat: u32,
+    rows: Vec<Row>,
+}
+
+/// Pages a second of one way, one direction and one size of batches.
+#[derive(Serialize)]
+struct Row {
+    way: &'static str,
+    direction: &'static str,
+    batch: usize,
+    median: f64,
+    samples: Vec<f64>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The file cannot be made, read or written.
+pub fn run(args: &BackingArgs) -> Result<()> {
+    let file = NamedTempFile::with_prefix_in("rampack-lab-", &args.dir)
+        .with_context(|| format!("cannot make a file in {}", args.dir.display()))?;
+    file.as_file().set_len(args.size).context("cannot make it as long as wanted")?;
+    let mut rows = Vec::new();
+    for way in ["io_uring", "plain"] {
+        for direction in ["read", "write"] {
+            for batch in BATCHES {
+                rows.push(Row { way, direction, batch, median: 0.0, samples: Vec::new() });
+            }
+        }
+    }
+    fill(&*open(file.path(), "plain")?)?;
+    let time = Duration::from_millis(args.milliseconds.into());
+    let mut random = fastrand::Rng::with_seed(SEED);
+    for _ in 0..args.repeat {
+        for row in &mut rows {
+            interrupt::check()?;
+            let device = open(file.path(), row.way)?;
+            let rate = turn(&*device, row.direction == "write", row.batch, time, &mut random)?;
+            row.samples.push(rate);
+        }
+    }
+    for row in &mut rows {
+        row.median = median(row.samples.iter().copied());
+    }
+    let (command, size_bytes) = ("backing", args.size);
+    let (milliseconds, repeat) = (args.milliseconds, args.repeat);
+    let report = Report { command, size_bytes, milliseconds, repeat, rows };
+    match args.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => print!("{}", report.text()),
+    }
+    Ok(())
+}
+
+/// The file, past the page cache, one user at a time.
+fn open(path: &Path, way: &str) -> Result<Arc<dyn BlockDevice>> {
+    let options = Options { rings: 1, io_uring: way == "io_uring", ..Options::default() };
+    backing::open(path, options).map_err(|fault| anyhow!("{fault}"))
+}
+
+/// Writes all of it, so that its blocks are there.
+fn fill(device: &dyn BlockDevice) -> Result<()> {
+    const PIECE: usize = 64 * PAGE_SIZE;
+    let memory = Memory::new(PIECE)?;
+    let bytes = device.geometry().bytes;
+    for offset in (0..bytes).step_by(PIECE) {
+        interrupt::check()?;
+        let length = PIECE.min((bytes - offset) as usize);
+        let write = Operation::Write { offset, from: &memory[..length] };
+        device.submit(Cpu(0), write).map_err(|error| anyhow!("writing at {offset}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Batches of pages for so long; pages a second.
+fn turn(
+    device: &dyn BlockDevice,
+    is_write: bool,
+    batch: usize,
+    time: Duration,
+    random: &mut fastrand::Rng,
+) -> Result<f64> {
+    let pages = device.geometry().bytes / PAGE_SIZE as u64;
+    let mut memory = Memory::new(batch * PAGE_SIZE)?;
+    let (begun, mut done) = (Instant::now(), 0);
+    while begun.elapsed() < time {
+        let mut jobs: Vec<Job<'_>> = Vec::with_capacity(batch);
+        for page in memory.chunks_exact_mut(PAGE_SIZE) {
+            let offset = random.u64(..pages) * PAGE_SIZE as u64;
+            jobs.push(Job::new(match is_write {
+                true => Operation::Write { offset, from: page },
+                false => Operation::Read { offset, into: page },
+            }));
+        }
+        device.submit_all(Cpu(0), &mut jobs);
+        for job in jobs {
+            job.result.map_err(|error| anyhow!("the file: {error}"))?;
+        }
+        done += batch;
+    }
+    Ok(done as f64 / begun.elapsed().as_secs_f64())
+}
+
+impl Report {
+    /// For people to read.
+    fn text(&self) -> String {
+        let mut table = table::table(["pages a second", "batch", "median", "least-most"]);
+        for row in &self.rows {
+            let [least, most] = spread(&row.samples);
+            table.add_row([
+                format!("{} {}s", row.way, row.direction),
+                row.batch.to_string(),
+                format!("{:.0}", row.median),
+                format!("{least:.0}-{most:.0}"),
+            ]);
+        }
+        format!(
+            "4 KiB random direct I/O on a file of {}, {} round(s) of {} ms\n\n{}",
+            units::human(self.size_bytes),
+            self.repeat,
+            self.milliseconds,
+            table::text(table, &[0])
+        )
+    }
+}

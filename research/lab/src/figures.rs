@@ -1,0 +1,200 @@
+//! `rampack-lab figures`: every measurement of docs/BENCHMARKS.md, one after the other, and its
+//! tables.
+//!
+//! Each measurement is one or several runs of this program as a child, alone on the machine as far
+//! as we can see to it. What they print as JSON goes to `NAME.json`, with the commit; the tables of
+//! `figures.md` are made of these files, and of no other.
+//!
+//! * [`list`]: the measurements: names, arguments, what they need, which tables they make.
+//! * [`taken`]: what runs have shown, in files; [`document`]: all tables of these.
+//! * [`machine`]: the commit, the day and the machine.
+//! * [`cells`]: medians and spreads; [`tables`], [`studies`]: the tables.
+
+mod cells;
+mod document;
+mod list;
+mod machine;
+mod studies;
+mod tables;
+mod taken;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::args::FiguresArgs;
+use crate::interrupt;
+use list::{MEASUREMENTS, Measurement, Need, Sizes};
+use machine::Machine;
+use taken::{Run, Taken};
+
+/// The directory of dumps, in that of the figures.
+const DUMPS: &str = "dumps";
+/// The part of the full time that a quick run takes.
+const QUICK_PACE: f64 = 0.03;
+
+/// Runs the command.
+///
+/// # Errors
+/// The directory cannot be written, a measurement failed (after all others have been made), or it
+/// was interrupted.
+pub fn run(args: &FiguresArgs) -> Result<()> {
+    if args.list {
+        for measurement in MEASUREMENTS {
+            let long = if measurement.long { ", only if it is named" } else { "" };
+            println!(
+                "{:12} {:4} s{long}: {}",
+                measurement.name, measurement.seconds, measurement.title
+            );
+        }
+        return Ok(());
+    }
+    let out = args.out.as_deref().context("--out DIR is missing")?;
+    let chosen = choose(&args.only)?;
+    let machine = Machine::now(args.commit.as_deref())?;
+    let dumps = out.join(DUMPS);
+    fs::create_dir_all(&dumps)
+        .with_context(|| format!("cannot make the directory {}", dumps.display()))?;
+    let begun = Instant::now();
+    if chosen.iter().any(|measurement| measurement.dumps) {
+        make_dumps(out, args.quick)?;
+    }
+    let sizes = Sizes::new(args.quick, &dumps, Need::Zram.met());
+    let mut failed = Vec::new();
+    let measuring = Instant::now();
+    for (number, measurement) in chosen.iter().enumerate() {
+        interrupt::check()?;
+        let left = seconds(&chosen[number..]) * pace(args.quick, &chosen[..number], measuring);
+        eprintln!(
+            "[{}/{}] {}: {}; about {:.0} min left",
+            number + 1,
+            chosen.len(),
+            measurement.name,
+            measurement.title,
+            (left / 60.0).ceil()
+        );
+        match measure(measurement, out, &sizes, &machine) {
+            Ok(taken) => taken.write(out)?,
+            Err(error) => {
+                interrupt::check()?;
+                eprintln!("{}: {error:#}", measurement.name);
+                failed.push(measurement.name);
+            }
+        }
+    }
+    let path = out.join("figures.md");
+    fs::write(&path, document::document(out, &machine, args.quick)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("{} after {} s", path.display(), begun.elapsed().as_secs());
+    if !failed.is_empty() {
+        bail!("these failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+/// The measurements asked for, or all that are not long.
+fn choose(names: &[String]) -> Result<Vec<&'static Measurement>> {
+    let known = || MEASUREMENTS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
+    if names.is_empty() {
+        return Ok(MEASUREMENTS.iter().filter(|measurement| !measurement.long).collect());
+    }
+    for name in names {
+        if !MEASUREMENTS.iter().any(|measurement| measurement.name == name) {
+            bail!("--only {name}: there are {}", known());
+        }
+    }
+    let named = |m: &&Measurement| names.iter().any(|name| name == m.name);
+    Ok(MEASUREMENTS.iter().filter(named).collect())
+}
+
+/// How long these should take in full.
+fn seconds(measurements: &[&Measurement]) -> f64 {
+    measurements.iter().map(|measurement| f64::from(measurement.seconds)).sum()
+}
+
+/// How many times as long this takes as it should, by what was measured so far.
+fn pace(quick: bool, done: &[&Measurement], since: Instant) -> f64 {
+    match seconds(done) {
+        0.0 if quick => QUICK_PACE,
+        0.0 => 1.0,
+        expected => since.elapsed().as_secs_f64() / expected,
+    }
+}
+
+/// Dumps of the programs there are, and half-compressible pages. Those that are there already are
+/// kept: another run on the same directory sees the same pages.
+fn make_dumps(out: &Path, quick: bool) -> Result<()> {
+    let pages = if quick { "2048" } else { "25600" };
+    let dumps = out.join(DUMPS);
+    if !dumps.join("half.pages").is_file() {
+        child(out, &format!("corpus --out {DUMPS} --half --pages {pages}"))?;
+    }
+    for program in list::DUMPED {
+        if !dumps.join(format!("{program}.pages")).is_file() {
+            eprintln!("a dump of {program}");
+            let line = format!("corpus --out {DUMPS} --pages {pages} --program {program}");
+            // A program that is not installed is told of, and left out of the tables.
+            if let Err(error) = child(out, &line) {
+                interrupt::check()?;
+                eprintln!("no dump of {program}: {error:#}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All runs of a measurement.
+fn measure(
+    measurement: &Measurement,
+    out: &Path,
+    sizes: &Sizes,
+    machine: &Machine,
+) -> Result<Taken> {
+    let mut taken = Taken::new(measurement.name, sizes.quick, machine);
+    taken.missing = measurement.needs.iter().find(|need| !need.met()).map(|need| need.name());
+    if let Some(missing) = &taken.missing {
+        eprintln!("{}: left out, there is no {missing}", measurement.name);
+        return Ok(taken);
+    }
+    let runs = (measurement.runs)(sizes);
+    if runs.is_empty() {
+        taken.missing = Some("dump of a program".to_owned());
+    }
+    for (label, line) in runs {
+        interrupt::check()?;
+        eprintln!("  {line}");
+        let begun = Instant::now();
+        let text = child(out, &format!("{line} --json"))?;
+        let result = serde_json::from_str(&text).with_context(|| line.clone())?;
+        let seconds = begun.elapsed().as_secs_f64();
+        taken.runs.push(Run { label, line, seconds, result });
+    }
+    Ok(taken)
+}
+
+/// Runs this program with the words of `line` in `directory`; what it prints.
+fn child(directory: &Path, line: &str) -> Result<String> {
+    let us = std::env::current_exe().context("cannot tell where this program is")?;
+    // A file, not a pipe: nobody has to read while it measures.
+    let (output, errors) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
+    let mut command = Command::new(us);
+    command.args(line.split_ascii_whitespace()).current_dir(directory);
+    command.stdin(Stdio::null()).stdout(output.reopen()?).stderr(errors.reopen()?);
+    let mut child = command.spawn().context("cannot start this program again")?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        // A Ctrl-C at a terminal is for the child as well; it ends and tidies up.
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let read = |path: &Path| -> Result<String> { Ok(std::io::read_to_string(File::open(path)?)?) };
+    if !status.success() {
+        let words = read(errors.path())?;
+        bail!("rampack-lab {line}: {status}: {}", words.lines().last().unwrap_or_default());
+    }
+    read(output.path())
+}

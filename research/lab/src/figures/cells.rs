@@ -1,0 +1,103 @@
+//! Medians and spreads in cells of Markdown tables.
+//!
+//! A cell says the median, and behind `±` half of the way from the least to the most of all rounds,
+//! in percent of the median.
+
+use serde_json::Value;
+
+use crate::statistics::{median, spread};
+
+/// The numbers of an array; nothing if it is none.
+pub fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+}
+
+/// The numbers at `pointer` of all of these, one behind the other.
+pub fn all_numbers(values: &[&Value], pointer: &str) -> Vec<f64> {
+    values.iter().filter_map(|value| value.pointer(pointer)).flat_map(numbers).collect()
+}
+
+/// A median with its spread; `scale` divides both.
+pub fn cell(values: &[f64], scale: f64, digits: usize) -> String {
+    if values.is_empty() {
+        return "–".to_owned();
+    }
+    let middle = median(values.iter().copied());
+    let value = middle / scale;
+    if values.len() == 1 {
+        return format!("{value:.digits$}");
+    }
+    let [least, most] = spread(values);
+    format!("{value:.digits$} ±{:.0} %", 50.0 * (most - least) / middle.abs().max(1e-12))
+}
+
+/// Ratios of what stands in the same place.
+pub fn ratios(part: &[f64], whole: &[f64]) -> Vec<f64> {
+    part.iter().zip(whole).map(|(part, whole)| part / whole).collect()
+}
+
+/// The number at `pointer`, with so many digits; a dash if there is none.
+pub fn number(value: &Value, pointer: &str, digits: usize) -> String {
+    let number = value.pointer(pointer).and_then(Value::as_f64);
+    number.map_or("–".to_owned(), |number| format!("{number:.digits$}"))
+}
+
+/// The text at `pointer`, or nothing.
+pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The items of an array.
+pub fn items<'a>(value: &'a Value, pointer: &str) -> Vec<&'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten().collect()
+}
+
+/// A table: a row of names and all others.
+pub struct Table {
+    text: String,
+}
+
+impl Table {
+    /// With names of columns.
+    pub fn new<S: AsRef<str>>(names: &[S]) -> Table {
+        let mut table = Table { text: String::new() };
+        table.row(names);
+        table.text.push_str(&format!("|{}\n", "---|".repeat(names.len())));
+        table
+    }
+
+    /// One row more.
+    pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
+        let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
+        self.text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+
+    /// The whole of it, with what is said before.
+    pub fn after(self, sentence: &str) -> String {
+        format!("{sentence}\n\n{}\n", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_cell_has_a_median_and_a_spread() {
+        assert_eq!(cell(&[1000.0, 1200.0, 900.0], 1.0, 0), "1000 ±15 %");
+        assert_eq!(cell(&[1.5], 1.0, 2), "1.50");
+        assert_eq!(cell(&[], 1.0, 2), "–");
+        assert_eq!(ratios(&[2.0, 9.0], &[1.0, 3.0]), [2.0, 3.0]);
+        let value = json!({ "a": { "b": [1, 2] }, "c": 2.25 });
+        assert_eq!(all_numbers(&[&value, &value], "/a/b"), [1.0, 2.0, 1.0, 2.0]);
+        assert_eq!((number(&value, "/c", 1), number(&value, "/d", 1)), ("2.2".into(), "–".into()));
+    }
+
+    #[test]
+    fn a_table_is_markdown() {
+        let mut table = Table::new(&["a", "b"]);
+        table.row(&["1", "2"]);
+        assert_eq!(table.after("Of that."), "Of that.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n");
+    }
+}

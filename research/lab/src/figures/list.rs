@@ -1,0 +1,375 @@
+//! The measurements: the one place that says which there are.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::taken::Taken;
+use super::{studies, tables};
+use crate::programs;
+
+/// Programs whose dumps are stored and loaded.
+pub const DUMPED: [&str; 4] = ["python", "java", "node", "redis"];
+/// How often one thread and two take turns.
+const TURNS: usize = 3;
+
+/// A measurement.
+pub struct Measurement {
+    /// What it is called on the command line and in files.
+    pub name: &'static str,
+    /// Over its tables.
+    pub title: &'static str,
+    /// About how long it takes in full, in seconds.
+    pub seconds: u32,
+    /// Only made if it is named.
+    pub long: bool,
+    /// Whether it wants dumps of programs.
+    pub dumps: bool,
+    /// What it cannot do without.
+    pub needs: &'static [Need],
+    /// The runs of this program: a label and the arguments, without `--json`.
+    pub runs: fn(&Sizes) -> Vec<(String, String)>,
+    /// The tables of what they showed.
+    pub tables: fn(&Taken) -> String,
+}
+
+/// What a machine may lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// To be root.
+    Root,
+    /// The kernel's zram at /dev/zram0, and root, who may set it up.
+    Zram,
+    /// A program.
+    Program(&'static str),
+}
+
+impl Need {
+    /// Whether it is there.
+    pub fn met(&self) -> bool {
+        match self {
+            Need::Root => is_root(),
+            Need::Zram => is_root() && Path::new("/dev/zram0").exists(),
+            Need::Program(name) => programs::find(name).is_some(),
+        }
+    }
+
+    /// How it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Need::Root => "right of root".to_owned(),
+            Need::Zram => "/dev/zram0".to_owned(),
+            Need::Program(name) => format!("program {name}"),
+        }
+    }
+}
+
+/// Whose `/proc/self` belongs to root is root.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
+}
+
+/// How much is done, and with what.
+pub struct Sizes {
+    /// Small sizes.
+    pub quick: bool,
+    /// The programs of which there is a dump.
+    dumped: Vec<&'static str>,
+    /// Whether the kernel's zram takes part.
+    zram: bool,
+}
+
+impl Sizes {
+    /// With the dumps in a directory.
+    pub fn new(quick: bool, dumps: &Path, zram: bool) -> Sizes {
+        let is_there =
+            |name: &&str| fs::exists(dumps.join(format!("{name}.pages"))).unwrap_or(false);
+        let dumped = DUMPED.into_iter().filter(is_there).collect();
+        Sizes { quick, dumped, zram }
+    }
+
+    /// One of two, by what was asked for.
+    fn either<'a>(&self, full: &'a str, quick: &'a str) -> &'a str {
+        if self.quick { quick } else { full }
+    }
+
+    /// An option that lets the kernel's zram take part.
+    fn kernel<'a>(&self, option: &'a str) -> &'a str {
+        if self.zram { option } else { "" }
+    }
+
+    /// The first dump there is, which stands for pages of programs.
+    fn typical(&self) -> Option<String> {
+        self.dumped.first().map(|name| file(name))
+    }
+}
+
+fn file(name: &str) -> String {
+    format!("dumps/{name}.pages")
+}
+
+fn one(label: &str, line: String) -> Vec<(String, String)> {
+    vec![(label.to_owned(), line)]
+}
+
+/// All, in the order they are made and shown.
+pub const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "pages",
+        title: "Pages of programs, stored and loaded",
+        seconds: 330,
+        long: false,
+        dumps: true,
+        needs: &[],
+        runs: pages,
+        tables: tables::pages,
+    },
+    Measurement {
+        name: "codecs",
+        title: "Codecs",
+        seconds: 60,
+        long: false,
+        dumps: true,
+        needs: &[],
+        runs: codecs,
+        tables: tables::codecs,
+    },
+    Measurement {
+        name: "locks",
+        title: "Slot schemes: the experiment of 2014",
+        seconds: 300,
+        long: false,
+        dumps: true,
+        needs: &[],
+        runs: locks,
+        tables: tables::in_short,
+    },
+    Measurement {
+        name: "locks-sim",
+        title: "Slot schemes on more CPUs, simulated",
+        seconds: 240,
+        long: false,
+        dumps: true,
+        needs: &[],
+        runs: |sizes| {
+            let size = sizes.either(
+                "--operations 10000",
+                "--repeat 3 --milliseconds 3 --operations 300 --threads 4",
+            );
+            let line = |dump| one("", format!("locks-sim --corpus {dump} {size}"));
+            sizes.typical().map_or(Vec::new(), line)
+        },
+        tables: studies::locks_sim,
+    },
+    Measurement {
+        name: "streams",
+        title: "Streams: the other experiment of 2014",
+        seconds: 120,
+        long: false,
+        dumps: true,
+        needs: &[],
+        runs: streams,
+        tables: tables::in_short,
+    },
+    Measurement {
+        name: "nbd",
+        title: "NBD",
+        seconds: 80,
+        long: false,
+        dumps: false,
+        needs: &[Need::Program("fio"), Need::Program("nbdkit")],
+        runs: |sizes| {
+            let size = sizes.either(
+                "--size 256M --milliseconds 3000 --repeat 3",
+                "--size 8M --milliseconds 100 --repeat 2",
+            );
+            one("", format!("nbd {size}"))
+        },
+        tables: tables::nbd,
+    },
+    Measurement {
+        name: "backing",
+        title: "Reading and writing a backing file",
+        seconds: 45,
+        long: false,
+        dumps: false,
+        needs: &[],
+        runs: |sizes| {
+            let size = sizes.either("", "--size 4M --milliseconds 10 --repeat 2");
+            one("", format!("backing {size}"))
+        },
+        tables: tables::backing,
+    },
+    Measurement {
+        name: "index",
+        title: "Indexes of swap",
+        seconds: 75,
+        long: false,
+        dumps: false,
+        needs: &[],
+        runs: |sizes| {
+            let alone = sizes.either(
+                "--repeat 5 --milliseconds 1000",
+                "--repeat 2 --milliseconds 10 --pages 4096",
+            );
+            let whole = sizes.either(
+                "--repeat 5 --milliseconds 600 --pages 65536",
+                "--repeat 2 --milliseconds 10 --pages 2048",
+            );
+            vec![
+                ("alone".to_owned(), format!("index {alone}")),
+                ("whole".to_owned(), format!("index --whole {whole}")),
+            ]
+        },
+        tables: studies::index,
+    },
+    Measurement {
+        name: "zone",
+        title: "Page allocators",
+        seconds: 150,
+        long: false,
+        dumps: false,
+        needs: &[],
+        runs: |sizes| {
+            let size = sizes.either("--repeat 5", "--repeat 2 --cycles 1 --frames 8192");
+            let workloads = "bulk,repeat,cross-free,page-fault1";
+            one("", format!("zone --workload {workloads} --start stagger {size}"))
+        },
+        tables: studies::zone,
+    },
+    Measurement {
+        name: "zone-sim",
+        title: "Page allocators on more CPUs, simulated",
+        seconds: 120,
+        long: false,
+        dumps: false,
+        needs: &[],
+        runs: |sizes| {
+            let size = sizes.either(
+                "--threads 2,16,112",
+                "--size 32M --repeat 1 --pages 256 --cycles 1 --threads 2,112",
+            );
+            one("", format!("zone-sim {size}"))
+        },
+        tables: studies::zone_sim,
+    },
+    Measurement {
+        name: "churn",
+        title: "A pool that is churned",
+        seconds: 15,
+        long: false,
+        dumps: false,
+        needs: &[],
+        runs: |sizes| {
+            let size = sizes.either("--size 128M --rounds 10", "--size 8M --rounds 2");
+            one("", format!("churn {size}"))
+        },
+        tables: studies::churn,
+    },
+    Measurement {
+        name: "kernel-build",
+        title: "A kernel built with too little memory",
+        seconds: 2700,
+        long: true,
+        dumps: false,
+        needs: &[Need::Root],
+        runs: |sizes| {
+            let swap = "file,kernel-zswap:lzo,rampack:lz4,kernel-zram:lz4";
+            let repeat = sizes.either("3", "1");
+            let size = format!("--jobs 8 --limit 256M --timeout 300 --repeat {repeat}");
+            one("", format!("kernel-build --swap {swap} {size}"))
+        },
+        tables: studies::kernel_build,
+    },
+];
+
+/// One thread and two take turns on each content, the engine and the kernel within each run.
+fn pages(sizes: &Sizes) -> Vec<(String, String)> {
+    let mut runs = Vec::new();
+    let repeat = sizes.either("3", "1");
+    let kernel = sizes.kernel("--compare /dev/zram0 --setup-kernel-zram lz4");
+    for name in sizes.dumped.iter().copied().chain([tables::HALF]) {
+        for _ in 0..TURNS {
+            for threads in [1, 2] {
+                let compare = format!("--compare engine:epoch {kernel}");
+                let with = format!("--threads {threads} --repeat {repeat} {compare}");
+                let line = format!("pages --corpus {} {with}", file(name));
+                runs.push((format!("{name}/{threads}"), line));
+            }
+        }
+        let line = format!("pages --churn --corpus {} --repeat {repeat}", file(name));
+        runs.push((format!("{name}/churn"), line));
+    }
+    runs
+}
+
+fn codecs(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("--pages 3000 --repeat 5", "--pages 200 --repeat 2");
+    let kernel = sizes.kernel("--kernel");
+    let line = |name: &&str| format!("codecs --corpus {} {size} {kernel}", file(name));
+    sizes.dumped.iter().map(|name| ((*name).to_owned(), line(name))).collect()
+}
+
+fn locks(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("--size 48M --repeat 5", "--size 320K --repeat 2");
+    let few = sizes.either("--operations 200000 --repeat 5", "--operations 4096 --repeat 2");
+    let kernel = sizes.kernel("--kernel");
+    let mut contents = vec![("iozone's pages".to_owned(), "--content iozone".to_owned())];
+    if let Some(dump) = sizes.typical() {
+        contents.push(("pages of a program".to_owned(), format!("--content {dump} --shuffle")));
+    }
+    contents.push(("half-compressible pages".to_owned(), "--content half".to_owned()));
+    contents.push(("same-filled pages".to_owned(), "--content filled".to_owned()));
+    let mut runs: Vec<(String, String)> = contents
+        .into_iter()
+        .map(|(label, content)| (label, format!("locks --threads 1,2 {content} {size} {kernel}")))
+        .collect();
+    let eight = format!("locks --threads 1,2 --workload eight --content filled {few} {kernel}");
+    runs.push(("eight slots, same-filled".to_owned(), eight));
+    runs
+}
+
+fn streams(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("--size 32M --repeat 5", "--size 320K --repeat 2");
+    let kernel = sizes.kernel("--kernel");
+    let mut runs = one("iozone's pages", format!("streams {size} {kernel}"));
+    if let Some(dump) = sizes.typical() {
+        let line = format!("streams --content {dump} --shuffle {size} {kernel}");
+        runs.push(("pages of a program".to_owned(), line));
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn every_line_is_one_that_this_program_takes() {
+        for quick in [false, true] {
+            for zram in [false, true] {
+                let sizes = Sizes { quick, dumped: DUMPED.to_vec(), zram };
+                for measurement in MEASUREMENTS {
+                    let runs = (measurement.runs)(&sizes);
+                    assert!(!runs.is_empty(), "{}", measurement.name);
+                    for (_, line) in runs {
+                        let line = format!("rampack-lab {line} --json");
+                        let words = line.split_ascii_whitespace();
+                        let parsed = crate::args::Arguments::try_parse_from(words);
+                        assert!(parsed.is_ok(), "{line}: {}", parsed.err().expect("an error"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_together_take_less_than_35_minutes() {
+        let short = MEASUREMENTS.iter().filter(|measurement| !measurement.long);
+        assert!(short.map(|measurement| measurement.seconds).sum::<u32>() < 35 * 60);
+        let mut names: Vec<&str> = MEASUREMENTS.iter().map(|m| m.name).collect();
+        names.dedup();
+        assert_eq!(names.len(), MEASUREMENTS.len());
+    }
+}

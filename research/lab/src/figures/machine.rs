@@ -1,0 +1,74 @@
+//! The commit, the day and the machine.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::programs::{find, said, version};
+
+/// What figures depend on.
+pub struct Machine {
+    /// The commit, with `+` behind it if the tree had changes.
+    pub commit: String,
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Machine {
+    /// This one, now.
+    ///
+    /// # Errors
+    /// No commit is given, and git knows of none.
+    pub fn now(commit: Option<&str>) -> Result<Machine> {
+        let commit = match commit {
+            Some(commit) => commit.to_owned(),
+            None => {
+                from_git().context("git knows of no commit here; name it with --commit HASH")?
+            }
+        };
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
+        };
+        let cpu = after(&read("/proc/cpuinfo"), "model name").unwrap_or_default();
+        let memory = after(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+        let kilobytes: u64 =
+            memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let mut lines = vec![
+            ("commit", commit.clone()),
+            ("date", crate::corpus::now()),
+            ("CPU", format!("{cpu}, {} of them", host::allowed_cpus().len())),
+            ("memory", units::human(kilobytes * 1024).to_string()),
+            ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
+            ("load before", read("/proc/loadavg").split(' ').next().unwrap_or("").to_owned()),
+        ];
+        for (program, option) in [
+            ("rustc", "--version"),
+            ("fio", "--version"),
+            ("nbdkit", "--version"),
+            ("python3", "--version"),
+            ("java", "-version"),
+            ("node", "--version"),
+            ("redis-server", "--version"),
+        ] {
+            if let Some(path) = find(program) {
+                lines.push((program, version(&path, option)));
+            }
+        }
+        Ok(Machine { commit, lines })
+    }
+
+    /// As a table.
+    pub fn describe(&self) -> String {
+        let rows = self.lines.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
+        format!("| | |\n|---|---|\n{}", rows.collect::<String>())
+    }
+}
+
+fn from_git() -> Option<String> {
+    let git = find("git")?;
+    let commit = said(Path::new(&git), &["rev-parse", "--short=12", "HEAD"]).ok()?;
+    let changes = said(&git, &["status", "--porcelain", "--untracked-files=no"]).ok()?;
+    Some(if changes.is_empty() { commit } else { commit + "+" })
+}

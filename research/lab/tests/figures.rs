@@ -1,0 +1,68 @@
+//! `rampack-lab figures`, quickly: what it leaves in its directory, never how fast anything was.
+
+mod common;
+
+use std::fs;
+
+use common::Place;
+use serde_json::Value;
+
+const QUICK: [&str; 6] = ["figures", "--out", "out", "--quick", "--commit", "0123abc"];
+
+fn figures(place: &Place, arguments: &[&str]) -> String {
+    testkit::run(&mut place.lab(&[&QUICK[..], arguments].concat()));
+    fs::read_to_string(place.path("out/figures.md")).expect("the tables")
+}
+
+#[test]
+fn measurements_make_files_and_tables() {
+    let place = Place::new();
+    let text = figures(&place, &["--only", "index,backing,churn"]);
+    for word in ["0123abc", "A quick run", "## Indexes of swap", "xarray-split", "lz4:1", "±"] {
+        assert!(text.contains(word), "{word:?} is missing in {text}");
+    }
+    for (name, runs) in [("index", 2), ("backing", 1), ("churn", 1)] {
+        let file = fs::read_to_string(place.path(&format!("out/{name}.json"))).expect("a file");
+        let taken: Value = serde_json::from_str(&file).expect("JSON");
+        assert_eq!(taken["name"], name);
+        assert_eq!(taken["commit"], "0123abc");
+        assert_eq!(taken["missing"], Value::Null);
+        assert_eq!(taken["runs"].as_array().expect("a list").len(), runs);
+    }
+    // What is measured later is added to what there is, in the order of the list.
+    let text = figures(&place, &["--only", "zone"]);
+    let place_of = |title: &str| text.find(title).unwrap_or_else(|| panic!("{title} in {text}"));
+    assert!(place_of("## Indexes") < place_of("## Page allocators"));
+    assert!(place_of("## Page allocators") < place_of("## A pool"));
+    // But not to what another commit did.
+    let other = ["figures", "--out", "out", "--quick", "--commit", "f00", "--only", "churn"];
+    testkit::run(&mut place.lab(&other));
+    let text = fs::read_to_string(place.path("out/figures.md")).expect("the tables");
+    assert!(text.contains("## A pool") && !text.contains("## Indexes"), "{text}");
+    place.assert_nothing_left();
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    let place = Place::new();
+    let mut command = place.lab(&[&QUICK[..], &["--only", "nbd,codecs"]].concat());
+    command.env("PATH", "");
+    testkit::run(&mut command);
+    let text = fs::read_to_string(place.path("out/figures.md")).expect("the tables");
+    assert!(text.contains("there was no program fio"), "{text}");
+    assert!(text.contains("there was no dump of a program"), "{text}");
+    assert!(fs::metadata(place.path("out/dumps/half.pages")).expect("made pages").len() > 0);
+}
+
+#[test]
+fn nonsense_is_refused_and_named() {
+    let place = Place::new();
+    assert!(place.refused(&["figures"]).contains("--out"));
+    let message = place.refused(&["figures", "--out", "out", "--only", "hope"]);
+    assert!(message.contains("hope") && message.contains("zone-sim"), "{message}");
+    let list = testkit::run(&mut place.lab(&["figures", "--list"])).stdout;
+    assert!(list.lines().count() > 10 && list.contains("only if it is named"), "{list}");
+    // Where there is no git, the commit must be named.
+    let message = place.refused(&["figures", "--out", "out", "--only", "churn", "--quick"]);
+    assert!(message.contains("--commit"), "{message}");
+}
