@@ -20,7 +20,6 @@ pub use finding::Finding;
 pub fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut findings = all(&tree);
-    findings.extend(circles::numbers_are_current(&tree));
     findings.extend(safety::list_is_current(&tree));
     findings.extend(text::own_paths(&tree, root));
     findings.sort();

@@ -36,10 +36,7 @@ use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 use crate::args::ZoneArgs;
 pub use mode::Mode;
 use plan::Plan;
-pub use workload::{PAGE_FAULT1, Start, Workload};
-
-/// Frames of a zone when nobody says how many.
-const USUAL: u32 = 1 << 18;
+pub use workload::{Start, Workload};
 
 /// Runs the command.
 ///
@@ -128,15 +125,6 @@ fn frames(args: &ZoneArgs) -> Result<Option<u32>> {
     match u32::try_from(frames).ok().filter(|frames| *frames <= 1 << 28) {
         Some(frames) => Ok(Some(frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK)),
         None => bail!("--size: {frames} frames; a zone here has at most 268435456: 1T"),
-    }
-}
-
-/// Frames of a zone for a workload, if nobody says how many.
-#[must_use]
-pub fn usual_frames(workload: Workload, threads: usize) -> u32 {
-    match workload {
-        Workload::PageFault1 => USUAL.max((2 * PAGE_FAULT1 * threads) as u32),
-        _ => USUAL,
     }
 }
 

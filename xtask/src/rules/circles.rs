@@ -15,41 +15,9 @@ use super::Finding;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// Crates that have circles still, with the number of files in them. It may only go down.
-const OPEN: &[(&str, usize)] = &[("lab", 9)];
-
-/// Finds circles in crates that have more files in them than [`OPEN`] says.
+/// Finds the circles of every crate.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (name, circles) in circles_by_crate(tree) {
-        let files: usize = circles.iter().map(|circle| circle.files.len()).sum();
-        if files > allowed(&name) {
-            findings.extend(circles.iter().map(Circle::finding));
-        }
-    }
-    findings
-}
-
-/// Finds numbers in [`OPEN`] that have become smaller.
-pub fn numbers_are_current(tree: &Tree) -> Vec<Finding> {
-    let circles = circles_by_crate(tree);
-    let mut findings = Vec::new();
-    for &(name, number) in OPEN {
-        let files = circles.get(name).into_iter().flatten().map(|circle| circle.files.len()).sum();
-        if number > files {
-            findings.push(Finding {
-                path: "xtask/src/rules/circles.rs".into(),
-                line: 0,
-                rule: "circles",
-                message: format!("{name} has {files} files in circles now: lower its number"),
-            });
-        }
-    }
-    findings
-}
-
-fn allowed(name: &str) -> usize {
-    OPEN.iter().find(|(open, _)| *open == name).map_or(0, |(_, number)| *number)
+    circles_by_crate(tree).values().flatten().map(Circle::finding).collect()
 }
 
 /// Files that all import each other, through others or not.

@@ -1,3 +1,4 @@
+use super::shop::paths;
 use super::*;
 
 #[test]

@@ -14,7 +14,7 @@ use super::picture::Picture;
 use super::run::{Gathered, Run};
 use super::ticks::Clock;
 use super::workers::{self, Job};
-use super::workload::{Start, Workload};
+use super::workload::{Start, Workload, usual_frames};
 use crate::interrupt;
 
 /// In one of so many rounds there are turns for percentiles and for locks.
@@ -96,7 +96,7 @@ impl Plan {
 
     /// Frames of the zone and of each thread.
     fn sizes(&self, workload: Workload, threads: usize) -> (u32, usize) {
-        let frames = self.frames.unwrap_or_else(|| super::usual_frames(workload, threads));
+        let frames = self.frames.unwrap_or_else(|| usual_frames(workload, threads));
         (frames, workload.share(frames, threads))
     }
 

@@ -1,3 +1,4 @@
+use super::workload::{PAGE_FAULT1, usual_frames};
 use super::*;
 
 /// A plan that takes a moment.

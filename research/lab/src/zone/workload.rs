@@ -93,3 +93,15 @@ impl Start {
         }
     }
 }
+
+/// Frames of a zone when nobody says how many.
+const USUAL: u32 = 1 << 18;
+
+/// Frames of a zone for a workload, if nobody says how many.
+#[must_use]
+pub fn usual_frames(workload: Workload, threads: usize) -> u32 {
+    match workload {
+        Workload::PageFault1 => USUAL.max((2 * PAGE_FAULT1 * threads) as u32),
+        _ => USUAL,
+    }
+}

@@ -1,6 +1,6 @@
 //! Small crates with and without circles.
 
-use super::{allowed, check, circles_by_crate};
+use super::{check, circles_by_crate};
 use crate::tree::{File, Tree};
 
 fn tree(files: &[(&str, &str)]) -> Tree {
@@ -138,9 +138,4 @@ fn a_library_and_programs_beside_it_are_crates_of_their_own() {
         ("bin/other.rs", "fn main() { nowhere::a::a() }\n"),
     ];
     assert_eq!(found(&files), ["b.rs main.rs"]);
-}
-
-#[test]
-fn nothing_is_allowed_that_is_not_listed() {
-    assert_eq!(allowed("nowhere"), 0);
 }

@@ -1,0 +1,109 @@
+//! The kinds of swap, by name.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+/// The kinds of swap.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// No limit and no swap
+    None,
+    /// A plain file on a disk
+    File,
+    /// The same, behind the kernel's zswap
+    KernelZswap,
+    /// The kernel's zram
+    KernelZram,
+    /// Ours: `rampack swap on`, with a file on a disk behind it
+    Rampack,
+    /// The same cache with another index, served by this program
+    Design,
+}
+
+/// A kind of swap, with the codec or index it is to use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mode {
+    /// The kind.
+    pub kind: Kind,
+    /// The codec of kernel-zswap, kernel-zram and rampack; the index of a design, with its codec
+    /// behind a plus sign.
+    pub variant: Option<String>,
+}
+
+impl Mode {
+    /// From `KIND` or `KIND:VARIANT`.
+    ///
+    /// # Errors
+    /// Which kinds there are, or that a kind has no variants.
+    pub fn parse(text: &str) -> Result<Mode, String> {
+        let (name, variant) = match text.split_once(':') {
+            Some((name, variant)) => (name, Some(variant)),
+            None => (text, None),
+        };
+        let Ok(kind) = Kind::from_str(name, false) else {
+            let known = KINDS.iter().map(|kind| kind.name()).chain([Kind::Design.name()]);
+            let known: Vec<&str> = known.collect();
+            return Err(format!("{name:?} is no kind of swap; there are {}", known.join(", ")));
+        };
+        match variant {
+            Some(_) if matches!(kind, Kind::None | Kind::File) => {
+                Err(format!("{name} has no variants, so {text:?} makes no sense"))
+            }
+            None if kind == Kind::Design => {
+                Err(format!("{text:?}: which index? {}", designs::INDEXES.join(", ")))
+            }
+            Some("") => Err(format!("{text:?}: what comes after the colon is missing")),
+            variant => Ok(Mode { kind, variant: variant.map(str::to_owned) }),
+        }
+    }
+
+    /// The modes in an argument: `all`, or names with commas between them.
+    ///
+    /// # Errors
+    /// As [`Mode::parse`].
+    pub fn list(texts: &[String], all: &[Kind]) -> Result<Vec<Mode>> {
+        let mut modes = Vec::new();
+        for text in texts {
+            let new = match text.as_str() {
+                "all" => all.iter().map(|&kind| Mode { kind, variant: None }).collect(),
+                text => vec![Mode::parse(text).map_err(anyhow::Error::msg)?],
+            };
+            modes.extend(new);
+        }
+        for (number, mode) in modes.iter().enumerate() {
+            if modes[..number].contains(mode) {
+                bail!("{mode} is there already");
+            }
+        }
+        Ok(modes)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.variant {
+            Some(variant) => write!(f, "{}:{variant}", self.kind.name()),
+            None => f.pad(self.kind.name()),
+        }
+    }
+}
+
+/// All kinds of products, in the order of tables.
+pub const KINDS: [Kind; 5] =
+    [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
+
+impl Kind {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::File => "file",
+            Kind::KernelZswap => "kernel-zswap",
+            Kind::KernelZram => "kernel-zram",
+            Kind::Rampack => "rampack",
+            Kind::Design => "design",
+        }
+    }
+}
