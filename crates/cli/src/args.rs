@@ -334,7 +334,7 @@ impl Set {
     /// Attributes and values, in order.
     ///
     /// # Errors
-    /// A sentence on what is neither form.
+    /// A message about an argument that has neither form.
     pub fn pairs(&self) -> Result<Vec<(String, String)>, String> {
         match &self.assignments[..] {
             [attribute, value] if !attribute.contains('=') => {

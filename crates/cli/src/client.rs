@@ -1,4 +1,4 @@
-//! Asking a daemon.
+//! The client of the control socket.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -12,19 +12,19 @@ use crate::protocol::{Request, parse_reply, request_line};
 use crate::root::Root;
 use crate::server::exchange;
 
-/// How long a daemon may take over an answer. Unmounting may have much to write first.
+/// How long a daemon may take to answer. An unmount may have to write much first.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks the daemon at `root` and returns its answer, of the type that belongs to the request.
 ///
 /// # Errors
-/// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own fault,
-/// or what the system reports.
+/// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own error,
+/// or the error of the system call.
 pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, ControlError> {
     ask(root, request, Some(PATIENCE))
 }
 
-/// The same for what may take as long as it takes, such as reading back what is swapped out.
+/// As [`call`], but without a time limit: for requests such as reading back swapped-out pages.
 ///
 /// # Errors
 /// As [`call`].

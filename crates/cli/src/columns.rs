@@ -14,22 +14,22 @@ pub enum Cell {
     Bytes(u64),
     /// A number of something else.
     Count(u64),
-    /// A quotient, if there is one.
+    /// A quotient; `None` when it is undefined.
     Ratio(Option<f64>),
-    /// Text; empty when there is nothing to say.
+    /// Text; may be empty.
     Text(String),
 }
 
 /// A column.
 pub struct Column {
-    /// Its heading. Its key in JSON is the same in small letters, with `_` for `-`.
+    /// Its heading. Its key in JSON is the heading in lower case, with `_` for `-`.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub help: &'static str,
     value: fn(&DeviceReport) -> Cell,
 }
 
-/// The columns there are: those of zramctl in its order, and RATIO.
+/// All columns: those of zramctl in its order, and RATIO.
 pub const COLUMNS: [Column; 12] = [
     Column {
         name: "NAME",
@@ -98,7 +98,7 @@ pub const COLUMNS: [Column; 12] = [
 /// The columns named in `text`, separated by commas.
 ///
 /// # Errors
-/// The name that is none, and those there are.
+/// A message with the unknown name, and the names of all columns.
 pub fn named(text: &str) -> Result<Vec<&'static Column>, String> {
     let find = |name: &str| {
         let name = name.trim();
@@ -115,7 +115,7 @@ fn number(device: &DeviceReport, attribute: &str) -> u64 {
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A column of `mm_stat`: all of them were read at once and fit together.
+/// A number of `mm_stat`. All of them were read at once, so they are consistent.
 fn memory(device: &DeviceReport, column: usize) -> u64 {
     let text = device.attributes.get("mm_stat");
     let field = text.and_then(|text| text.split_ascii_whitespace().nth(column));
@@ -137,7 +137,8 @@ fn algorithm(device: &DeviceReport) -> String {
 
 /// Bytes stored per byte of memory, if any are stored.
 pub(crate) fn ratio(device: &DeviceReport) -> Option<f64> {
-    // What was written back takes no memory, and says nothing of how well the rest compresses.
+    // Pages that were written back take no memory. They tell nothing about the compression of the
+    // rest.
     let backed = backed_pages(device).saturating_mul(4096);
     let (data, total) = (memory(device, 0).saturating_sub(backed), memory(device, 2));
     (data > 0 && total > 0).then(|| data as f64 / total as f64)
@@ -170,7 +171,7 @@ impl Cell {
     }
 }
 
-/// Text that cannot disturb a terminal.
+/// Replaces control characters: they could disturb a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -248,10 +249,10 @@ pub fn object(device: &DeviceReport, columns: &[&Column]) -> Value {
     Value::Object(object)
 }
 
-/// Letters in a line of help beside the column's name.
+/// The letters of a help line beside the name of the column.
 const HELP_WIDTH: usize = 66;
 
-/// What the columns mean, for `--help`.
+/// The meaning of the columns, for `--help`.
 #[must_use]
 pub fn help() -> String {
     let mut text = String::from("Columns:\n");

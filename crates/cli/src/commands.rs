@@ -20,16 +20,16 @@ use crate::root::Root;
 use crate::swap::progress::Progress;
 use crate::swap::{self, report};
 
-/// How long a daemon that said that it ends may take to be gone.
+/// How long a daemon may take to release its root after it has agreed to stop.
 const ENDING: Duration = Duration::from_secs(30);
 
 /// Carries out one of the commands that need a daemon.
 ///
 /// # Errors
-/// `ENOENT` when there is none, or what it refuses.
+/// `ENOENT` without a daemon, or the daemon's error.
 pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
     match command {
-        // These need none.
+        // These commands need no daemon.
         Command::Up(_) | Command::Serve(_) | Command::Selftest(_) | Command::SwapoffHelper(_) => {
             Ok(())
         }
@@ -60,7 +60,7 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
 fn print(text: &str) -> Result<(), ControlError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // `rampack status | head -1` has what it wanted.
+        // The reader closed the pipe, as in `rampack status | head -1`: it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|e| failed("cannot print", &e)),
     }
@@ -95,7 +95,7 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
     }
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
     let swaps = match options.output {
-        // Columns are those of devices, and a line for each of them is what programs want.
+        // Columns belong to devices. Programs want one line for each device and no more.
         Some(_) => String::new(),
         None if options.raw || options.noheadings => String::new(),
         None => report::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
@@ -166,7 +166,7 @@ fn tree(root: &Root, options: &Tree) -> Result<(), ControlError> {
     print(&rows.iter().map(tree_line).collect::<String>())
 }
 
-/// The line of one attribute: its mode, unit and path, and its value or what it is.
+/// The line of one attribute: its mode, unit and path, then its value or else its help.
 #[must_use]
 pub fn tree_line(row: &TreeAttribute) -> String {
     let said = row.value.as_deref().unwrap_or(&row.help);
@@ -188,7 +188,7 @@ fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
     let progress = Progress::begin(swaps.collect());
     call_patiently::<()>(root, &Request::Stop(protocol::Stop { force }))?;
     drop(progress);
-    // Whoever starts the next daemon in this root needs its lock.
+    // The next daemon in this root needs the lock.
     let end = Instant::now() + ENDING;
     while root.is_claimed() {
         if Instant::now() > end {

@@ -32,14 +32,14 @@ use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
 
-/// How long NBD clients that are leaving may take before a stop is refused because of them.
+/// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
 
 /// How a daemon is reached.
 pub struct DaemonOptions {
-    /// Where it keeps its state.
+    /// The root directory, which holds its state.
     pub root: Root,
-    /// What frontends it opens.
+    /// The frontends it opens.
     pub transport: Transport,
     /// An address for NBD besides the socket in the root.
     pub nbd_tcp: Option<SocketAddr>,
@@ -52,7 +52,7 @@ struct Mounted {
     target: PathBuf,
 }
 
-/// A running daemon. Dropping it takes everything down, by force if need be.
+/// A running daemon. A drop takes everything down, by force if need be.
 pub struct Daemon {
     devices: Arc<Devices>,
     swaps: Arc<Swaps>,
@@ -68,7 +68,7 @@ pub struct Daemon {
 /// An NBD server for `exports`.
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system call.
 pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, ControlError> {
     let options =
         rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
@@ -78,7 +78,7 @@ pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, ControlError> {
 /// Hands activated sockets to an NBD server.
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system call.
 pub fn serve_activated(server: &Server, activated: Vec<Activated>) -> Result<(), ControlError> {
     for socket in activated {
         let served = match socket {
@@ -94,7 +94,7 @@ impl Daemon {
     /// Starts a daemon without devices, after clearing what a killed one left in its root.
     ///
     /// # Errors
-    /// What stood in the way; nothing is left behind then.
+    /// The error of the step that failed. Everything made before it is removed again.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
         let DaemonOptions { root, transport, nbd_tcp } = options;
         sys::private_files();
@@ -103,7 +103,7 @@ impl Daemon {
         let made = claim.made().clone();
         let machine = machine::new()?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
-        // From here on dropping it clears what was made.
+        // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
             swaps: Arc::new(Swaps::new(devices.clone())),
             devices,
@@ -148,16 +148,16 @@ impl Daemon {
         Ok(())
     }
 
-    /// Serves NBD on sockets that a service manager handed over, where clients may be waiting
-    /// already: they want to find their devices.
+    /// Serves NBD on sockets that a service manager handed over. Clients may wait there already and
+    /// expect their devices, so the devices come first.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system call.
     pub fn serve_activated(&self, activated: Vec<Activated>) -> Result<(), ControlError> {
         self.nbd.as_ref().map_or(Ok(()), |server| serve_activated(server, activated))
     }
 
-    /// Serves the control tree as files. A daemon does well without.
+    /// Serves the control tree as files. A daemon also works without it.
     fn open_tree(&self) -> Result<(), ControlError> {
         let path = self.root().tree();
         let made = self.claim.made();
@@ -190,13 +190,13 @@ impl Daemon {
         &self.machine
     }
 
-    /// Where it is.
+    /// The root directory of the daemon.
     #[must_use]
     pub fn root(&self) -> &Root {
         self.claim.root()
     }
 
-    /// What the user should know of the start, in sentences.
+    /// Messages for the user about the start.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -205,7 +205,7 @@ impl Daemon {
     /// Mounts the file system of `kind` that is on `device` at `target`, until the daemon stops.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system call.
     pub fn mount(
         &self,
         kind: &'static Kind,
@@ -218,14 +218,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Swaps off, unmounts, detaches and removes all that was made, but for the control socket, on
-    /// which somebody may be waiting for the answer. Reading back what is swapped out may take
+    /// Swaps off, unmounts, detaches and removes everything the daemon made, except the control
+    /// socket: a client may wait there for the answer. Reading back swapped-out pages may take
     /// minutes.
     ///
     /// # Errors
-    /// `EBUSY` with every user unless `force` is given; everything is as before then, but that swap
-    /// devices may be gone. `ENOMEM` when there is no memory for what is swapped out, whether
-    /// `force` is given or not: it would be lost.
+    /// `EBUSY` with every user unless `force` is given. Everything is as before then, except that
+    /// swap devices may be gone. `ENOMEM` when there is no memory for swapped-out pages, also with
+    /// `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         if !force {
             self.wait_for_clients();
@@ -235,8 +235,8 @@ impl Daemon {
         self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
     }
 
-    /// Before swap devices are drained: that may take long, and be for nothing. What is on a mount
-    /// of ours is found by unmounting it.
+    /// Checks for users before swap devices are drained: a drain may take long, and is wasted if
+    /// the stop is refused. Users of the daemon's own mount are found later, by unmounting it.
     fn check_unused(&self) -> Result<(), ControlError> {
         match self.swaps.is_empty() || self.mounted.lock().is_some() {
             true => Ok(()),
@@ -265,7 +265,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// The tree goes first: a request to it may be waiting for a device.
+    /// Takes down the tree and the devices. The tree goes first: a request to it may wait for a
+    /// device.
     fn stop_files(&self, force: bool) -> Result<(), ControlError> {
         if !force {
             self.devices.check_unused()?;
@@ -284,7 +285,7 @@ impl Daemon {
         })
     }
 
-    /// Clients that closed their socket a moment ago may not have been noticed yet.
+    /// Waits for NBD clients: the server may not have noticed yet that they closed their socket.
     fn wait_for_clients(&self) {
         let step = Duration::from_millis(10);
         for _ in 0..LEAVING.as_millis() / step.as_millis() {
@@ -295,7 +296,7 @@ impl Daemon {
         }
     }
 
-    /// Takes our own mount away, if it is still there. Gives back what it was.
+    /// Unmounts the daemon's own mount, if it is still there, and returns it.
     fn unmount(&self, force: bool) -> Result<Option<Mounted>, ControlError> {
         let mut mounted = self.mounted.lock();
         let Some(it) = &*mounted else { return Ok(None) };
@@ -319,14 +320,14 @@ impl Drop for Daemon {
         if let Err(error) = self.stop(true) {
             say(&format!("rampack: something is left behind: {}\n", sentence(&error)));
         }
-        // Only now, for it lets clients have their last answers.
+        // The control socket goes last, so that clients get their last answers.
         if self.control.take().is_some() {
             self.claim.made().remove(&self.root().control_socket());
         }
     }
 }
 
-/// What the control socket is for.
+/// Handles the requests of the control socket.
 struct Commands {
     root: Root,
     devices: Arc<Devices>,
@@ -392,7 +393,7 @@ fn open_files(
     let is_root = sys::effective_user() == 0;
     match transport {
         Transport::Nbd => return Ok(None),
-        // Whoever is not root could have a file, but no block device.
+        // Without root a user could have a file, but no block device.
         Transport::Auto if !is_root => {
             notes.push("no block device, NBD only: that needs root".into());
             return Ok(None);
@@ -464,7 +465,7 @@ fn listen_error(error: &rampack::nbd::ListenError) -> ControlError {
     ControlError::new(Errno(errno), error.to_string())
 }
 
-/// A path as part of a URI.
+/// Encodes a path as part of a URI.
 fn percent_encoded(path: &Path) -> String {
     use std::fmt::Write;
     use std::os::unix::ffi::OsStrExt;
@@ -482,7 +483,8 @@ fn percent_encoded(path: &Path) -> String {
     text
 }
 
-/// Clears what a daemon that was killed left in a root that is ours now. Returns what to tell.
+/// Clears what a killed daemon left in a root that this process has claimed. Returns messages for
+/// the user.
 fn clear_leftovers(claim: &RootLock) -> Vec<String> {
     let mut notes = Vec::new();
     if !claim.has_leftovers() {

@@ -1,4 +1,4 @@
-//! The devices of a daemon, and their lives behind its frontends.
+//! The devices of a daemon, and how their frontends follow them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,33 +21,33 @@ mod attached;
 use attached::Attached;
 pub use attached::Files;
 
-/// Held while a device comes, goes, or changes between having a size and not.
+/// Locked while a device is added or removed, or gets or loses its size.
 struct Lifecycle {
     files: Option<Files>,
     stopping: bool,
 }
 
-/// What a daemon with NBD has of it.
+/// The NBD frontend of a daemon.
 #[derive(Default)]
 struct NbdFrontend {
-    /// Addresses that become those of a device by [`export_uri`].
+    /// Addresses of the server. [`export_uri`] turns one into the address of a device.
     addresses: Vec<String>,
     server: Option<Arc<Server>>,
 }
 
-/// The devices of a daemon. Every method may be called by any number of threads at once.
+/// The devices of a daemon. Any number of threads may call every method at once.
 pub struct Devices {
     root: Root,
     machine: Arc<Machine>,
-    /// Addresses that become those of a device by [`export_uri`].
+    /// Addresses of the server. [`export_uri`] turns one into the address of a device.
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
-    /// Are block devices made of them?
+    /// Do the devices get block devices?
     block: AtomicBool,
 }
 
-/// Attributes whose change the frontends of a device follow.
+/// Attributes whose stores the frontends of a device must follow.
 const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 
 impl Devices {
@@ -59,33 +59,33 @@ impl Devices {
         Devices { root, machine, nbd, lifecycle, attached, block: AtomicBool::new(false) }
     }
 
-    /// Devices that come from now on appear as files.
+    /// Serves all devices added from now on as files.
     pub fn serve_files(&self, files: Files) {
         self.block.store(files.loops, Ordering::Relaxed);
         self.lifecycle.lock().files = Some(files);
     }
 
-    /// Are devices made block devices? One that is just coming or going has none all the same.
+    /// Do devices get block devices? A device that is just being added or removed may have none.
     #[must_use]
     pub fn makes_block_devices(&self) -> bool {
         self.block.load(Ordering::Relaxed)
     }
 
-    /// The devices are exported at these addresses.
+    /// Sets the NBD server and the addresses at which it exports the devices.
     pub fn serve_nbd(&self, addresses: Vec<String>, server: Option<Arc<Server>>) {
         *self.nbd.lock() = NbdFrontend { addresses, server };
     }
 
-    /// Where the devices are exported.
+    /// The addresses at which the devices are exported.
     #[must_use]
     pub fn nbd(&self) -> Vec<String> {
         self.nbd.lock().addresses.clone()
     }
 
-    /// The device called `name`; a path to it does as well.
+    /// The device called `name`, or with the path `name`.
     ///
     /// # Errors
-    /// `ENODEV`, naming those there are.
+    /// `ENODEV`; the message names the devices that exist.
     pub fn disk(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
         let last = name.rsplit('/').next().unwrap_or(name);
         let disks = self.machine.disks();
@@ -102,7 +102,7 @@ impl Devices {
     /// Makes a device.
     ///
     /// # Errors
-    /// What its attributes or the frontends refuse; there is no new device then.
+    /// The error of an attribute or of a frontend. There is no new device then.
     pub fn add(&self, options: &Add) -> Result<Arc<Disk>, ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -116,10 +116,10 @@ impl Devices {
         Ok(disk)
     }
 
-    /// Takes a device away.
+    /// Removes a device.
     ///
     /// # Errors
-    /// `ENODEV`, or `EBUSY` with who uses it.
+    /// `ENODEV`, or `EBUSY` with its users.
     pub fn remove(&self, name: &str, force: bool) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -127,10 +127,10 @@ impl Devices {
         self.remove_it(&lifecycle, &disk, force)
     }
 
-    /// Takes device `id` away, if nobody uses it.
+    /// Removes device `id`, if it has no user.
     ///
     /// # Errors
-    /// `ENODEV`, or `EBUSY` with who uses it.
+    /// `ENODEV`, or `EBUSY` with its users.
     pub fn remove_number(&self, id: u32) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -155,10 +155,10 @@ impl Devices {
         Ok(())
     }
 
-    /// Empties a device and takes its size.
+    /// Empties a device. It has no size afterwards.
     ///
     /// # Errors
-    /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with who uses it.
+    /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with its users.
     pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -176,14 +176,14 @@ impl Devices {
         let rows = rampack::zram::attributes(disk.clone());
         let user = disk.open();
         match rows.store("reset", value) {
-            // Not for its value: it is one that resets, were it not for this user.
+            // The value is valid: only the user opened above keeps the device from a reset.
             Err(error) if error.errno == Errno::EBUSY => {}
             result => return result,
         }
         drop(user);
         self.refuse_clients(disk, force)?;
         if force {
-            // It may live on for those who have it open; there is another one then.
+            // The block device may live on for programs that have it open; a new one is made below.
             self.detach(lifecycle, disk, true)?;
             let reset = rows.store("reset", value);
             self.attach_again(lifecycle, disk);
@@ -194,7 +194,7 @@ impl Devices {
         }
         let attached = self.attached.lock();
         let attached = attached.get(&disk.id());
-        // Nobody else can begin to use it while this is held.
+        // No other program can begin to use the device while this is held.
         let claim = attached.map(Attached::claim).transpose()?;
         rows.store("reset", value)?;
         attached.map_or(Ok(()), Attached::resized)?;
@@ -206,7 +206,7 @@ impl Devices {
     /// Writes an attribute.
     ///
     /// # Errors
-    /// `ENODEV`, or what the attribute refuses; nothing has changed then.
+    /// `ENODEV`, or the error of the attribute; nothing has changed then.
     pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), ControlError> {
         self.set_on(&self.disk(name)?, attribute, value)
     }
@@ -214,7 +214,7 @@ impl Devices {
     /// Writes an attribute of `disk`.
     ///
     /// # Errors
-    /// `ENODEV` if it has been removed, or what the attribute refuses; nothing has changed then.
+    /// `ENODEV` if it has been removed, or the error of the attribute; nothing has changed then.
     pub fn set_on(
         &self,
         disk: &Arc<Disk>,
@@ -248,7 +248,7 @@ impl Devices {
     }
 
     /// # Errors
-    /// `ENODEV` when `disk` is not one of the devices any more.
+    /// `ENODEV` when `disk` has been removed.
     pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
         match self.is_present(disk) {
             true => Ok(()),
@@ -256,12 +256,12 @@ impl Devices {
         }
     }
 
-    /// Is `disk` one of the devices, and not only once was?
+    /// Is `disk` still one of the devices?
     pub(crate) fn is_present(&self, disk: &Arc<Disk>) -> bool {
         self.machine.disk(disk.id()).is_some_and(|found| Arc::ptr_eq(&found, disk))
     }
 
-    /// The machine they belong to.
+    /// The machine of the devices.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
@@ -273,10 +273,10 @@ impl Devices {
         self.attached.lock().get(&disk.id())?.node()
     }
 
-    /// Reads attributes, all that can be read when none is named.
+    /// Reads the named attributes, or all readable ones when none is named.
     ///
     /// # Errors
-    /// `ENODEV`, or what an attribute refuses.
+    /// `ENODEV`, or the error of an attribute.
     pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
         let rows = rampack::zram::attributes(self.disk(name)?);
         let read = |name: &str| {
@@ -286,7 +286,7 @@ impl Devices {
         if !attributes.is_empty() {
             return attributes.iter().map(|name| read(name)).collect();
         }
-        // What only its owner may read is long, and told when it is asked for by name.
+        // An attribute that only its owner may read is long: it is read only by name.
         let told = |row: &rampack::control::AttributeInfo| {
             row.access.readable() && row.access != Access::ReadOwner
         };
@@ -294,7 +294,7 @@ impl Devices {
         readable.map(|row| read(row.name)).collect()
     }
 
-    /// What attributes a device has.
+    /// The attributes that a device has.
     ///
     /// # Errors
     /// `ENODEV`.
@@ -309,13 +309,13 @@ impl Devices {
         Ok(rows.into_iter().map(description).collect())
     }
 
-    /// What there is to say of every device.
+    /// The reports of all devices.
     #[must_use]
     pub fn reports(&self) -> Vec<DeviceReport> {
         self.machine.disks().iter().map(|disk| self.report(disk)).collect()
     }
 
-    /// What there is to say of a device.
+    /// The report of a device.
     #[must_use]
     pub fn report(&self, disk: &Arc<Disk>) -> DeviceReport {
         let name = disk.name();
@@ -338,19 +338,19 @@ impl Devices {
             report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
             report.link = text(&attached.link);
         }
-        // Asked without the lock: it reads /proc.
+        // Done without the lock: it reads /proc.
         let device = report.block_device.as_ref();
         report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();
         report.name = name;
         report
     }
 
-    /// NBD clients of a device now: no other frontend becomes its user.
+    /// The NBD clients of a device now. No other frontend counts as its user.
     fn clients(&self, disk: &Disk) -> u64 {
         u64::from(disk.openers())
     }
 
-    /// With `force`, clients are cut off first.
+    /// `EBUSY` while NBD clients are connected. With `force` they are disconnected first.
     fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let server = self.nbd.lock().server.clone();
         if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
@@ -369,7 +369,7 @@ impl Devices {
         }
     }
 
-    /// Who, besides NBD clients, uses a device; `None` when nobody does.
+    /// The error that names the users of a device besides NBD clients; `None` without users.
     fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
         let files = lifecycle.files.as_ref()?;
         self.attached.lock().get(&disk.id())?.busy(&files.mount, &disk.name())
@@ -383,17 +383,18 @@ impl Devices {
         Ok(())
     }
 
-    /// After something that should have followed a detachment failed.
+    /// Attaches a device again, after a detachment whose next step may have failed.
     fn attach_again(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) {
         if let Err(error) = self.attach(lifecycle, disk) {
             tracing::error!("{} keeps its contents but is not attached: {error}", disk.name());
         }
     }
 
-    /// Where block devices can be made: what the daemon makes there, and its root.
+    /// The place where block devices can be made: the record of what the daemon makes, and its
+    /// root.
     ///
     /// # Errors
-    /// `ENODEV` where there are none, or when the daemon is stopping.
+    /// `ENODEV` when the daemon makes no block devices or is stopping.
     pub fn place(&self) -> Result<(Arc<Made>, &Root), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -402,7 +403,7 @@ impl Devices {
         Ok((files.made.clone(), &self.root))
     }
 
-    /// The reverse of `attach`; leaves everything as it was when the device is in use.
+    /// The reverse of `attach`. When the device is in use, everything stays as it was.
     fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let Some(files) = &lifecycle.files else { return Ok(()) };
         if let (false, Some(error)) = (force, self.busy(lifecycle, disk)) {
@@ -418,10 +419,10 @@ impl Devices {
         Ok(())
     }
 
-    /// Does anybody use any of the devices?
+    /// Checks that no device is in use.
     ///
     /// # Errors
-    /// `EBUSY` with every user.
+    /// `EBUSY`; the message names every user.
     pub fn check_unused(&self) -> Result<(), ControlError> {
         self.refuse_if_busy(&self.lifecycle.lock())
     }
@@ -438,11 +439,12 @@ impl Devices {
         }
     }
 
-    /// Takes everything down that stands on the devices; what they hold stays until the machine
-    /// is dropped. No device comes or goes afterwards. Does nothing the second time.
+    /// Takes down all frontends of the devices. Their contents stay until the machine is dropped.
+    /// No device is added or removed afterwards. A second call does nothing.
     ///
     /// # Errors
-    /// `EBUSY` with every user, unless `force` is given; everything is as before then.
+    /// `EBUSY`, unless `force` is given; the message names every user. Everything is as before
+    /// then.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         let mut lifecycle = self.lifecycle.lock();
         let disks = self.machine.disks();
@@ -479,10 +481,10 @@ impl Lifecycle {
     }
 }
 
-/// Writes the attributes that `options` are for, the size last.
+/// Stores the attributes in `options`, the size last.
 ///
 /// # Errors
-/// What an attribute refuses; those before it have their values then.
+/// The error of an attribute. The attributes before it have their new values then.
 pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
     let rows = rampack::zram::attributes(disk.clone());
     if let Some(algorithm) = &options.algorithm {

@@ -1,4 +1,4 @@
-//! What happens to a daemon while it runs: signals, and clients that ask it to end.
+//! Events of a running daemon: signals, and clients that ask it to end.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -13,23 +13,23 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::failure::say;
 use crate::swap::signals;
 
-/// Somebody wants the daemon to end.
+/// A request to end the daemon.
 #[derive(Debug)]
 pub enum Event {
     /// A signal: Ctrl-C, `kill`, a service manager, or a terminal that is gone.
     Signal,
-    /// A client of the control socket, who waits for the answer.
+    /// A client of the control socket asks, and waits for the answer.
     Asked {
-        /// Devices are to be taken from their users.
+        /// Take devices from their users.
         force: bool,
-        /// Where it waits.
+        /// The channel on which the client waits.
         reply: Sender<Result<(), ControlError>>,
     },
 }
 
-/// Events, and `SIGINT`, `SIGTERM` and `SIGHUP` among them until this is dropped. While the process
-/// serves swap space `SIGQUIT` is one of them, and Ctrl-Z does not suspend it; at other times they
-/// do what they usually do.
+/// Receives events. `SIGINT`, `SIGTERM` and `SIGHUP` are events until this is dropped. While the
+/// process serves swap space, `SIGQUIT` is an event too, and Ctrl-Z does not suspend the process.
+/// At other times both do what they usually do.
 pub struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -37,10 +37,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Begins to listen; to be called before anything is made that a signal should clean up.
+    /// Begins to listen. Call it before anything is made that a signal should clean up.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system call.
     pub fn listen() -> io::Result<Events> {
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP])?;
         let handle = signals.handle();
@@ -56,25 +56,26 @@ impl Events {
         Ok(events)
     }
 
-    /// Where others tell of events.
+    /// The channel to which other threads send events.
     #[must_use]
     pub fn sender(&self) -> Sender<Event> {
         self.sender.clone()
     }
 
-    /// The next event, or `None` when none came in time.
+    /// The next event, or `None` when none came within `time`.
     #[must_use]
     pub fn wait(&self, time: Duration) -> Option<Event> {
         match self.receiver.recv_timeout(time) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,
-            // Cannot be while this holds a sender; nobody could stop the daemon then.
+            // This cannot happen while this holds a sender. If it did, no request could stop the
+            // daemon.
             Err(RecvTimeoutError::Disconnected) => Some(Event::Signal),
         }
     }
 }
 
-/// Does what a signal does that is no event.
+/// Is `signal` an event? If not, this does what the signal does.
 fn asks_for_the_end(signal: i32) -> bool {
     match signal {
         SIGTSTP if signals::are_held() => {
@@ -82,12 +83,12 @@ fn asks_for_the_end(signal: i32) -> bool {
                 say("rampack: not suspended: whoever has pages in its swap space would wait for \
                      it; Ctrl-C reads them back and ends it\n");
             };
-            // On a thread of its own: a terminal that is held must not hold up the next signal.
+            // On a thread of its own: a stopped terminal must not delay the next signal.
             let _ = thread::Builder::new().name("answer".into()).spawn(answer);
             false
         }
         SIGTSTP | SIGQUIT if !signals::are_held() => {
-            // Nothing is left to do if even this is refused.
+            // If even this fails, nothing is left to do.
             let _ = emulate_default_handler(signal);
             false
         }

@@ -1,13 +1,13 @@
-//! `rampack exec`: a command for which the devices of a daemon are the system's zram.
+//! `rampack exec`: runs a command that sees the devices of a daemon as the system's zram.
 //!
-//! The process takes a mount namespace of its own and lays parts of the daemon's tree over
-//! directories of the system ([`crate::tree::host`]); then it becomes the command. There is nothing
-//! between the caller and the command: signals, exit codes and the terminal are as without us.
+//! The process enters a mount namespace of its own. It mounts parts of the daemon's tree over
+//! directories of the system ([`crate::tree::host`]) and then executes the command in the same
+//! process. So signals, exit codes and the terminal work as without rampack.
 //!
-//! Directories that name every block device are laid over as a whole: the tree passes the system's
-//! own entries through and knows at once when a device comes or goes. What has a directory of its
-//! own, such as `/sys/class/zram-control`, is laid over alone; where the system has none, because
-//! it has no zram, a directory in memory with links to all its neighbours makes room for it.
+//! A directory that names every block device is covered as a whole. The tree passes the system's
+//! own entries through and follows every device that comes or goes. A directory for zram alone,
+//! such as `/sys/class/zram-control`, is covered alone. A system without zram lacks that directory;
+//! then a directory in memory covers its parent, with links to all other entries.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,7 +26,7 @@ use crate::root::Root;
 use crate::sys::{self, Unmount};
 use crate::tree::host;
 
-/// Directories of the tree that are laid over those of the system with the same path.
+/// Directories of the tree that are mounted over the directories of the same path in `/sys`.
 const OVER: [&str; 5] = [
     "class/zram-control",
     "module/zram",
@@ -35,16 +35,16 @@ const OVER: [&str; 5] = [
     "kernel/debug/zswap",
 ];
 
-/// What a shell returns for a command that is there and cannot be run.
+/// The exit code of a shell for a command that exists but cannot be run.
 const NOT_RUN: i32 = 126;
-/// What a shell returns for a command that is not there.
+/// The exit code of a shell for a command that does not exist.
 const NOT_FOUND: i32 = 127;
 
 /// Becomes `command`. Returns only when that fails.
 ///
 /// # Errors
-/// `EPERM` without root, `ENOENT` without a daemon, `ENODEV` when it has no tree or no block
-/// devices, or what the system reports.
+/// `EPERM` without root, `ENOENT` without a daemon, `ENODEV` when the daemon has no tree or no
+/// block devices, or the error of the system call.
 pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(ControlError::invalid("name a command to run: rampack exec -- COMMAND"));
@@ -59,9 +59,10 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     lay_over(root)?;
     let error = Command::new(program)
         .args(arguments)
-        // A rampack in there is one of the same daemon.
+        // A rampack command in there talks to the same daemon.
         .env("RAMPACK_ROOT", root.path())
-        // systemd's programs would not take a device whose files are not the kernel's own.
+        // Without this, systemd's programs refuse a device whose sysfs files are not the kernel's
+        // own.
         .env("SYSTEMD_DEVICE_VERIFY_SYSFS", "0")
         .exec();
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN };
@@ -70,7 +71,7 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     std::process::exit(code);
 }
 
-/// Everything that can be found wrong before anything is changed.
+/// Checks the daemon before anything is changed.
 fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
     let refuse = |message: String| Err(ControlError::new(Errno::ENODEV, message));
     if !root.tree().join(host::PLACE).join(host::DEV).is_dir() {
@@ -92,13 +93,13 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
 
 fn lay_over(root: &Root) -> Result<(), ControlError> {
     sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
-    // The files are not needed there, and would be kept from ending with the daemon.
+    // The command does not need the FUSE files, and a mount of them here would outlive the daemon.
     let _ = sys::unmount(&root.files(), Unmount::Lazily);
     let place = root.tree().join(host::PLACE);
     let real_sys = place.join(host::REAL_SYS);
     bind(Path::new("/sys"), &real_sys)?;
     hide_kernels()?;
-    // The same path in the tree and in the system.
+    // Each path is the same in the tree and in `/sys`.
     let mut rooms = Vec::new();
     for path in OVER {
         make_room(&Path::new("/sys").join(path), &real_sys.join(path), &mut rooms)?;
@@ -114,7 +115,7 @@ fn lay_over(root: &Root) -> Result<(), ControlError> {
     lay_over_dev(&place)
 }
 
-/// Nothing leads to the kernel's own devices any more, but a path written out would.
+/// Hides the kernel's own zram devices at their full paths. No link leads there any more.
 fn hide_kernels() -> Result<(), ControlError> {
     for entry in fs::read_dir("/sys/devices/virtual/block").into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(host::is_zram) {
@@ -126,8 +127,8 @@ fn hide_kernels() -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Makes sure that there is a directory `path`, which is `real` in another mount of the same.
-/// `rooms` are the directories in memory that were made for others before.
+/// Makes sure that the directory `path` exists. `real` is the same path in another mount of the
+/// same file system. `rooms` lists the directories in memory that earlier calls mounted.
 fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), ControlError> {
     if path.is_dir() {
         return Ok(());
@@ -148,7 +149,8 @@ fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), C
     room().map_err(|e| failed(format!("cannot make room for {}", path.display()), &e))
 }
 
-/// Device files and links are passed through; what holds something of its own is bound.
+/// Covers `/dev`. The tree passes device files and links through; other entries, such as
+/// directories, are bind-mounted.
 fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
     let (dev, real) = (Path::new("/dev"), place.join(host::REAL_DEV));
     bind(dev, &real)?;
@@ -159,7 +161,7 @@ fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
         let Ok(kind) = entry.file_type() else { continue };
         let is_node = kind.is_block_device() || kind.is_char_device() || kind.is_symlink();
         let target: PathBuf = dev.join(entry.file_name());
-        // A name that went meanwhile is no loss.
+        // A name may be gone by now: it is skipped.
         if !is_node && fs::symlink_metadata(&target).is_ok() {
             bind(&entry.path(), &target)?;
         }

@@ -8,8 +8,8 @@ use rampack::units::human;
 
 use crate::machine::Machine;
 
-/// Every device of a machine, by its name. A connected client is a user of its device: it cannot
-/// be reset or removed meanwhile.
+/// Every device of a machine, by its name. A connected client is a user of its device: the device
+/// cannot be reset or removed meanwhile.
 pub struct DiskExports {
     machine: Arc<Machine>,
 }
@@ -38,7 +38,7 @@ impl Exports for DiskExports {
         let disks = self.machine.disks();
         let disk = disks.iter().find(|disk| disk.name() == name).ok_or(OpenError::Unknown)?;
         let user = disk.open();
-        // Asked as its user: it cannot lose its size any more.
+        // Checked after the open: a device with a user cannot lose its size.
         if user.bytes() == 0 {
             let message = format!("{name} has no size yet: rampack set {name} disksize SIZE");
             return Err(OpenError::Refused(message));

@@ -1,10 +1,10 @@
-//! Errors of the operating system as faults with a sentence.
+//! Turns errors of the operating system into a [`ControlError`] with a message.
 
 use std::io::{self, Write};
 
 use rampack::control::{ControlError, Errno};
 
-/// Error numbers that programs meet and kernel attributes do not answer with.
+/// Error numbers that system calls return and kernel attributes do not.
 const MORE: [(i32, &str); 21] = [
     (libc::EINTR, "EINTR"),
     (libc::ENXIO, "ENXIO"),
@@ -29,7 +29,7 @@ const MORE: [(i32, &str); 21] = [
     (libc::ECONNREFUSED, "ECONNREFUSED"),
 ];
 
-/// The symbol of an error number, such as `EBUSY`; `E?` for one nobody listed.
+/// The symbol of an error number, such as `EBUSY`; `E?` for an unknown number.
 #[must_use]
 pub fn symbol(errno: Errno) -> &'static str {
     match errno.name() {
@@ -38,7 +38,7 @@ pub fn symbol(errno: Errno) -> &'static str {
     }
 }
 
-/// The fault of a failed system call: `what` was tried, and why it failed.
+/// The error of a failed system call. `what` says what was tried; the message adds why it failed.
 #[must_use]
 pub fn failed(what: impl AsRef<str>, error: &io::Error) -> ControlError {
     let errno = Errno(error.raw_os_error().unwrap_or(match error.kind() {
@@ -46,7 +46,8 @@ pub fn failed(what: impl AsRef<str>, error: &io::Error) -> ControlError {
         io::ErrorKind::UnexpectedEof => libc::ECONNRESET,
         _ => libc::EIO,
     }));
-    // The text of the standard library ends in "(os error 2)"; the symbol says that better.
+    // The text of the standard library ends in "(os error 2)". It is cut off: the symbol replaces
+    // it.
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
     ControlError::new(errno, format!("{}: {}", what.as_ref(), lower_first(text)))
@@ -57,18 +58,18 @@ fn lower_first(text: &str) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// A fault as the program prints it: the sentence and the symbol.
+/// An error as the program prints it: the message and the symbol.
 #[must_use]
 pub fn sentence(error: &ControlError) -> String {
     format!("{} ({})", error.message, symbol(error.errno))
 }
 
-/// Says something on standard error. A terminal that is gone is no reason to fail.
+/// Prints on standard error. A failed write is ignored: the terminal may be gone.
 pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// A fault of the FUSE frontend.
+/// The [`ControlError`] for an error of the FUSE frontend.
 #[must_use]
 pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
     let errno = match error {

@@ -1,4 +1,4 @@
-//! Making file systems on devices that are empty, live in memory and end with the daemon.
+//! Makes and mounts file systems on devices that are empty, live in memory and end with the daemon.
 
 use std::fs;
 use std::io;
@@ -11,21 +11,21 @@ use crate::failure::failed;
 use crate::mounts::{mounts, used_by};
 use crate::sys::{self, Unmount};
 
-/// A file system that can be made.
+/// A type of file system that can be made.
 pub struct Kind {
     /// Its name, for `--fs` and `mount`.
     pub name: &'static str,
-    /// The package that has its program on most distributions.
+    /// The package that has its mkfs program on most distributions.
     package: &'static str,
     /// The program's arguments, before the device.
     arguments: &'static [&'static str],
-    /// Arguments for programs too old for those.
+    /// Arguments for a program that is too old for `arguments`.
     older: Option<&'static [&'static str]>,
 }
 
-/// The file systems that are known. A new device reads as zeroes and needs neither to be discarded
-/// nor to be zeroed; a journal on it would protect against nothing, for what it could repair is
-/// lost with the daemon; and no space need be kept back for root.
+/// The known file systems. A new device reads as zeroes, so mkfs neither discards nor zeroes it.
+/// There is no journal, for the data that it could repair is lost with the daemon. No space is kept
+/// back for root.
 pub const KINDS: [Kind; 5] = [
     Kind {
         name: "ext4",
@@ -42,8 +42,8 @@ pub const KINDS: [Kind; 5] = [
             "-E",
             "nodiscard,assume_storage_prezeroed=1",
         ],
-        // Before e2fsprogs 1.47: inode tables are left for the kernel to zero, which it may as
-        // well never do.
+        // Before e2fsprogs 1.47: the kernel is left to zero the inode tables. They are zeroes
+        // already, so it need not do so.
         older: Some(&[
             "-q",
             "-F",
@@ -73,10 +73,10 @@ pub const KINDS: [Kind; 5] = [
     Kind { name: "f2fs", package: "f2fs-tools", arguments: &["-q", "-f", "-t", "0"], older: None },
 ];
 
-/// The file system named.
+/// The file system called `name`.
 ///
 /// # Errors
-/// `EINVAL`, naming those there are.
+/// `EINVAL`; the message names the known file systems.
 pub fn kind(name: &str) -> Result<&'static Kind, ControlError> {
     KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
         let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
@@ -90,10 +90,10 @@ impl Kind {
         format!("mkfs.{}", self.name)
     }
 
-    /// Is its program installed?
+    /// Checks that its program is installed.
     ///
     /// # Errors
-    /// `ENOENT`, naming the package that has it.
+    /// `ENOENT`; the message names the package that has it.
     pub fn check_installed(&self) -> Result<(), ControlError> {
         let program = self.program();
         if find_program(&program, std::env::var_os("PATH").as_deref()).is_some() {
@@ -109,7 +109,7 @@ impl Kind {
     /// Makes a file system on `device`, which is known to be empty.
     ///
     /// # Errors
-    /// `ENOENT` when the program is missing, `EIO` with the program's own words when it fails.
+    /// `ENOENT` when the program is missing, `EIO` with the program's output when it fails.
     pub fn make(&self, device: &Path) -> Result<(), ControlError> {
         self.check_installed()?;
         let mut output = self.run(self.arguments, device)?;
@@ -136,11 +136,11 @@ impl Kind {
             .map_err(|e| failed(format!("cannot run {}", program.display()), &e))
     }
 
-    /// Mounts `device`, which holds such a file system, at `target`, so that what is deleted there
-    /// is given back.
+    /// Mounts `device`, which holds such a file system, at `target`. The option `discard` gives
+    /// back the memory of deleted files.
     ///
     /// # Errors
-    /// What the system reports; `ENODEV` says that the kernel does not know this file system.
+    /// The error of the system call; `ENODEV` when the kernel does not know this file system.
     pub fn mount(&self, device: &Path, target: &Path) -> Result<(), ControlError> {
         match sys::mount(device, target, self.name, "discard") {
             Ok(()) => Ok(()),
@@ -159,7 +159,7 @@ impl Kind {
     }
 }
 
-/// What a program had to say, in one line.
+/// The output of a program, in one line.
 fn words(output: &Output) -> String {
     let text = [&output.stderr[..], &output.stdout[..]].concat();
     let text = String::from_utf8_lossy(&text);
@@ -167,7 +167,8 @@ fn words(output: &Output) -> String {
     if lines.is_empty() { output.status.to_string() } else { lines.join("; ") }
 }
 
-/// Programs of the administrator are not always on a user's path.
+/// Finds a program in `path` and in the directories of the administrator, which a user's path may
+/// lack.
 fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     let path: Vec<PathBuf> = path.into_iter().flat_map(std::env::split_paths).collect();
     let usual = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
@@ -178,7 +179,7 @@ fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A directory to mount on, by its real name.
+/// The real path of a directory to mount on.
 ///
 /// # Errors
 /// `ENOENT` or `ENOTDIR`.
@@ -199,10 +200,10 @@ pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
     Ok(real)
 }
 
-/// Checks that nothing is mounted at `target`, which is a real name.
+/// Checks that nothing is mounted at `target`, which is a real path.
 ///
 /// # Errors
-/// `EBUSY`, saying what is.
+/// `EBUSY`; the message names what is mounted.
 pub fn check_free(target: &Path) -> Result<(), ControlError> {
     let found = mounts();
     let Some(mounted) = found.iter().rev().find(|mount| mount.target == target) else {
@@ -217,14 +218,14 @@ pub fn check_free(target: &Path) -> Result<(), ControlError> {
     Err(ControlError::new(Errno::EBUSY, message))
 }
 
-/// Takes away what is mounted at `target`; nothing to do when nothing is.
+/// Unmounts `target`. Does nothing when nothing is mounted there.
 ///
 /// # Errors
-/// `EBUSY`, saying who uses it, or what the system reports.
+/// `EBUSY` with its users, or the error of the system call.
 pub fn unmount(target: &Path, how: Unmount) -> Result<(), ControlError> {
     match sys::unmount(target, how) {
         Ok(()) => Ok(()),
-        // Not a mount point: somebody else took it away.
+        // Not a mount point: another program has unmounted it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             let message = format!("{} is in use{}", target.display(), used_by(target));

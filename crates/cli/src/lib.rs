@@ -1,28 +1,30 @@
 //! The program `rampack`: the command line, the daemon behind it and its control socket.
 //!
-//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and puts them behind frontends:
-//! a FUSE file with a loop device on it, and NBD exports ([`exports`]). Swap devices ([`swap`]) are
-//! files with loop devices as well, which the kernel swaps to. Everything it makes is under one
-//! [`root`]. Other invocations of the program talk to it over a socket there ([`protocol`],
-//! [`server`], [`client`]); what they show comes from the attribute rows of the device.
+//! A daemon ([`daemon`]) owns a machine with devices ([`devices`]) and serves them through
+//! frontends: a FUSE file with a loop device on it, and NBD exports ([`exports`]). The kernel swaps
+//! to its swap devices ([`swap`]): ublk devices, or FUSE files with loop devices. Everything the
+//! daemon makes is under one [`root`]. Other invocations of the program talk to it over a socket
+//! there ([`protocol`], [`server`], [`client`]). The values they show come from the attribute rows
+//! of the device.
 //!
 //! Nothing here is on the data path.
 //!
 //! # Layers
 //!
-//! A file imports files of the layers below its own, or of its own; no two import each other, not
-//! by others either (`cargo xtask rules` looks). From the bottom up:
+//! A file imports only files of its own layer and of lower layers. No two files import each other,
+//! directly or through others (`cargo xtask rules` checks it). From the bottom up:
 //!
-//! 1. [`sys`], [`failure`], [`transport`]: calls of the system, faults in words, ways of serving.
-//! 2. [`mounts`], [`filesystem`], [`root`]: what is on the machine, and where a daemon's state is.
-//! 3. [`machine`]: the engine; [`exports`], [`live`], [`zone`]: what shows it.
-//! 4. [`swap::active`], [`swap::signals`], [`events`]: what the kernel swaps to, and what ends us;
-//!    [`swap::report`], [`swap::progress`]: what there is to say of swap devices.
+//! 1. [`sys`], [`failure`], [`transport`]: system calls, error messages, kinds of frontends.
+//! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
+//!    daemon.
+//! 3. [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
+//! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
+//!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
 //! 6. [`columns`], [`args`]: the table of `rampack status`, and the command line.
 //! 7. [`devices`]: devices behind frontends.
-//! 8. [`swap`]: swap devices, but for what stands in other layers.
-//! 9. [`tree`]: the control tree; [`exec`]: a command that sees it as the system's.
+//! 8. [`swap`]: swap devices, except the files named in other layers.
+//! 9. [`tree`]: the control tree; [`exec`]: runs a command that sees the tree as the system's.
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`up`]: from the command line to a daemon, and to its end.
 //! 12. [`swap::commands`], [`swap::selftest`], [`commands`]: the other commands.
@@ -91,7 +93,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
     }
 }
 
-/// Standard output belongs to what was asked for, or to an NBD client.
+/// Logs go to standard error: standard output belongs to the result, or to an NBD client.
 fn log_to_stderr(verbose: u8) {
     let level = match verbose {
         0 => "warn",

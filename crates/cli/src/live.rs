@@ -8,7 +8,7 @@ use rampack::units::{PAGE_SIZE, human};
 
 use crate::machine::Machine;
 
-/// A line that is drawn over and over; nothing where standard output is not a terminal.
+/// A line that is redrawn again and again. Nothing is drawn when standard output is no terminal.
 pub struct Live {
     bar: Option<ProgressBar>,
     last: Option<(Instant, Totals)>,
@@ -79,7 +79,7 @@ impl Live {
         Live { bar, last: None }
     }
 
-    /// Draws the state of now.
+    /// Draws the current state.
     pub fn update(&mut self, machine: &Machine) {
         let Some(bar) = &self.bar else { return };
         let (now, totals) = (Instant::now(), Totals::of(machine));
@@ -95,7 +95,7 @@ impl Live {
         self.last = Some((now, totals));
     }
 
-    /// Runs `print` with the line out of the way.
+    /// Hides the line while `print` runs.
     pub fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.bar {
             Some(bar) => bar.suspend(print),
@@ -103,7 +103,7 @@ impl Live {
         }
     }
 
-    /// Ends the drawing and leaves nothing of it.
+    /// Ends the drawing and erases the line.
     pub fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

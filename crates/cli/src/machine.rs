@@ -1,6 +1,6 @@
-//! The machine that a daemon's devices and its swap cache belong to: their memory, their codecs and
-//! their clock. Everything else in this crate knows the engine through this file and through the
-//! crates of disks and of the swap cache.
+//! The machine of a daemon: the memory, codecs and clock of its devices and its swap cache. The
+//! rest of this crate uses the engine through this file and through the crates of disks and of the
+//! swap cache.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use rampack::{HostSystem, MachineOptions};
 
 pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
 
-/// A machine on real memory, with the CPUs there are.
+/// Makes a machine on real memory, with the cpus of the system.
 ///
 /// # Errors
-/// `ENOMEM` when there are no addresses.
+/// `ENOMEM` when no addresses are left.
 pub fn new() -> Result<Arc<Machine>, ControlError> {
     let memory = match rampack::host::total_memory() {
         0 => 1 << 40,
@@ -34,12 +34,13 @@ pub fn new() -> Result<Arc<Machine>, ControlError> {
     Ok(machine)
 }
 
-/// How exact the ages of pages are.
+/// The resolution of page ages, and the period of maintenance.
 const TICK: Duration = Duration::from_secs(1);
-/// 2 MiB blocks for which a huge page is asked for in that time: some tens of milliseconds' work.
+/// 2 MiB blocks for which a huge page is requested in each tick: some tens of milliseconds of work.
 const MAINTAINED: u32 = 8;
 
-/// Tells a machine the time and tends its memory, as long as it is there.
+/// Sets the clock of a machine and maintains its memory at each tick, as long as the machine
+/// exists.
 fn keep_time(machine: &Arc<Machine>) {
     machine.set_clock(seconds_since_start());
     let machine = Arc::downgrade(machine);
@@ -51,7 +52,7 @@ fn keep_time(machine: &Arc<Machine>) {
             thread::sleep(TICK);
         }
     };
-    // Without it pages do not age, and memory is in small pages; nothing else is amiss.
+    // Without this thread pages do not age and memory is in small pages. All else works.
     if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
         tracing::warn!("pages will not age: no thread can be started: {error}");
     }
@@ -63,8 +64,7 @@ fn seconds_since_start() -> u32 {
     text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
-/// What there is to say of the page allocator of a machine: the name of its design, and its counts
-/// of the moment.
+/// The page allocator of a machine: the name of its design, and its current counts.
 #[must_use]
 pub fn zone(machine: &Machine) -> (&'static str, ZoneStats) {
     (Zone::<()>::NAME, machine.frames().stats())

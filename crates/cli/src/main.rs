@@ -1,8 +1,8 @@
-//! See the library of this package.
+//! The binary: it sets the allocator and calls the library of this package.
 
 use std::process::ExitCode;
 
-/// A daemon that serves swap space has its memory locked.
+/// The allocator. A daemon that serves swap space has its memory locked.
 #[global_allocator]
 static HEAP: rampack::host::Heap = rampack::host::Heap;
 

@@ -1,4 +1,4 @@
-//! What the kernel says is mounted or swapped on, and who uses it.
+//! The mounts and swap space that the kernel reports, and the processes that use them.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,22 +12,21 @@ use std::path::{Path, PathBuf};
 pub struct MountLine {
     /// The file system's device number, `major:minor`.
     pub device: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub target: PathBuf,
-    /// What kind it is.
+    /// The type of the file system.
     pub kind: String,
-    /// What is mounted, as it was named.
+    /// The source of the mount, as the mounter named it.
     pub source: PathBuf,
 }
 
-/// What is mounted, as this process sees it; empty without `/proc`.
+/// The mounts that this process sees; empty without `/proc`.
 #[must_use]
 pub fn mounts() -> Vec<MountLine> {
     parse_mountinfo(&fs::read("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// The lines of a mountinfo file (format: proc_pid_mountinfo(5)). Lines that are not understood
-/// are passed over.
+/// The lines of a mountinfo file (format: proc_pid_mountinfo(5)). Unknown lines are skipped.
 pub(crate) fn parse_mountinfo(text: &[u8]) -> Vec<MountLine> {
     text.split(|byte| *byte == b'\n').filter_map(parse_mount_line).collect()
 }
@@ -46,7 +45,7 @@ fn parse_mount_line(line: &[u8]) -> Option<MountLine> {
     })
 }
 
-/// The kernel writes white space and backslashes in paths as three octal digits.
+/// Decodes a path: the kernel writes white space and backslashes as three octal digits.
 pub(crate) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -69,7 +68,7 @@ pub(crate) fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
-/// Where the block device `path` is mounted, and `[SWAP]` if it is swap space.
+/// The mount points of the block device `path`, and `[SWAP]` if it is swap space.
 #[must_use]
 pub fn places_of(path: &Path) -> Vec<String> {
     let swaps = fs::read("/proc/swaps").unwrap_or_default();
@@ -80,8 +79,8 @@ pub fn places_of(path: &Path) -> Vec<String> {
     places_among(path, number.as_deref(), &mounts(), &swaps)
 }
 
-/// A device may have been named by another path, so its number counts too; some file systems show
-/// a number of their own, so its name does as well.
+/// A mount matches by device number, for it may name the device by another path. It also matches by
+/// name, for some file systems show a number of their own.
 pub(crate) fn places_among(
     path: &Path,
     number: Option<&str>,
@@ -102,14 +101,14 @@ pub(crate) fn places_among(
     places
 }
 
-/// A process that uses something.
+/// A process that uses a mount or a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// Its command's name.
     pub command: String,
-    /// What it has open there.
+    /// The path it has open there.
     pub what: PathBuf,
 }
 
@@ -119,9 +118,9 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The processes that have a file at or below `place` open, run or as working directory. Only
-/// names are compared, the place itself is never touched: it may be about to hang. Processes of
-/// other users and other mount namespaces may stay unseen.
+/// The processes that have a file at or below `place` open, run it, or have it as working
+/// directory. Only names are compared. The place itself is never touched: an access may hang.
+/// Processes of other users and other mount namespaces may be missing.
 #[must_use]
 pub fn holders_of(place: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -144,9 +143,9 @@ pub fn holders_of(place: &Path) -> Vec<Holder> {
     found
 }
 
-/// Other processes that have the block device `path` open. Those of `rampack exec` have it by its
-/// name in the control tree, which is mounted at `tree`: `/dev/NAME` in another mount namespace.
-/// Only what the kernel says of their files is looked at, never the files.
+/// The other processes that have the block device `path` open. Processes of `rampack exec` open it
+/// by its name in the control tree, which is mounted at `tree`: `/dev/NAME` in another mount
+/// namespace. Only what the kernel reports of their files is read, never the files.
 #[must_use]
 pub fn openers_of(path: &Path, name: &str, tree: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
@@ -175,8 +174,7 @@ pub fn openers_of(path: &Path, name: &str, tree: &Path) -> Vec<Holder> {
     found
 }
 
-/// The number of the file system that an open file of a process belongs to, by the mount it was
-/// opened in.
+/// The device number of the file system of an open file, from the mount in which it was opened.
 fn device_of(process: &Path, fd: &std::ffi::OsStr) -> Option<String> {
     let info = fs::read_to_string(process.join("fdinfo").join(fd)).ok()?;
     let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
@@ -186,8 +184,8 @@ fn device_of(process: &Path, fd: &std::ffi::OsStr) -> Option<String> {
     parse_mount_line(line).map(|mount| mount.device)
 }
 
-/// Who uses `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when nobody
-/// can be seen.
+/// The users of `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when no
+/// user is visible.
 #[must_use]
 pub fn used_by(place: &Path) -> String {
     const SHOWN: usize = 5;

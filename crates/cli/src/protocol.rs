@@ -1,9 +1,9 @@
-//! What is said over the control socket: one JSON object per line, each way.
+//! The protocol of the control socket: one JSON object per line, in both directions.
 //!
 //! A request is `{"version":1,"command":"get","device":"zram0","attributes":["disksize"]}`. The
 //! answer is `{"version":1,"ok":…}` or
-//! `{"version":1,"error":{"errno":22,"symbol":"EINVAL","message":"…"}}`. Commands and fields that
-//! this version does not know are refused, never passed over.
+//! `{"version":1,"error":{"errno":22,"symbol":"EINVAL","message":"…"}}`. Unknown commands and
+//! fields are refused.
 
 use std::collections::BTreeMap;
 
@@ -17,74 +17,74 @@ use crate::swap::report::{PoolReport, SwapReport};
 use crate::transport::SwapTransport;
 use crate::zone::ZoneReport;
 
-/// The version spoken here.
+/// The version of the protocol.
 pub const VERSION: u64 = 1;
 
 /// The longest line of a request, in bytes, without its newline.
 pub const LINE_MAX: usize = 64 * 1024;
 
-/// What to say of a whole daemon.
+/// Asks for the report of a daemon.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Status {}
 
-/// A new device, under the lowest free number. Values are text as an administrator writes it; the
-/// attributes they are meant for check them. Without a size the device is not initialised.
+/// Adds a device under the lowest free number. Values are text as an administrator writes it; the
+/// attributes check them. Without a size the device is not initialised.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Add {
-    /// For `disksize`.
+    /// The value of `disksize`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
-    /// For `comp_algorithm`.
+    /// The value of `comp_algorithm`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// The algorithm's level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<i32>,
-    /// For `mem_limit`.
+    /// The value of `mem_limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_limit: Option<String>,
-    /// For these, in this order, before the size.
+    /// Other attributes, stored in this order before the size.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
 }
 
-/// A device to be reset or removed.
+/// Names a device to reset or remove.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// Its name, such as `zram0`.
     pub device: String,
-    /// Take it from its users.
+    /// Take the device from its users.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Attributes to be read.
+/// Reads attributes.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Get {
-    /// Of this device.
+    /// The name of the device.
     pub device: String,
-    /// These; all that can be read when empty.
+    /// The names of the attributes; all readable ones when empty.
     #[serde(default)]
     pub attributes: Vec<String>,
 }
 
-/// An attribute to be written.
+/// Stores an attribute.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Set {
-    /// Of this device.
+    /// The name of the device.
     pub device: String,
-    /// This one.
+    /// The name of the attribute.
     pub attribute: String,
-    /// To be this, as it was written.
+    /// The value, as the user wrote it.
     pub value: String,
 }
 
-/// The daemon is to end.
+/// Ends the daemon.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stop {
@@ -93,64 +93,65 @@ pub struct Stop {
     pub force: bool,
 }
 
-/// A new swap device, which the kernel swaps to. Values are text as an administrator writes it.
+/// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
+/// it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwapOn {
-    /// How large; without it as large as the backing store.
+    /// The size; without it, the size of the backing store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
-    /// The absolute path of what pages are written back to.
+    /// The absolute path of the file or device for writeback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<String>,
-    /// How much memory the cache may take: a size, or a percentage such as `20%`.
+    /// The most memory the cache may take: a size, or a percentage such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,
-    /// How the kernel reaches it; the best way without.
+    /// How the kernel reaches it; without it, the best way here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<SwapTransport>,
-    /// How much memory is kept ready for pages that come next, as a size.
+    /// The memory kept ready for the next pages, as a size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<String>,
-    /// Seconds after which the OOM killer is called when nothing goes on; 0: never.
+    /// Seconds for which a machine is stuck before the OOM killer is called; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_after: Option<u32>,
-    /// For the parameter `compressor`.
+    /// The value of the parameter `compressor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,
-    /// The kernel's priority of it; below all others without one.
+    /// The kernel's priority of the device; without it, below all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
-    /// For these parameters of the cache, in this order.
+    /// Parameters of the cache, stored in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<Attribute>,
-    /// Overwrite what the backing store holds, and serve swap from within a memory limit.
+    /// Overwrite the data of the backing store, and serve swap space even within a memory limit.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A swap device to be drained and taken away.
+/// Drains a swap device and removes it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwapOff {
-    /// Its name, such as `swap0`, or the path of its block device; all of them without one.
+    /// Its name, such as `swap0`, or the path of its block device; without it, all swap devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// What attributes a device has.
+/// Asks for the attributes of a device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Describe {
-    /// The device.
+    /// The name of the device.
     pub device: String,
 }
 
-/// What the control tree holds.
+/// Asks for the attributes of the control tree.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
-    /// Also the values of what can be read without an effect.
+    /// Include the values that can be read without a side effect.
     #[serde(default)]
     pub values: bool,
 }
@@ -178,11 +179,11 @@ pub enum Request {
     SwapOn(SwapOn),
     /// See [`SwapOff`]; answered with `null` when the kernel has read everything back.
     SwapOff(SwapOff),
-    /// See [`Stop`]; answered with `null` when nothing of the daemon is left but its process.
+    /// See [`Stop`]; answered with `null` when only the process of the daemon is left.
     Stop(Stop),
 }
 
-/// The commands there are.
+/// The names of all commands.
 pub const COMMANDS: [&str; 11] = [
     "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
     "stop",
@@ -197,7 +198,7 @@ pub struct Attribute {
     pub value: String,
 }
 
-/// One attribute and what there is to know of it.
+/// One attribute and its description.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Description {
     /// Its name.
@@ -206,38 +207,38 @@ pub struct Description {
     pub mode: u32,
     /// The unit of its value.
     pub unit: String,
-    /// What it is.
+    /// A text that explains it.
     pub help: String,
 }
 
 /// One attribute of the control tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TreeAttribute {
-    /// Where it is, such as `block/zram0/disksize`.
+    /// Its path, such as `block/zram0/disksize`.
     pub path: String,
     /// The mode bits of its file.
     pub mode: u32,
     /// The unit of its value.
     pub unit: String,
-    /// What it is.
+    /// A text that explains it.
     pub help: String,
-    /// Its value without the last newline, if that was asked for and can be told now.
+    /// Its value without the last newline, if the client asked for it and it can be read now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// What is to be said of a daemon.
+/// The report of a daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DaemonReport {
-    /// Its program's version.
+    /// The version of its program.
     pub rampack: String,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
     /// Its root directory.
     pub root: String,
-    /// Where it serves NBD: addresses to which `/NAME` is added for one device.
+    /// The addresses at which it serves NBD. `/NAME` is added for one device.
     pub nbd: Vec<String>,
-    /// Does it make its devices block devices?
+    /// Do its devices get block devices?
     pub block_devices: bool,
     /// Its devices, by number.
     pub devices: Vec<DeviceReport>,
@@ -247,12 +248,12 @@ pub struct DaemonReport {
     /// The cache that its swap devices share, while there are any.
     #[serde(default)]
     pub swap_cache: Option<PoolReport>,
-    /// Where its devices and its cache take their memory from.
+    /// The page allocator of its devices and its cache.
     #[serde(default)]
     pub zone: ZoneReport,
 }
 
-/// What is to be said of a device.
+/// The report of a device.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceReport {
     /// Its name.
@@ -261,23 +262,22 @@ pub struct DeviceReport {
     pub block_device: Option<String>,
     /// The file it appears as, if any.
     pub file: Option<String>,
-    /// The link to one of these.
+    /// The link to the block device, or else to the file.
     pub link: Option<String>,
     /// URIs under which NBD clients find it; none before it has a size.
     pub nbd: Vec<String>,
     /// NBD clients connected to it now.
     pub nbd_clients: u64,
-    /// Where it is mounted; `[SWAP]` when it is swap space.
+    /// Its mount points; `[SWAP]` when it is swap space.
     pub mountpoints: Vec<String>,
-    /// Its attributes that can be read, as the rows show them.
+    /// Its readable attributes, as the rows show them.
     pub attributes: BTreeMap<String, String>,
 }
 
-/// A request from one line, with or without its newline. Pure; takes any bytes.
+/// Parses a request from one line, with or without its newline. Pure; takes any bytes.
 ///
 /// # Errors
-/// `E2BIG` for a line that is too long, `EINVAL` with a sentence that names what is known
-/// otherwise.
+/// `E2BIG` for a line that is too long, otherwise `EINVAL`; its message names what is known.
 pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     if line.len() > LINE_MAX {
@@ -338,7 +338,7 @@ pub fn too_long() -> ControlError {
     ControlError::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
 }
 
-/// Text of a client, short enough to be repeated to it.
+/// Shortens the text of a client, so that an answer can repeat it.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -405,10 +405,10 @@ pub fn reply_line(result: &Result<Value, ControlError>) -> String {
     format!("{reply}\n")
 }
 
-/// What an answer says: a value of the type that belongs to the request, or the daemon's fault.
+/// Parses an answer: a value of the type that belongs to the request, or the daemon's error.
 ///
 /// # Errors
-/// The daemon's fault, or `EPROTO` for an answer that cannot be understood.
+/// The daemon's error, or `EPROTO` for an answer that cannot be understood.
 pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
     #[derive(Deserialize)]
     struct Refusal {

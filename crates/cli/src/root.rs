@@ -1,4 +1,4 @@
-//! Where a daemon keeps its state, and how it makes sure that it is alone there.
+//! The root directory of a daemon: its paths, and the lock that keeps other daemons out.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::sys;
 mod record;
 pub use record::Made;
 
-/// How often a root is tried to be taken while other daemons come and go in it.
+/// How often a claim is tried while other daemons claim and leave the root.
 const TRIES: u32 = 100;
 
 /// The longest path a socket can have, in bytes (`sockaddr_un`, less its final zero).
@@ -27,12 +27,12 @@ pub struct Root {
 }
 
 impl Root {
-    /// The root asked for, or the default: `/run/rampack` for root, else
-    /// `$XDG_RUNTIME_DIR/rampack`. Touches nothing.
+    /// The root `asked` for, or the default: `/run/rampack` for root, else
+    /// `$XDG_RUNTIME_DIR/rampack`. Does not touch the file system.
     ///
     /// # Errors
-    /// `EINVAL` for an empty path or when there is no default, `ENAMETOOLONG` when sockets in it
-    /// could not be named.
+    /// `EINVAL` for an empty path or when there is no default, `ENAMETOOLONG` when the path of a
+    /// socket in it would be too long.
     pub fn choose(asked: Option<&Path>) -> Result<Root, ControlError> {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Root::decide(asked, sys::effective_user(), runtime.as_deref())
@@ -91,31 +91,31 @@ impl Root {
         self.path.join("nbd.sock")
     }
 
-    /// Where the FUSE files are.
+    /// The directory of the FUSE files.
     #[must_use]
     pub fn files(&self) -> PathBuf {
         self.path.join("files")
     }
 
-    /// Where the files are that the kernel swaps to.
+    /// The directory of the files that the kernel swaps to.
     #[must_use]
     pub fn swap(&self) -> PathBuf {
         self.path.join(rampack::fuse::leftovers::SWAP)
     }
 
-    /// Where the control tree is.
+    /// The mount point of the control tree.
     #[must_use]
     pub fn tree(&self) -> PathBuf {
         self.path.join(rampack::fuse::leftovers::TREE)
     }
 
-    /// Where the link is for those who know a file of the tree from `/proc`.
+    /// The directory with links to files of the tree that Linux has in `/proc`.
     #[must_use]
     pub fn proc(&self) -> PathBuf {
         self.path.join("proc")
     }
 
-    /// Where the links to the devices are.
+    /// The directory of the links to the devices.
     #[must_use]
     pub fn devices(&self) -> PathBuf {
         self.path.join("dev")
@@ -131,14 +131,14 @@ impl Root {
         self.path.join("lock")
     }
 
-    /// Makes the directory if need be, and takes it for this process alone. A directory that is
-    /// there must be empty, or hold the record of a daemon before.
+    /// Makes the directory if it is missing, and locks it for this process alone. An existing
+    /// directory must be empty, or hold the record of an earlier daemon.
     ///
     /// # Errors
     /// `EBUSY` when another daemon has it (the message names its process), `EADDRINUSE` when a
-    /// program listens in it, `ENOTEMPTY` when it holds something that is not of rampack, `EACCES`
-    /// when others could change what is in it, or what the system reports. Nothing in it is touched
-    /// then.
+    /// program listens in it, `ENOTEMPTY` when it holds a file that is not of rampack, `EACCES`
+    /// when other users could change its contents, or the error of the system call. The contents
+    /// stay untouched then.
     pub fn claim(&self) -> Result<RootLock, ControlError> {
         let path = self.lock_file();
         let what = |error: &io::Error| failed(format!("cannot lock {}", path.display()), error);
@@ -164,14 +164,14 @@ impl Root {
         Err(ControlError::new(Errno::EAGAIN, message))
     }
 
-    /// Takes the lock of a daemon before; `None` when it has just gone.
+    /// Locks the lock file of an earlier daemon; `None` when the file has just gone.
     fn take_lock(&self, mut lock: File) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let locked = sys::try_lock(&lock);
         if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
             return Err(self.taken(&mut lock));
         }
-        // The daemon before may have removed the file between our open and our lock.
+        // The earlier daemon may have removed the file between our open and our lock.
         if !is_at(&lock, &path) {
             return Ok(None);
         }
@@ -179,7 +179,7 @@ impl Root {
         Ok(Some(lock))
     }
 
-    /// Makes the lock in an empty directory; `None` when somebody else has just made one.
+    /// Makes the lock file in an empty directory; `None` when another daemon has just made one.
     fn make_lock(&self) -> Result<Option<File>, ControlError> {
         self.check_sockets()?;
         if !self.check_empty()? {
@@ -197,16 +197,17 @@ impl Root {
     /// Does a daemon have this root now?
     #[must_use]
     pub fn is_claimed(&self) -> bool {
-        // A lock that this takes is gone again with the file.
+        // If this takes the lock, it releases it again with the file.
         let lock = self.open_lock().ok().flatten();
         lock.is_some_and(|lock| !matches!(sys::try_lock(&lock), Ok(true)))
     }
 
-    /// The lock of a daemon that has or had this root; `None` when there is no such file.
+    /// Opens the lock file of a daemon that has or had this root; `None` when there is no such
+    /// file.
     fn open_lock(&self) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let what = || format!("cannot lock {}", path.display());
-        // What is no file is not opened: that alone can have an effect.
+        // Only a regular file is opened: to open anything else can have an effect.
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.is_file() => return Err(self.foreign()),
             Ok(_) => {}
@@ -226,15 +227,15 @@ impl Root {
         }
     }
 
-    /// Makes the lock, locked and with its first line from the beginning: one that was killed half
-    /// way would leave a file that nobody could tell from another program's.
+    /// Makes the lock file. It is locked and has its first line before it gets its name: a file
+    /// without that line, left by a killed daemon, would look like a file of another program.
     fn new_lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
         let unnamed = options.clone().custom_flags(libc::O_TMPFILE).open(&self.path);
         let (mut lock, is_named) = match unnamed {
             Ok(lock) => (lock, false),
-            // Not every file system has files without a name.
+            // Some file systems have no files without a name.
             Err(_) => (options.create_new(true).open(self.lock_file())?, true),
         };
         if !sys::try_lock(&lock)? {
@@ -248,7 +249,7 @@ impl Root {
     }
 
     /// # Errors
-    /// `EADDRINUSE` when somebody listens here: a daemon may live without its lock.
+    /// `EADDRINUSE` when a program listens here: a daemon may run without its lock file.
     fn check_sockets(&self) -> Result<(), ControlError> {
         let sockets = [self.control_socket(), self.nbd_socket()];
         let Some(path) = sockets.iter().find(|path| record::is_listening(path)) else {
@@ -262,10 +263,10 @@ impl Root {
         Err(ControlError::new(Errno(libc::EADDRINUSE), message))
     }
 
-    /// Is nothing in the directory? `Ok(false)` when another daemon has just come.
+    /// Is the directory empty? `Ok(false)` when another daemon has just come.
     ///
     /// # Errors
-    /// `ENOTEMPTY`, or what the system reports.
+    /// `ENOTEMPTY`, or the error of the system call.
     fn check_empty(&self) -> Result<bool, ControlError> {
         let what = |e: io::Error| failed(format!("cannot look into {}", self.path.display()), &e);
         if fs::read_dir(&self.path).map_err(what)?.next().is_none() {
@@ -328,7 +329,7 @@ impl Root {
             return Err(ControlError::new(Errno::EACCES, message));
         }
         if made {
-            // Others may follow the links in it; the sockets are closed to them on their own.
+            // Other users may follow the links in it. The modes of the sockets keep them out there.
             let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(0o755));
         }
         Ok(made)
@@ -358,8 +359,8 @@ fn is_race(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound)
 }
 
-/// A root that is ours until this is dropped, which removes what was made in it, and the directory
-/// itself if we made that and nothing is left in it.
+/// A claimed root. A drop removes everything made in it, and the directory itself if rampack made
+/// it and it is empty.
 pub struct RootLock {
     root: Root,
     made: Arc<Made>,
@@ -368,25 +369,25 @@ pub struct RootLock {
 }
 
 impl RootLock {
-    /// The root claimed.
+    /// The claimed root.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// What is made in it, which goes through this.
+    /// The record of what is made in the root. Everything made there goes through it.
     #[must_use]
     pub fn made(&self) -> &Arc<Made> {
         &self.made
     }
 
-    /// Did a daemon have this root before that did not take everything down?
+    /// Did an earlier daemon leave something in this root?
     #[must_use]
     pub fn has_leftovers(&self) -> bool {
         self.has_leftovers
     }
 
-    /// The process of a daemon that had this root before and did not give it back: it was killed.
+    /// The process of an earlier daemon that was killed: it did not give this root back.
     #[must_use]
     pub fn killed_before_us(&self) -> Option<u32> {
         self.before

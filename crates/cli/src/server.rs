@@ -1,8 +1,8 @@
-//! The control socket's server: a thread per client, and no client that can hold up another.
+//! The server of the control socket: each client has a thread, so no client delays another.
 //!
-//! A client may stay connected without asking anything, but a line once begun must be complete
-//! within [`PATIENCE`], and an answer must be taken within it. When there are [`CLIENTS_MAX`]
-//! clients, the one that has been silent for longest makes room for a new one.
+//! A client may stay connected and silent. But it must complete a line within [`PATIENCE`] of its
+//! beginning, and take an answer within [`PATIENCE`]. When there are [`CLIENTS_MAX`] clients, a new
+//! one replaces the client that has been silent for longest.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,18 +16,18 @@ use serde_json::Value;
 
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
 
-/// Clients served at a time.
+/// The most clients served at a time.
 pub const CLIENTS_MAX: usize = 32;
 
-/// How long a client may take over one line, or over taking an answer.
+/// How long a client may take to send one line, or to take an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What answers requests. Called by many threads at once.
+/// Answers requests. Many threads call it at once.
 pub trait Handler: Send + Sync + 'static {
-    /// The answer to one request.
+    /// Answers one request.
     ///
     /// # Errors
-    /// The fault the client is told.
+    /// The error that the client gets.
     fn handle(&self, request: Request) -> Result<Value, ControlError>;
 }
 
@@ -44,7 +44,8 @@ struct Clients {
     present: Vec<Client>,
 }
 
-/// A server that accepts until this is dropped, which waits until those who asked are answered.
+/// A server that accepts clients until it is dropped. The drop waits, up to [`PATIENCE`], until
+/// running requests are answered.
 pub struct ControlServer {
     listener: UnixListener,
     clients: Arc<Mutex<Clients>>,
@@ -70,7 +71,7 @@ impl ControlServer {
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        // Wakes the thread that sits in accept.
+        // Wakes the thread that waits in accept.
         crate::sys::shutdown(&self.listener);
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -78,7 +79,7 @@ impl Drop for ControlServer {
         for client in &self.clients.lock().present {
             let _ = client.stream.shutdown(std::net::Shutdown::Read);
         }
-        // Those that are being answered get their answers.
+        // Clients with a running request get their answers.
         let end = Instant::now() + PATIENCE;
         while !self.clients.lock().present.is_empty() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
@@ -177,7 +178,7 @@ fn converse(
                 parse_message(&line).and_then(|request| handler.handle(request))
             }
         };
-        // One that does not take its answer may be sent away as if it were silent.
+        // A client that does not take its answer counts as silent and may be disconnected.
         note(clients, number, false);
         reader.get_mut().write_all(reply_line(&result).as_bytes())?;
     }
@@ -189,7 +190,8 @@ enum Line {
     End,
 }
 
-/// A line of at most [`LINE_MAX`] bytes. The first byte may be long in coming; the rest may not.
+/// Reads a line of at most [`LINE_MAX`] bytes. The first byte may take any time; the rest must come
+/// within [`PATIENCE`].
 fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Line> {
     reader.get_ref().set_read_timeout(None)?;
     let mut line = Vec::new();
@@ -224,14 +226,14 @@ fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Line> {
     }
 }
 
-/// One request and its answer's line, over a stream already connected.
+/// Sends one request over a connected stream and returns the line of the answer.
 ///
 /// # Errors
 /// When the connection fails or ends early.
 pub fn exchange(stream: &UnixStream, request: &str) -> io::Result<Vec<u8>> {
     (&*stream).write_all(request.as_bytes())?;
     let mut line = Vec::new();
-    // An answer is larger than a request: every attribute of every device.
+    // An answer is larger than a request: it may hold every attribute of every device.
     BufReader::new(stream).take(64 << 20).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
         return Err(io::ErrorKind::UnexpectedEof.into());

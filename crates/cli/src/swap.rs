@@ -1,11 +1,10 @@
-//! Swap devices: areas that the kernel swaps to, with the compressed cache in front of a file, a
-//! device or nothing.
+//! Swap devices: areas that the kernel swaps to. Each has the compressed cache in front of a file,
+//! a device or nothing.
 //!
-//! [`Swaps`] keeps those of a daemon, each an [`area`]: a [`cache`], its [`backing`], a file with a
-//! loop device over it, and the kernel that swaps to that. What makes it safe to serve swap space
-//! from a process is in [`protections`], [`limits`] and [`signals`], and the threads beside it in
-//! [`helpers`].
-//! [`selftest`] proves it all with a program that needs more memory than it may have.
+//! [`Swaps`] holds the swap devices of a daemon. Each is an [`area`]: a [`cache`], its [`backing`],
+//! the block device that the kernel swaps to ([`served`]), and its swapon. A process can serve swap
+//! space safely with [`protections`], [`limits`] and [`signals`]; [`helpers`] has the threads
+//! beside it. [`selftest`] proves it all with a program that needs more memory than it may have.
 
 pub mod active;
 pub mod area;
@@ -31,7 +30,7 @@ mod swaps;
 
 pub use swaps::Swaps;
 
-/// Swap devices of a daemon at most: as many as the engine has swap types.
+/// The most swap devices of a daemon: as many as the engine has swap types.
 pub const MOST: usize = rampack::zswap::MAX_TYPES;
 
 /// The name of swap device `number`.

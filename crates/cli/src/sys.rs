@@ -20,8 +20,8 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Files and sockets made from now on are for their owner alone, unless given a mode on purpose.
-/// This is a property of the process; a daemon calls it once, first.
+/// Makes files and sockets private: from now on only their owner may use them, unless they get a
+/// mode on purpose. This is a property of the process; a daemon calls it once, first.
 pub fn private_files() {
     // SAFETY: umask takes a number and cannot fail.
     unsafe { libc::umask(0o077) };
@@ -31,7 +31,7 @@ pub fn private_files() {
 /// has it.
 ///
 /// # Errors
-/// What `flock(2)` reports besides being locked already.
+/// The error of `flock(2)`, except for a lock that another process has.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: the descriptor is borrowed from an open file.
     let result = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -42,10 +42,11 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     if error.kind() == io::ErrorKind::WouldBlock { Ok(false) } else { Err(error) }
 }
 
-/// Takes a shared lock, or makes an exclusive one shared. Waits while another process has it alone.
+/// Takes a shared lock, or makes an exclusive one shared. Waits while another process has an
+/// exclusive lock.
 ///
 /// # Errors
-/// What `flock(2)` reports.
+/// The error of `flock(2)`.
 pub fn lock_shared(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed from an open file.
     match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH) } {
@@ -54,10 +55,10 @@ pub fn lock_shared(file: &File) -> io::Result<()> {
     }
 }
 
-/// Gives a file a name that was opened without one (`O_TMPFILE`).
+/// Names a file that was opened without a name (`O_TMPFILE`).
 ///
 /// # Errors
-/// What `linkat(2)` reports; `EEXIST` when there is something at `path`.
+/// The error of `linkat(2)`; `EEXIST` when `path` exists.
 pub fn name_file(file: &File, path: &Path) -> io::Result<()> {
     let from = c_string(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))?;
     let to = c_string(path)?;
@@ -71,11 +72,10 @@ pub fn name_file(file: &File, path: &Path) -> io::Result<()> {
 
 const BLKFLSBUF: libc::c_ulong = 0x1261;
 
-/// Writes out what the system holds back of a block device, and forgets what it kept of its
-/// contents.
+/// Writes out the dirty buffers of a block device and drops what the system cached of its contents.
 ///
 /// # Errors
-/// What the ioctl reports.
+/// The error of the ioctl.
 pub fn flush_buffers(device: &File) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed from an open file; the request takes no argument.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKFLSBUF as _, 0) };
@@ -90,7 +90,7 @@ fn c_string(path: &Path) -> io::Result<CString> {
 /// files.
 ///
 /// # Errors
-/// What `mount(2)` reports.
+/// The error of `mount(2)`.
 pub fn mount(source: &Path, target: &Path, kind: &str, data: &str) -> io::Result<()> {
     let (source, target) = (c_string(source)?, c_string(target)?);
     let (kind, data) = (CString::new(kind)?, CString::new(data)?);
@@ -108,11 +108,11 @@ pub fn mount(source: &Path, target: &Path, kind: &str, data: &str) -> io::Result
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives this process a mount namespace of its own: what others mount is seen in it, what it
-/// mounts is seen by nobody else. For a process with one thread.
+/// Gives this process a mount namespace of its own. It sees the mounts of others; no other process
+/// sees its mounts. The process must have one thread.
 ///
 /// # Errors
-/// What `unshare(2)` or `mount(2)` reports; `EPERM` for others than root.
+/// The error of `unshare(2)` or `mount(2)`; `EPERM` without root.
 pub fn own_mounts() -> io::Result<()> {
     // SAFETY: a number, which concerns no memory.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
@@ -121,18 +121,18 @@ pub fn own_mounts() -> io::Result<()> {
     mount_flags(None, Path::new("/"), None, libc::MS_REC | libc::MS_SLAVE)
 }
 
-/// Makes what is at `source`, with all that is mounted below it, appear at `target` as well.
+/// Bind-mounts `source`, with all mounts below it, at `target`.
 ///
 /// # Errors
-/// What `mount(2)` reports.
+/// The error of `mount(2)`.
 pub fn bind(source: &Path, target: &Path) -> io::Result<()> {
     mount_flags(Some(source), target, None, libc::MS_BIND | libc::MS_REC)
 }
 
-/// Lets device files work that are in the bind mount at `target`.
+/// Allows the use of the device files in the bind mount at `target`.
 ///
 /// # Errors
-/// What `mount(2)` reports.
+/// The error of `mount(2)`.
 pub fn allow_devices(target: &Path) -> io::Result<()> {
     let flags = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_NOSUID | libc::MS_NOATIME;
     mount_flags(None, target, None, flags)
@@ -141,7 +141,7 @@ pub fn allow_devices(target: &Path) -> io::Result<()> {
 /// Mounts an empty file system in memory at `target`.
 ///
 /// # Errors
-/// What `mount(2)` reports.
+/// The error of `mount(2)`.
 pub fn mount_empty(target: &Path) -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
     mount_flags(Some(Path::new("rampack")), target, Some(Path::new("tmpfs")), flags)
@@ -164,19 +164,19 @@ fn mount_flags(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How a mount is taken away.
+/// How to unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmount {
-    /// `EBUSY` while somebody uses it.
+    /// The call fails with `EBUSY` while the mount is in use.
     WhenUnused,
-    /// It disappears from the tree now, and ends when its last user leaves.
+    /// The mount disappears from the tree now, and ends with its last user.
     Lazily,
 }
 
-/// Takes away what is mounted at `target`.
+/// Unmounts `target`.
 ///
 /// # Errors
-/// What `umount2(2)` reports.
+/// The error of `umount2(2)`.
 pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
     let target = c_string(target)?;
     let flags = match how {
@@ -188,7 +188,7 @@ pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends a listening socket for every thread that sits in `accept` on it.
+/// Shuts down a listening socket: every thread that waits in `accept` on it returns.
 pub fn shutdown(listener: &UnixListener) {
     // SAFETY: the descriptor is borrowed from an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
@@ -197,7 +197,7 @@ pub fn shutdown(listener: &UnixListener) {
 /// Bytes that may still be written to the file system of `path`.
 ///
 /// # Errors
-/// What `statvfs(3)` reports.
+/// The error of `statvfs(3)`.
 pub fn free_space(path: &Path) -> io::Result<u64> {
     let path = c_string(path)?;
     // SAFETY: all-zero bytes are a valid value of a structure of numbers.
@@ -210,14 +210,14 @@ pub fn free_space(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// What a signal does to this process (sigaction(2)).
+/// The disposition of a signal in this process (sigaction(2)).
 pub struct Disposition(libc::sigaction);
 
-/// Has a signal do nothing from now on, nor in programs that are started from now on. Returns what
-/// it did.
+/// Ignores a signal from now on, also in programs that are started from now on. Returns the
+/// disposition before.
 ///
 /// # Errors
-/// `EINVAL` for one that cannot be ignored.
+/// `EINVAL` for a signal that cannot be ignored.
 pub fn ignore(signal: libc::c_int) -> io::Result<Disposition> {
     // SAFETY: all-zero bytes are a valid value of the structure: no flags, an empty mask.
     let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
@@ -228,16 +228,17 @@ pub fn ignore(signal: libc::c_int) -> io::Result<Disposition> {
     if result == 0 { Ok(Disposition(old)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has a signal do again what it did before [`ignore`].
+/// Restores the disposition that a signal had before [`ignore`].
 pub fn restore(signal: libc::c_int, before: &Disposition) {
-    // SAFETY: what is set is what the system had, so a handler in it is one that was good there.
+    // SAFETY: the disposition set is one that the system returned, so a handler in it was valid
+    // there.
     unsafe { libc::sigaction(signal, &before.0, std::ptr::null_mut()) };
 }
 
 /// Sets an extended attribute of a file.
 ///
 /// # Errors
-/// What `setxattr(2)` reports.
+/// The error of `setxattr(2)`.
 pub fn set_attribute(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
     let (path, name) = (c_string(path)?, CString::new(name)?);
     let (bytes, length) = (value.as_ptr().cast(), value.len());
@@ -248,7 +249,8 @@ pub fn set_attribute(path: &Path, name: &str, value: &[u8]) -> io::Result<()> {
 
 /// Asks a process of ours to end (`SIGTERM`).
 pub fn ask_to_end(child: &Child) {
-    // SAFETY: two numbers; the process is ours and was not waited for, so the number is its.
+    // SAFETY: two numbers; the process is our child and was not waited for, so the number is still
+    // its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
 }
 
@@ -258,11 +260,11 @@ pub fn kill_group(child: &Child) {
     unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
 }
 
-/// Runs `work` in a copy of this process and waits for it; what it returned, or -1 if it was ended
-/// by a signal. For a process with one thread: the copy has none but this.
+/// Runs `work` in a copy of this process and waits for it. Returns what `work` returned, or -1 if a
+/// signal ended the copy. The process must have one thread: the copy has only the calling thread.
 ///
 /// # Errors
-/// What `fork(2)` reports.
+/// The error of `fork(2)`.
 pub fn in_a_copy(work: impl FnOnce() -> u8) -> io::Result<i32> {
     // SAFETY: the caller has one thread, so the copy is whole; it ends here and runs nothing that
     // the original registered for its end.

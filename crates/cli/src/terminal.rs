@@ -1,10 +1,10 @@
-//! What a daemon, or what becomes one, prints on standard output, and the commands that it names.
+//! Prints the messages of a daemon on standard output, and names the commands that reach it.
 
 use std::io::Write;
 
 use crate::root::Root;
 
-/// A closed standard output is no reason to end.
+/// Prints `text`. A closed standard output is no reason to end.
 pub(crate) fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

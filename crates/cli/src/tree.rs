@@ -1,8 +1,9 @@
-//! The control tree of a daemon: where sysfs and debugfs have the attributes of the kernel's zram
-//! and zswap, with the same names, and beside them those of our page allocator. Files,
-//! `rampack get`, `set` and `tree` all show this one.
+//! The control tree of a daemon. It holds the attributes of zram and zswap at the same paths and
+//! names as the kernel's sysfs and debugfs, and the attributes of our page allocator. The files,
+//! `rampack get`, `set` and `tree` all show this tree.
 //!
-//! What `rampack exec` lays over the directories of the system is in it too, unlisted ([`host`]).
+//! The tree also holds, unlisted, the directories that `rampack exec` mounts over those of the
+//! system ([`host`]).
 
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
 /// The attribute `attribute` of `name`: a device, or the path of a directory of the tree.
 ///
 /// # Errors
-/// `ENODEV` or `ENOENT`, naming what there is.
+/// `ENODEV` or `ENOENT`; the message names what exists.
 pub fn attribute(
     devices: &Arc<Devices>,
     name: &str,
@@ -70,7 +71,7 @@ pub fn attribute(
     }
 }
 
-/// The attributes of the directory at `path`, none of those below it.
+/// The attributes of the directory at `path`, without those of its subdirectories.
 fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<AttributeFile>> {
     let Some(Node::Directory(found)) = rampack::control::tree::find(&tree(devices), path) else {
         return None;
@@ -82,11 +83,11 @@ fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<AttributeFile>> {
     Some(rows.collect())
 }
 
-/// The values of attributes of `name`; without attributes, all of a device's own that can be read,
-/// or all in a directory.
+/// The values of attributes of `name`. Without attributes: all readable ones of the device itself,
+/// or all of the directory.
 ///
 /// # Errors
-/// As [`attribute`], or what an attribute refuses.
+/// As [`attribute`], or the error of an attribute.
 pub fn values(
     devices: &Arc<Devices>,
     name: &str,

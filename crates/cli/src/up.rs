@@ -1,4 +1,4 @@
-//! `rampack up` and `rampack serve`: from the command line to a daemon, and to its end.
+//! `rampack up` and `rampack serve`: they start a daemon and run it until its end.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::transport::Transport;
 /// How often the statistics are drawn.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// What a device is made from when nobody said how large.
+/// The size of a device for NBD alone, when the user gives none.
 const SIZE_OF_STDIO: &str = "1G";
 
 impl DeviceOptions {
@@ -38,7 +38,7 @@ impl DeviceOptions {
         let attribute = |name: &str, value| Attribute { name: name.to_string(), value };
         let mut attributes = Vec::new();
         if let Some(path) = &self.backing {
-            // The daemon may be at home elsewhere.
+            // The daemon may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             attributes.push(attribute("backing_dev", path.display().to_string()));
         }
@@ -56,14 +56,14 @@ impl DeviceOptions {
     }
 }
 
-/// What `up` is to do after the device is there.
+/// The steps of `up` after it has made the device.
 struct Plan {
     kind: Option<&'static Kind>,
     target: Option<PathBuf>,
 }
 
 impl Plan {
-    /// Everything that can be found wrong before anything is made.
+    /// Checks the options before anything is made.
     fn check(up: &Up) -> Result<Plan, ControlError> {
         check_frontends(&up.frontends)?;
         let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
@@ -102,13 +102,14 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 /// `rampack up`.
 ///
 /// # Errors
-/// What stood in the way.
+/// The error of the step that failed.
 pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
     let plan = Plan::check(up)?;
     let events = listen()?;
     let daemon = start(root, &up.frontends, events.sender())?;
     say_notes(&daemon);
-    // Only now, for a daemon that was killed may have had it.
+    // Checked after the start: a killed daemon may have left its mount there, and the start clears
+    // it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
     let disk = daemon.devices().add(&up.device.request(Some(&up.size)))?;
     let mut report = daemon.devices().report(&disk);
@@ -136,7 +137,7 @@ pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
 /// `rampack serve`.
 ///
 /// # Errors
-/// What stood in the way.
+/// The error of the step that failed.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let activated = rampack::nbd::activated()
         .map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
@@ -156,17 +157,18 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
         daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
     }
     daemon.serve_activated(activated)?;
-    // With sockets handed over, standard output is the client's that started us.
+    // With handed-over sockets, standard output belongs to the client that started this process.
     if !handed_over {
         print(&served(&daemon));
     }
     watch(&daemon, &events, serve.frontends.force, |_| false)
 }
 
-/// Runs a daemon until it is told to end: `make` gives it what it is for, and says what to print.
+/// Runs a daemon until it is told to end, or until it has no device and no swap device left. `make`
+/// makes its devices and returns the text to print.
 ///
 /// # Errors
-/// What stood in the way; nothing is left then.
+/// The error of the step that failed. Everything made before it is removed again.
 pub(crate) fn run_daemon(
     root: Root,
     frontends: &FrontendOptions,
@@ -177,7 +179,7 @@ pub(crate) fn run_daemon(
     say_notes(&daemon);
     let text = make(&daemon)?;
     print(&text);
-    // It was started for a swap device, and ends with it.
+    // The daemon was started for a swap device, and ends with it.
     let is_done =
         |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
     watch(&daemon, &events, frontends.force, is_done)
@@ -193,19 +195,19 @@ fn served(daemon: &Daemon) -> String {
     text
 }
 
-/// One connection on standard input and output, and nothing else.
+/// Serves one NBD connection on standard input and output.
 fn stdio(options: &Serve) -> Result<(), ControlError> {
     let machine = private_machine(options, 1)?;
     let server = daemon::nbd_server(machine)?;
     let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
-    // A client that leaves without a word has ended its connection all the same.
+    // A client may close the connection without a disconnect request: that is a normal end too.
     if let Err(error) = server.serve(stream) {
         tracing::info!("the connection ended: {error}");
     }
     Ok(())
 }
 
-/// NBD on sockets that were handed over, without a root directory.
+/// Serves NBD on handed-over sockets, without a root directory.
 fn sockets_only(
     options: &Serve,
     activated: Vec<rampack::nbd::Activated>,
@@ -219,7 +221,7 @@ fn sockets_only(
     Ok(())
 }
 
-/// Devices that only NBD clients can reach: they need a size from the start.
+/// Makes devices that only NBD clients can reach. They need a size from the start.
 fn private_machine(
     options: &Serve,
     count: u32,
@@ -234,7 +236,8 @@ fn private_machine(
 }
 
 fn listen() -> Result<Events, ControlError> {
-    // Threads are like the one that starts them, and this starts the first.
+    // A thread inherits the protections of the thread that starts it, so they begin before the
+    // first start.
     protections::begin();
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
@@ -265,8 +268,8 @@ fn interrupted(events: &Events) -> bool {
     }
 }
 
-/// Runs until the daemon is told to end and nobody uses its devices, or `force` is given; or until
-/// it is done.
+/// Runs until the daemon is told to end and its devices are unused, or `force` is given; or until
+/// `is_done` is true.
 fn watch(
     daemon: &Daemon,
     events: &Events,
@@ -323,7 +326,7 @@ fn refusal(daemon: &Daemon, error: &ControlError, times: u32) -> String {
     text
 }
 
-/// What a user can do now.
+/// The text that tells a user what to do with the new device.
 fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
     let attribute = |name: &str| device.attributes.get(name).map_or("", |text| text.trim());
     let algorithm = attribute("comp_algorithm");

@@ -1,5 +1,5 @@
-//! What there is to say of the page allocator that all devices of a daemon, and the cache in front
-//! of its swap devices, take their memory from.
+//! The report of the page allocator. All devices of a daemon and its swap cache take their memory
+//! from it.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{self, Machine};
 
-/// What is to be said of a zone.
+/// The report of a zone.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ZoneReport {
     /// The name of its design.
@@ -20,13 +20,13 @@ pub struct ZoneReport {
     pub cached_bytes: u64,
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes asked of the system so far: all of the above.
+    /// Bytes requested from the system so far, all of the above included.
     pub managed_bytes: u64,
     /// Free blocks, by order.
     pub free_blocks: Vec<u64>,
     /// 2 MiB blocks given back to the system since the beginning.
     pub returned_blocks: u64,
-    /// Times something was freed that was not allocated; anything but 0 is a fault of the program.
+    /// Frees of memory that was not allocated. Any value but 0 is a bug in the program.
     pub bad_frees: u64,
 }
 
@@ -37,8 +37,8 @@ pub fn free_frames(stats: &ZoneStats) -> u64 {
 }
 
 /// The line of `/proc/buddyinfo` for a zone (`frag_show_print` of Linux's mm/vmstat.c, seen from
-/// outside): the free blocks of each order. What is in the pcp lists of CPUs is not free there
-/// either.
+/// outside): the free blocks of each order. As in Linux, frames in the pcp lists of cpus do not
+/// count as free.
 #[must_use]
 pub fn buddyinfo(stats: &ZoneStats) -> String {
     let mut line = format!("Node 0, zone {:>8} ", "Normal");
@@ -49,7 +49,7 @@ pub fn buddyinfo(stats: &ZoneStats) -> String {
 }
 
 impl ZoneReport {
-    /// That of a machine's zone, of the moment.
+    /// The current report of the zone of a machine.
     #[must_use]
     pub fn of(machine: &Machine) -> ZoneReport {
         let (design, stats) = machine::zone(machine);
@@ -70,7 +70,7 @@ impl ZoneReport {
         }
     }
 
-    /// The line of `rampack status` about it.
+    /// The line of `rampack status` about the zone. With `exact`, sizes are in bytes.
     #[must_use]
     pub fn line(&self, exact: bool) -> String {
         let size = |bytes: u64| match exact {

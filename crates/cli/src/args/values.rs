@@ -1,4 +1,4 @@
-//! What stands behind an option: each is checked here before anything is done.
+//! The values of options: each is checked here before the command runs.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -11,7 +11,7 @@ use crate::filesystem;
 use crate::machine::{ALGORITHMS, DEFAULT_ALGORITHM};
 use crate::protocol::Attribute;
 
-/// An attribute and its value.
+/// Parses an attribute and its value.
 pub(super) fn assignment(text: &str) -> Result<Attribute, String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => {
@@ -21,16 +21,16 @@ pub(super) fn assignment(text: &str) -> Result<Attribute, String> {
     }
 }
 
-/// A size as it was written; that it is one was checked.
+/// A valid size, with the text that the user wrote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// The text.
+    /// The text of the option.
     pub text: String,
-    /// What it says.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// A size.
+/// Parses a size.
 pub(super) fn size(text: &str) -> Result<Size, String> {
     match parse_size(text) {
         Ok(bytes) => Ok(Size { text: text.to_string(), bytes }),
@@ -38,7 +38,7 @@ pub(super) fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A size that a device can have.
+/// Parses the size of a device, which is not 0.
 pub(super) fn disk_size(text: &str) -> Result<Size, String> {
     let size = size(text)?;
     if size.bytes == 0 {
@@ -53,7 +53,7 @@ pub(super) fn algorithm_help() -> String {
     format!("How to compress: {known} [default: {default}]")
 }
 
-/// The name of an algorithm.
+/// Checks the name of an algorithm.
 pub(super) fn algorithm(text: &str) -> Result<String, String> {
     if ALGORITHMS.contains(&text) {
         return Ok(text.to_string());
@@ -62,7 +62,7 @@ pub(super) fn algorithm(text: &str) -> Result<String, String> {
     Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
 }
 
-/// Columns that were asked for.
+/// The columns that the user chose.
 #[derive(Clone)]
 pub struct ColumnNames(pub Vec<&'static columns::Column>);
 
@@ -72,7 +72,7 @@ impl fmt::Debug for ColumnNames {
     }
 }
 
-/// The name of a file system that can be made.
+/// Checks the name of a file system.
 pub(super) fn fs_name(text: &str) -> Result<String, String> {
     match filesystem::kind(text) {
         Ok(kind) => Ok(kind.name.to_string()),
@@ -80,12 +80,12 @@ pub(super) fn fs_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Columns of `rampack status`, by their names.
+/// Parses names of columns of `rampack status`.
 pub(super) fn column_names(text: &str) -> Result<ColumnNames, String> {
     columns::named(text).map(ColumnNames)
 }
 
-/// An address to listen at.
+/// Parses an address to listen on.
 pub(super) fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     let wrong = |why: String| {
         format!("{text:?} is no address: {why}; write PORT, HOST:PORT or [IPV6]:PORT (EINVAL)")
@@ -99,7 +99,7 @@ pub(super) fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| wrong("the name has no address".into()))
 }
 
-/// A size, or a percentage.
+/// Checks a size or a percentage.
 pub(super) fn pool_size(text: &str) -> Result<String, String> {
     match text.strip_suffix('%') {
         Some(number) if number.parse().is_ok_and(|percent: u8| (1..=100).contains(&percent)) => {}

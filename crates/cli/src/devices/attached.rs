@@ -1,6 +1,6 @@
-//! Where a device can be reached besides NBD: its file, its block device, its link. It has them
-//! from its beginning to its end, whether it has a size or not, so that its number in the system
-//! never changes under a program that knows it.
+//! The file, block device and link of a device, by which programs reach it besides NBD. A device
+//! has them for all its life, with or without a size, so its number in the system never changes
+//! under a program that knows it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,31 +21,31 @@ use crate::mounts::openers_of;
 use crate::root::{Made, Root};
 use crate::sys;
 
-/// Programs that look at what changed (udev) have a device open for moments.
+/// How long a program such as udev, which looks at a change, may have a device open.
 const LOOKING: Duration = Duration::from_secs(1);
 
-/// What a daemon with files has of them.
+/// The FUSE frontend of a daemon.
 pub struct Files {
-    /// Where they are served.
+    /// The mount of the files.
     pub mount: Mount,
-    /// Are block devices made of them?
+    /// Are block devices made of the files?
     pub loops: bool,
-    /// Where the links to them are written down.
+    /// The record of the links to them.
     pub made: Arc<Made>,
 }
 
-/// Where a device can be reached.
+/// The file, block device and link of a device.
 pub(super) struct Attached {
     pub(super) file: PathBuf,
     pub(super) block_device: Option<LoopDevice>,
     pub(super) link: PathBuf,
-    /// Where the control tree is, which names the device as well.
+    /// The mount point of the control tree, which names the device as well.
     tree: PathBuf,
 }
 
 impl Attached {
-    /// Makes file, block device and link. The file is no user of the device: what users there are
-    /// is asked of the system.
+    /// Makes file, block device and link. The file does not count as a user of the device: the
+    /// system is asked for users.
     pub(super) fn make(
         files: &Files,
         root: &Root,
@@ -74,7 +74,7 @@ impl Attached {
         made
     }
 
-    /// Takes the block device away, or leaves everything as it was.
+    /// Removes the block device. On an error everything stays as it was.
     pub(super) fn detach(&mut self, force: bool) -> Result<(), ControlError> {
         let Some(block_device) = &mut self.block_device else { return Ok(()) };
         let detached = match force {
@@ -84,7 +84,7 @@ impl Attached {
         detached.map_err(|error| frontend_error(&error))
     }
 
-    /// The block device, else the file.
+    /// The path of the block device, or else of the file.
     pub(super) fn place(&self) -> &Path {
         self.block_device.as_ref().map_or(&*self.file, LoopDevice::path)
     }
@@ -101,7 +101,7 @@ impl Attached {
         })
     }
 
-    /// Who uses the block device or the file; `None` when nobody does.
+    /// The error that names the users of the block device or the file; `None` without users.
     pub(super) fn busy(&self, mount: &Mount, name: &str) -> Option<ControlError> {
         let mut users = match &self.block_device {
             Some(block_device) => block_device.in_use().iter().map(ToString::to_string).collect(),
@@ -132,7 +132,7 @@ impl Attached {
         Some(ControlError::new(Errno::EBUSY, message))
     }
 
-    /// Takes the block device for us alone, and what the system kept of its contents from it.
+    /// Opens the block device exclusively, and drops what the system cached of its contents.
     pub(super) fn claim(&self) -> Result<Option<File>, ControlError> {
         let Some(block_device) = &self.block_device else { return Ok(None) };
         let path = block_device.path();
@@ -147,7 +147,7 @@ impl Attached {
     /// Tells the system that the device has another size.
     pub(super) fn resized(&self) -> Result<(), ControlError> {
         let Some(block_device) = &self.block_device else { return Ok(()) };
-        // The kernel asks the file system's memory of the file, which this refreshes.
+        // The kernel reads the size that the file system caches for the file; this refreshes it.
         let file = &self.file;
         fs::metadata(file).map_err(|e| failed(format!("cannot ask {}", file.display()), &e))?;
         block_device.refresh_size().map_err(|e| frontend_error(&e))

@@ -1,9 +1,9 @@
-//! What a daemon has made in its root, written down so that nothing else is ever removed there.
+//! The record of what a daemon has made in its root, so that nothing else is ever removed there.
 //!
-//! The record is the lock file of the root. Its first line says whose the directory is. After it
-//! comes a line for each thing that is about to be made, and one for each that is gone. A daemon
-//! that is killed leaves it behind, and the next one clears what it lists: a link that still leads
-//! where the record says, a directory that is empty, a socket on which nobody listens.
+//! The record is the lock file of the root. Its first line marks the directory as rampack's. Then
+//! follow a line for each thing before it is made, and a line for each thing that is gone. A killed
+//! daemon leaves the record. The next daemon clears what it lists: a link that still has the
+//! recorded target, an empty directory, a socket without a listener.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,33 +21,33 @@ use crate::failure::failed;
 
 /// The first line of a record.
 pub(super) const MARK: &str = "rampack root 1\n";
-/// The name of the root itself, where it was made too.
+/// The name of the root itself in the record, if rampack made it.
 const ROOT: &str = ".";
-/// No record is longer; it is written anew long before.
+/// The longest record in bytes. A record is written anew long before.
 const LONGEST: u64 = 4 << 20;
-/// A record that is longer than this, and than its things need, is written anew.
+/// A record longer than this, plus [`THING`] for each thing in it, is written anew.
 const SHORTENED_AT: u64 = 64 << 10;
-/// What a thing needs at most, in bytes.
+/// The most bytes that one thing needs.
 const THING: u64 = 512;
 
-/// What was made.
+/// The kind of a thing that was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Kind {
     Directory,
     Socket,
-    /// Leads there, as [`escaped`] text.
+    /// The target of the link, as [`escaped`] text.
     Link(String),
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Said {
-    /// The daemon that has the root, or was killed in it.
+    /// The process of the daemon that has the root, or was killed in it.
     pid: Option<u32>,
     things: BTreeMap<String, Kind>,
 }
 
-/// Everything that was made in a root. Every method may be called by any number of threads.
+/// The record of everything that was made in a root. Any number of threads may call every method.
 pub struct Made {
     root: PathBuf,
     inner: Mutex<Inner>,
@@ -59,7 +59,7 @@ struct Inner {
     things: BTreeMap<String, Kind>,
 }
 
-/// Does `file` begin as a record does? Its position is anywhere afterwards.
+/// Does `file` begin as a record does? Moves the position of the file.
 pub(super) fn is_record(file: &mut File) -> bool {
     let mut first = String::new();
     let read = file.rewind().and_then(|()| file.take(MARK.len() as u64).read_to_string(&mut first));
@@ -78,7 +78,7 @@ fn read(file: &mut File) -> io::Result<Said> {
     Ok(parse(&String::from_utf8_lossy(&text)))
 }
 
-/// Lines that are not understood are passed over: one that was half written is among them.
+/// Parses a record. Unknown lines are skipped, and so is a half-written line.
 fn parse(text: &str) -> Said {
     let mut said = Said::default();
     let lines = text.strip_prefix(MARK).unwrap_or_default().lines();
@@ -134,27 +134,27 @@ fn escaped(path: &Path) -> String {
 }
 
 impl Made {
-    /// The record in `file`, which begins as one, and the process of the daemon that had it before
-    /// and did not end.
+    /// Opens the record in `file`, which begins as one. Also returns the process of the earlier
+    /// daemon, if it did not end properly.
     pub(super) fn new(root: &Path, mut file: File) -> io::Result<(Made, Option<u32>)> {
         let said = read(&mut file)?;
         let length = file.seek(SeekFrom::End(0))?;
         let mut inner = Inner { file, length, things: said.things };
-        // What was half written ends here.
+        // The newline ends a half-written line.
         inner.write(&format!("\npid {}\n", std::process::id()))?;
         let made = Made { root: root.to_path_buf(), inner: Mutex::new(inner) };
         Ok((made, said.pid))
     }
 
-    /// Writes down that the root itself was made.
+    /// Records that rampack made the root itself.
     pub(super) fn root_was_made(&self) -> io::Result<()> {
         self.inner.lock().insert(ROOT, Kind::Directory)
     }
 
-    /// Makes a directory that others may look into, unless it was made before.
+    /// Makes a directory that other users may look into, unless it was made before.
     ///
     /// # Errors
-    /// `EEXIST` when something is there that is not ours, or what the system reports.
+    /// `EEXIST` when another program's file is there, or the error of the system call.
     pub fn directory(&self, path: &Path) -> Result<(), ControlError> {
         let name = self.name(path)?;
         let what = || format!("cannot make the directory {}", path.display());
@@ -167,10 +167,10 @@ impl Made {
         fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(|e| failed(what(), &e))
     }
 
-    /// Makes a link, in the place of one that was made before.
+    /// Makes a link. It replaces a link that was made before.
     ///
     /// # Errors
-    /// `EEXIST` when something is there that is not ours, or what the system reports.
+    /// `EEXIST` when another program's file is there, or the error of the system call.
     pub fn link(&self, path: &Path, target: &Path) -> Result<(), ControlError> {
         self.remove(path);
         let name = self.name(path)?;
@@ -181,10 +181,10 @@ impl Made {
         symlink(target, path).map_err(|e| failed(what(), &e))
     }
 
-    /// Writes down that a socket is about to be made.
+    /// Records that a socket is about to be made.
     ///
     /// # Errors
-    /// `EEXIST` when something is there that is not ours, or what the system reports.
+    /// `EEXIST` when another program's file is there, or the error of the system call.
     pub fn socket(&self, path: &Path) -> Result<(), ControlError> {
         self.remove(path);
         let name = self.name(path)?;
@@ -193,7 +193,7 @@ impl Made {
         self.inner.lock().insert(&name, Kind::Socket).map_err(|e| failed(what(), &e))
     }
 
-    /// Removes what was made, if it is still that. Did this remove something?
+    /// Removes the thing at `path`, if it is still what the record says. Was it removed?
     pub fn remove(&self, path: &Path) -> bool {
         let Ok(name) = self.name(path) else { return false };
         let mut inner = self.inner.lock();
@@ -206,15 +206,16 @@ impl Made {
             }
             Kind::Socket => !is_listening(path) && is_socket(path) && fs::remove_file(path).is_ok(),
         };
-        // A directory stays ours while it cannot be removed: something may be mounted there.
+        // A directory stays in the record while it cannot be removed: something may be mounted
+        // there.
         if removed || *kind != Kind::Directory || is_other_than_directory(path) {
             inner.forget(&name);
         }
         removed
     }
 
-    /// Removes links and sockets that are left of a daemon before, and says which. Directories
-    /// stay: they are made again.
+    /// Removes links and sockets that an earlier daemon left, and returns their names. Directories
+    /// stay: the new daemon needs them.
     pub(crate) fn clear(&self) -> Vec<String> {
         let mut cleared = Vec::new();
         for (name, kind) in self.things() {
@@ -231,8 +232,8 @@ impl Made {
         cleared
     }
 
-    /// Removes everything, the record last. What cannot be removed, or somebody else put there,
-    /// stays, and the record with it.
+    /// Removes everything, the record last. The record stays if anything is left, such as another
+    /// program's file.
     pub(super) fn end(&self, lock: &Path) {
         let mut things = self.things();
         let root_is_ours = things.remove(ROOT).is_some();
@@ -245,7 +246,8 @@ impl Made {
             let _ = self.inner.lock().write("ended\n");
             return;
         }
-        // Unlinked while locked: whoever has it open already finds out by its inode.
+        // The file is unlinked while it is locked. A daemon that has it open already checks its
+        // inode.
         if self.is_at(lock) {
             let _ = fs::remove_file(lock);
         }
@@ -284,7 +286,7 @@ impl Inner {
     }
 
     fn forget(&mut self, name: &str) {
-        // If this is not written, the next daemon finds nothing there to remove.
+        // If this write fails, the next daemon finds nothing there to remove.
         let _ = self.write(&format!("gone {name}\n"));
         self.things.remove(name);
     }
@@ -298,8 +300,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes only what there is now over the beginning. The rest, which is blank before it is cut
-    /// off, would only say again what became of things, so a kill at any time loses nothing.
+    /// Writes the current things over the beginning of the record and newlines over the rest, then
+    /// cuts that off. Old lines that survive a kill would only repeat what became of things, so a
+    /// kill at any time loses nothing.
     fn shorten(&mut self) -> io::Result<()> {
         let mut text = format!("{MARK}pid {}\n", std::process::id());
         text.extend(self.things.iter().map(|(name, kind)| line(name, kind)));
@@ -317,7 +320,7 @@ fn is_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-/// Is there certainly no directory at `path`? A dead mount does not answer.
+/// Is there certainly no directory at `path`? A dead mount gives no answer, so the result is false.
 fn is_other_than_directory(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
         Ok(found) => !found.is_dir(),
@@ -329,7 +332,7 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// Does a program listen at `path`? Also one that takes nobody for the moment.
+/// Does a program listen at `path`? True also if it accepts no client at the moment.
 pub(super) fn is_listening(path: &Path) -> bool {
     let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
     is_socket(path) && !UnixStream::connect(path).is_err_and(|error| gone.contains(&error.kind()))

@@ -1,4 +1,4 @@
-//! What the kernel swaps to now (proc_swaps(5)).
+//! The swap space that the kernel uses now (proc_swaps(5)).
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -13,19 +13,20 @@ pub struct Active {
     pub path: PathBuf,
     /// Its size in bytes, without the header.
     pub bytes: u64,
-    /// How much of it is in use, in bytes.
+    /// The bytes of it in use.
     pub used: u64,
     /// Areas of higher priority are used first.
     pub priority: i32,
 }
 
-/// Everything the kernel swaps to; nothing without `/proc`.
+/// All swap space of the kernel; empty without `/proc`.
 #[must_use]
 pub fn all() -> Vec<Active> {
     parse(&fs::read("/proc/swaps").unwrap_or_default())
 }
 
-/// What is swapped to `path`, or to its partitions: their sum, and the highest of their priorities.
+/// The swap space on `path` and its partitions: the sum of their sizes, and the highest of their
+/// priorities.
 #[must_use]
 pub fn find(path: &Path) -> Option<Active> {
     find_among(all(), path)
@@ -52,8 +53,8 @@ pub fn is_part(whole: &Path, path: &Path) -> bool {
     rest.is_empty() || (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-/// The lowest priority above that of swap space whose device is gone: the kernel keeps such space
-/// until it is started again, and would swap to it first. 0 where there is none.
+/// The lowest priority above all swap space whose device is gone. The kernel keeps such space until
+/// the next boot, and would swap to it first. 0 where there is none.
 #[must_use]
 pub fn above_dead() -> u16 {
     above_dead_among(&all())
@@ -66,7 +67,7 @@ fn above_dead_among(all: &[Active]) -> u16 {
     u16::try_from(above).unwrap_or(u16::MAX).min(rampack::host::HIGHEST_PRIORITY)
 }
 
-/// The lines of `/proc/swaps`; those that are not understood are passed over.
+/// The lines of `/proc/swaps`. Unknown lines are skipped.
 pub(crate) fn parse(text: &[u8]) -> Vec<Active> {
     text.split(|byte| *byte == b'\n').skip(1).filter_map(parse_line).collect()
 }

@@ -23,40 +23,40 @@ use crate::transport::SwapTransport;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Frames for the header of a swap device: those of a zspage of the largest size class.
+/// Frames for the header of a swap device: a zspage of the largest size class.
 const FOR_HEADER: u64 = 8;
 
-/// A swap device. Dropping it while the kernel swaps to it leaves the kernel without it: what is
-/// swapped out is lost.
+/// A swap device. If it is dropped while the kernel swaps to it, the kernel loses it and all pages
+/// swapped out to it.
 pub struct Area {
     number: usize,
     pages: u64,
-    /// The pages of each part of it, and the kernel's priority of each while it swaps there.
+    /// The pages of each part, and the priority that the kernel gives it while it swaps there.
     parts: Vec<Part>,
-    // Dropped in this order: nobody uses what the next one is made of.
+    // Dropped in this order: each field uses the next one.
     served: Served,
     cache: Cache,
     backing: Option<OpenedBacking>,
 }
 
-/// Swap space of its own to the kernel; see [`parts`].
+/// A swap space of its own for the kernel; see [`parts`].
 struct Part {
     path: PathBuf,
     pages: Range<u64>,
     priority: Mutex<Option<u16>>,
 }
 
-/// How a swap device is made.
+/// The options for making a swap device.
 pub struct Making {
     /// Its number.
     pub number: usize,
     /// Its size in pages.
     pub pages: u64,
-    /// What is below it.
+    /// The file or device below it.
     pub backing: Option<OpenedBacking>,
     /// How the kernel reaches it.
     pub by: SwapTransport,
-    /// Memory that is to be there before pages come.
+    /// The memory that must be present before pages come.
     pub headroom: Headroom,
 }
 
@@ -78,8 +78,8 @@ impl Part {
         })
     }
 
-    /// Nobody will read what is there, but for the header: the kernel does not say so when it swaps
-    /// off.
+    /// Discards all pages except the header: they will not be read again, but the kernel does not
+    /// discard them at swapoff.
     fn forget(&self, device: &dyn BlockDevice) {
         let (start, end) = ((self.pages.start + 1) * PAGE, self.pages.end * PAGE);
         let discard = Operation::Discard { offset: start, length: end - start };
@@ -105,10 +105,10 @@ fn write_header(
 }
 
 impl Area {
-    /// Makes everything but the kernel's use of it.
+    /// Makes everything except the swapon.
     ///
     /// # Errors
-    /// What stood in the way; nothing is left of it then.
+    /// The error of the step that failed. Everything made before it is removed again.
     pub fn make(
         devices: &Arc<Devices>,
         machine: &Arc<Machine>,
@@ -118,12 +118,12 @@ impl Area {
         let name = name(number);
         let parts = match by {
             SwapTransport::Ublk => parts::of(pages, active::all().len() as u64),
-            // It has no partitions.
+            // A loop device has no partitions.
             SwapTransport::Loop => iter::once(0..pages).collect(),
         };
         let below = backing.as_ref().map(|backing| backing.device().clone());
         let cache = Cache::open(machine, number, pages, below)?;
-        // The header of the swap device needs a frame, whatever is kept ready afterwards.
+        // The header of the swap device needs a frame, however small the headroom is.
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));
         let device = Arc::new(cache.device());
         for part in &parts {
@@ -145,22 +145,22 @@ impl Area {
         self.number
     }
 
-    /// The block device.
+    /// The path of the block device.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.served.path()
     }
 
-    /// What is below it.
+    /// The file or device below it.
     #[must_use]
     pub fn backing(&self) -> Option<&OpenedBacking> {
         self.backing.as_ref()
     }
 
-    /// Has the kernel swap to it. Everything that serves it is in memory before.
+    /// Has the kernel swap to it. Everything that serves it is in memory before that.
     ///
     /// # Errors
-    /// What swapon(2) reports; the kernel swaps to no part of it then.
+    /// The error of swapon(2); the kernel swaps to no part of it then.
     pub fn swap_on(&self, priority: Option<u16>) -> Result<(), ControlError> {
         protections::make_resident();
         self.served.count_faults();
@@ -172,7 +172,7 @@ impl Area {
                 if self.parts[..number].iter().filter(stays).count() == 0 {
                     return Err(error);
                 }
-                // Pages went out meanwhile that cannot be read back: they are not given up.
+                // Pages were swapped out meanwhile and cannot be read back: they are kept.
                 tracing::error!("{} is smaller than it should be: {error}", name(self.number));
                 return Ok(());
             }
@@ -180,17 +180,17 @@ impl Area {
         Ok(())
     }
 
-    /// Has the kernel read everything back and let go of it. Does nothing if it does not swap to
-    /// it any more.
+    /// Has the kernel read everything back and release it. Does nothing if the kernel does not swap
+    /// to it any more.
     ///
     /// # Errors
-    /// `ENOMEM` when there is no memory for what is there: everything stays as it was then.
+    /// `ENOMEM` when there is no memory for its pages: everything stays as it was then.
     pub fn swap_off(&self) -> Result<(), ControlError> {
         let path = self.path();
         let Some(before) = active::find(path) else { return Ok(()) };
         let device = self.cache.device();
         let mut ended = Vec::new();
-        // The last is used least.
+        // The last part is used least.
         for part in self.parts.iter().rev() {
             if active::find(&part.path).is_none() {
                 continue;
@@ -200,7 +200,7 @@ impl Area {
                 ended.push(part);
                 continue;
             };
-            // Somebody else may have been quicker.
+            // Another process may have swapped it off first.
             if active::find(&part.path).is_none() {
                 continue;
             }
@@ -222,10 +222,10 @@ impl Area {
         Ok(())
     }
 
-    /// Takes everything down, after [`Area::swap_off`]. Can be tried again.
+    /// Takes everything down, after [`Area::swap_off`]. It can be tried again.
     ///
     /// # Errors
-    /// `EBUSY` while the kernel swaps to it or somebody else has it, or pages are left.
+    /// `EBUSY` while the kernel swaps to it, another program has it open, or pages are left.
     pub fn take_down(&self) -> Result<(), ControlError> {
         let path = self.path();
         if active::find(path).is_some() {
@@ -236,7 +236,7 @@ impl Area {
         self.cache.close()
     }
 
-    /// What there is to say of it, but for what protects the daemon.
+    /// The report of it, without the protections of the daemon.
     #[must_use]
     pub fn report(&self) -> SwapReport {
         let active = active::find(self.path());

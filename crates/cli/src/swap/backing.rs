@@ -1,4 +1,4 @@
-//! The file or device below a swap device, which the oldest pages are written back to.
+//! The file or device below a swap device: the oldest pages are written back to it.
 
 use std::fs::{self, File, OpenOptions};
 use std::ops::ControlFlow;
@@ -15,25 +15,25 @@ use super::header;
 use crate::failure::{failed, say};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Pages at which things begin that would be lost: partition tables and most file systems, and
-/// btrfs.
+/// Pages at which data begins that would be lost: partition tables and most file systems (0), and
+/// btrfs (16).
 const TELLING: [u64; 2] = [0, 16];
-/// What a backing store is called, so that the next one who looks at it knows what it is.
+/// The label of a backing store: it tells a later user what the store is.
 const LABEL: &str = "rampack backing";
 
-/// Bytes of zeroes that are written at a time.
+/// Bytes of zeroes per write.
 const FILLED_AT_ONCE: u64 = 1 << 20;
-/// How often it is told how far that is.
+/// How often the progress of that is printed.
 const TELL: Duration = Duration::from_secs(2);
 
-/// An opened file or device. A file that was made for it goes with it.
+/// An opened file or device. A file that was made for it is removed with it.
 pub struct OpenedBacking {
     path: PathBuf,
     created: Option<Created>,
     device: Arc<dyn BlockDevice>,
 }
 
-/// A file that is removed with its last user, if it is still the one that was made.
+/// A file that is removed with its last user, if the path still names it.
 struct Created {
     path: PathBuf,
     inode: (u64, u64),
@@ -49,13 +49,13 @@ impl Drop for Created {
 }
 
 impl OpenedBacking {
-    /// Opens `path` for pages of `size` bytes, or for as many as fit. A file that is not there is
-    /// made, with holes.
+    /// Opens `path` for pages of `size` bytes, or for as many as fit. A missing file is made, with
+    /// holes.
     ///
     /// # Errors
-    /// `EINVAL` when it is smaller than `size`, or not there and no size is given; `EEXIST` when it
-    /// holds something else than swap space, unless `force` is given; what
-    /// [`rampack::backing::open`] reports.
+    /// `EINVAL` when it is smaller than `size`, or is missing and no size is given; `EEXIST` when
+    /// it holds other data than swap space, unless `force` is given; the errors of
+    /// [`rampack::backing::open`].
     pub fn open(
         path: &Path,
         size: Option<u64>,
@@ -90,9 +90,9 @@ impl OpenedBacking {
         Ok(backing)
     }
 
-    /// Writes zeroes where a file has no blocks yet: to find some later, its file system would
-    /// wait for memory, and whoever frees memory for a page that is to be written there. What a
-    /// full disk has no room for stays a hole; [`missing_space`] tells of that.
+    /// Writes zeroes where a file has no blocks yet. To allocate blocks later, its file system
+    /// would wait for memory, and the thread that frees memory for a page would wait too. On a full
+    /// disk the rest stays a hole; [`missing_space`] reports that.
     fn fill_holes(&self) -> Result<(), ControlError> {
         let mut holes = Vec::new();
         let (mut at, bytes) = (0, self.bytes());
@@ -139,8 +139,8 @@ impl OpenedBacking {
         ControlError::new(Errno(error.errno()), message)
     }
 
-    /// The first page is never swapped to. It says what the rest is, so that a store which was
-    /// used before is known again.
+    /// Writes a header to the first page, which is never swapped to. It labels the store, so that
+    /// it is recognised at its next use.
     fn mark(&self) -> Result<(), ControlError> {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), LABEL)?;
@@ -149,26 +149,26 @@ impl OpenedBacking {
         written.map_err(|error| self.failed("write to", error))
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Was the file made for this, and does it go with it?
+    /// Was the file made for this swap device, and is it removed with it?
     #[must_use]
     pub fn is_created(&self) -> bool {
         self.created.is_some()
     }
 
-    /// How much it holds, in whole pages.
+    /// Its size in bytes, in whole pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let bytes = self.device.geometry().bytes;
         bytes - bytes % PAGE
     }
 
-    /// It as a device.
+    /// The block device that reads and writes it.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
@@ -194,7 +194,7 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, ControlErro
         let message = format!("{} is not there; with --size it would be made", path.display());
         return Err(ControlError::new(Errno::ENOENT, message));
     };
-    // For its owner alone: it will hold what programs had in memory.
+    // Only its owner may use the file: it will hold the memory of programs.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file: File = file.map_err(|e| failed(what(), &e))?;
     let found = file.metadata().map_err(|e| failed(what(), &e))?;
@@ -204,7 +204,7 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, ControlErro
 }
 
 /// # Errors
-/// `EEXIST` when a store that was there before holds something that would be lost.
+/// `EEXIST` when an existing store holds data that would be lost.
 fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), ControlError> {
     let bytes = device.geometry().bytes;
     for number in TELLING {
@@ -233,8 +233,8 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), ControlErro
     Ok(())
 }
 
-/// How many bytes the file system of a file is short of, should all of its holes be written to.
-/// `None` for a device, or where there is enough.
+/// The bytes that the file system of a file lacks to fill all of its holes. `None` for a device, or
+/// when there is enough.
 #[must_use]
 pub fn missing_space(path: &Path) -> Option<u64> {
     let found = fs::metadata(path).ok()?;

@@ -1,4 +1,4 @@
-//! The engine's side of swap devices: the compressed cache that all of a daemon share.
+//! The engine side of swap devices: the compressed cache that all swap devices of a daemon share.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,23 +17,23 @@ use super::report::PoolReport;
 use crate::machine::Machine;
 use crate::protocol::{Attribute, SwapOn};
 
-/// When the oldest pages cannot be written back, it is tried again so much later.
+/// The time before the next try when the oldest pages cannot be written back.
 const LATER: Duration = Duration::from_millis(100);
-/// Pages written back at a time when memory is short: as many as Linux's reclaim looks at
+/// Pages per writeback when memory is short, as many as a scan of Linux's shrinkers
 /// (`SHRINK_BATCH`).
 const BATCH: u64 = 128;
 
-/// An area of the engine, from its swapping on to its swapping off, with a memcg of its own.
+/// An area of the engine, from its swapon to its swapoff, with a memcg of its own.
 pub struct Cache {
     zswap: Arc<Zswap>,
     swap: SwapType,
 }
 
 impl Cache {
-    /// Area `number` of `pages`, with `device` below it.
+    /// Opens area `number` of `pages`, with `device` below it.
     ///
     /// # Errors
-    /// What the engine refuses; nothing has changed then.
+    /// The error of the engine; nothing has changed then.
     pub fn open(
         machine: &Arc<Machine>,
         number: usize,
@@ -49,26 +49,26 @@ impl Cache {
         Ok(Cache { zswap, swap })
     }
 
-    /// Sees to it that memory for the next pages is there, as far as it can be had.
+    /// Provides memory for the next pages, as far as it can be had.
     pub fn provide(&self, want: Headroom) {
         if !self.zswap.provide(rampack::host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
         }
     }
 
-    /// What is served.
+    /// The device that is served.
     #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         Arc::new(SwapDevice::new(self.zswap.clone(), self.swap))
     }
 
-    /// Counts of it, of the moment; nothing after its end.
+    /// The current counts of the area; zeroes after its end.
     #[must_use]
     pub fn stats(&self) -> AreaStats {
         self.zswap.area_stats(self.swap).unwrap_or_default()
     }
 
-    /// Gives up every page, and the area. Does nothing the second time.
+    /// Drops every page, and closes the area. A second call does nothing.
     ///
     /// # Errors
     /// `EBUSY` when pages are left.
@@ -78,7 +78,8 @@ impl Cache {
         }
         self.zswap.invalidate_area(rampack::host::cpu(), self.swap);
         self.zswap.swapoff(self.swap)?;
-        // Its limits are of no more use; if somebody else has pages by that name, they stay.
+        // The limits of its memcg are no longer needed. If other pages belong to that name, they
+        // stay.
         let _ = self.zswap.remove_memcg(&name(self.swap.number()));
         Ok(())
     }
@@ -100,14 +101,14 @@ pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, ControlError> {
     Ok(Bound::new(machine.swap()?, PARAMETERS))
 }
 
-/// How much the pool may take without a device to write back to, when nobody says: what it has no
-/// room for stays in memory as it is, so more of it is better there.
+/// The percentage of memory for the pool without a backing device, by default. Pages that do not
+/// fit in the pool stay in memory uncompressed, so a larger pool is better there.
 const WITHOUT_DEVICE: &str = "75";
-/// What the pool may take when nothing was said, as Linux has it.
+/// The percentage for the pool when none was set, as in Linux.
 const USUAL_PERCENT: u32 = 20;
 
-/// What `options` ask of the parameters, in order. `untouched`: nobody has said yet how much the
-/// pool may take.
+/// The parameters that `options` set, in order. `untouched`: the size of the pool has not been set
+/// yet.
 fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute> {
     let attribute = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
     let mut wanted = Vec::new();
@@ -127,10 +128,10 @@ fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute>
     wanted
 }
 
-/// Sets the parameters that `options` ask for; gives what they were before, for [`restore`].
+/// Sets the parameters that `options` ask for. Returns their values before, for [`restore`].
 ///
 /// # Errors
-/// What a parameter refuses; nothing has changed then.
+/// The error of a parameter; nothing has changed then.
 pub fn set(
     machine: &Machine,
     options: &SwapOn,
@@ -161,7 +162,7 @@ pub fn set(
     Ok(before)
 }
 
-/// Gives parameters the values they had, the last changed first.
+/// Restores the values of parameters, the last changed first.
 pub fn restore(machine: &Machine, before: &[Attribute]) {
     let Ok(rows) = parameters(machine) else { return };
     for Attribute { name, value } in before.iter().rev() {
@@ -171,8 +172,8 @@ pub fn restore(machine: &Machine, before: &[Attribute]) {
     }
 }
 
-/// Does what there is to do until it is told to end, over `ended` or by its closing; a notification
-/// of the cache's event has it look.
+/// Does the background work of the cache until `ended` receives or closes. A notification of the
+/// event of the cache wakes it.
 pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
     loop {
@@ -189,16 +190,16 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
     }
 }
 
-/// Memory that could not be had is asked for again after this time.
+/// The time before the next try when memory could not be had.
 const SOON: Duration = Duration::from_millis(5);
-/// Frames that are asked for at a time: 256 KiB, which is what the zone asks for.
+/// Frames per request: 256 KiB, as much as the zone requests.
 const PIECE: u64 = 64;
 
-/// Provides memory ahead of its use until it is told to end, as [`work`] is. It looks
-/// when the cache notifies its memory event.
+/// Provides memory ahead of its use until it is told to end, as [`work`] is. A notification of the
+/// memory event of the cache wakes it.
 ///
-/// It takes memory that the kernel has to spare: the more of the headroom there is, the less it
-/// asks of the kernel, so that what serves pages in the kernel finds some as well.
+/// It takes memory that the kernel has to spare. The larger the headroom is already, the less it
+/// takes, so that the kernel code that serves pages finds memory too.
 pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
     let mut watermarks = rampack::host::Watermarks::new();
@@ -223,20 +224,20 @@ pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
     }
 }
 
-/// What is asked for at once.
+/// One request for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
-    /// Frames that are to be there then.
+    /// The number of frames that must be there after it.
     frames: u64,
-    /// Down to where free memory is taken; to the last without one.
+    /// Memory is taken while free memory is above this; without one, to the last frame.
     watermark: Option<Watermark>,
-    /// There is nothing more to ask for.
+    /// No more memory is needed after it.
     is_last: bool,
 }
 
 impl Step {
-    /// When `there` frames are there, and `want` are to be, as far as the pool has `room`: what it
-    /// has no room for would be for nothing.
+    /// The next step when `there` of `want` frames are there. Frames beyond the `room` in the pool
+    /// would be useless.
     fn next(there: u64, want: u64, room: u64) -> Step {
         let want = want.min(room);
         let frames = want.min(there.saturating_add(PIECE));
@@ -244,8 +245,8 @@ impl Step {
     }
 }
 
-/// Down to where free memory is taken when `there` of `want` frames are there: to the last, when
-/// there are few, for each page that finds a frame sets memory free.
+/// The watermark for a step when `there` of `want` frames are there. With few frames there is none:
+/// each page that finds a frame frees memory.
 fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
     match there {
         _ if there >= want - want / 4 => Some(Watermark::High),
@@ -254,8 +255,8 @@ fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
     }
 }
 
-/// The cache, made anew for swap devices: all of it is mapped from now on, and so in memory from
-/// the start. Its parameters stay as they were.
+/// Makes the cache anew for swap devices: all of it is mapped from now on, and so is locked from
+/// the start. Its parameters keep their values.
 ///
 /// # Errors
 /// `ENOMEM` when memory or addresses are out.
@@ -272,7 +273,8 @@ pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, ControlError> {
     Ok(zswap)
 }
 
-/// Memory is short: some of what is old goes to the devices, if that is allowed.
+/// Writes some of the oldest pages back to the devices, if that is allowed. Called when memory is
+/// short.
 pub fn shrink(zswap: &Zswap) {
     let pages = zswap.shrinkable().min(BATCH);
     if pages > 0 {
@@ -280,7 +282,7 @@ pub fn shrink(zswap: &Zswap) {
     }
 }
 
-/// What there is to say of the cache, if there is one.
+/// The report of the cache, if it exists.
 #[must_use]
 pub fn pool(machine: &Machine) -> Option<PoolReport> {
     let zswap = machine.swap_if_made()?;

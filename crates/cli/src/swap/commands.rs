@@ -17,10 +17,10 @@ use crate::terminal::{print, program};
 use crate::up;
 
 impl SwapOn {
-    /// The request for it.
+    /// The request that these options make.
     #[must_use]
     pub fn request(&self) -> protocol::SwapOn {
-        // The daemon may be at home elsewhere.
+        // The daemon may have another working directory.
         let absolute = |path: &std::path::PathBuf| {
             std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
         };
@@ -39,10 +39,10 @@ impl SwapOn {
     }
 }
 
-/// `rampack swap on`: asks the daemon at `root`, or becomes one.
+/// `rampack swap on`: asks the daemon at `root`. Without a daemon, this process becomes one.
 ///
 /// # Errors
-/// What stood in the way; nothing is left then.
+/// The error of the step that failed. Everything made before it is removed again.
 pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     let request = options.request();
     if root.is_claimed() {

@@ -1,9 +1,9 @@
-//! A control group of its own for the daemon.
+//! Puts the daemon into a control group of its own.
 //!
-//! systemd-oomd ends whole groups when memory is short, and a daemon that was started from a
-//! terminal is in the group of that session, with the programs that take the memory. So the daemon
-//! leaves a group that it shares, and asks for its own to be left alone, in the way of
-//! `ManagedOOMPreference=omit` (systemd.resource-control(5)). Only the unified hierarchy counts.
+//! systemd-oomd ends whole groups when memory is short. A daemon that was started from a terminal
+//! is in the group of that session, with the programs that take the memory. So the daemon leaves a
+//! shared group and marks its own to be left alone, as `ManagedOOMPreference=omit` does
+//! (systemd.resource-control(5)). Only the unified hierarchy counts.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -15,28 +15,28 @@ use crate::failure::failed;
 use crate::sys;
 
 const NAME: &str = "not ended with its group";
-/// The group that is made, at the top of the hierarchy.
+/// The name of the group, at the top of the hierarchy.
 const OWN: &str = "rampack";
-/// What tells systemd-oomd to leave a group alone, since version 249 and before it.
+/// The attributes that tell systemd-oomd to leave a group alone: since version 249, and before it.
 const OMIT: [&str; 2] = ["user.oomd_omit", "trusted.oomd_omit"];
 const PROCESSES: &str = "cgroup.procs";
-/// Every group but the topmost has this file.
+/// Every group except the topmost has this file.
 const KIND: &str = "cgroup.type";
 
-/// The group of the daemon. Dropping it moves the daemon back to where it came from.
+/// The group of the daemon. A drop moves the daemon back to its earlier group.
 pub struct OwnGroup {
     protection: Protection,
     _moved: Option<Moved>,
 }
 
-/// Undone when it is dropped.
+/// A move to a group, undone by its drop.
 struct Moved {
     process: u32,
     from: PathBuf,
     to: PathBuf,
 }
 
-/// Sees to it that this process is in a group that is left alone, as far as that is allowed.
+/// Puts this process into a group that is left alone, as far as that is allowed.
 #[must_use]
 pub fn own_group() -> OwnGroup {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -59,7 +59,8 @@ impl OwnGroup {
             return OwnGroup::had("in the topmost control group, which is never ended");
         }
         let others = others(group, process);
-        // systemd would lose the process of a service; and whoever is in that has to do with us.
+        // systemd would lose track of a process that leaves its service, and the other processes of
+        // the service belong to the daemon.
         let is_service = group.extension().is_some_and(|kind| kind == "service");
         if others == 0 || is_service {
             let marked = mark(group);
@@ -93,7 +94,7 @@ impl OwnGroup {
         OwnGroup { protection: Protection { name: NAME.into(), had: false, text }, _moved: None }
     }
 
-    /// What there is to say of it.
+    /// The protection to report.
     #[must_use]
     pub fn protection(&self) -> &Protection {
         &self.protection
@@ -102,20 +103,20 @@ impl OwnGroup {
 
 impl Drop for Moved {
     fn drop(&mut self) {
-        // Where it came from may be gone; it stays in its own then.
+        // The earlier group may be gone; the process stays in its own then.
         if enter(&self.from, self.process).is_ok() {
             let _ = fs::remove_dir(&self.to);
         }
     }
 }
 
-/// Other processes in `group`.
+/// The number of other processes in `group`.
 fn others(group: &Path, process: u32) -> usize {
     let text = fs::read_to_string(group.join(PROCESSES)).unwrap_or_default();
     text.lines().filter(|line| line.trim() != process.to_string()).count()
 }
 
-/// Moves a process to a group of its own. One that a killed daemon left is as good as a new one.
+/// Moves a process to a group of its own. The group of a killed daemon is used again.
 fn move_to_own(top: &Path, from: &Path, process: u32) -> io::Result<Moved> {
     let mut to = top.join(OWN);
     if others(&to, process) > 0 {
@@ -137,7 +138,7 @@ fn enter(group: &Path, process: u32) -> io::Result<()> {
     file.write_all(process.to_string().as_bytes())
 }
 
-/// Asks for `group` to be left alone. Either way of saying it will do.
+/// Marks `group` to be left alone. One of the two attributes is enough.
 fn mark(group: &Path) -> io::Result<()> {
     let [new, old] = OMIT.map(|name| sys::set_attribute(group, name, b"1"));
     new.or(old)

@@ -1,25 +1,25 @@
-//! The first page of a swap area, by which swapon(2) knows it (Linux, `union swap_header`; the
-//! same that mkswap(8) writes, version 1).
+//! The first page of a swap area, by which swapon(2) recognises the area (`union swap_header` of
+//! Linux). mkswap(8) writes the same header, version 1.
 
 use rampack::control::ControlError;
 use rampack::units::PAGE_SIZE;
 
-/// What a page ends in that is the first of a swap area.
+/// The last bytes of the first page of a swap area.
 const MAGIC: &[u8; 10] = b"SWAPSPACE2";
-/// Where the version begins; boot loaders may have what is before it.
+/// The offset of the version. Boot loaders may use the bytes before it.
 const VERSION: usize = 1024;
 const LAST_PAGE: usize = VERSION + 4;
 const UUID: usize = VERSION + 12;
 const LABEL: usize = UUID + 16;
-/// A label has at most this many bytes, one of which ends it.
+/// The most bytes of a label, with the zero that ends it.
 pub const LABEL_MAX: usize = 16;
 
-/// The fewest pages an area may have, the header among them: mkswap(8) makes none smaller.
+/// The fewest pages of an area, with the header: mkswap(8) makes none smaller.
 pub const FEWEST_PAGES: u64 = 10;
-/// The most pages an area may have: its last page's number has 32 bits.
+/// The most pages of an area: the number of its last page has 32 bits.
 pub const MOST_PAGES: u64 = 1 << 32;
 
-/// The header of an area of `pages`, the header among them.
+/// The header of an area of `pages`; the header is one of them.
 ///
 /// # Errors
 /// `EINVAL` for fewer than [`FEWEST_PAGES`], more than [`MOST_PAGES`], or a label that is too long.
@@ -50,13 +50,13 @@ pub fn header(pages: u64, uuid: [u8; 16], label: &str) -> Result<[u8; PAGE_SIZE]
     Ok(page)
 }
 
-/// Is `page` the first of a swap area?
+/// Is `page` the first page of a swap area?
 #[must_use]
 pub fn is_header(page: &[u8]) -> bool {
     page.len() == PAGE_SIZE && page.ends_with(MAGIC)
 }
 
-/// Sixteen bytes that name an area, from the text of `/proc/sys/kernel/random/uuid`.
+/// The sixteen bytes of a uuid, from the text of `/proc/sys/kernel/random/uuid`.
 #[must_use]
 pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.trim().bytes().filter(|byte| *byte != b'-').collect();
@@ -70,7 +70,7 @@ pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     Some(uuid)
 }
 
-/// A new name, random as the kernel makes them; of the time, where it makes none.
+/// A new uuid, a random one from the kernel; from the time, if the kernel gives none.
 #[must_use]
 pub fn new_uuid() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();

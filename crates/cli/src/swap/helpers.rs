@@ -1,5 +1,5 @@
 //! The threads beside the swap devices of a daemon: one provides memory ahead of its use, one does
-//! what else the engine has to do, one watches memory.
+//! the background work of the engine, one watches memory.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::stuck::Watcher;
 use super::{cache, protections};
 use crate::failure::failed;
 
-/// How often available memory is looked at when nobody tells of pressure.
+/// How often available memory is checked when no pressure is reported.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// All of a stack is in memory, so it is no larger than need be.
+/// The size of a stack in bytes. The whole stack is in memory, so it is as small as possible.
 const STACK: usize = 256 << 10;
 
-/// The threads; dropping this ends them and waits for them.
+/// The threads. A drop ends them and waits for them.
 pub struct Helpers {
     zswap: Arc<Zswap>,
     working: Vec<Sender<()>>,
@@ -30,10 +30,10 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// What the system reports; none is left then.
+    /// The error of the system call; no thread is left then.
     pub fn start(
         zswap: &Arc<Zswap>,
         headroom: Headroom,
@@ -41,7 +41,7 @@ impl Helpers {
     ) -> Result<Helpers, ControlError> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
-        // Dropped on failure, it ends those that were started.
+        // On failure its drop ends the threads that were started.
         let mut helpers =
             Helpers { zswap: zswap.clone(), working: Vec::new(), end, threads: Vec::new() };
         let ended = helpers.tell_of_the_end();
@@ -79,7 +79,7 @@ impl Drop for Helpers {
         self.zswap.memory_event().notify_all();
         self.end.end();
         for thread in self.threads.drain(..) {
-            // What a thread panicked with was told by the panic hook.
+            // The panic hook has reported the panic of a thread.
             let _ = thread.join();
         }
     }
@@ -94,7 +94,7 @@ fn watch(zswap: &Zswap, mut pressure: Pressure, mut watcher: Option<Watcher>) {
         if let Some(watcher) = &mut watcher {
             watcher.look(zswap);
         }
-        // The pool may have shrunk since, or the headroom be less than it might be.
+        // The pool may have shrunk since, or the headroom may be smaller than it could be.
         zswap.memory_event().notify_all();
         if waited == Waited::Short {
             cache::shrink(zswap);

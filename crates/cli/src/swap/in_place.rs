@@ -1,9 +1,9 @@
-//! Memory that the kernel leaves where it is: `vm.compact_unevictable_allowed` is 0 as long as any
-//! daemon of the machine has a swap device.
+//! Keeps locked memory in place: `vm.compact_unevictable_allowed` is 0 as long as any daemon of the
+//! machine has a swap device.
 //!
-//! A file in /run holds the value from before. Each such daemon has it locked, shared; whoever can
-//! lock it alone is the last, and sets the value back. The lock of a daemon that is killed is gone
-//! with it, so the next one finds the file, and what it has to set back in the end.
+//! A file in /run holds the earlier value. Each such daemon has a shared lock on it. The daemon
+//! that can lock it exclusively is the last one, and restores the value. The lock of a killed
+//! daemon is gone with it. So the next daemon finds the file, and the value to restore at the end.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -18,7 +18,7 @@ use crate::sys;
 const SETTING: &str = "/proc/sys/vm/compact_unevictable_allowed";
 const BEFORE: &str = "/run/rampack-compact-unevictable-allowed";
 
-/// Memory is not moved as long as one of these lives, in any process.
+/// The kernel does not move locked memory as long as one of these lives, in any process.
 pub struct InPlace {
     setting: PathBuf,
     before: PathBuf,
@@ -26,10 +26,10 @@ pub struct InPlace {
 }
 
 impl InPlace {
-    /// Has the kernel move no locked memory. `None` where it never does.
+    /// Has the kernel move no locked memory. `None` where the kernel never moves it.
     ///
     /// # Errors
-    /// What the system reports; the setting is as it was then.
+    /// The error of the system call; the setting is unchanged then.
     pub fn keep() -> Result<Option<InPlace>, ControlError> {
         let (setting, before) = (Path::new(SETTING), Path::new(BEFORE));
         if !setting.exists() {
@@ -49,7 +49,8 @@ impl InPlace {
                 lock.write_all(fs::read_to_string(setting)?.as_bytes())?;
             }
             sys::lock_shared(&lock)?;
-            // The last one may have removed it meanwhile, or the first one not have written yet.
+            // The last daemon may have removed the file meanwhile, or the first may not have
+            // written it yet.
             if is_at(&lock, before) && value(&mut lock)?.is_some() {
                 let (setting, before) = (setting.to_path_buf(), before.to_path_buf());
                 let kept = InPlace { setting, before, lock };
@@ -78,14 +79,14 @@ fn open(path: &Path) -> io::Result<File> {
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// Is it the file of that name?
+/// Does `path` still name `file`?
 fn is_at(file: &File, path: &Path) -> bool {
     let here = |path: &Path| path.symlink_metadata().map(|found| (found.dev(), found.ino()));
     let own = file.metadata().map(|found| (found.dev(), found.ino()));
     matches!((own, here(path)), (Ok(own), Ok(here)) if own == here)
 }
 
-/// What the setting was before; `None` if nobody has written it down.
+/// The earlier value of the setting; `None` if no daemon has written it.
 fn value(file: &mut File) -> io::Result<Option<&'static str>> {
     let mut text = String::new();
     file.rewind()?;

@@ -1,4 +1,4 @@
-//! Swap space of a daemon that was killed.
+//! Clears swap space of a daemon that was killed.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::{MOST, active, name};
 use crate::failure::failed;
 use crate::root::Root;
 
-/// Swaps off what a killed daemon left swapped on in `root`, which must be claimed. Tells what was
-/// done, and what could not be.
+/// Swaps off what a killed daemon left swapped on in `root`, which must be claimed. Returns what
+/// was done, and what could not be done.
 ///
-/// Nothing answers behind it any more, so reading fails: what was swapped out is lost already, and
-/// programs that need such a page are ended by SIGBUS. Without a swapoff the kernel would go on
+/// No process serves it any more, so reads fail. The pages that were swapped out are lost already,
+/// and a program that needs one is ended by SIGBUS. Without a swapoff the kernel would go on
 /// swapping to it.
 #[must_use]
 pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
-    // The root itself is asked, never what may be mounted below it.
+    // Only the root itself is accessed, never a mount below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
     let files = path.join(rampack::fuse::leftovers::SWAP);
     for number in 0..MOST {
@@ -42,8 +42,8 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
     (cleared, remaining)
 }
 
-/// Deletes ublk devices of killed daemons. The kernel goes on naming swap space on such a device
-/// until it is started again, and every use of it fails.
+/// Deletes ublk devices of killed daemons. The kernel lists swap space on such a device until the
+/// next boot, and every use of it fails.
 fn clear_ublk(cleared: &mut Vec<String>, remaining: &mut Vec<String>) {
     for rampack::ublk::Leftover { number, pid } in rampack::ublk::leftovers().unwrap_or_default() {
         match rampack::ublk::clear(number, pid) {

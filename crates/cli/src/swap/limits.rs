@@ -1,7 +1,7 @@
 //! Memory control groups that limit this process.
 //!
-//! A daemon whose own memory is limited must not serve the swap space of that limit: to make room
-//! for a page it would have to wait for itself.
+//! A daemon must not serve swap space for a group whose memory limit also holds for the daemon: to
+//! make room for a page it would have to wait for itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,16 @@ use rampack::units::human;
 
 use crate::mounts::{MountLine, mounts};
 
-/// Version 1 has no word for no limit: it is the largest number that is one of pages.
+/// From this value on a limit of version 1 means no limit: version 1 writes the largest number of
+/// whole pages.
 const UNLIMITED: u64 = 1 << 62;
 
 /// A limit on the memory of this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// Where it can be read.
+    /// The file that holds the limit.
     pub file: PathBuf,
-    /// In bytes.
+    /// The limit in bytes.
     pub bytes: u64,
 }
 
@@ -28,18 +29,18 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// Where groups of the memory controller are, and what a limit is called there.
+/// The groups of the memory controller, and the names of their limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
-    /// The directory of the topmost group that can be seen.
+    /// The directory of the topmost visible group.
     pub top: PathBuf,
-    /// Of version 1, or else 2.
+    /// Is it version 1? Otherwise it is version 2.
     pub v1: bool,
 }
 
 impl Controller {
-    /// The memory controller of this machine, if one is mounted: that of version 1, where it is
-    /// there, has the controller to itself.
+    /// The memory controller of this machine, if one is mounted. A hierarchy of version 1, where
+    /// one exists, has the controller to itself.
     #[must_use]
     pub fn find() -> Option<Controller> {
         Controller::among(&mounts(), |top| top.join("cgroup.controllers"))
@@ -60,14 +61,14 @@ impl Controller {
         v2.map(|mount| Controller { top: mount.target.clone(), v1: false })
     }
 
-    /// The files that limit memory in a group: beyond the first nothing is given, beyond the
-    /// second a process is made to wait.
+    /// The files that limit memory in a group. An allocation beyond the first limit fails; beyond
+    /// the second limit the process is made to wait.
     #[must_use]
     pub fn limit_files(&self) -> &'static [&'static str] {
         if self.v1 { &["memory.limit_in_bytes"] } else { &["memory.max", "memory.high"] }
     }
 
-    /// The group of a process, by the text of its `/proc/PID/cgroup`.
+    /// The group of a process, from the text of its `/proc/PID/cgroup`.
     #[must_use]
     pub fn group_of(&self, text: &str) -> Option<PathBuf> {
         let path = text.lines().find_map(|line| {
@@ -80,7 +81,7 @@ impl Controller {
             is_it.then_some(path)
         })?;
         let group = self.top.join(path.trim_start_matches('/'));
-        // In a container what is mounted may begin further down than what the path is told from.
+        // In a container the mount may begin further down than the path.
         Some(if group.is_dir() { group } else { self.top.clone() })
     }
 

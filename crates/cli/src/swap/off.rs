@@ -1,9 +1,9 @@
-//! Swapping off in a process of its own.
+//! Runs swapoff(2) in a process of its own.
 //!
-//! While swapoff(2) runs, the kernel takes the process that called it for the one that makes memory
-//! short, and ends it first when memory is out, whatever its `oom_score_adj`. That must not be the
+//! While swapoff(2) runs, the kernel treats its caller as the process that makes memory short. When
+//! memory is out, it ends that process first, whatever its `oom_score_adj`. That must not be the
 //! daemon: everything that is still swapped out would be lost. So the daemon starts this program
-//! again, as a helper that may be ended. The kernel goes on swapping to the area then.
+//! again, as a helper that may be ended. If it is ended, the kernel goes on swapping to the area.
 
 use std::fmt;
 use std::fs;
@@ -17,30 +17,31 @@ use rampack::control::Errno;
 use crate::args::SwapoffHelper;
 use crate::failure::failed;
 
-/// The command line of the helper, less the path.
+/// The subcommand of the helper; the path follows it.
 pub const COMMAND: &str = "swapoff-helper";
-/// This program, also when its file was replaced.
+/// This program, even if its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
-/// What the helper is called in lists of processes and in the kernel's log.
+/// The name of the helper in lists of processes and in the kernel log.
 const NAME: &str = "rampack-swapoff";
-/// The helper is the first to be ended when memory is out.
+/// The `oom_score_adj` of the helper: it is the first process to be ended when memory is out.
 const FIRST: i32 = 1000;
-/// What the helper says when it is done; else it says an error number.
+/// The output of the helper after success; after a failure it is an error number.
 const DONE: &str = "done";
 
-/// Why the kernel swaps to an area as before.
+/// The reason why the kernel still swaps to an area.
 #[derive(Debug)]
 pub enum NotOff {
     /// swapoff(2) failed.
     Refused(io::Error),
     /// The helper was killed with this signal.
     Killed(i32),
-    /// The helper could not be started, or did not say what became of it.
+    /// The helper could not be started, or did not report its result.
     NoHelper(io::Error),
 }
 
 impl NotOff {
-    /// As an error number: memory was out if the helper was killed, as far as anybody can tell.
+    /// The reason as an error number. A killed helper counts as `ENOMEM`: the kernel kills it when
+    /// memory is out.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -73,18 +74,18 @@ impl fmt::Display for NotOff {
     }
 }
 
-/// Has the kernel read everything back that it swapped to `path`, and stop swapping to it. Waits
-/// for as long as that takes; not for a thread that serves what is read.
+/// Has the kernel read back everything that it swapped to `path`, and stop swapping to it. Waits
+/// for as long as that takes. A thread that serves the reads must not call it.
 ///
 /// # Errors
-/// Why it was not done: everything is as before then.
+/// The reason of the failure: everything is as before then.
 pub fn swap_off(path: &Path) -> Result<(), NotOff> {
-    // No work between fork and exec: std has posix_spawn(3) share the memory until then, so pages
-    // of the daemon are never copied.
+    // Nothing runs between fork and exec: std uses posix_spawn(3), which shares the memory until
+    // exec, so pages of the daemon are never copied.
     let mut command = Command::new(PROGRAM);
     command.arg0(NAME).arg(COMMAND).arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    // Ctrl-C is for the daemon.
+    // Ctrl-C goes to the daemon.
     let child = command.process_group(0).spawn().map_err(NotOff::NoHelper)?;
     let output = child.wait_with_output().map_err(NotOff::NoHelper)?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -102,9 +103,9 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
     })
 }
 
-/// The helper: `rampack swapoff-helper PATH`, which says on standard output what became of it.
+/// The helper `rampack swapoff-helper PATH`. It prints its result on standard output.
 pub fn help(options: &SwapoffHelper) {
-    // What the daemon has, and this inherited: it may wait for I/O, and be ended.
+    // Undoes what the helper inherited from the daemon: it may wait for I/O, and may be ended.
     let _ = fs::write("/proc/self/comm", NAME);
     let _ = rampack::host::set_io_flusher(false);
     let _ = rampack::host::set_oom_score(FIRST);
@@ -112,7 +113,7 @@ pub fn help(options: &SwapoffHelper) {
         Ok(()) => DONE.to_string(),
         Err(error) => error.raw_os_error().unwrap_or(libc::EIO).to_string(),
     };
-    // Who started it looks itself whether the kernel still swaps there.
+    // The daemon checks itself whether the kernel still swaps there.
     let _ = writeln!(io::stdout(), "{line}");
 }
 

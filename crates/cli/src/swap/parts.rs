@@ -1,23 +1,24 @@
-//! A swap device in parts, each swap space of its own, which the kernel fills one after the other.
+//! Splits a swap device into parts. Each is a swap space of its own, and the kernel fills one after
+//! the other.
 //!
-//! The kernel tells a block device of freed swap by clusters of 512 pages, when all of one is free.
-//! Before Linux 6.18 it writes to clusters that were never used as long as there are any. So a
-//! device comes to hold more and more pages that nobody will read again, up to its size, and they
-//! take the memory that others need. With several swap spaces of descending priorities the kernel
-//! uses up one, partly free clusters and all, before it goes on to the next: what is held in vain
-//! is a part at most.
+//! The kernel tells a block device of freed swap by clusters of 512 pages, once a whole cluster is
+//! free. Before Linux 6.18 it prefers clusters that were never used, as long as there are any. So a
+//! device fills, up to its size, with pages that will never be read again, and they take the memory
+//! that other pages need. With several swap spaces of descending priorities the kernel uses up one,
+//! with its partly free clusters, before it goes on to the next. So at most one part is held in
+//! vain.
 
 use std::ops::Range;
 
-/// Parts of a device at most.
+/// The most parts of a device.
 const MOST: u64 = 8;
-/// Pages of a part at least: 64 MiB.
+/// The fewest pages of a part: 64 MiB.
 const LEAST: u64 = 16 << 10;
-/// Swap spaces that the kernel has room for, at least (`MAX_SWAPFILES`; 23 to 32 by what else it is
-/// built with). As many are left for others as a device takes.
+/// The swap spaces that every kernel has room for (`MAX_SWAPFILES`: 23 to 32, by its
+/// configuration). A device leaves as many of them free as it takes.
 const KERNEL_HAS: u64 = 22;
 
-/// The parts of a device of `pages`, in pages, when `others` swap spaces are there.
+/// The parts of a device of `pages`, as ranges of pages. `others` swap spaces exist already.
 pub fn of(pages: u64, others: u64) -> Vec<Range<u64>> {
     let room = KERNEL_HAS.saturating_sub(others) / 2;
     let count = (pages / LEAST).min(MOST).min(room).max(1);
@@ -25,8 +26,8 @@ pub fn of(pages: u64, others: u64) -> Vec<Range<u64>> {
     (0..count).map(|part| at(part)..at(part + 1)).collect()
 }
 
-/// The priority of part `part` of `count`, for a device of `priority` that must be above `dead`:
-/// the first is used first. The kernel orders those without a priority in the same way by itself.
+/// The priority of part `part` of `count`, for a device of `priority` that must be above `dead`.
+/// The first part is used first. Without a priority the kernel uses the parts in the same order.
 pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> Option<u16> {
     let (part, count) = (u16::try_from(part).ok()?, u16::try_from(count).ok()?);
     let least = dead.saturating_add(count - 1).min(rampack::host::HIGHEST_PRIORITY);

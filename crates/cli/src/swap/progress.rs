@@ -1,4 +1,4 @@
-//! How far reading back from swap devices is, told on standard error.
+//! Prints the progress of reading back from swap devices on standard error.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -10,24 +10,24 @@ use rampack::units::human;
 use super::active;
 use crate::failure::say;
 
-/// How often it is told how far reading back is.
+/// How often the progress is printed.
 const TELL: Duration = Duration::from_secs(2);
 
-/// Tells on standard error how far reading back is, until it is dropped.
+/// Prints the progress of reading back on standard error, until it is dropped.
 pub struct Progress {
     end: Option<Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Progress {
-    /// Begins to tell of these names and block devices.
+    /// Begins to print the progress of these names and block devices.
     #[must_use]
     pub fn begin(devices: Vec<(String, PathBuf)>) -> Progress {
         let (end, ended) = channel();
         let thread = thread::Builder::new().name("progress".into());
         let thread = match devices.is_empty() {
             true => None,
-            // It is well without being told of.
+            // Reading back works without a thread that prints.
             false => thread.spawn(move || tell(&devices, &ended)).ok(),
         };
         Progress { end: Some(end), thread }

@@ -1,14 +1,14 @@
-//! What keeps a daemon able to serve swap space while there is no memory.
+//! Protections that let a daemon serve swap space while memory is out.
 //!
-//! The threads that serve a swap device must not wait for memory: the kernel waits for them. So
-//! everything they touch is there and locked before the kernel swaps to it:
+//! The threads that serve a swap device must not wait for memory: the kernel waits for them. So all
+//! memory they touch is present and locked before the kernel swaps to the device:
 //!
-//! - frames for what is stored, entries and nodes of the index: a [helper](super::helpers) provides
-//!   them ahead of their use; a page that comes too early is refused at once, or written through;
-//! - code, data, heap, stacks and buffers: what is mapped once the memory is locked is in memory
-//!   from the start, and the rest is faulted in ([`make_resident`]) before the kernel swaps;
-//! - in the kernel ublk needs nothing for a request ([`super::served`]); for what FUSE, loop
-//!   devices and io_uring take it starts no I/O, by the promise of `PR_SET_IO_FLUSHER`.
+//! - frames for objects, entries and nodes of the index: a [helper](super::helpers) thread provides
+//!   them ahead of their use. A page that comes too early is refused at once, or written through;
+//! - code, data, heap, stacks and buffers: what is mapped after the memory is locked is in memory
+//!   from the start. The rest is faulted in ([`make_resident`]) before the kernel swaps;
+//! - kernel memory: ublk needs none for a request ([`super::served`]). FUSE, loop devices and
+//!   io_uring need some; with `PR_SET_IO_FLUSHER` the kernel starts no I/O to find it.
 
 use rampack::control::{ControlError, Errno};
 
@@ -20,10 +20,10 @@ use super::in_place::InPlace;
 use super::limits;
 use super::report::{Protection, protection};
 
-/// Never ended because memory is out.
+/// The `oom_score_adj` of a process that is never ended because memory is out.
 const NEVER: i32 = -1000;
 
-/// Protections as long as it lives; what the process was like before is restored in the end.
+/// The protections, for as long as this lives. A drop restores the earlier state of the process.
 pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
@@ -32,22 +32,22 @@ pub struct Protections {
     _group: OwnGroup,
 }
 
-/// Promises for the whole process, to be called before it starts a thread: the kernel must not do
-/// I/O to find memory for those who serve I/O. Whether it took is asked later.
+/// Sets `PR_SET_IO_FLUSHER` for the whole process: the kernel must not do I/O to find memory for
+/// threads that serve I/O. Call it before the process starts a thread. The result is checked later.
 pub fn begin() {
     if sys::effective_user() == 0 {
         let _ = rampack::host::set_io_flusher(true);
     }
 }
 
-/// Called by a thread before it serves pages, or provides memory for them: it runs as soon as it
-/// has something to do. Whether that can be had was found out before.
+/// Makes the calling thread run as soon as it has work. A thread calls it before it serves pages or
+/// provides memory for them. Whether it is allowed was tested before.
 pub fn begin_to_serve() {
     let _ = rampack::host::set_real_time();
 }
 
-/// Has what is mapped in memory now: code, data, heap. What could not be had is told when the
-/// protections are taken.
+/// Faults in everything that is mapped now: code, data, heap. [`Protections::take`] reports what it
+/// could not fault in.
 pub fn make_resident() {
     if let Err(error) = rampack::host::make_resident() {
         tracing::debug!("not all of the program is in memory: {error}");
@@ -55,7 +55,7 @@ pub fn make_resident() {
 }
 
 impl Protections {
-    /// Tries everything, but for memory that is provided ahead: that needs a cache first.
+    /// Tries every protection, except memory that is provided ahead: that needs a cache first.
     #[must_use]
     pub fn take() -> Protections {
         let locked =
@@ -121,12 +121,12 @@ impl Protections {
         self.had.push(protection("memory ahead of use", tried, "stores may wait for memory"));
     }
 
-    /// Notes one that others have seen to.
+    /// Adds a protection that other code has set up.
     pub fn note(&mut self, protection: Protection) {
         self.had.push(protection);
     }
 
-    /// What was tried, and what became of it.
+    /// The protections that were tried, and whether they are in force.
     #[must_use]
     pub fn list(&self) -> &[Protection] {
         &self.had
@@ -152,7 +152,7 @@ fn flusher() -> Result<String, ControlError> {
     Err(ControlError::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
 }
 
-/// Tried on a thread of its own: this one stays an ordinary one.
+/// Tests real-time priority on a thread of its own: the calling thread keeps its priority.
 fn real_time() -> Result<String, ControlError> {
     let tried = std::thread::spawn(rampack::host::set_real_time).join();
     let tried = tried.unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
@@ -161,7 +161,7 @@ fn real_time() -> Result<String, ControlError> {
         .map_err(|e| failed("real-time priority was refused", &e))
 }
 
-/// Is the daemon outside every memory limit?
+/// Reports whether the daemon is outside every memory limit.
 fn files() -> Protection {
     let limits = limits::own();
     let text = match limits.is_empty() {

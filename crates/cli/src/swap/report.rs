@@ -1,4 +1,4 @@
-//! What there is to say of swap devices.
+//! The reports of swap devices.
 
 use std::fmt::Write;
 
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::failure::sentence;
 
-/// One thing that protects, and whether it is had.
+/// One protection, and whether it is in force.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Protection {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Is it had?
+    /// Is it in force?
     pub had: bool,
-    /// What is so, or what it means that it is not.
+    /// How it is in force, or what its absence means.
     pub text: String,
 }
 
-/// What became of `tried`, and what it means to be without.
+/// The protection that `tried` made, or what its absence means.
 pub(super) fn protection(
     name: &str,
     tried: Result<String, ControlError>,
@@ -33,7 +33,7 @@ pub(super) fn protection(
     Protection { name: name.into(), had, text }
 }
 
-/// What is to be said of a swap device.
+/// The report of a swap device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SwapReport {
     /// Its name.
@@ -44,49 +44,48 @@ pub struct SwapReport {
     pub bytes: u64,
     /// Does the kernel swap to it now?
     pub active: bool,
-    /// How much of it the kernel has in use, in bytes.
+    /// The bytes of it that the kernel has in use.
     pub used: u64,
-    /// The kernel's priority of it.
+    /// The kernel's priority of the device.
     pub priority: Option<i32>,
-    /// What pages are written back to.
+    /// The file or device for writeback.
     pub backing: Option<String>,
-    /// Was that made with the device, and does it go with it?
+    /// Was that file made with the device, and is it removed with it?
     pub backing_created: bool,
     /// Pages in the cache.
     pub cached_pages: u64,
     /// Pages on the backing device.
     pub disk_pages: u64,
-    /// Who serves it.
+    /// The threads that serve it.
     #[serde(default)]
     pub serving: ServingReport,
-    /// What protects the daemon.
+    /// The protections of the daemon.
     pub protections: Vec<Protection>,
 }
 
-/// What is to be said of the threads that serve a swap device.
+/// The report of the threads that serve a swap device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ServingReport {
     /// How the kernel reaches them: `ublk` or `loop`.
     pub by: String,
-    /// How many there are.
+    /// The number of threads.
     pub threads: u64,
-    /// Their page faults since it was swapped on, for which memory was had at once. There should
-    /// be none.
+    /// Their page faults since the swapon that needed no read from a device. There should be none.
     pub minor_faults: u64,
-    /// Those for which something was read from a device. There should be none.
+    /// Their page faults since the swapon that needed a read from a device. There should be none.
     pub major_faults: u64,
 }
 
-/// What is to be said of the compressed cache that all swap devices of a daemon share.
+/// The report of the compressed cache that all swap devices of a daemon share.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PoolReport {
-    /// How pages are compressed.
+    /// The compressor of its pages.
     pub compressor: String,
-    /// Pages in it.
+    /// Pages in the cache.
     pub stored_pages: u64,
-    /// Bytes of memory it takes for them.
+    /// Bytes of memory that the cache takes for them.
     pub pool_bytes: u64,
-    /// Bytes it may take.
+    /// Bytes of memory that the cache may take.
     pub limit_bytes: u64,
     /// Pages written back to backing devices since the beginning.
     pub written_back_pages: u64,
@@ -98,18 +97,18 @@ pub struct PoolReport {
     pub loads: u64,
     /// Pages read from backing devices since the beginning.
     pub read_back_pages: u64,
-    /// Pages that were not taken since the beginning, for whatever reason.
+    /// Pages that were refused since the beginning, for any reason.
     pub rejected_pages: u64,
-    /// Pages among them that came before there was memory for them.
+    /// Refused pages that came before there was memory for them.
     #[serde(default)]
     pub late_pages: u64,
-    /// Bytes of memory that wait for pages, where it is provided ahead.
+    /// Bytes of free memory for the next pages, where memory is provided ahead.
     #[serde(default)]
     pub headroom_bytes: Option<u64>,
 }
 
 impl PoolReport {
-    /// Bytes of pages that a byte of memory holds, if any are stored.
+    /// Bytes of pages per byte of memory; `None` when nothing is stored.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         let data = self.stored_pages * rampack::units::PAGE_SIZE as u64;
@@ -128,7 +127,7 @@ fn size(bytes: u64, exact: bool) -> String {
     if exact { bytes.to_string() } else { human(bytes).to_string() }
 }
 
-/// The part of `rampack status` about swap devices; nothing when there are none.
+/// The part of `rampack status` about swap devices; empty when there are none.
 #[must_use]
 pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> String {
     if swaps.is_empty() {
@@ -196,7 +195,7 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
     text + &missing(swaps)
 }
 
-/// A line for each protection that is missing; every device of a daemon has the same.
+/// A line for each missing protection. Every device of a daemon has the same protections.
 #[must_use]
 pub fn missing(swaps: &[SwapReport]) -> String {
     let lacking = swaps.first().into_iter().flat_map(|swap| &swap.protections);

@@ -1,9 +1,9 @@
-//! `rampack selftest swap`: proves on this machine that swap devices work, before anybody trusts
+//! `rampack selftest swap`: proves on this machine that swap devices work, before anyone relies on
 //! them.
 //!
-//! A daemon of its own has a swap device of the highest priority. A program of its own
-//! ([`hungry`]) is put into a memory control group ([`group`]) in which it may have a third of what
-//! it uses, and checks every byte. Only that program is made to swap; the daemon is outside.
+//! It starts a daemon with a swap device of the highest priority. It runs a program ([`hungry`]) in
+//! a memory control group ([`group`]) that may have a third of the memory the program uses. The
+//! program checks every byte. Only that program is made to swap; the daemon is outside the group.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -31,26 +31,27 @@ pub mod hungry;
 
 use group::Group;
 
-/// The program uses so many times what it may have.
+/// The program uses this many times the memory that it may have.
 const TIMES: u64 = 3;
-/// A copy of it has so many parts of its memory anew, of a hundred.
+/// The percentage of its memory that a copy of the program writes anew.
 const COPIED: u64 = 50;
-/// With a backing store, the cache may take this part of what the program may have: most of what
-/// is swapped out has to be written back then.
+/// With a backing store, the memory of the cache is the memory of the program divided by this: most
+/// of the swapped-out pages have to be written back then.
 const POOL_PART: u64 = 4;
 /// How long the daemon may take to be ready.
 const STARTING: Duration = Duration::from_secs(60);
-/// How often the daemon is asked to end, which it refuses while there is no memory for what is
-/// swapped out, and how long is waited before it is asked again.
+/// How often the daemon is asked to end, and the time between two tries. It refuses while there is
+/// no memory for the swapped-out pages.
 const STOPS: u32 = 30;
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often is looked at what happens.
+/// How often the state is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// `rampack selftest …`.
 ///
 /// # Errors
-/// What stood in the way, or what failed; nothing is left of it either way.
+/// The error of the step or check that failed. No part of the test is left, with or without an
+/// error.
 pub fn run(options: &Selftest) -> Result<(), ControlError> {
     match &options.what {
         SelftestOf::Swap(options) => swap(options),
@@ -58,7 +59,7 @@ pub fn run(options: &Selftest) -> Result<(), ControlError> {
     }
 }
 
-/// What was seen while the program ran.
+/// The counts seen while the program ran.
 #[derive(Default)]
 struct Seen {
     used: u64,
@@ -67,7 +68,7 @@ struct Seen {
     pool: PoolReport,
     /// Page faults of the threads that serve the device.
     faults: u64,
-    /// How often the group was about to be given up.
+    /// How often a process of the group slept at its limit and was woken.
     relieved: u64,
 }
 
@@ -91,7 +92,7 @@ impl Seen {
     }
 }
 
-/// The daemon, which is stopped in the end, whatever happens.
+/// The daemon. A drop stops it.
 struct Daemon {
     root: Root,
     child: Child,
@@ -112,17 +113,17 @@ impl Daemon {
         if let Some(name) = &options.compressor {
             command.args(["--compressor", name]);
         }
-        // Only the program of the test is short of memory: a loop device will do.
+        // Only the program of the test is short of memory, so a loop device is safe.
         if served::is_there().is_err() {
             command.args(["--transport", "loop"]);
         }
-        // Its complaints are the user's.
+        // The user sees its messages.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         let child = command.spawn().map_err(|e| failed("cannot start a daemon", &e))?;
         Ok(Daemon { root, child })
     }
 
-    /// Waits until it swaps.
+    /// Waits until the kernel swaps to the device.
     fn ready(&mut self, events: &Events) -> Result<SwapReport, ControlError> {
         let end = Instant::now() + STARTING;
         while Instant::now() < end {
@@ -146,7 +147,7 @@ impl Daemon {
         call(&self.root, &Request::Status(Status {}))
     }
 
-    /// Has it read everything back and take the device away.
+    /// Has the daemon read everything back and remove the device.
     fn drain(&self) -> Result<(), ControlError> {
         call_patiently(&self.root, &Request::SwapOff(SwapOff { name: None }))
     }
@@ -172,18 +173,18 @@ impl Drop for Daemon {
             }
             thread::sleep(AGAIN);
         }
-        // Killing it would lose what is swapped out.
+        // To kill the daemon would lose the swapped-out pages.
         let program = program(&self.root);
         say(&format!("rampack: the daemon of the test is left; end it with {program} stop\n"));
     }
 }
 
-/// A program that is ended when it is not needed any more.
+/// A child process that is killed when this is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // It may have made a copy of itself.
+        // The program may have made a copy of itself.
         sys::kill_group(&self.0);
         let _ = self.0.wait();
     }
@@ -193,7 +194,7 @@ fn own_program(root: &Root) -> Result<Command, ControlError> {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe().map_err(|e| failed("cannot find this program", &e))?;
     let mut command = Command::new(program);
-    // Ctrl-C is for this one, which ends the others.
+    // Ctrl-C goes to this process, which ends the others.
     command.arg("--root").arg(root.path()).env_remove("RAMPACK_ROOT").process_group(0);
     Ok(command)
 }
@@ -205,7 +206,7 @@ fn check_interrupted(events: &Events, time: Duration) -> Result<(), ControlError
     }
 }
 
-/// Everything that can be found wrong before anything is made.
+/// Checks the options and the machine before anything is made.
 fn check(options: &SelftestSwap) -> Result<Controller, ControlError> {
     if sys::effective_user() != 0 {
         let message = "the test needs root, for swap space and a control group; run it with sudo";
@@ -246,7 +247,7 @@ fn swap(options: &SelftestSwap) -> Result<(), ControlError> {
     for limit in limits::own() {
         say(&format!("rampack: this program is itself limited: {limit}\n"));
     }
-    // The group goes first: what is read back in the end must have room.
+    // The group is dropped before the daemon: pages that are read back at the end must have room.
     let mut daemon = Daemon::start(root, options)?;
     let group = Group::make(&controller, options.limit.bytes)?;
     let device = daemon.ready(&events)?;
@@ -302,7 +303,7 @@ fn starve(
     let what = |error: std::io::Error| failed("cannot run the program of the test", &error);
     let mut child = Ended(command.spawn().map_err(what)?);
     group.take(child.0.id())?;
-    // It waits for this, so that all of its memory is the group's.
+    // The program waits for this word, so that all of its memory is charged to the group.
     if let Some(mut input) = child.0.stdin.take() {
         input.write_all(b"go\n").map_err(what)?;
     }
@@ -343,7 +344,7 @@ fn swapped() -> (u64, u64) {
     (field("pswpout"), field("pswpin"))
 }
 
-/// What was not as it must be.
+/// The results that are wrong.
 fn problems(
     options: &SelftestSwap,
     outcome: &hungry::Outcome,

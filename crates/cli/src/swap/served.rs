@@ -1,9 +1,9 @@
 //! How the kernel reaches a swap device: by its driver ublk, or by a loop device on a FUSE file.
 //!
-//! ublk needs no memory of the kernel for a request. The loop driver and FUSE need some for each
-//! and wait for it, while whoever would free some may wait for them: under global memory pressure
-//! such a device can stand still for ever, whatever the daemon does (docs/swap-safety.md). So it
-//! is used only where it is asked for.
+//! ublk needs no memory of the kernel for a request. The loop driver and FUSE need memory for each
+//! request and wait for it, while the thread that would free memory may wait for them. Under global
+//! memory pressure such a device can hang for ever, whatever the daemon does (docs/swap-safety.md).
+//! So it is used only on request.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -27,36 +27,37 @@ use crate::transport::SwapTransport;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Threads that may wait for the backing device at once, beside those that never wait.
+/// Threads that may wait for the backing device at once; other threads never wait.
 const WAITING: usize = 8;
-/// The largest request in bytes: what the kernel and we need of memory for each grows with it.
+/// The largest request in bytes. The memory that the kernel and the daemon need for each request
+/// grows with it.
 const LARGEST: u32 = 128 << 10;
-/// Queues of a ublk device at most, each with its thread.
+/// The most queues of a ublk device. Each has its thread.
 const QUEUES: usize = 4;
 /// Requests that a queue takes at once, each with a buffer of [`LARGEST`].
 const DEPTH: u16 = 32;
 
-/// What the kernel swaps to. Dropping it takes it away.
+/// The block device that the kernel swaps to. A drop removes it.
 pub struct Served {
     way: Mutex<Way>,
     path: PathBuf,
     parts: Vec<PathBuf>,
     link: PathBuf,
     made: Arc<Made>,
-    /// The threads that serve it, and what page faults they had had when it began.
+    /// The threads that serve the device, and the page faults of each at the start of the count.
     threads: Mutex<Vec<(i32, Faults)>>,
 }
 
 enum Way {
     Ublk(Box<Ublk>),
-    /// The device goes before its file.
+    /// The device is dropped before its file.
     Loop(LoopDevice, SwapFile),
 }
 
-/// The way that is best here.
+/// Chooses the best way to reach a swap device on this machine.
 ///
 /// # Errors
-/// `ENODEV` where there is no ublk and `force` is not given.
+/// `ENODEV` without ublk, unless `force` is given.
 pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport, ControlError> {
     if let Some(asked) = asked {
         return Ok(asked);
@@ -76,10 +77,10 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
     }
 }
 
-/// Is ublk there? Loads its module if need be.
+/// Checks that ublk is available. Loads its module if necessary.
 ///
 /// # Errors
-/// What is missing.
+/// The error that says what is missing.
 pub fn is_there() -> Result<(), rampack::ublk::Error> {
     rampack::ublk::available().or_else(|error| {
         let mut load = Command::new("modprobe");
@@ -93,11 +94,11 @@ pub fn is_there() -> Result<(), rampack::ublk::Error> {
 }
 
 impl Served {
-    /// Serves `device`, by ublk in `parts` (of pages), which a loop device does not have; `waits`
+    /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `waits`
     /// says whether its requests may have to wait for another device.
     ///
     /// # Errors
-    /// What the frontends report; nothing is left then.
+    /// The error of the frontend; nothing is left then.
     pub fn make(
         devices: &Devices,
         name: &str,
@@ -123,18 +124,19 @@ impl Served {
         Ok(Served { way, path, parts, link, made, threads })
     }
 
-    /// The block device.
+    /// The path of the block device.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What of it is swap space, each with a header of its own: its partitions, or itself.
+    /// The paths that are swap space, each with its own header: the partitions of the device, or
+    /// the device itself.
     pub fn parts(&self) -> &[PathBuf] {
         &self.parts
     }
 
     /// # Errors
-    /// `EBUSY` with who uses it.
+    /// `EBUSY` with its users.
     pub fn take_down(&self) -> Result<(), ControlError> {
         match &mut *self.way.lock() {
             Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_error(&error))?,
@@ -147,14 +149,14 @@ impl Served {
         Ok(())
     }
 
-    /// Page faults of the serving threads are counted from now on.
+    /// Counts the page faults of the serving threads from now on.
     pub fn count_faults(&self) {
         for (thread, faults) in self.threads.lock().iter_mut() {
             *faults = rampack::host::thread_faults(*thread).unwrap_or_default();
         }
     }
 
-    /// What there is to say of the threads.
+    /// The report of the threads.
     pub fn report(&self) -> ServingReport {
         let by = match &*self.way.lock() {
             Way::Ublk(_) => "ublk",
@@ -177,7 +179,7 @@ impl Drop for Served {
     }
 }
 
-/// What serves a device, its block device, and the threads.
+/// The server of a device, its block device, and the threads.
 type Serving = (Way, PathBuf, Vec<i32>);
 
 fn by_ublk(
@@ -223,7 +225,7 @@ fn by_loop(
     Ok((Way::Loop(device, file), path, threads))
 }
 
-/// A fault of the ublk frontend.
+/// The [`ControlError`] for an error of the ublk frontend.
 fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
     let errno = match error {
         rampack::ublk::Error::NoDriver(_)

@@ -1,10 +1,10 @@
-//! Signals that would stop or end a daemon, which do neither while it serves swap space: everybody
-//! whose pages are there would wait for it, or lose them.
+//! Holds off signals that would stop or end a daemon while it serves swap space: programs whose
+//! pages are there would wait for it, or lose them.
 //!
-//! What asks for an end (`SIGINT`, `SIGTERM`, `SIGHUP`, and `SIGQUIT` meanwhile) has everything
-//! read back first, see [`crate::events`], where Ctrl-Z is answered as well. The others are
-//! ignored. Nothing can be done about `SIGKILL` and `SIGSTOP`, and a fault of the program ends it
-//! as ever.
+//! On a signal that asks for an end (`SIGINT`, `SIGTERM`, `SIGHUP`, and meanwhile `SIGQUIT`) the
+//! daemon reads everything back first, see [`crate::events`], which also answers Ctrl-Z. The other
+//! signals are ignored. `SIGKILL` and `SIGSTOP` cannot be held off, and a fault of the program ends
+//! it as usual.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use rampack::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sys::{self, Disposition};
 
-/// What no program expects to survive without asking: all of these end or stop it.
+/// Signals that end or stop a program by default. All are ignored.
 const IGNORED: [libc::c_int; 13] = [
     libc::SIGALRM,
     libc::SIGIO,
@@ -28,7 +28,7 @@ const IGNORED: [libc::c_int; 13] = [
     libc::SIGXCPU,
     libc::SIGXFSZ,
 ];
-/// Those of real time, without the ones that the C library has for itself (signal(7)).
+/// The real-time signals, without those that the C library uses itself (signal(7)).
 const REAL_TIME: RangeInclusive<libc::c_int> = 34..=64;
 
 static HELD: AtomicBool = AtomicBool::new(false);
@@ -36,18 +36,18 @@ static HELD: AtomicBool = AtomicBool::new(false);
 /// Are the signals held off now?
 #[must_use]
 pub fn are_held() -> bool {
-    // Relaxed: it is one flag, and guards no memory.
+    // Relaxed: the flag guards no memory.
     HELD.load(Ordering::Relaxed)
 }
 
-/// Holds them off until it is dropped; they do then what they did before. A process has one at a
-/// time.
+/// Holds the signals off until it is dropped. They have their earlier effect again then. A process
+/// has one at a time.
 pub struct HeldSignals {
     before: Vec<(libc::c_int, Disposition)>,
 }
 
 impl HeldSignals {
-    /// Begins. A signal that cannot be ignored does what it did.
+    /// Begins to hold the signals off. A signal that cannot be ignored keeps its effect.
     #[must_use]
     pub fn begin() -> HeldSignals {
         let ignore = |signal| Some((signal, sys::ignore(signal).ok()?));

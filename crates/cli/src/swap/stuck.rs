@@ -1,9 +1,9 @@
-//! The end of a machine that is stuck: memory is out, the pool is at its limit, nothing is below
-//! it, and all programs wait.
+//! Ends the state of a stuck machine: memory is out, the pool is at its limit, nothing is below it,
+//! and all programs wait.
 //!
-//! The kernel does not end this by itself: as long as the swap device has free space it holds
-//! anonymous memory for reclaimable, writes the same pages again and again, and gets each of them
-//! refused. It was seen with the kernel's own zram at its `mem_limit`, too. So the daemon calls the
+//! The kernel does not end this by itself. As long as the swap device has free space, the kernel
+//! takes anonymous memory for reclaimable: it writes the same pages again and again, and each is
+//! refused. The kernel's own zram at its `mem_limit` shows the same. So the daemon calls the
 //! kernel's OOM killer, which ends the program that takes most memory.
 
 use std::time::{Duration, Instant};
@@ -15,33 +15,34 @@ use rampack::zswap::{Traffic, Zswap};
 use super::report::{Protection, protection};
 use crate::failure::failed;
 
-/// How long it goes on before a program is ended, when nobody says.
+/// How long a machine is stuck before a program is ended, by default.
 pub const USUAL: Duration = Duration::from_secs(10);
 const NAME: &str = "ends when it is stuck";
-/// It is looked at no more often than this.
+/// The shortest time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Refused pages a second, at least, and for each page that was stored or loaded. A stuck machine
-/// of two emulated CPUs had 20,000 a second and none stored or loaded.
+/// A stuck machine has at least this many refused pages a second, and this many for each page that
+/// was stored or loaded. A stuck machine of two emulated cpus had 20,000 a second, and none stored
+/// or loaded.
 const REFUSED_A_SECOND: f64 = 100.0;
 const REFUSED_FOR_EACH: u64 = 10;
-/// The part of the time in which programs wait for memory.
+/// The part of the time in which programs wait for memory on a stuck machine, at least.
 const WAITING: f64 = 0.8;
 
-/// What is known at a moment. Counts are since the beginning.
+/// The state at one moment. Counts are since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Sample {
     at: Duration,
-    /// Pages that the kernel got back, as neither the cache nor a device took them.
+    /// Pages that the kernel got back, because neither the cache nor a device took them.
     refused: u64,
     /// Pages that were stored or loaded.
     served: u64,
     /// How long any program has waited for memory.
     waited: Duration,
-    /// Is free memory below what the kernel wants to have?
+    /// Is free memory at or below the high watermark of the kernel?
     is_short: bool,
 }
 
-/// Tells when a machine has been stuck for long enough.
+/// Detects that a machine has been stuck for long enough.
 #[derive(Debug)]
 struct Stuck {
     after: Duration,
@@ -54,7 +55,7 @@ impl Stuck {
         Stuck { after, last: Sample::default(), since: None }
     }
 
-    /// Is it time for the OOM killer? If so, it begins anew.
+    /// Is it time for the OOM killer? If so, the time starts again.
     fn look(&mut self, now: Sample) -> bool {
         let last = std::mem::replace(&mut self.last, now);
         let time = now.at.saturating_sub(last.at);
@@ -78,7 +79,7 @@ impl Stuck {
     }
 }
 
-/// What is needed to see it and to end it, open from the start.
+/// Watches for a stuck machine and calls the OOM killer. Its files are open from the start.
 pub struct Watcher {
     killer: OomKiller,
     stall: MemoryStall,
@@ -88,8 +89,8 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// One that ends a program when the machine has been stuck for `after`; none for a time of 0,
-    /// or where the kernel has no way for it. Also what there is to say of that.
+    /// A watcher that has a program ended when the machine has been stuck for `after`. `None` for a
+    /// time of 0, or where the kernel offers no way. Also returns the protection to report.
     #[must_use]
     pub fn new(after: Duration) -> (Option<Watcher>, Protection) {
         let without = "when the pool is at its limit and nothing below it takes pages, the \
@@ -119,8 +120,8 @@ impl Watcher {
         Ok(Watcher { killer, stall, watermarks, begun, stuck })
     }
 
-    /// Looks, if it did not just now, and calls the OOM killer if it is time. Called by one thread,
-    /// once a second or more often.
+    /// Takes a look, at most once a second, and calls the OOM killer if it is time. One thread
+    /// calls this, once a second or more often.
     pub fn look(&mut self, zswap: &Zswap) {
         let at = self.begun.elapsed();
         if at.saturating_sub(self.stuck.last.at) < LOOK {

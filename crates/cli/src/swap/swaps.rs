@@ -26,31 +26,32 @@ use crate::sys;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends
-/// some dozens of pages at a time from each CPU that is short of memory (`SWAP_CLUSTER_MAX` is 32)
-/// and may have a hundred requests under way.
+/// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends some
+/// dozens of pages at a time from each cpu that is short of memory (`SWAP_CLUSTER_MAX` is 32), and
+/// a hundred requests may be under way.
 const HEADROOM_PART: u64 = 32;
 const HEADROOM_LEAST: u64 = 8 << 20;
 const HEADROOM_MOST: u64 = 64 << 20;
 
-/// What is there as long as there is a swap device.
+/// The state that exists as long as there is a swap device.
 struct Guard {
     protections: Protections,
     _helpers: Helpers,
     _signals: HeldSignals,
 }
 
-/// The swap devices of a daemon. Every method may be called by any number of threads at once.
+/// The swap devices of a daemon. Any number of threads may call every method at once.
 pub struct Swaps {
     devices: Arc<Devices>,
-    /// Held while a device comes or goes, which may take minutes; tells whether none may come.
+    /// Locked while a device comes or goes, which may take minutes. True when no device may come
+    /// any more.
     turn: Mutex<bool>,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
     guard: Mutex<Option<Guard>>,
 }
 
 impl Swaps {
-    /// None yet, of the machine of `devices`.
+    /// No swap device yet, on the machine of `devices`.
     #[must_use]
     pub fn new(devices: Arc<Devices>) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
@@ -60,7 +61,7 @@ impl Swaps {
     /// Makes a swap device and has the kernel swap to it.
     ///
     /// # Errors
-    /// What stood in the way; everything is as before then.
+    /// The error of the step that failed. Everything is as before then.
     pub fn on(&self, options: &SwapOn) -> Result<SwapReport, ControlError> {
         let ended = self.turn.lock();
         if *ended {
@@ -145,7 +146,7 @@ impl Swaps {
         })
     }
 
-    /// What the first one needs; `None` when it is there.
+    /// Makes the state that the first swap device needs; `None` when it exists.
     fn protect(
         &self,
         headroom: Headroom,
@@ -154,7 +155,7 @@ impl Swaps {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
-        // What is mapped after this is in memory from the start.
+        // Memory that is mapped after this is locked from the start.
         let mut protections = Protections::take();
         let zswap = cache::anew(self.devices.machine())?;
         protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
@@ -164,11 +165,12 @@ impl Swaps {
         Ok(Some(Guard { protections, _helpers, _signals: HeldSignals::begin() }))
     }
 
-    /// Swaps a device off and takes it away, by its name, its block device or a partition of that.
-    /// Waits until everything is read back.
+    /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
+    /// that. Waits until everything is read back.
     ///
     /// # Errors
-    /// `ENODEV`, naming those there are; what kept it: it is in use then as before.
+    /// `ENODEV`, with the names of the swap devices; or the error that kept the device: it stays in
+    /// use then.
     pub fn off(&self, wanted: &str) -> Result<(), ControlError> {
         let _turn = self.turn.lock();
         let last = wanted.rsplit('/').next().unwrap_or(wanted);
@@ -180,19 +182,19 @@ impl Swaps {
         self.off_it(area)
     }
 
-    /// Swaps off all of them, as far as that can be done.
+    /// Swaps off all devices, as far as possible.
     ///
     /// # Errors
-    /// What kept any of them.
+    /// The error that kept any of them.
     pub fn off_all(&self) -> Result<(), ControlError> {
         let _turn = self.turn.lock();
         self.off_these()
     }
 
-    /// Swaps off all of them, and none comes any more.
+    /// Swaps off all devices. No device may come any more.
     ///
     /// # Errors
-    /// What kept any of them; others may come then as before.
+    /// The error that kept any of them. Devices may come again then.
     pub fn stop(&self) -> Result<(), ControlError> {
         let mut ended = self.turn.lock();
         self.off_these()?;
@@ -200,7 +202,7 @@ impl Swaps {
         Ok(())
     }
 
-    /// After a [`Swaps::stop`] that something else did not follow.
+    /// Allows new devices again, when the step after [`Swaps::stop`] failed.
     pub fn start_again(&self) {
         *self.turn.lock() = false;
     }
@@ -222,26 +224,26 @@ impl Swaps {
         let last = areas.is_empty();
         drop(areas);
         tracing::info!("{} is gone", name(area.number()));
-        // Its threads may be about to ask for the areas.
+        // The lock is released before the drop: the threads of the guard may need the areas.
         let guard = if last { self.guard.lock().take() } else { None };
         drop(guard);
         Ok(())
     }
 
-    /// Are there any?
+    /// Is there no swap device?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.areas.lock().is_empty()
     }
 
-    /// The names and block devices of those there are.
+    /// The names and block devices of all swap devices.
     #[must_use]
     pub fn devices(&self) -> Vec<(String, std::path::PathBuf)> {
         let areas = self.areas.lock();
         areas.values().map(|area| (name(area.number()), area.path().to_path_buf())).collect()
     }
 
-    /// What there is to say of each.
+    /// The reports of all swap devices.
     #[must_use]
     pub fn reports(&self) -> Vec<SwapReport> {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
@@ -255,13 +257,13 @@ impl Swaps {
         SwapReport { protections, ..area.report() }
     }
 
-    /// What there is to say of the cache they share; nothing while there are none.
+    /// The report of the cache that they share; `None` without a swap device.
     #[must_use]
     pub fn pool(&self) -> Option<PoolReport> {
         if self.is_empty() { None } else { cache::pool(self.devices.machine()) }
     }
 
-    /// What a user should know who made `report`, in sentences.
+    /// Warnings in `report` for the user who made the device, in sentences.
     #[must_use]
     pub fn warnings(report: &SwapReport) -> Vec<String> {
         let lacking = report.protections.iter().filter(|it| !it.had);
@@ -279,7 +281,7 @@ impl Swaps {
     }
 }
 
-/// How much memory is kept ready: as much as `text` says, or a part of all memory.
+/// The memory that is kept ready: as much as `text` says, or a part of all memory.
 fn headroom(text: Option<&str>) -> Result<Headroom, ControlError> {
     let bytes = match text {
         Some(text) => {

@@ -1,5 +1,6 @@
-//! What the block layer of Linux says of any disk (`Documentation/ABI/stable/sysfs-block`), as far
-//! as programs that look at zram devices ask for it. The values are those of the kernel's zram.
+//! The attributes that the block layer of Linux has for every disk
+//! (`Documentation/ABI/stable/sysfs-block`), as far as programs read them of zram devices. The
+//! values are those of the kernel's zram.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use rampack::zram::Disk;
 
 use crate::devices::Devices;
 
-/// Directories that are there and empty: nothing stands on a device that would be told here.
+/// Directories that exist and stay empty: no other device is stacked on a device or below it.
 const EMPTY: [&str; 2] = ["holders", "slaves"];
-/// The link that says what kind of device it is. systemd's programs take no device without one.
+/// The link that names the kind of device. systemd's programs refuse a device without it.
 const SUBSYSTEM: &str = "subsystem";
-/// Where it leads in `/sys/block/zramN`; its last part is what is read.
+/// The target of that link in `/sys/block/zramN`. Programs read its last component.
 const BLOCK: &str = "../../class/block";
 
 /// A device as the block layer sees it.
@@ -27,7 +28,7 @@ pub(super) fn put(out: &mut dyn Write, text: fmt::Arguments<'_>) -> Result<(), C
     out.write_fmt(text).map_err(|_| ControlError::new(Errno::EIO, "the value could not be printed"))
 }
 
-/// `major:minor` of the block device; 0:0 without one, which is no device's number.
+/// `major:minor` of the block device. Without one it is 0:0, which no device has.
 fn number(view: &BlockView) -> (u32, u32) {
     view.devices.node(&view.disk).map_or((0, 0), |node| (node.major, node.minor))
 }

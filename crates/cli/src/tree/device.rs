@@ -1,4 +1,4 @@
-//! A device in the tree: its own attributes, and what the block layer says of it.
+//! A device in the tree: its own attributes, and those of the block layer.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use rampack::zram::Disk;
 use super::block::{ATTRIBUTES, BlockDirectory, BlockView};
 use crate::devices::Devices;
 
-/// Attributes of a device that debugfs has, not sysfs.
+/// Attributes of a device that are in debugfs instead of sysfs.
 const DEBUG: [&str; 1] = ["block_state"];
 
-/// The attributes of a device: its own, and what the system's block layer says of any.
+/// The attributes of a device: its own, and those that the block layer has for every disk.
 #[must_use]
 pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
     let (devices, disk) = (devices.clone(), disk.clone());
@@ -21,7 +21,7 @@ pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
     Arc::new(DeviceObject { own: rampack::zram::attributes(disk.clone()), system, devices, disk })
 }
 
-/// Is it an attribute of debugfs?
+/// Is `name` an attribute of debugfs?
 fn is_debug(name: &str) -> bool {
     DEBUG.contains(&name)
 }
@@ -43,8 +43,8 @@ pub(super) fn debug_directory(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Node 
     Node::Directory(Arc::new(rows))
 }
 
-/// A device's attributes. Values go through [`Devices`], so that the frontends follow. Nothing is
-/// left of it once the device has been removed.
+/// The attributes of a device. A store goes through [`Devices`], so that the frontends follow. A
+/// removed device has no attributes.
 struct DeviceObject {
     own: Bound<Disk>,
     system: Bound<BlockView>,
@@ -72,7 +72,7 @@ impl Object for DeviceObject {
         if !self.devices.is_present(&self.disk) {
             return Err(gone(&self.disk.name()));
         }
-        // An unknown name is one of the device's own attributes that is not there.
+        // An unknown name goes to the device's own rows, which return the error.
         match self.system.attributes().iter().any(|row| row.name == name) && !self.is_own(name) {
             true => self.system.show(name),
             false => self.own.show(name),

@@ -1,8 +1,8 @@
-//! What `rampack exec` lays over directories of the system: the system's own entries, without its
-//! zram, and our devices among them.
+//! The directories that `rampack exec` mounts over those of the system. They hold the system's own
+//! entries without its zram, and our devices.
 //!
-//! The entries of the system are asked of it each time, so what comes and goes there (and here)
-//! is seen at once by every program that looks.
+//! The system's entries are read again at each access, so every program sees at once which devices
+//! come and go, in the system and here.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -15,23 +15,23 @@ use rampack::zram::Disk;
 use super::device::block_directory;
 use crate::devices::Devices;
 
-/// The unlisted directory they are in.
+/// The unlisted directory that holds them.
 pub const PLACE: &str = ".exec";
 
-/// For `/dev`.
+/// Mounted over `/dev`.
 pub const DEV: &str = "dev";
-/// For `/sys/block`.
+/// Mounted over `/sys/block`.
 pub const BLOCK: &str = "block";
-/// For `/sys/class/block`.
+/// Mounted over `/sys/class/block`.
 pub const CLASS_BLOCK: &str = "class-block";
-/// For `/sys/dev/block`.
+/// Mounted over `/sys/dev/block`.
 pub const NUMBERS: &str = "numbers";
-/// An empty directory, for the system's `/dev`.
+/// An empty directory: the mount point of the system's own `/dev`.
 pub const REAL_DEV: &str = "real-dev";
-/// An empty directory, for the system's `/sys`.
+/// An empty directory: the mount point of the system's own `/sys`.
 pub const REAL_SYS: &str = "real-sys";
 
-/// The unlisted directory.
+/// Makes the unlisted directory [`PLACE`].
 pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
     let over =
         |path: &str, rule: Rule| Over { real: PathBuf::from(path), devices: devices.clone(), rule };
@@ -44,7 +44,7 @@ pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
         .dir(REAL_SYS, Fixed::new())
 }
 
-/// What our devices are in a directory.
+/// How our devices appear in a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// `zramN`: device files.
@@ -57,14 +57,14 @@ enum Rule {
     Numbers,
 }
 
-/// A directory of the system with ours in it.
+/// A directory of the system with our devices in it.
 struct Over {
     real: PathBuf,
     devices: Arc<Devices>,
     rule: Rule,
 }
 
-/// Is it `zram0` or the like? Also partitions and other things of the kernel's are.
+/// Has `name` the form of `zram0`? Partitions and other entries of the kernel's zram count too.
 #[must_use]
 pub fn is_zram(name: &str) -> bool {
     name.strip_prefix("zram").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -92,8 +92,8 @@ impl Over {
         }
     }
 
-    /// Is it an entry of the system that is not to be seen: its zram, or a block device that is one
-    /// of ours under another name?
+    /// Is `name` an entry of the system to hide: its zram, or the loop device of one of our
+    /// devices?
     fn is_hidden(&self, name: &str, ours: &[(Arc<Disk>, DeviceNode)]) -> bool {
         match self.rule {
             Rule::Nodes => is_zram(name),

@@ -1,4 +1,4 @@
-//! The part of the tree about the cache in front of swap devices: where Linux has its zswap.
+//! The part of the tree about the cache in front of swap devices, at the paths of Linux's zswap.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ fn cache(devices: &Arc<Devices>, rows: &'static [Attribute<Zswap>]) -> Arc<dyn O
     Arc::new(Cache { machine: devices.machine().clone(), rows })
 }
 
-/// The cache of a machine, which is made when somebody asks for a value: what will be set before
-/// the first swap device is there holds for it.
+/// The swap cache of a machine. The first access to a value makes it, so values set before the
+/// first swap device apply to that device.
 struct Cache {
     machine: Arc<Machine>,
     rows: &'static [Attribute<Zswap>],
@@ -61,7 +61,7 @@ impl Object for Cache {
     }
 }
 
-/// A directory for each memcg of the cache, once there is one.
+/// A directory with one directory for each memcg of the cache; empty while there is no cache.
 pub(super) struct Memcgs {
     machine: Arc<Machine>,
 }

@@ -1,5 +1,5 @@
-//! The part of the tree about the page allocator: the zone that all devices of a daemon, and the
-//! cache in front of its swap devices, take their frames from.
+//! The part of the tree about the page allocator. All devices of a daemon and its swap cache
+//! allocate their frames from one zone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::machine::{self, Machine};
 use crate::root::{Made, Root};
 use crate::zone::{buddyinfo, free_frames};
 
-/// Where the free blocks stand, below the directory the tree is mounted at: the kernel's are in
-/// `/proc`, and a daemon has a link there.
+/// The path of the free blocks below the mount point of the tree. The kernel has them in `/proc`,
+/// and the root of a daemon has a link in its `proc`.
 const PLACE: &str = "kernel/debug/rampack/buddyinfo";
 
 /// The name of the link in a root's `proc`, as in `/proc`.
@@ -87,10 +87,10 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
     ),
 ];
 
-/// Makes the link to the free blocks: the kernel has them in `/proc`, where programs look for them.
+/// Makes the link to the free blocks: programs look for them in `/proc`.
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system call.
 pub(crate) fn link(root: &Root, made: &Made) -> Result<(), ControlError> {
     made.directory(&root.proc())?;
     let target = Path::new("..").join(leftovers::TREE).join(PLACE);

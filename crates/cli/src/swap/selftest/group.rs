@@ -1,9 +1,9 @@
-//! A memory control group of our own.
+//! A memory control group for the selftest.
 //!
 //! Where reclaim finds only pages that are on their way to the swap device, Linux gives up within
-//! milliseconds and ends a process of the group, the sooner the smaller the group and the busier
-//! the machine. That is no fault of the swap space, so it is avoided. Version 2 makes a process
-//! wait beyond `memory.high`. In version 1 a process can be made to sleep instead of being ended
+//! milliseconds and ends a process of the group. It does so sooner in a small group and on a busy
+//! machine. The swap space is not at fault, so the test avoids it. Version 2 makes a process wait
+//! beyond `memory.high`. In version 1 a process can be made to sleep instead of being ended
 //! (`memory.oom_control`); [`Group::relieve`] wakes it by raising the limit for a moment.
 
 use std::fs;
@@ -17,28 +17,28 @@ use rampack::control::{ControlError, Errno};
 use crate::failure::{failed, say};
 use crate::swap::limits::Controller;
 
-/// How long the kernel may take to let go of a group whose last process has ended.
+/// How long the kernel may take to release a group after its last process has ended.
 const GOING: Duration = Duration::from_secs(30);
 
 const OOM_CONTROL: &str = "memory.oom_control";
 
-/// A group with a limit on memory. Dropping it removes it.
+/// A group with a limit on memory. A drop removes it.
 pub struct Group {
     path: PathBuf,
-    /// Where the limit is, and what it is.
+    /// The file of the limit, and the limit in bytes.
     limit: (PathBuf, u64),
     v1: bool,
-    /// There is no limit any more.
+    /// Has the limit been removed?
     lifted: bool,
     /// The file in which the memory controller was switched on for groups such as this one.
     switched: Option<PathBuf>,
 }
 
 impl Group {
-    /// Makes one.
+    /// Makes a group.
     ///
     /// # Errors
-    /// What the system reports; a container often may not make groups.
+    /// The error of the system call; a container often may not make groups.
     pub fn make(controller: &Controller, limit: u64) -> Result<Group, ControlError> {
         let path = controller.top.join(format!("rampack-selftest-{}", std::process::id()));
         let refused = |cause: io::Error| {
@@ -71,7 +71,7 @@ impl Group {
         let what = |e: &io::Error| failed(format!("cannot set {}", limit_file.display()), e);
         fs::write(&limit_file, limit.to_string()).map_err(|e| what(&e))?;
         if controller.v1 {
-            // Without it, a small group on a busy machine may come to a bad end; see above.
+            // Without it, a process of a small group on a busy machine may be ended; see above.
             let _ = fs::write(path.join(OOM_CONTROL), "1");
         } else {
             let _ = fs::write(path.join("memory.max"), (limit.saturating_mul(2)).to_string());
@@ -79,10 +79,10 @@ impl Group {
         Ok(group)
     }
 
-    /// Takes the limit away.
+    /// Removes the limit.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system call.
     pub fn lift(&mut self) -> io::Result<()> {
         self.lifted = true;
         match self.v1 {
@@ -94,8 +94,8 @@ impl Group {
         }
     }
 
-    /// Lets a process go on that sleeps because nothing could be reclaimed in time; tells whether
-    /// there was one. To be called again and again while the group is in use.
+    /// Wakes a process that sleeps because nothing could be reclaimed in time. Was there one? Call
+    /// it again and again while the group is in use.
     pub fn relieve(&self) -> bool {
         if !self.v1 || self.lifted {
             return false;
@@ -106,19 +106,19 @@ impl Group {
         let now = fs::read_to_string(file).unwrap_or_default();
         let now = now.trim().parse().unwrap_or(*limit);
         if stuck {
-            // Only a higher limit than there was wakes it.
+            // Only a limit above the earlier one wakes it.
             let _ = fs::write(file, (now + limit / 8).to_string());
         } else if now != *limit {
-            // EBUSY as long as not so much has been reclaimed: then it is tried again.
+            // EBUSY until enough has been reclaimed for the limit: it is tried again then.
             let _ = fs::write(file, limit.to_string());
         }
         stuck
     }
 
-    /// Puts a process into it.
+    /// Puts a process into the group.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error of the system call.
     pub fn take(&self, process: u32) -> Result<(), ControlError> {
         let file = self.path.join("cgroup.procs");
         fs::write(&file, process.to_string()).map_err(|e| {
@@ -145,7 +145,7 @@ impl Drop for Group {
             thread::sleep(Duration::from_millis(10));
         }
         if let Some(switch) = &self.switched {
-            // Others may rely on it by now, and are not asked.
+            // Other processes may rely on it by now; they are not asked.
             let _ = fs::write(switch, "-memory");
         }
     }

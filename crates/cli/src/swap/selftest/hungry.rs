@@ -1,4 +1,5 @@
-//! The program that runs in the control group: it writes more than fits and checks every byte.
+//! The program that runs in the control group: it writes more than fits in the group and checks
+//! every byte.
 
 use std::io::{self, Read};
 use std::thread;
@@ -12,21 +13,21 @@ use crate::args::Hungry;
 use crate::sys;
 use crate::terminal::print;
 
-/// What it found.
+/// The result of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Pages that were checked.
     pub verified: u64,
-    /// Those that were not as they were written.
+    /// Checked pages with wrong contents.
     pub wrong: u64,
-    /// Copies of the program that found every page of theirs right.
+    /// Copies of the program that found all their pages right.
     pub copies: u64,
 }
 
-/// Waits for a word on standard input, runs, and prints what it found.
+/// Waits for a word on standard input, runs, and prints the result.
 ///
 /// # Errors
-/// What the system reports; `EIO` for pages that were wrong.
+/// The error of the system call; `EIO` for wrong pages.
 pub fn main(options: &Hungry) -> Result<(), ControlError> {
     let mut word = [0; 3];
     let told = std::io::stdin().read_exact(&mut word);
@@ -40,7 +41,7 @@ pub fn main(options: &Hungry) -> Result<(), ControlError> {
     }
 }
 
-/// Writes and checks in so many rounds. Must be called in a process with one thread.
+/// Writes and checks all pages in `options.rounds` rounds. The process must have one thread.
 ///
 /// # Errors
 /// When no copy of the process can be made.
@@ -49,7 +50,7 @@ pub fn run(options: &Hungry) -> Result<Outcome, ControlError> {
     let mut outcome = Outcome::default();
     for round in 0..options.rounds {
         for page in 0..options.pages {
-            // A third is left as it was, to grow old.
+            // A third of the pages is left unchanged, to grow old.
             if round == 0 || !(page as u32 + round).is_multiple_of(3) {
                 memory.write(page, round + 1);
             }
@@ -58,19 +59,19 @@ pub fn run(options: &Hungry) -> Result<Outcome, ControlError> {
         let code = in_a_copy(|| u8::from(!copy(&mut memory, round)));
         let code = code.map_err(|e| crate::failure::failed("cannot make a copy", &e))?;
         outcome.copies += u64::from(code == 0);
-        // What the copy wrote is its own.
+        // The pages that the copy wrote are its own.
         outcome.wrong += memory.verify();
         outcome.verified += 2 * options.pages as u64;
     }
     Ok(outcome)
 }
 
-/// How often a copy is tried, and how long is waited in between.
+/// How often a copy is tried, and the pause between two tries.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// As [`sys::in_a_copy`]. At the group's limit a fork fails at once while pages are on their way to
-/// the swap device; those are waited for.
+/// As [`sys::in_a_copy`]. At the limit of the group a fork fails at once while pages are on their
+/// way to the swap device. This waits for those pages.
 fn in_a_copy(mut work: impl FnMut() -> u8) -> io::Result<i32> {
     for _ in 1..TRIES {
         match sys::in_a_copy(&mut work) {
@@ -81,7 +82,7 @@ fn in_a_copy(mut work: impl FnMut() -> u8) -> io::Result<i32> {
     sys::in_a_copy(work)
 }
 
-/// A copy sees what was there before it, and changes half of it for itself.
+/// Checks, in a copy, the pages from before it, and changes half of them for the copy alone.
 fn copy(memory: &mut Memory, round: u32) -> bool {
     let before = memory.verify();
     for page in (0..memory.versions.len()).step_by(2) {
@@ -90,7 +91,7 @@ fn copy(memory: &mut Memory, round: u32) -> bool {
     before == 0 && memory.verify() == 0
 }
 
-/// Pages whose contents follow from a seed, their number and how often they were written.
+/// Pages whose contents follow from a seed, the page number and the number of writes.
 struct Memory {
     bytes: Vec<u8>,
     versions: Vec<u32>,
@@ -109,8 +110,8 @@ impl Memory {
         contents(seed, page, version, &mut self.bytes[at..at + PAGE_SIZE]);
     }
 
-    /// Pages that are wrong. Looked at in another order than they were written in, but with
-    /// neighbours one after the other, as programs have it: the last run of pages first.
+    /// Counts the wrong pages. The order differs from that of the writes: the last run of pages
+    /// comes first, but pages in a run follow one another, as in programs.
     fn verify(&self) -> u64 {
         const RUN: usize = 64;
         let mut expected = [0; PAGE_SIZE];
@@ -126,8 +127,8 @@ impl Memory {
     }
 }
 
-/// Of four pages one is random, one is like text, one is the same eight bytes over and over, and
-/// one is random in its first half.
+/// The contents of a page. Of four pages one is random, one is like text, one repeats the same
+/// eight bytes, and one is random in its first half.
 fn contents(seed: u64, page: usize, version: u32, into: &mut [u8]) {
     const WORDS: [&[u8; 8]; 8] = [
         b"memory, ",
