@@ -1,10 +1,10 @@
-//! Makes an object of a page, and the page of an object: what zram and zswap do alike.
+//! Turns pages into objects and objects into pages: the part that zram and zswap share.
 //!
-//! [`Objects`] is a pool with the codecs of what is in it. A page is compressed on the CPU's stream
-//! ([`Objects::compress`]), its user judges how long that came out, and stores it
-//! ([`Packed::store`]). An [`Object`] is all that must be known to make the page again, and fits in
-//! the word of a slot or an entry. It is a name, which anybody may copy or make up; what is done
-//! to the object it names is `unsafe`, for only the user knows which objects are there.
+//! [`Objects`] is a pool with the codecs of its objects. [`Objects::compress`] compresses a page on
+//! the CPU's stream. The user checks the length of the result and stores it with [`Packed::store`].
+//! An [`Object`] has all that is needed to make the page again, and fits in the word of a slot or
+//! an entry. It is only a name, which any caller can copy or invent. So the operations on the named
+//! object are `unsafe`: only the user knows which objects exist.
 #![no_std]
 
 extern crate alloc;

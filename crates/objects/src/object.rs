@@ -1,10 +1,10 @@
-//! What is known of an object, and the word it is kept in.
+//! The name of an object, and its form in a word.
 //!
 //! | bits | what |
 //! |---|---|
 //! | 0–31 | the handle |
-//! | 32–44 | the length in bytes, 1 to 4096; 4096 is a page as it is |
-//! | 45–49 | the codec: 0–30 by number, or 31 for eight bytes that fill a page |
+//! | 32–44 | the length in bytes, 1 to 4096; 4096 is an uncompressed page |
+//! | 45–49 | the codec: 0–30 by number, or 31 for an eight-byte pattern that fills a page |
 
 use units::PAGE_SIZE;
 use zsmalloc::Handle;
@@ -16,26 +16,26 @@ const CODEC_MASK: u64 = 31;
 const FILL_CODEC: u8 = 31;
 const _: () = assert!(zcomp::CODECS <= FILL_CODEC as usize);
 
-/// The name of an object, and what it is of its page.
+/// The name of an object, with its relation to the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
-    /// Eight bytes, which the page is over and over.
+    /// The eight-byte pattern that fills the page.
     SameFilled(Handle),
     /// Compressed by one of the codecs.
     Compressed {
-        /// The object.
+        /// The handle of the object.
         handle: Handle,
-        /// Its length in bytes.
+        /// The length of the object in bytes.
         length: usize,
-        /// Which of the codecs, by number.
+        /// The number of the codec.
         codec: u8,
     },
-    /// The page as it is, because it would not shrink.
+    /// The uncompressed page, because it did not shrink.
     Huge(Handle),
 }
 
 impl Object {
-    /// Bits of [`Object::word`]; those above are the user's.
+    /// Bits of [`Object::word`]; the user of the word has the bits above.
     pub const BITS: u32 = 50;
 
     /// The object's handle.
@@ -49,7 +49,7 @@ impl Object {
         }
     }
 
-    /// Its length in bytes.
+    /// The length of the object in bytes.
     #[inline]
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -60,7 +60,7 @@ impl Object {
         }
     }
 
-    /// In the lower bits of a word.
+    /// The object in the lower bits of a word.
     #[inline]
     #[must_use]
     pub const fn word(self) -> u64 {
@@ -76,7 +76,7 @@ impl Object {
         self.handle().get() as u64 | length | (codec as u64) << CODEC_SHIFT
     }
 
-    /// Out of the lower bits of a word.
+    /// The object from the lower bits of a word.
     #[inline]
     #[must_use]
     pub const fn from_word(word: u64) -> Object {

@@ -1,9 +1,9 @@
 //! The pool and its codecs: pages become objects, and objects become pages.
 //!
 //! # Why unsafe
-//! A pool is told by its user which objects are there and who reads them. Storing is safe here,
-//! for it is seen that the reader is one of the pool's. Reading and freeing are for the user to
-//! answer for.
+//! The user of a pool promises which objects exist and which readers read them. A store is safe
+//! here, because the functions check that the reader is one of the pool's. For reads and frees the
+//! user is responsible.
 
 use alloc::{format, sync::Arc};
 
@@ -16,8 +16,8 @@ use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
 use crate::Object;
 
-/// Objects, and the codecs of those that are compressed. Every method may be called by any number
-/// of threads at once; readers are those that the pool was made with.
+/// Objects, and the codecs of the compressed ones. Any number of threads may call every method at
+/// once. Readers are those that the pool was made with.
 pub struct Objects<S> {
     pool: Pool,
     codecs: Bank<S>,
@@ -25,11 +25,11 @@ pub struct Objects<S> {
 }
 
 impl<S: Streams> Objects<S> {
-    /// No objects and no codecs, on `cpus` CPUs. At most `streams` streams of each codec may be
-    /// used at once, at first.
+    /// Makes a store without objects and codecs, on `cpus` CPUs. At most `streams` streams of each
+    /// codec may be used at once, at first.
     ///
     /// # Errors
-    /// [`NoMemory`] when there are no addresses for the tables of the pool.
+    /// [`NoMemory`] when address space for the tables of the pool is out.
     pub fn new(
         provider: &dyn MemoryProvider,
         pool: PoolOptions,
@@ -41,7 +41,7 @@ impl<S: Streams> Objects<S> {
         Ok(Objects { pool: Pool::new(provider, pool)?, codecs, readers })
     }
 
-    /// The same, but that compaction waits for no reader: a checker of races must find that.
+    /// A store whose compaction waits for no reader: a race checker must find the error.
     #[cfg(any(shuttle, asan))]
     #[must_use]
     pub fn without_readers(self) -> Objects<S> {
@@ -66,7 +66,7 @@ impl<S: Streams> Objects<S> {
     /// a reader.
     ///
     /// # Errors
-    /// `ENOMEM`, or `EBUSY` when objects of too many codecs are there; nothing has changed then.
+    /// `ENOMEM`, or `EBUSY` when present objects use too many codecs; nothing has changed then.
     pub fn install(
         &self,
         priority: u8,
@@ -82,8 +82,8 @@ impl<S: Streams> Objects<S> {
         })
     }
 
-    /// Compresses a page on a stream of the CPU's with the codec of a priority; nothing where there
-    /// is no such codec.
+    /// Compresses a page on a stream of the CPU with the codec of a priority; `None` if there is no
+    /// such codec.
     #[inline]
     pub fn compress<'a>(
         &'a self,
@@ -103,13 +103,13 @@ impl<S: Streams> Objects<S> {
         Some(Packed { objects: self, reader, cpu, page, stream, length, codec: number })
     }
 
-    /// Stores the eight bytes that a page is over and over. As to `replacing`, see [`Pool::store`].
+    /// Stores the eight-byte pattern that fills a page. For `replacing` see [`Pool::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the pool is as it was.
+    /// [`StoreError`]; the pool is unchanged.
     ///
     /// # Panics
-    /// If the reader is another's.
+    /// If the reader is not one of the pool's.
     pub fn store_same_filled(
         &self,
         reader: &Reader<'_>,
@@ -119,18 +119,19 @@ impl<S: Streams> Objects<S> {
     ) -> Result<Object, StoreError> {
         assert!(reader.is_of(&self.readers), "objects are stored by their own readers");
         let replacing = replacing.map(Object::handle);
-        // SAFETY: it is one of the pool's readers, as just seen.
+        // SAFETY: the reader is one of the pool's, as just checked.
         unsafe { self.pool.store(reader, cpu, &pattern.to_ne_bytes(), replacing) }
             .map(Object::SameFilled)
     }
 
-    /// Fills `page` with what an object stands for.
+    /// Fills `page` with the contents of an object.
     ///
     /// # Errors
-    /// [`Corrupt`]; `page` is undefined then.
+    /// [`Corrupt`]; the contents of `page` are undefined then.
     ///
     /// # Safety
-    /// The object is one of these, and is there until this returns. The reader is one of theirs.
+    /// The object is in this store, and is not freed until this returns. The reader is one of the
+    /// pool's readers.
     #[inline]
     pub unsafe fn expand(
         &self,
@@ -139,7 +140,7 @@ impl<S: Streams> Objects<S> {
         object: Object,
         page: &mut Page,
     ) -> Result<(), Corrupt> {
-        // SAFETY: as the caller promises; it is as long as it says.
+        // SAFETY: as the caller promises; the object has the length that its name gives.
         unsafe {
             self.pool.read(reader, object.handle(), object.bytes(), |bytes| match object {
                 Object::Compressed { codec, .. } => {
@@ -159,15 +160,15 @@ impl<S: Streams> Objects<S> {
         }
     }
 
-    /// Copies an object as it is to the beginning of `into`.
+    /// Copies an object to the beginning of `into` without decompressing it.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the object does not fit.
     ///
     /// # Safety
-    /// As of [`Objects::expand`].
+    /// Those of [`Objects::expand`].
     pub unsafe fn copy_to(&self, reader: &Reader<'_>, object: Object, into: &mut [u8]) {
-        // SAFETY: as the caller promises; it is as long as it says.
+        // SAFETY: as the caller promises; the object has the length that its name gives.
         unsafe {
             self.pool.read(reader, object.handle(), object.bytes(), |bytes| {
                 bytes.copy_to(into);
@@ -175,7 +176,7 @@ impl<S: Streams> Objects<S> {
         }
     }
 
-    /// Asks the processor for what freeing an object will touch.
+    /// Prefetches the memory that a free of the object touches.
     #[inline]
     pub fn prefetch(&self, object: Object) {
         self.pool.prefetch(object.handle());
@@ -184,7 +185,7 @@ impl<S: Streams> Objects<S> {
     /// Frees an object.
     ///
     /// # Safety
-    /// The object is one of these and there; nobody reads it now or later, or frees it again.
+    /// The object is in this store. No thread reads it now or later, or frees it again.
     #[inline]
     pub unsafe fn free(&self, cpu: Cpu, object: Object) {
         // SAFETY: as the caller promises.
@@ -192,35 +193,35 @@ impl<S: Streams> Objects<S> {
     }
 }
 
-/// A page that was compressed, with the stream it lies in.
+/// A compressed page, with the stream that holds its bytes.
 pub struct Packed<'a, S: Streams> {
     objects: &'a Objects<S>,
     reader: &'a Reader<'a>,
     cpu: Cpu,
     page: &'a Page,
     stream: S::Guard<'a>,
-    /// None where it would not shrink.
+    /// `None` if the page did not shrink.
     length: Option<usize>,
     codec: u8,
 }
 
 impl<S: Streams> Packed<'_, S> {
-    /// Bytes of the object that it would be; a page of them where it would not shrink.
+    /// The size of the resulting object in bytes; a page if the page did not shrink.
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.length.unwrap_or(PAGE_SIZE)
     }
 
-    /// Makes an object of it, and lets go of the stream. As to `replacing`, see [`Pool::store`].
+    /// Stores the bytes as an object, and releases the stream. For `replacing` see [`Pool::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the pool is as it was.
+    /// [`StoreError`]; the pool is unchanged.
     #[inline]
     pub fn store(self, replacing: Option<Object>) -> Result<Object, StoreError> {
         let replacing = replacing.map(Object::handle);
         let store = |bytes: &[u8]| -> Result<Handle, StoreError> {
-            // SAFETY: a codec was found with this reader, so it is one of those that the codecs and
+            // SAFETY: this reader found a codec, so it is one of the readers that the codecs and
             // the pool were made with.
             unsafe { self.objects.pool.store(self.reader, self.cpu, bytes, replacing) }
         };

@@ -1,4 +1,4 @@
-//! A frame from the zone and back.
+//! Benchmark: allocates frames from the zone and frees them.
 //!
 //! ```sh
 //! cargo bench -p rampack-pagealloc --bench zone
@@ -9,7 +9,7 @@ use pagealloc::{Frames, Zone, ZoneOptions};
 use units::{Cpu, Order};
 
 const CPU: Cpu = Cpu(0);
-/// Frames of the zone, and what is taken at once of it.
+/// The frames of the zone, and the frames that one round takes.
 const FRAMES: u32 = 1 << 15;
 const MANY: usize = 4096;
 
@@ -21,7 +21,7 @@ fn zone() -> Zone {
     Zone::new(&host::Mmap, ZoneOptions::new(1, FRAMES)).expect("addresses")
 }
 
-/// One after the other, at once: from the CPU's pcp list and into it.
+/// One block at a time, freed at once; single frames come from the CPU's pcp list and return to it.
 #[divan::bench(args = [0, 4, 9])]
 fn alloc_and_free(bencher: Bencher, order: u8) {
     let (zone, order) = (zone(), Order::new(order).expect("an order"));
@@ -31,7 +31,7 @@ fn alloc_and_free(bencher: Bencher, order: u8) {
     });
 }
 
-/// Thousands, then all of them back.
+/// Thousands of frames, then all of them back.
 #[divan::bench]
 fn alloc_and_free_many(bencher: Bencher) {
     let zone = zone();

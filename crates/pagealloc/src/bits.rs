@@ -1,9 +1,9 @@
 //! Sets of small numbers, as bits with a 64-ary summary tree above each.
 //!
 //! A bit of a summary word says whether the word below it has any bit set. So the lowest and the
-//! highest member of a set of four billion are six words away, and inserting or removing touches
-//! one word unless a word becomes empty or stops being so. Several trees share one lazily backed
-//! table: only what has been written costs memory.
+//! highest member of a set of four billion are six words away. An insert or a remove touches one
+//! word unless that word becomes empty or non-empty. Several trees share one lazily backed table:
+//! only written parts cost memory.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ const WORD: usize = 64;
 /// Levels that 2^32 members need.
 const MAX_LEVELS: usize = 6;
 
-/// Where the levels of one tree begin in the table, the members themselves first.
+/// The start of each level of one tree in the table, the members themselves first.
 #[derive(Clone, Copy, Default)]
 struct Tree {
     members: usize,
@@ -23,17 +23,17 @@ struct Tree {
     start: [usize; MAX_LEVELS],
 }
 
-/// `TREES` sets, all empty at first. Whoever holds the lock of what the sets describe may change
-/// them; the words are atomic only because the table is shared memory.
+/// `TREES` sets, all empty at first. Only the holder of the lock of the described data may change
+/// them. The words are atomic only because the table is shared memory.
 pub(crate) struct Bits<const TREES: usize> {
     words: LazyTable<AtomicU64>,
     trees: [Tree; TREES],
 }
 
 impl<const TREES: usize> Bits<TREES> {
-    /// Sets number `n` may have the members `0..members[n]`, each at most 2^32.
+    /// Makes the sets. Set `n` may have the members `0..members[n]`, each at most 2^32.
     ///
-    /// # Errors
+    /// [`NoMemory`] when the provider has no address space.
     /// [`NoMemory`] when the provider has no addresses.
     pub fn new(
         provider: &dyn MemoryProvider,
@@ -64,7 +64,7 @@ impl<const TREES: usize> Bits<TREES> {
         self.words.get(index).store(word, Ordering::Relaxed);
     }
 
-    /// Whether `member` is in; numbers that can't be are not.
+    /// Whether `member` is in the set; a number that cannot be a member is not.
     #[inline]
     pub fn contains(&self, tree: usize, member: usize) -> bool {
         let tree = &self.trees[tree];
@@ -72,7 +72,7 @@ impl<const TREES: usize> Bits<TREES> {
             && self.word(tree.start[0] + member / WORD) >> (member % WORD) & 1 != 0
     }
 
-    /// Puts `member` in.
+    /// Adds `member`.
     #[inline]
     pub fn insert(&mut self, tree: usize, member: usize) {
         debug_assert!(!self.contains(tree, member));
@@ -88,7 +88,7 @@ impl<const TREES: usize> Bits<TREES> {
         }
     }
 
-    /// Takes `member` out.
+    /// Removes `member`.
     #[inline]
     pub fn remove(&mut self, tree: usize, member: usize) {
         debug_assert!(self.contains(tree, member));
@@ -144,10 +144,11 @@ impl<const TREES: usize> Bits<TREES> {
         Some(at)
     }
 
-    /// Checks every summary bit against what it summarises.
+    /// Checks every summary bit against the word it summarises.
     ///
     /// # Panics
-    /// Names the first word that contradicts its summary. `name` says whose tree it is.
+    /// The message gives the first word that contradicts its summary. `name` is the name of the
+    /// tree.
     pub fn validate(&self, tree: usize, name: impl fmt::Display) {
         let Tree { members, levels, start } = self.trees[tree];
         let mut below = members;

@@ -1,16 +1,16 @@
-//! Allocates frames of memory it was given, buddy-wise.
+//! A buddy allocator for frames of memory that it is given.
 //!
-//! [`Zone`] is the allocator. Everything above takes frames through the seam [`Frames`], which
-//! experiments put other designs behind. Memory itself comes from above as [`MemoryProvider`] and
-//! [`Region`]: this crate asks the operating system for nothing.
+//! [`Zone`] is the allocator. All users take frames through the trait [`Frames`]; experiments put
+//! other designs behind it. Memory comes from the user as [`MemoryProvider`] and [`Region`]: this
+//! crate asks the operating system for nothing.
 //!
-//! The zone is not there under loom; the part in which threads meet without a lock is compiled into
-//! the test `loom_zone`. [`LazyTable`] holds the model's atomics then, so crates that stand on it
-//! run under loom as well.
+//! Under loom the zone is left out. The test `loom_zone` compiles the part in which threads meet
+//! without a lock. [`LazyTable`] holds the model's atomics then, so crates that use it run under
+//! loom as well.
 #![no_std]
 
 extern crate alloc;
-// The pretended provider of the integration tests serves the unit tests too, which ask it less.
+// The pretended provider of the integration tests also serves the unit tests, which use less of it.
 #[cfg(test)]
 extern crate self as pagealloc;
 #[cfg(test)]

@@ -1,21 +1,20 @@
-//! The seam between a zone's locks and a lab that wants to know what they cost.
+//! The interface between the locks of a zone and a lab that measures their cost.
 //!
-//! A zone is generic over its trace. That of products is `()`: it reads no clock, and what it is
-//! told is gone when the code is compiled. A lab brings one with a clock, which this crate
-//! does not have.
+//! A zone is generic over its trace. The product uses `()`: it reads no clock, and the compiler
+//! removes the calls. A lab brings a trace with a clock, which this crate does not have.
 
 use units::Cpu;
 
-/// What of a zone a thread takes hold of, alone or beside others.
+/// The locks of a zone, and the ways to hold them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum LockClass {
-    /// The zone's lock, beside others who hold it this way.
+    /// The zone's lock, shared with other holders.
     Read,
-    /// The zone's lock, alone. The only way to hold a spin lock.
+    /// The zone's lock, exclusive. A spin lock is always held this way.
     Write,
-    /// The head of a list of free blocks, which those inside `Read` take hold of in turn.
+    /// The head of a list of free blocks. Holders of `Read` take it in turn.
     Head,
-    /// The lock of a range of frames, within which one thread merges at a time.
+    /// The lock of a range of frames. Within the range one thread merges at a time.
     Range,
 }
 
@@ -24,7 +23,7 @@ impl LockClass {
     pub const ALL: [LockClass; 4] =
         [LockClass::Read, LockClass::Write, LockClass::Head, LockClass::Range];
 
-    /// What it is called in tables.
+    /// The name of the class in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,26 +35,28 @@ impl LockClass {
     }
 }
 
-/// What a lab is told about. Every method may be called by any number of threads at once.
+/// The events that a lab receives. Any number of threads may call every method at once.
 ///
 /// A zone calls [`LockTrace::took`] each time it has taken a lock and [`LockTrace::left`] when it
-/// lets go. It reads the clock only if `WATCHES`, and before a lock only if the first try fails: a
-/// thread that does not wait does not pay for measuring how long it waits.
+/// releases the lock. It reads the clock only if `WATCHES` is set, and before a lock only if the
+/// first try fails: a thread that does not wait does not pay for measuring a wait.
 pub trait LockTrace: Send + Sync + 'static {
-    /// Whether anybody listens. If not, no method is called.
+    /// Whether the trace listens. If not, no method is called.
     const WATCHES: bool;
 
-    /// The time, in ticks of any length; per thread it never goes back.
+    /// The time in ticks of any length. On each thread it never goes back.
     fn now(&self) -> u64;
 
-    /// Took a lock of `class` after waiting for `waited` ticks; 0 if it was free at the first try.
+    /// The thread took a lock of `class` after it waited `waited` ticks; 0 if the first try
+    /// succeeded.
     fn took(&self, cpu: Cpu, class: LockClass, waited: u64);
 
-    /// Lets go of a lock of `class` after `held` ticks, during which `pages` frames went in or out.
+    /// The thread releases a lock of `class` after `held` ticks, in which `pages` frames went in or
+    /// out.
     fn left(&self, cpu: Cpu, class: LockClass, held: u64, pages: u64);
 }
 
-/// Nobody listens.
+/// The trace that does not listen.
 impl LockTrace for () {
     const WATCHES: bool = false;
 

@@ -1,16 +1,16 @@
-//! Where memory comes from.
+//! The source of memory: providers, regions and their keepers.
 //!
 //! # Why unsafe
-//! A region is addresses; that they are its owner's is the promise of whoever made it.
+//! A region is a range of addresses. Its maker promises that the region owns them.
 
 use alloc::boxed::Box;
 use core::fmt;
 use core::ptr::NonNull;
 
-/// The operating system could not give the memory asked for.
+/// The error of a provider that cannot give the memory asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoMemory {
-    /// How much was asked for.
+    /// The number of bytes asked for.
     pub bytes: usize,
 }
 
@@ -22,50 +22,50 @@ impl fmt::Display for NoMemory {
 
 impl core::error::Error for NoMemory {}
 
-/// Where the engine gets its memory: it gives ranges of addresses.
+/// The source of the engine's memory: it gives ranges of addresses.
 pub trait MemoryProvider: Send + Sync {
-    /// Reserves `bytes` (rounded up to 2 MiB) of addresses, aligned to 2 MiB. Costs no memory
-    /// until committed and touched.
+    /// Reserves `bytes` (rounded up to 2 MiB) of addresses, aligned to 2 MiB. Memory is used only
+    /// after commit and first touch.
     ///
     /// # Errors
     /// [`NoMemory`] when there is no such range.
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory>;
 
-    /// Whether memory is provided ahead of its use. Then nobody touches a part of a
-    /// region before [`Region::populate`] has given it memory, and only a thread that may wait
-    /// calls that: see [`LazyTable::provide`](crate::LazyTable::provide) and
-    /// [`Frames::provide`](crate::Frames::provide). So whoever uses what was provided takes no
+    /// Whether memory is provided ahead of its use. Then no thread touches a part of a region
+    /// before [`Region::populate`] has given it memory, and only a thread that may wait calls
+    /// `populate`: see [`LazyTable::provide`](crate::LazyTable::provide) and
+    /// [`Frames::provide`](crate::Frames::provide). So a thread that uses provided memory takes no
     /// page fault and waits for no memory.
     fn is_ahead(&self) -> bool {
         false
     }
 }
 
-/// What keeps a region alive and moves its memory; dropping it unmaps.
+/// Keeps a region alive and moves its memory. A drop unmaps the region.
 ///
 /// # Safety
 /// The implementation owns the range it was made for until it is dropped.
 pub unsafe trait RegionKeeper: Send + Sync {
-    /// Makes a part of the region usable: readable, writable, zero where never written. Touching
-    /// it costs memory, committing does not. `offset` and `bytes` are multiples of 2 MiB.
+    /// Makes a part of the region usable: readable, writable, and zero where never written. A touch
+    /// uses memory, a commit does not. `offset` and `bytes` are multiples of 2 MiB.
     ///
     /// # Errors
     /// [`NoMemory`] if the system refuses.
     fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory>;
 
-    /// Gives the memory of a committed part back to the system; it reads as zeroes afterwards and
-    /// stays usable. `offset` and `bytes` are multiples of 4096. Errors are passed over: the part
-    /// then merely keeps its memory.
+    /// Gives the memory of a committed part back to the system. The part stays usable and reads as
+    /// zeroes afterwards. `offset` and `bytes` are multiples of 4096. Errors are ignored: the part
+    /// keeps its memory then.
     fn release(&self, offset: usize, bytes: usize);
 
-    /// Every frame of this 2 MiB block is in use: the system may back it with one huge page.
-    /// Contents stay. Errors are passed over.
+    /// Tells the system that it may back this 2 MiB block with one huge page, because every frame
+    /// of it is in use. Contents stay. Errors are ignored.
     fn collapse(&self, offset: usize);
 
-    /// A committed part is going to be written to soon, all of it: the system may provide its
-    /// memory now, with one call for many pages. `offset` and `bytes` are multiples of 4096.
-    /// Contents stay, also when others change them meanwhile. Tells whether all of the part has
-    /// memory now; it may wait for that.
+    /// Tells the system that a committed part will be written soon, all of it. The system may
+    /// provide its memory now, with one call for many pages. `offset` and `bytes` are multiples of
+    /// 4096. Contents stay, also when other threads change them meanwhile. Returns whether all of
+    /// the part has memory now; it may wait for that.
     fn populate(&self, offset: usize, bytes: usize) -> bool {
         let _ = (offset, bytes);
         true
@@ -79,13 +79,13 @@ pub struct Region {
     keeper: Box<dyn RegionKeeper>,
 }
 
-// SAFETY: a region is an address range and its keeper, which is Send; it hands out no references.
+// SAFETY: a region is an address range and its keeper, which is Send. It hands out no references.
 unsafe impl Send for Region {}
 // SAFETY: as above; every method takes `&self` and the keeper is Sync.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// The range `base .. base + bytes`, kept by `keeper`.
+    /// Makes the region `base .. base + bytes`, kept by `keeper`.
     ///
     /// # Safety
     /// `keeper` owns the range, and it is aligned to 2 MiB.
@@ -94,13 +94,13 @@ impl Region {
         Region { base, bytes, keeper }
     }
 
-    /// Where it begins.
+    /// The first address of the region.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// How long it is.
+    /// The length of the region in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

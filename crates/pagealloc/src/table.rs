@@ -1,11 +1,11 @@
-//! A table in lazily backed memory: an entry costs memory from the day it is first written.
+//! A table in lazily backed memory: an entry uses memory from its first write on.
 //!
-//! where memory is provided ahead ([`MemoryProvider::is_ahead`]) entries may be used once
-//! [`LazyTable::provide`] has given them memory, which goes from the first entry on.
+//! If memory is provided ahead ([`MemoryProvider::is_ahead`]), an entry may be used after
+//! [`LazyTable::provide`] has given it memory, from the first entry on.
 //!
 //! # Why unsafe
-//! Entries are not constructed one by one: zeroed memory *is* the initial table, so a table of a
-//! billion entries can be made without touching it.
+//! Entries are not constructed one by one: zeroed memory *is* the initial table. So a table of a
+//! billion entries is made without a touch.
 
 use core::mem::size_of;
 
@@ -14,10 +14,10 @@ use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use crate::{MemoryProvider, NoMemory, Region};
 
-/// Bytes for which the system is asked at a time: so much is waited for at once.
+/// Bytes per request to the system. A thread waits for this much at a time.
 const PIECE: usize = 64 * 1024;
 
-/// A type whose all-zero bytes are its initial value, and that is shared between threads.
+/// A type that is shared between threads and whose all-zero bytes are its initial value.
 ///
 /// # Safety
 /// All-zero memory must be a valid value of the type, and the type must not need dropping.
@@ -41,7 +41,7 @@ pub struct LazyTable<T> {
 }
 
 impl<T: Zeroed> LazyTable<T> {
-    /// A table of `entries` zeroes. Costs addresses, not memory.
+    /// Makes a table of `entries` zeroes. It takes address space, not memory.
     ///
     /// # Errors
     /// [`NoMemory`] when the provider has no such range.
@@ -57,11 +57,11 @@ impl<T: Zeroed> LazyTable<T> {
         Ok(LazyTable { region, entries, ready, kind: core::marker::PhantomData })
     }
 
-    /// A table all of whose entries may be used, whatever the provider.
+    /// Makes a table whose entries may all be used, whatever the provider.
     ///
     /// # Errors
-    /// [`NoMemory`] when the provider has no such range, or no memory for it where that is provided
-    /// ahead.
+    /// [`NoMemory`] when the provider has no such range, or when memory is provided ahead and is
+    /// out.
     pub fn provided(
         provider: &dyn MemoryProvider,
         entries: usize,
@@ -73,8 +73,8 @@ impl<T: Zeroed> LazyTable<T> {
         }
     }
 
-    /// How many entries may be used, from the first one on: all of them, unless memory is provided
-    /// ahead.
+    /// The number of entries that may be used, from the first one on: all, unless memory is
+    /// provided ahead.
     #[inline]
     #[must_use]
     pub fn ready(&self) -> usize {
@@ -82,9 +82,9 @@ impl<T: Zeroed> LazyTable<T> {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Sees to it that the first `entries` entries may be used, or all if there are fewer; tells
-    /// whether they may. Waits for memory piece by piece, so it is for a thread that may wait and
-    /// holds no lock that others want. Several may call it at once.
+    /// Provides memory for the first `entries` entries, or for all if the table has fewer. Returns
+    /// whether they may be used. Waits for memory piece by piece, so the caller is a thread that
+    /// may wait and holds no lock that other threads need. Several threads may call it at once.
     pub fn provide(&self, entries: usize) -> bool {
         let wanted = entries.min(self.entries);
         loop {
@@ -92,7 +92,7 @@ impl<T: Zeroed> LazyTable<T> {
             if ready >= wanted {
                 return true;
             }
-            // Neighbours may share a page, also with the entries that are ready.
+            // Neighbours may share a page, even with entries that are ready.
             let start = ready * size_of::<T>() / PAGE_SIZE * PAGE_SIZE;
             let piece = const {
                 let two = (2 * size_of::<T>()).next_multiple_of(PAGE_SIZE);
@@ -108,13 +108,13 @@ impl<T: Zeroed> LazyTable<T> {
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether there are none.
+    /// Whether the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -127,12 +127,12 @@ impl<T: Zeroed> LazyTable<T> {
     #[inline]
     pub fn get(&self, index: usize) -> &T {
         assert!(index < self.entries, "no entry {index} in a table of {}", self.entries);
-        // SAFETY: the entry lies within the committed region, which is aligned far beyond `T`;
-        // `Zeroed` makes its bytes a `T` from the beginning, and only `&T` is ever handed out.
+        // SAFETY: the entry lies within the committed region, which is aligned far beyond `T`.
+        // `Zeroed` makes its bytes a `T` from the start, and only `&T` is ever handed out.
         unsafe { &*self.region.base().as_ptr().cast::<T>().add(index) }
     }
 
-    /// The first entry's address, for a hint to the processor's cache.
+    /// The address of entry `index`, for a prefetch. It need not be in the table.
     #[inline]
     pub fn address_of(&self, index: usize) -> *const T {
         self.region.base().as_ptr().cast::<T>().wrapping_add(index)

@@ -1,34 +1,34 @@
-//! Memory that nobody may touch for now, told to those who watch. In an ordinary build nobody
-//! does, and nothing here is left.
+//! Tells a checker which memory must not be touched for now. In an ordinary build no checker runs,
+//! and the calls compile to nothing.
 //!
-//! Frames and objects lie in memory that was mapped once and for all, of which a checker knows
-//! nothing by itself. Under `--cfg asan` AddressSanitizer is told which bytes are whose; under
-//! `--cfg shuttle`, where bytes are never seen half copied, what is shut is filled with rubbish, so
-//! that whoever reads on does not find what was there.
+//! Frames and objects lie in memory that was mapped once, so a checker does not know by itself
+//! which bytes are in use. Under `--cfg asan` AddressSanitizer is told which bytes are in use.
+//! Under `--cfg shuttle` bytes are never seen half copied; there, poisoned bytes are overwritten
+//! with rubbish, so that a late reader does not find the old contents.
 //!
 //! # Why unsafe
-//! The sanitizer is spoken to in C, and rubbish is written to addresses.
+//! Calls the sanitizer in C, and writes rubbish to addresses.
 
 use core::ptr::NonNull;
 
-/// Whether anybody watches.
+/// Whether a checker watches.
 pub const WATCHED: bool = cfg!(any(asan, shuttle));
 
-/// Bytes that were shut.
+/// The value of poisoned bytes.
 #[cfg(shuttle)]
 const RUBBISH: u8 = 0x6b;
 
-// SAFETY: these are the sanitizer's, as its header asan_interface.h declares them.
+// SAFETY: these are functions of the sanitizer, as its header asan_interface.h declares them.
 #[cfg(asan)]
 unsafe extern "C" {
     fn __asan_poison_memory_region(start: *const core::ffi::c_void, bytes: usize);
     fn __asan_unpoison_memory_region(start: *const core::ffi::c_void, bytes: usize);
 }
 
-/// Nobody may touch `bytes` bytes from `start` on until they are opened.
+/// Marks `bytes` bytes from `start` on: no thread may touch them until they are unpoisoned.
 ///
 /// # Safety
-/// They are readable and writable, and the caller's alone.
+/// The bytes are readable and writable, and belong to the caller alone.
 #[inline]
 pub unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(asan)]
@@ -37,14 +37,14 @@ pub unsafe fn poison(start: NonNull<u8>, bytes: usize) {
         __asan_poison_memory_region(start.as_ptr().cast(), bytes);
     }
     #[cfg(shuttle)]
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe {
         start.as_ptr().write_bytes(RUBBISH, bytes);
     }
     let _ = (start, bytes);
 }
 
-/// They may be touched again.
+/// Allows threads to touch the bytes again.
 #[inline]
 pub fn unpoison(start: NonNull<u8>, bytes: usize) {
     #[cfg(asan)]

@@ -1,45 +1,45 @@
-//! Our own design, `bitfield`: what is free is a bit, CPUs reserve 2 MiB pageblocks, and the one
-//! lock they share is taken about once for each 512 frames.
+//! Our own design, `bitfield`: a bit for each free frame, 2 MiB pageblocks reserved by CPUs, and
+//! one shared lock, which is taken about once for each 512 frames.
 //!
-//! The known ways to make a zone's lock scale are lists that several threads may change at once,
+//! There are known ways to make a zone's lock scale: lists that several threads may change at once,
 //! larger caches per CPU, parts of the zone with locks of their own, and reservations (LLFree:
-//! Wrenger et al., USENIX ATC '23). Lists cost a cache line of each frame's own, batches of them
-//! hold back what could be merged, and parts run empty one by one. Here:
+//! Wrenger et al., USENIX ATC '23). Lists need a cache line for each frame. Batches of frames hold
+//! back frames that could be merged. Parts run empty one by one. Here:
 //!
 //! * **A bit per frame, and nothing to merge.** A block of 2 MiB is one cache line of bits
 //!   ([`pageblock`]). The free blocks of the buddy system are the largest aligned runs of bits
-//!   ([`runs`]): frames that come free beside each other *are* a larger block, at that moment, and
-//!   whoever frees touches nothing but the frame's own word and the pageblock's count.
+//!   ([`runs`]). Frames that are freed beside each other *are* a larger block at that moment. A
+//!   free touches only the word of the frame and the count of the pageblock.
 //! * **A CPU reserves a pageblock** and fills its pcp list of single frames from it, a word at a
-//!   time, with no lock but its own. Frames may be freed by any CPU into any block, without a lock.
-//! * **The zone's lock** guards the free lists ([`index`]): which pageblocks are free in part, and
-//!   which as a whole. It's taken when a pageblock is reserved, when the first frame of a used-up
-//!   pageblock comes free, and when the last one does. Larger orders take it, too.
-//! * **The lowest first, and partial ones before whole ones**, so that what is allocated is dense,
-//!   and high pageblocks come free and can be given back to the operating system.
-//! * **`None` is exact.** Before the zone says that memory is out, it holds every lock there is and
-//!   puts all pcp lists and reservations back; what is not there then does not exist.
+//!   time, under its own lock only. Any CPU may free frames into any block, without a lock.
+//! * **The zone's lock** guards the free lists ([`index`]): the pageblocks that are free in part,
+//!   and those that are free as a whole. It is taken when a pageblock is reserved, when the first
+//!   frame of a used-up pageblock is freed, and when the last one is. Larger orders take it, too.
+//! * **The lowest first, and partial ones before whole ones**, so that allocated frames are dense,
+//!   and high pageblocks become free and can be given back to the operating system.
+//! * **`None` is exact.** Before the zone reports that memory is out, it takes every lock and puts
+//!   all pcp lists and reservations back. A block that is not found then does not exist.
 //!
-//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU that has nothing
-//! left may look into others' reservations, but only tries their locks. System calls that may take
-//! long (releasing, collapsing) are made under the housekeeping lock alone, with the pageblock
+//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU without frames
+//! may look into the reservations of other CPUs, but only tries their locks. System calls that may
+//! take long (releasing, collapsing) are made under the housekeeping lock alone, with the pageblock
 //! reserved.
 //!
-//! A byte per frame says with what order it was allocated, so that freeing what was not allocated
-//! is found out: in a debug build by a panic, otherwise the call is counted and has no effect. Two
-//! threads that free the same frame at the same instant are not told apart here: to do so would
-//! cost an atomic exchange on every free. They may be found when the bit is set for the second
-//! time.
+//! A byte per frame holds the order of its allocation, so that a free of a frame that is not
+//! allocated is detected. In a debug build it panics; otherwise the call is counted and has no
+//! effect. Two threads that free the same frame at the same instant are not told apart here,
+//! because that would cost an atomic exchange on every free. They may be detected when the bit is
+//! set for the second time.
 //!
-//! All of it takes 641 bytes for each 2 MiB: 0.03 %.
+//! All tables together take 641 bytes for each 2 MiB: 0.03 %.
 //!
-//! where memory is provided ahead, only frames with memory are allocated, and a thread that
-//! may wait gets it for them ([`provide`]); no call of `alloc` or `free` asks the system for
-//! anything. `None` then says that nothing with memory is there.
+//! If memory is provided ahead, only frames with memory are allocated, and a thread that may wait
+//! provides it ([`provide`]). No call of `alloc` or `free` asks the system for anything. `None`
+//! then means that no free block has memory.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses; the frames are never touched here, but for what
-//! [`watch`] does. Tables begin as zeroed memory.
+//! [`Frames`] is a promise about addresses. The frames are never touched here, except by [`watch`].
+//! Tables begin as zeroed memory.
 
 use core::ptr::NonNull;
 
@@ -70,35 +70,35 @@ mod runs;
 
 // SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
 unsafe impl Zeroed for AtomicU8 {}
-// SAFETY: a pageblock is atomic integers; all zeroes is one of which nothing is free.
+// SAFETY: a pageblock is made of atomic integers; all zeroes is a pageblock without free frames.
 unsafe impl Zeroed for Pageblock {}
 
-/// How a [`Zone`] is made.
+/// The options of a [`Zone`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZoneOptions {
-    /// CPUs that have a pcp list of their own; at least one is made.
+    /// CPUs with a pcp list of their own; at least one is made.
     pub cpus: usize,
-    /// The most frames there can ever be: addresses, not memory.
+    /// The highest possible number of frames: address space, not memory.
     pub max_frames: u32,
     /// Frames moved between a pcp list and the zone at a time: 1 up to `cache_high`.
     pub batch: usize,
-    /// The most frames in a pcp list, 1 to 64. What lies outside is moved to the nearest limit.
+    /// The most frames in a pcp list, 1 to 64. A value outside a limit is moved to the limit.
     pub cache_high: usize,
-    /// Free 2 MiB pageblocks that keep their memory, against giving back what is wanted again at
-    /// once.
+    /// Free 2 MiB pageblocks that keep their memory, because memory that is given back is often
+    /// needed again at once.
     pub keep_free_blocks: u32,
     /// Whether memory is fetched from the system in large pieces before it is allocated
     /// ([`crate::RegionKeeper::populate`]), and 2 MiB pageblocks that are allocated as a whole are
-    /// collapsed ([`crate::RegionKeeper::collapse`]) when there is time for it: in
-    /// [`Frames::drain`] and [`Frames::maintain`].
+    /// collapsed ([`crate::RegionKeeper::collapse`]). The collapse happens in [`Frames::drain`] and
+    /// [`Frames::maintain`].
     pub collapse: bool,
 }
 
 impl ZoneOptions {
-    /// For `cpus` CPUs and at most `max_frames` frames; the rest as it does best.
+    /// Options for `cpus` CPUs and at most `max_frames` frames, with the best defaults.
     #[must_use]
     pub const fn new(cpus: usize, max_frames: u32) -> ZoneOptions {
-        // Half a word of bits at a time: one atomic instruction takes 32 frames or gives them back.
+        // A batch is half a word of bits: one atomic instruction takes or gives back 32 frames.
         ZoneOptions {
             cpus,
             max_frames,
@@ -110,28 +110,28 @@ impl ZoneOptions {
     }
 }
 
-/// The design `bitfield`. See the module's documentation for what is shared and what is not.
+/// The design `bitfield`. The module's documentation describes which parts are shared.
 pub struct Zone<P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
-    /// One more than the order with which the frame was allocated; zero if no allocated block
-    /// begins here.
+    /// The order of the frame's allocation plus one; zero if no allocated block begins here.
     allocated: LazyTable<AtomicU8>,
     blocks: LazyTable<Pageblock>,
     cpus: PerCpu<Mutex<CpuState>>,
     index: CachePadded<Mutex<Index>>,
-    /// Held by who asks the system for something; the pageblock whose memory is being provided.
+    /// Held by a thread that asks the system for something. It holds the pageblock whose memory is
+    /// being provided.
     housekeeping: CachePadded<Mutex<Option<Filling>>>,
-    /// Memory is provided ahead.
+    /// Whether memory is provided ahead.
     ahead: bool,
-    /// Frames with memory, where it is.
+    /// Frames with memory, if memory is provided ahead.
     memory: CachePadded<AtomicU64>,
     bad_frees: CachePadded<AtomicU64>,
     trace: P,
 }
 
 impl Zone<()> {
-    /// What the design is called.
+    /// The name of the design.
     pub const NAME: &str = "bitfield";
 
     /// Reserves the addresses of `options.max_frames` frames and of the tables that describe them.
@@ -144,7 +144,7 @@ impl Zone<()> {
 }
 
 impl<P: LockTrace> Zone<P> {
-    /// The same, with somebody listening.
+    /// Reserves as [`Zone::new`] does, with a trace.
     ///
     /// # Errors
     /// [`NoMemory`] when the provider has no such range.
@@ -157,7 +157,7 @@ impl<P: LockTrace> Zone<P> {
         options.batch = options.batch.clamp(1, options.cache_high);
         let ahead = provider.is_ahead();
         if ahead {
-            // Who provides memory gives it back as well.
+            // The thread that provides memory also gives it back.
             options.keep_free_blocks = u32::MAX;
             options.collapse = false;
         }
@@ -181,7 +181,7 @@ impl<P: LockTrace> Zone<P> {
         })
     }
 
-    /// Who listens.
+    /// The trace of the zone.
     pub fn trace(&self) -> &P {
         &self.trace
     }
@@ -191,7 +191,7 @@ impl<P: LockTrace> Zone<P> {
         self.blocks.get(number as usize)
     }
 
-    /// Whether this was allocated; from now on it isn't.
+    /// Whether this block was allocated; marks it as not allocated.
     #[inline]
     fn take_back(&self, frame: Frame, order: Order) -> bool {
         let index = frame.0 as usize;
@@ -206,23 +206,23 @@ impl<P: LockTrace> Zone<P> {
         false
     }
 
-    /// Nobody may touch these frames: they are allocated no more, or not yet.
+    /// Poisons frames that are not allocated: no thread may touch them.
     #[inline]
     fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region, their memory was committed, and what is not
-            // allocated is the zone's alone.
+            // SAFETY: the frames lie within the region, their memory was committed, and only the
+            // zone uses frames that are not allocated.
             unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
-    /// These frames are allocated now.
+    /// Unpoisons frames that are allocated now.
     #[inline]
     fn open(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region.
+            // SAFETY: the frames lie within the region.
             let start = unsafe { self.region.base().add(offset) };
             watch::unpoison(start, frames as usize * PAGE_SIZE);
         }
@@ -248,7 +248,7 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Shows every free block to `see`.
+    /// Passes every free block to `see`.
     fn each_free(&self, see: &mut dyn FnMut(u32, u8)) {
         let managed = self.lock_index(Cpu(0)).managed_blocks();
         let mut number = 0;
@@ -269,10 +269,10 @@ impl<P: LockTrace> Zone<P> {
     }
 }
 
-// SAFETY: a frame's bit is set once when its memory was committed, and then only by who gives the
-// frame back, which `take_back` lets happen only to what was allocated. Bits are taken by one
-// thread each, as taking is atomic, and what was taken is in one pcp list or allocated. The region
-// outlives the zone's promises, being owned by it.
+// SAFETY: the bit of a frame is set once when its memory is committed, and then only when the frame
+// is freed; `take_back` allows this only for an allocated frame. Taking a bit is atomic, so one
+// thread takes each bit, and the frame is then in one pcp list or allocated. The zone owns the
+// region, so the region outlives the zone's promises.
 unsafe impl<P: LockTrace> Frames for Zone<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -363,7 +363,7 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
 #[cfg(asan)]
 impl<P: LockTrace> Drop for Zone<P> {
     fn drop(&mut self) {
-        // The addresses may be anybody's from now on.
+        // The addresses may belong to another owner from now on.
         let managed = self.index.lock().managed;
         self.open(0, managed);
     }

@@ -1,6 +1,6 @@
-//! The atomics of the workspace: the processor's, under `--cfg loom` the model checker's, and under
-//! `--cfg shuttle` the processor's again, with a place before each operation where another thread
-//! may be let run.
+//! The atomics of the workspace. Normally they are the processor's; under `--cfg loom` they are the
+//! model checker's. Under `--cfg shuttle` they are the processor's, with a scheduling point before
+//! each operation.
 
 #[cfg(not(any(loom, shuttle)))]
 pub use core::sync::atomic::{
@@ -22,17 +22,17 @@ pub(crate) use scheduled::{in_an_execution, point};
 /// A store-load barrier right after an atomic read-modify-write.
 ///
 /// On x86 that instruction is itself a full barrier, so only the compiler is held back
-/// (crossbeam-epoch relies on the same); elsewhere, and under loom, this is a `SeqCst` fence.
+/// (crossbeam-epoch relies on this too). Elsewhere, and under loom, this is a `SeqCst` fence.
 #[inline]
 pub fn barrier_after_rmw() {
-    // Whoever calls this says what it pairs with; here it is only a fence's other name.
+    // Each caller's comment says what the barrier pairs with; this function only renames a fence.
     #[cfg(all(not(loom), any(target_arch = "x86_64", target_arch = "x86")))]
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(any(loom, not(any(target_arch = "x86_64", target_arch = "x86"))))]
     fence(Ordering::SeqCst);
 }
 
-/// Tells the processor that this thread is waiting for another.
+/// Tells the processor that this thread waits for another thread.
 #[inline]
 pub fn spin_hint() {
     #[cfg(not(any(loom, shuttle)))]

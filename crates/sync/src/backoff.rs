@@ -1,18 +1,18 @@
-//! Waiting for what another thread is about to do and will not announce.
+//! A backoff for waits that no other thread ends with a wake-up.
 //!
-//! Loom would let two threads that wait wait for each other's turns for ever, while the third does
-//! not run. So in a model each waits freely a few times; after that the rest of the execution goes
-//! one way only, in which the thread that has waited least goes on.
+//! Under loom, two waiting threads could yield to each other for ever while the third does not run.
+//! So in a model each thread waits freely a few times. After that loom explores one order only, in
+//! which the thread that has waited least runs.
 
 use crate::atomic::spin_hint;
 use crate::park;
 
-/// Times that a thread of a model waits before the rest goes one way only.
+/// Free waits of a thread of a model.
 #[cfg(loom)]
 const FREE_WAITS: u32 = 2;
 
-/// How long somebody has waited: it spins for a moment, and from then on lets other threads run
-/// each time, because the one it waits for may have been preempted.
+/// The wait of one thread so far. The thread spins for a moment. Then it lets other threads run
+/// each time, because the thread it waits for may have been preempted.
 #[derive(Default)]
 pub struct Backoff {
     looks: u32,
@@ -21,7 +21,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Nobody has waited yet.
+    /// A backoff without waits.
     #[must_use]
     pub const fn new() -> Backoff {
         Backoff {
@@ -31,7 +31,7 @@ impl Backoff {
         }
     }
 
-    /// Waits a little; the caller looks again.
+    /// Waits a little. The caller checks again.
     #[inline]
     pub fn wait(&mut self) {
         #[cfg(loom)]

@@ -1,16 +1,16 @@
 //! A lock in the top bits of a 64-bit word: spins briefly, then parks in a shared wait queue.
 //!
-//! The word itself has no place for a queue, so sleepers wait in one of a few wait queues (an event
-//! count each) chosen by a key. A wait queue may hold sleepers of several words; waking it wakes
-//! all of them, and each looks again.
+//! The word has no room for a queue, so sleepers wait in one of a few wait queues (an event count
+//! each) chosen by a key. A wait queue may hold sleepers of several words. A wake-up wakes all of
+//! them, and each checks its word again.
 
 use crate::CachePadded;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_hint};
 use crate::park;
 
-/// Set while somebody holds the word.
+/// Set while a thread holds the word.
 pub const LOCKED: u64 = 1 << 63;
-/// Set while somebody sleeps for the word.
+/// Set while a thread sleeps for the word.
 pub const WAITED: u64 = 1 << 62;
 /// Bits of a word that belong to its owner.
 pub const WORD_BITS: u32 = 62;
@@ -18,7 +18,7 @@ pub const WORD_BITS: u32 = 62;
 const OWN: u64 = !(LOCKED | WAITED);
 const QUEUES: usize = 32;
 
-/// Where those wait who want a word that is held.
+/// The wait queues of threads that want a held word.
 pub struct WaitQueues {
     tickets: [CachePadded<AtomicU32>; QUEUES],
 }
@@ -47,7 +47,7 @@ impl WaitQueues {
         (seen & LOCKED == 0 && self.try_take(word, seen).is_ok()).then_some(seen & OWN)
     }
 
-    /// Gives `word` the owner's bits `next` and unlocks it. Only the holder may call this.
+    /// Stores the owner's bits `next` in `word` and unlocks it. Only the holder may call this.
     #[inline]
     pub fn unlock(&self, word: &AtomicU64, key: usize, next: u64) {
         debug_assert_eq!(next & !OWN, 0, "the top bits of a locked word are not its owner's");
@@ -103,11 +103,11 @@ impl WaitQueues {
         &self.tickets[key % QUEUES]
     }
 
-    /// Wakes everybody in the wait queue of a key.
+    /// Wakes every sleeper in the wait queue of a key.
     #[cold]
     pub(crate) fn open(&self, key: usize) {
         let queue = self.queue(key);
-        // Release pairs with the Acquire of those who take a ticket.
+        // Release pairs with the Acquire of the threads that take a ticket.
         queue.fetch_add(1, Ordering::Release);
         park::wake_all(queue);
     }

@@ -1,9 +1,9 @@
 //! Every atomic, lock, reader epoch and per-CPU counter of the workspace.
 //!
-//! No other crate names `core::sync::atomic`: they use the types of [`atomic`], so that
-//! `--cfg loom` puts what is here under loom, and `--cfg shuttle` the whole engine under shuttle.
-//! Waiting is always the same: spin for a moment, then park, because in userspace the holder of a
-//! lock may have been preempted.
+//! No other crate names `core::sync::atomic`: they use the types of [`atomic`]. So `--cfg loom`
+//! puts this crate under loom, and `--cfg shuttle` puts the whole engine under shuttle. Every
+//! waiter spins for a moment and then parks, because in userspace the holder of a lock may have
+//! been preempted.
 
 pub mod atomic;
 mod backoff;

@@ -1,7 +1,7 @@
 //! A mutex that spins for a moment before it parks, allocates nothing and cannot be poisoned.
 //!
 //! # Why unsafe
-//! A lock hands out `&mut` to what it guards; only its protocol makes that exclusive.
+//! A lock hands out `&mut` to its value; only the lock's protocol makes that reference exclusive.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -15,28 +15,28 @@ const HELD_WITH_SLEEPERS: u32 = 2;
 
 /// A mutual exclusion lock (Drepper, "Futexes Are Tricky", mutex 3, with a bounded spin in front).
 ///
-/// The lock lies in front of what it guards, on the same cache line.
+/// The lock lies in front of its value, on the same cache line.
 #[repr(C)]
 pub struct Mutex<T: ?Sized> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out at most one guard at a time, so a `T` that may move between threads
-// may be reached from them in turn.
+// SAFETY: the lock hands out at most one guard at a time. So threads reach a `T` that may move
+// between threads only in turn.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 impl<T> Mutex<T> {
-    /// A free lock round `value`.
+    /// Makes a free lock around `value`.
     pub fn new(value: T) -> Mutex<T> {
         Mutex { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Takes the lock, waiting for it if need be. Not fair, not re-entrant.
+    /// Takes the lock, and waits for it if necessary. Not fair, not re-entrant.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         if self.try_acquire() {
@@ -49,11 +49,11 @@ impl<T: ?Sized> Mutex<T> {
     /// Takes the lock if it is free now.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        // Not `then_some`: a guard made in vain would unlock when it is dropped.
+        // Not `then_some`: an unused guard would unlock when it is dropped.
         self.try_acquire().then(|| MutexGuard { mutex: self })
     }
 
-    /// What it guards, without locking: the `&mut` is proof that nobody else is here.
+    /// The value, without locking: the `&mut` proves that no other thread has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: `&mut self` excludes every guard.
         unsafe { &mut *self.value.get() }
@@ -81,14 +81,14 @@ impl<T: ?Sized> Mutex<T> {
 
     #[inline]
     fn release(&self) {
-        // Release pairs with the Acquire of whoever locks next.
+        // Release pairs with the Acquire of the thread that locks next.
         if self.state.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
             park::wake_one(&self.state);
         }
     }
 }
 
-/// The lock is held while this lives.
+/// Holds the lock while it lives.
 pub struct MutexGuard<'a, T: ?Sized> {
     mutex: &'a Mutex<T>,
 }
@@ -97,7 +97,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds the lock, so nobody else has a reference.
+        // SAFETY: this guard holds the lock, so no other thread has a reference.
         unsafe { &*self.mutex.value.get() }
     }
 }

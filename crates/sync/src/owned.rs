@@ -1,16 +1,16 @@
-//! Ownership of a word, taken by compare-and-swap and waited for without sleeping.
+//! Ownership of a word: taken by compare-and-swap, waited for without sleeping.
 //!
-//! The top bit says that somebody owns the word. Who wants it spins, and lets other threads run
-//! now and then; nobody is ever told that it came free, so the owner's way out is one store.
+//! The top bit says that a thread owns the word. A waiter spins, and lets other threads run now and
+//! then. No thread is woken when the word becomes free, so the owner releases it with one store.
 
 use crate::atomic::{AtomicU64, Ordering, spin_hint};
 use crate::bitlock::LOCKED;
 use crate::park;
 
-/// Looks before others are let run.
+/// Looks at the word before other threads are let run.
 const LOOKS: u32 = 64;
 
-/// Takes a word for this thread alone and returns what it holds, without the top bit.
+/// Takes a word for this thread alone, and returns its value without the top bit.
 #[inline]
 pub fn own(word: &AtomicU64) -> u64 {
     let mut looks = 0u32;
@@ -25,12 +25,12 @@ pub fn own(word: &AtomicU64) -> u64 {
             return seen;
         }
         looks += 1;
-        // In userspace the owner may have been preempted.
+        // The owner may have been preempted.
         if looks.is_multiple_of(LOOKS) { park::let_others_run() } else { spin_hint() }
     }
 }
 
-/// Leaves `next` in a word that this thread owns.
+/// Stores `next` in a word that this thread owns, and releases the word.
 #[inline]
 pub fn disown(word: &AtomicU64, next: u64) {
     debug_assert_eq!(next & LOCKED, 0, "the top bit of an owned word is not its owner's");

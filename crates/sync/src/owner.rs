@@ -1,23 +1,23 @@
-//! A mutex that knows on which CPU its holder runs, and waits accordingly.
+//! A mutex that records the CPU of its holder, and whose waiters use it to spin or sleep.
 //!
-//! Linux's mutex spins while the holder is running, because what it guards is then given back
-//! sooner than a sleeper could be woken ("mutex spin on owner",
-//! `Documentation/locking/mutex-design.rst`). Whether the holder is running cannot be asked in
-//! userspace, but where it began is known: if that is the waiter's own CPU, the holder was
-//! preempted, and the waiter sleeps at once to let it go on. Otherwise the holder most likely runs,
-//! and the waiter spins for about as long as a few compressions take.
+//! Linux's mutex spins while the holder is running, because the lock is then released sooner than a
+//! sleeper could be woken ("mutex spin on owner", `Documentation/locking/mutex-design.rst`).
+//! Userspace cannot ask whether the holder is running, but it knows the CPU on which the holder
+//! took the lock. If that is the waiter's own CPU, the holder was preempted, and the waiter sleeps
+//! at once to let it continue. Otherwise the holder most likely runs, and the waiter spins for
+//! about as long as a few compressions take.
 //!
-//! What the lock guards lies in the cache of the holder's CPU: a codec's tables are some twenty
-//! kilobytes. So it is better for all if who held it may take it again many times before it moves:
-//! who spins looks more and more seldom, leaves a lock that has just come free to its last holder
-//! for a moment, and sleeps as soon as there is a third thread that does.
+//! The data of the lock is in the cache of the holder's CPU: the tables of a codec are some twenty
+//! kilobytes. So it is better if one thread takes the lock many times before it moves to another
+//! CPU. A spinning waiter therefore checks less and less often, leaves a free lock to its last
+//! holder for a moment, and sleeps as soon as a third thread sleeps.
 //!
-//! One of those who spin is named in the word. While there is one, no sleeper is woken: the lock
-//! goes to a thread that runs, and the holder's way out is one instruction. So that nobody sleeps
-//! for ever, a sleeper is woken all the same once in a while.
+//! The word marks that one waiter spins. While it does, no sleeper is woken: the lock goes to a
+//! running thread, and the holder releases it with one instruction. A sleeper is still woken once
+//! in a while, so that no thread sleeps for ever.
 //!
 //! # Why unsafe
-//! A lock hands out `&mut` to what it guards; only its protocol makes that exclusive.
+//! A lock hands out `&mut` to its value; only the lock's protocol makes that reference exclusive.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -27,35 +27,34 @@ use units::Cpu;
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
 use crate::park;
 
-/// Somebody sleeps, or may.
+/// A thread sleeps, or may sleep.
 const SLEEPERS: u32 = 1;
-/// A waiter spins. The holder that lets go wakes nobody then: the spinner takes the lock, or clears
-/// this bit before it sleeps.
+/// A waiter spins. A release wakes no thread then: the spinner takes the lock, or clears this bit
+/// before it sleeps.
 const SPINNER: u32 = 1 << 1;
-/// The bits of those who wait; above them stands the holder, or nothing.
+/// The bits of the waiters. The bits above them hold the holder, or zero.
 const WAITERS: u32 = SLEEPERS | SPINNER;
 
-/// Times that the lock may go past the sleepers before one of them is woken.
+/// How often the lock may pass the sleepers before one of them is woken.
 const PASSES: u32 = if cfg!(loom) { 2 } else { 1024 };
 
-/// A mutual exclusion lock whose waiters spin while the holder is likely to run, and sleep when it
-/// is not.
+/// A mutual exclusion lock. Its waiters spin while the holder probably runs, and sleep otherwise.
 #[repr(C)]
 pub struct OwnerMutex<T: ?Sized> {
     state: AtomicU32,
-    /// How often the lock went past somebody who sleeps. Wraps.
+    /// How often the lock passed a sleeper. Wraps.
     passes: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out at most one guard at a time, so a `T` that may move between threads
-// may be reached from them in turn.
+// SAFETY: the lock hands out at most one guard at a time. So threads reach a `T` that may move
+// between threads only in turn.
 unsafe impl<T: ?Sized + Send> Send for OwnerMutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for OwnerMutex<T> {}
 
 impl<T> OwnerMutex<T> {
-    /// A free lock round `value`.
+    /// Makes a free lock around `value`.
     pub fn new(value: T) -> OwnerMutex<T> {
         let (state, passes) = (AtomicU32::new(0), AtomicU32::new(0));
         OwnerMutex { state, passes, value: UnsafeCell::new(value) }
@@ -63,11 +62,12 @@ impl<T> OwnerMutex<T> {
 }
 
 impl<T: ?Sized> OwnerMutex<T> {
-    /// Takes the lock for a thread on `cpu`, waiting for it if need be. Not fair, not re-entrant.
+    /// Takes the lock for a thread on `cpu`, and waits for it if necessary. Not fair, not
+    /// re-entrant.
     #[inline]
     pub fn lock(&self, cpu: Cpu) -> OwnerGuard<'_, T> {
         let holder = holder(cpu);
-        // Marks of those who wait do not make it slow for who comes first.
+        // The marks of waiters do not slow down a thread that finds the lock free.
         let seen = self.state.load(Ordering::Relaxed);
         if seen & !WAITERS != 0 || !self.swap(seen, seen | holder) {
             self.lock_slowly(holder);
@@ -81,7 +81,7 @@ impl<T: ?Sized> OwnerMutex<T> {
         let mut was_free = false;
         loop {
             let seen = self.state.load(Ordering::Relaxed);
-            // What is known of the others who wait, when this one waits no more.
+            // The marks of the other waiters, without those of this thread.
             let others = slept | if is_spinner { seen & !SPINNER } else { seen };
             let (is_free, some_sleep) = (seen & !WAITERS == 0, seen & SLEEPERS != 0);
             let spins_on = spins < park::OWNER_SPINS && !some_sleep;
@@ -105,7 +105,8 @@ impl<T: ?Sized> OwnerMutex<T> {
                 gap = (2 * gap).min(park::OWNER_GAP);
             } else if seen == others | SLEEPERS || self.swap(seen, others | SLEEPERS) {
                 park::wait(&self.state, others | SLEEPERS);
-                // There may be others who sleep: whoever was woken says so when it takes the lock.
+                // Other threads may sleep too: a woken thread sets the mark again when it takes the
+                // lock.
                 (spins, gap, is_spinner, slept) = (0, 1, false, SLEEPERS);
             }
         }
@@ -119,7 +120,7 @@ impl<T: ?Sized> OwnerMutex<T> {
 
     #[inline]
     fn release(&self, holder: u32) {
-        // Release pairs with the Acquire of whoever locks next.
+        // Release pairs with the Acquire of the thread that locks next.
         let waiters = self.state.fetch_sub(holder, Ordering::Release) - holder;
         if waiters & SLEEPERS != 0 {
             self.let_sleepers_know(waiters);
@@ -129,10 +130,10 @@ impl<T: ?Sized> OwnerMutex<T> {
     #[cold]
     fn let_sleepers_know(&self, waiters: u32) {
         let wakes = if waiters & SPINNER == 0 {
-            // If somebody else took it with the mark in it, that one will see to it.
+            // If another thread took the lock with the mark in it, that thread wakes the sleeper.
             self.state.compare_exchange(SLEEPERS, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         } else {
-            // Two who count at once may count one: a sleeper then sleeps a little longer.
+            // Two threads that count at once may count one. A sleeper then sleeps a little longer.
             let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
             self.passes.store(passes, Ordering::Relaxed);
             passes.is_multiple_of(PASSES)
@@ -143,14 +144,14 @@ impl<T: ?Sized> OwnerMutex<T> {
     }
 }
 
-/// What stands in the word while a thread of `cpu` holds it. Two CPUs that are far apart may have
-/// the same: their threads only wait in a way that is not theirs.
+/// The value of the word while a thread of `cpu` holds the lock. Two CPUs with distant numbers may
+/// have the same value. Their threads then only choose the worse way to wait.
 #[inline]
 fn holder(cpu: Cpu) -> u32 {
     ((cpu.0 & (u32::MAX >> 3)) + 1) << WAITERS.count_ones()
 }
 
-/// The lock is held while this lives.
+/// Holds the lock while it lives.
 pub struct OwnerGuard<'a, T: ?Sized> {
     mutex: &'a OwnerMutex<T>,
     holder: u32,
@@ -160,7 +161,7 @@ impl<T: ?Sized> Deref for OwnerGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds the lock, so nobody else has a reference.
+        // SAFETY: this guard holds the lock, so no other thread has a reference.
         unsafe { &*self.mutex.value.get() }
     }
 }

@@ -1,39 +1,39 @@
-//! Sleeping until a word changes: a futex.
+//! A futex: a thread sleeps until a word changes.
 //!
-//! Under loom and shuttle it's a model of one: sleepers queue per address and are blocked until
-//! they are woken, and looking at the word and falling asleep are one step. So a wake-up that was
-//! forgotten shows as a deadlock.
+//! Under loom and shuttle this is a model of a futex. Sleepers queue per address and are blocked
+//! until they are woken. The check of the word and the start of the sleep are one step. So a
+//! forgotten wake-up shows as a deadlock.
 
 use crate::atomic::AtomicU32;
 
-/// Times a waiter looks again before it parks. `pause` takes 10 to 60 ns, depending on the
-/// processor, so this is 2 to 12 us: one decompression at least, and less than waking a sleeper
-/// costs the one who wakes.
+/// How often a waiter checks again before it parks. `pause` takes 10 to 60 ns, depending on the
+/// processor, so this is 2 to 12 us. That is at least one decompression, and less than a wake-up
+/// costs the waking thread.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const SPINS: u32 = 200;
 #[cfg(any(loom, shuttle))]
 pub(crate) const SPINS: u32 = 1;
 
-/// The same for a waiter who knows that the holder runs on another CPU: 160 us or more. Linux's
-/// mutex would spin as long as the holder runs.
+/// How often a waiter checks again if the holder probably runs on another CPU: 160 us or more.
+/// Linux's mutex would spin as long as the holder runs.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const OWNER_SPINS: u32 = 16384;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_SPINS: u32 = 1;
 
-/// The most pauses between two of its looks.
+/// The most pauses between two checks of such a waiter.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const OWNER_GAP: u32 = 2048;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_GAP: u32 = 1;
 
-/// Pauses for which it leaves a free lock to the last holder.
+/// Pauses for which such a waiter leaves a free lock to the last holder.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) const OWNER_PATIENCE: u32 = 128;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_PATIENCE: u32 = 1;
 
-/// Sleeps while `word` is `expected`. May return early; callers look again.
+/// Sleeps while `word` is `expected`. May return early; the caller checks again.
 #[inline(never)]
 #[cold]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
@@ -63,7 +63,7 @@ pub(crate) fn wake_all(word: &AtomicU32) {
     model::wake(word, model::Condvar::notify_all);
 }
 
-/// Lets other threads run: for waiting that cannot sleep.
+/// Lets other threads run, for a wait that cannot sleep.
 #[cold]
 pub(crate) fn let_others_run() {
     #[cfg(not(any(loom, shuttle)))]
@@ -91,7 +91,7 @@ mod model {
 
     use crate::atomic::{AtomicU32, Ordering};
 
-    /// The queues there are: the address of a word, and those who sleep on it.
+    /// The queues: the address of each word, and its sleepers.
     type Queues = Vec<(usize, Arc<Condvar>)>;
 
     lazy_static! {
@@ -114,8 +114,9 @@ mod model {
             return super::let_others_run();
         }
         let mut queues = QUEUES.lock().expect("no thread of the model panics");
-        // The queues' lock orders this with every wake-up made so far, so it sees the change that
-        // such a wake-up announced. A change not yet announced may be missed: its wake-up follows.
+        // The lock of the queues orders this load after every earlier wake-up, so it sees the
+        // change that such a wake-up announced. It may miss a change that is not yet announced: its
+        // wake-up follows.
         if word.load(Ordering::Relaxed) == expected {
             let queue = queue(&mut queues, word);
             drop(queue.wait(queues));

@@ -1,4 +1,4 @@
-//! One of something per CPU, each on cache lines of its own.
+//! One item per CPU, each on cache lines of its own.
 
 use units::Cpu;
 
@@ -10,26 +10,26 @@ pub struct PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
-    /// `cpus` items (at least one), made by `make`.
+    /// Makes `cpus` items (at least one) with `make`.
     pub fn new(cpus: usize, mut make: impl FnMut(usize) -> T) -> PerCpu<T> {
         PerCpu { items: (0..cpus.max(1)).map(|n| CachePadded::new(make(n))).collect() }
     }
 
-    /// The item of `cpu`, taken modulo the CPUs there are.
+    /// The item of `cpu`, modulo the number of items.
     #[inline]
     pub fn get(&self, cpu: Cpu) -> &T {
         let n = cpu.0 as usize;
-        // A modulo by an unknown number takes as long as a lock; it is hardly ever needed.
+        // A modulo by an unknown number takes as long as a lock, and is hardly ever needed.
         let n = if n < self.items.len() { n } else { n % self.items.len() };
         &self.items[n]
     }
 
-    /// Every item.
+    /// All items.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.items.iter().map(|item| &**item)
     }
 
-    /// How many there are.
+    /// The number of items.
     #[must_use]
     pub fn count(&self) -> usize {
         self.items.len()

@@ -1,15 +1,15 @@
-//! A hint to the processor's cache.
+//! Prefetch: hints to the processor's cache.
 //!
 //! # Why unsafe
-//! The instruction is only offered as an unsafe intrinsic.
+//! The instruction exists only as an unsafe intrinsic.
 
 use core::ops::Range;
 
-/// Bytes of a line of most processors' caches.
+/// The size of a cache line on most processors, in bytes.
 const LINE: usize = 64;
 
-/// Asks the processor for bytes of what begins at `start`, which need not be valid. No more than
-/// about ten lines are fetched at a time; who asks for more at once may have to wait.
+/// Prefetches the bytes `bytes` from `start` on. The address need not be valid. A processor fetches
+/// about ten lines at a time; a call for more may have to wait.
 #[inline]
 pub fn prefetch_bytes(start: *const u8, bytes: Range<usize>) {
     for at in bytes.step_by(LINE) {
@@ -17,10 +17,10 @@ pub fn prefetch_bytes(start: *const u8, bytes: Range<usize>) {
     }
 }
 
-/// Asks the processor for the line at an address, which need not be valid.
+/// Prefetches the cache line of an address, which need not be valid.
 #[inline]
 pub fn prefetch<T>(address: *const T) {
-    // What is asked for now is read or written for a while: others may come between.
+    // Prefetched data is read or written a little later: other threads may run in between.
     #[cfg(shuttle)]
     crate::atomic::point();
     #[cfg(target_arch = "x86_64")]
@@ -33,13 +33,13 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// Writes a byte with the value that it has, so that its page is in memory. Whatever others write
-/// to it meanwhile stays.
+/// Writes a byte with its present value, so that its page is in memory. A concurrent write by
+/// another thread stays.
 ///
 /// # Safety
-/// The byte may be read and written, and whoever uses it meanwhile does so by atomics.
+/// The byte may be read and written. Other threads use it meanwhile only by atomics.
 pub unsafe fn touch(byte: *mut u8) {
-    // Not those of a model: it knows no pages.
+    // Not the atomics of a model: a model has no pages.
     // SAFETY: as the caller promises; a byte is always aligned.
     let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(byte) };
     byte.fetch_or(0, core::sync::atomic::Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Readers say that they are reading, and a changer waits until all who might still see
-//! the old state have left.
+//! Reader epochs: readers announce that they read, and a changer waits until all readers that may
+//! still see the old state have left.
 //!
-//! The manner is that of sleepable RCU (McKenney, "Sleepable RCU", LWN 202847): two counters per
-//! CPU, a phase that says which to use, and a changer that turns the phase twice and waits for
-//! the counter left behind each time. The second turn is for a reader who read the phase, slept
-//! through the first turn, and only then counted itself.
+//! The method is that of sleepable RCU (McKenney, "Sleepable RCU", LWN 202847): two counters per
+//! CPU, and a phase that selects one of them. A changer flips the phase twice, and each time waits
+//! for the counter left behind. The second flip is for a reader that read the phase, slept through
+//! the first flip, and only then counted itself.
 
 use units::Cpu;
 
@@ -14,14 +14,14 @@ use crate::{CachePadded, Mutex, PerCpu, park};
 /// Readers of one structure, counted per CPU.
 pub struct ReaderEpochs {
     phase: CachePadded<AtomicU32>,
-    /// Written under the lock of the turn alone. The phase is this, or one more while readers of
-    /// the phase before have not been seen to leave.
+    /// Written only under the lock `turn`. The phase equals the epoch, or is one more while readers
+    /// of the phase before have not been seen to leave.
     epoch: CachePadded<AtomicU32>,
     readers: PerCpu<[AtomicU32; 2]>,
     turn: Mutex<()>,
 }
 
-/// A reader. What was reachable when it began stays until it is dropped.
+/// A reader. Data that was reachable when the reader entered stays until the reader is dropped.
 #[must_use = "what was found stays only while the reader lives"]
 pub struct Reader<'a> {
     counter: &'a AtomicU32,
@@ -29,7 +29,7 @@ pub struct Reader<'a> {
 }
 
 impl ReaderEpochs {
-    /// No readers yet.
+    /// Makes epochs without readers.
     #[must_use]
     pub fn new(cpus: usize) -> ReaderEpochs {
         let zeroes = |_| [AtomicU32::new(0), AtomicU32::new(0)];
@@ -41,7 +41,7 @@ impl ReaderEpochs {
         }
     }
 
-    /// Begins to read. Never waits; readers nest.
+    /// Enters a reader. Never waits; readers nest.
     #[inline]
     pub fn enter(&self, cpu: Cpu) -> Reader<'_> {
         let phase = self.phase.load(Ordering::Relaxed) & 1;
@@ -53,8 +53,8 @@ impl ReaderEpochs {
         Reader { counter, epochs: self }
     }
 
-    /// Waits until every reader from before this call has left. What was unpublished before
-    /// the call can be reached by nobody after it. Must not be called by a thread that is a reader.
+    /// Waits until every reader from before this call has left. Data that was unpublished before
+    /// the call cannot be reached by any thread after it. The calling thread must not be a reader.
     pub fn wait_for_readers(&self) {
         let _turn = self.turn.lock();
         for _ in 0..2 {
@@ -66,12 +66,12 @@ impl ReaderEpochs {
             }
             self.count_epoch();
         }
-        // The fence pairs with the barrier in `enter`: readers after this see all before it.
+        // The fence pairs with the barrier in `enter`: later readers see all earlier changes.
         fence(Ordering::SeqCst);
     }
 
-    /// Looks once whether the readers left behind have gone, and if so lets the next epoch begin.
-    /// Never waits; does nothing while somebody else is at it.
+    /// Checks once whether the readers left behind have gone, and if so begins the next epoch.
+    /// Never waits. Does nothing while another thread waits or checks.
     pub fn try_flip(&self) {
         if let Some(_turn) = self.turn.try_lock() {
             let left_behind = self.flip();
@@ -81,25 +81,25 @@ impl ReaderEpochs {
         }
     }
 
-    /// How often the readers of one phase or the other were seen to have left. The phases are
-    /// looked at in turn, so after two times that began after some instant, every reader taken
-    /// before it has been dropped. Wraps.
+    /// The number of times that the readers of a phase were seen to have left. The phases are
+    /// checked in turn. So after two checks that began after some instant, every reader that
+    /// entered before that instant has left. Wraps.
     #[inline]
     #[must_use]
     pub fn epoch(&self) -> u32 {
-        // Acquire pairs with the Release in `count_epoch`: what the readers did is done.
+        // Acquire pairs with the Release in `count_epoch`: the reads are finished.
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Turns the phase, unless that was done and its readers have not been seen to leave yet.
-    /// Returns the phase left behind. Under the turn's lock.
+    /// Flips the phase, unless it was flipped already and its readers have not been seen to leave
+    /// yet. Returns the phase left behind. Called under the lock `turn`.
     fn flip(&self) -> u32 {
         // The fence pairs with the barrier in `enter`.
         fence(Ordering::SeqCst);
         let epoch = self.epoch.load(Ordering::Relaxed);
         if self.phase.load(Ordering::Relaxed) == epoch {
             self.phase.store(epoch.wrapping_add(1), Ordering::Relaxed);
-            // As above: who does not see the new phase is counted in the old one.
+            // As above: a reader that does not see the new phase is counted in the old one.
             fence(Ordering::SeqCst);
         }
         epoch & 1
@@ -118,7 +118,7 @@ impl ReaderEpochs {
 }
 
 impl Reader<'_> {
-    /// Is it a reader of `epochs`? Only they wait for it.
+    /// Whether this is a reader of `epochs`. Only those epochs wait for it.
     #[inline]
     #[must_use]
     pub fn is_of(&self, epochs: &ReaderEpochs) -> bool {

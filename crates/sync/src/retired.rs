@@ -1,32 +1,32 @@
-//! Words that were displaced and wait until no reader can hold what they name.
+//! Displaced words that wait until no reader can hold what they name.
 //!
-//! Readers enter; a writer displaces a word with one atomic read-modify-write and retires it. It
-//! goes into the bag of the writer's CPU with the number of times that readers had been seen to
-//! leave (an epoch). Two more of these, each begun after it was displaced, and it is ripe: the
-//! reader who could have found it would have been seen. Bags are of a fixed size; a full one is
-//! emptied by waiting for readers, and nothing here allocates after it was made.
+//! Readers enter. A writer displaces a word with one atomic read-modify-write and retires it. The
+//! word goes into the bag of the writer's CPU, with the present epoch: the number of times that
+//! readers were seen to leave. The word is ripe after two more epochs that began after it was
+//! displaced: every reader that could have found it has left. Bags have a fixed size. A full bag is
+//! emptied after a wait for readers. No call allocates after the bags were made.
 
 use units::Cpu;
 
 use crate::atomic::barrier_after_rmw;
 use crate::{Mutex, PerCpu, Reader, ReaderEpochs};
 
-/// How many epochs after its own a word is ripe. The epoch may be a number that is already out of
-/// date when the word is displaced, so one more than there are phases to see.
+/// A word is ripe this many epochs after its own. The recorded epoch may be out of date when the
+/// word is displaced, so the number is one more than the two phases.
 const RIPE: u32 = 3;
 
-/// How often readers are looked for while a bag fills. Where readers come and go all the time, one
-/// look turns the phase and the next finds it left, so that an epoch takes two: a bag of which six
-/// eighths are filled meanwhile has no need to wait for anybody.
+/// How often readers are checked while a bag fills. If readers come and go all the time, one check
+/// flips the phase and the next finds the old phase left, so an epoch takes two checks. So a bag
+/// never has to wait if readers leave in time: the words are ripe after six of the eight checks.
 const LOOKS: usize = 8;
 
-/// Words that wait, and the readers they wait for.
+/// Retired words, and the readers they wait for.
 pub struct Retired {
     readers: ReaderEpochs,
     bags: PerCpu<Mutex<Bag>>,
 }
 
-/// The words of a CPU, the oldest first: a ring.
+/// The words of a CPU, the oldest first, in a ring.
 struct Bag {
     words: Box<[Waiting]>,
     first: usize,
@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 impl Retired {
-    /// Nothing retired, for `cpus` CPUs with room for `room` words each, at least one.
+    /// Makes empty bags for `cpus` CPUs, with room for `room` words each, at least one.
     #[must_use]
     pub fn new(cpus: usize, room: usize) -> Retired {
         let words = || vec![Waiting::default(); room.max(1)].into();
@@ -48,21 +48,21 @@ impl Retired {
         Retired { readers: ReaderEpochs::new(cpus), bags: PerCpu::new(cpus, bag) }
     }
 
-    /// Begins to read: what is found from now on stays until the reader is dropped. Never waits. A
-    /// thread with a reader must not call the other methods.
+    /// Enters a reader: everything found from now on stays until the reader is dropped. Never
+    /// waits. A thread with a reader must not call the other methods.
     #[inline]
     pub fn read(&self, cpu: Cpu) -> Reader<'_> {
         self.readers.enter(cpu)
     }
 
-    /// Takes a word that was displaced just now, and calls `free` with words that no reader can
-    /// hold any more. Waits for readers when there is no room.
+    /// Takes a word that was just displaced, and calls `free` with words that no reader can hold
+    /// any more. Waits for readers when the bag is full.
     #[inline]
     pub fn retire(&self, cpu: Cpu, word: u64, free: impl FnMut(u64)) {
         let mut bag = self.bags.get(cpu).lock();
-        // Taking the lock was a read-modify-write. Pairs with the fences in `ReaderEpochs`: who
-        // looks for readers in a later epoch sees those who may have found the word before it was
-        // displaced.
+        // The lock was taken with a read-modify-write. Pairs with the fences in `ReaderEpochs`: a
+        // thread that checks for readers in a later epoch sees the readers that may have found the
+        // word before it was displaced.
         barrier_after_rmw();
         let epoch = self.readers.epoch();
         bag.push(Waiting { word, epoch });
@@ -71,7 +71,7 @@ impl Retired {
         }
     }
 
-    /// Frees what is ripe, and everything if there is no room left.
+    /// Frees the ripe words, or all words if the bag is full.
     #[cold]
     fn tidy(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
         self.readers.try_flip();
@@ -87,8 +87,8 @@ impl Retired {
         }
     }
 
-    /// Waits for readers and frees everything in a bag. Its lock keeps others from adding to it
-    /// meanwhile; readers never want that lock.
+    /// Waits for readers and frees all words of a bag. The lock of the bag keeps other threads from
+    /// adding words meanwhile; readers never take that lock.
     fn empty(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
         self.readers.wait_for_readers();
         while let Some(oldest) = bag.oldest() {
@@ -97,8 +97,8 @@ impl Retired {
         }
     }
 
-    /// Waits for readers and frees every word that was retired before the call. Tells whether
-    /// there was any.
+    /// Waits for readers and frees every word that was retired before the call. Returns whether
+    /// there were any.
     pub fn quiesce(&self, mut free: impl FnMut(u64)) -> bool {
         let mut any = false;
         for bag in self.bags.iter() {

@@ -1,14 +1,16 @@
-//! A lock with two modes, fair between them: spins briefly, then parks.
+//! A reader-writer lock that is fair between readers and writers: a waiter spins briefly, then
+//! parks.
 //!
-//! In the manner of Linux's `qrwlock` (`Documentation/locking`, behaviour): who comes through at
-//! the first try pays one atomic operation. Everybody else stands in a queue, whose front is the
-//! holder of a mutex and waits alone on the lock's word. From the moment a writer is at the front
-//! no new reader comes in, so readers cannot keep it out; a reader at the front has counted itself
-//! already and comes in together with all others who come meanwhile, before the next writer. Within
-//! the queue no order is kept.
+//! It follows the behaviour of Linux's `qrwlock` (`Documentation/locking`). A thread that gets the
+//! lock at the first try pays one atomic operation. Every other thread stands in a queue. The front
+//! of the queue holds a mutex and waits alone on the lock's word. While a writer is at the front,
+//! no new reader enters, so readers cannot starve it. A reader at the front has counted itself
+//! already, and enters together with all readers that come meanwhile, before the next writer. The
+//! queue itself keeps no order.
 //!
 //! # Why unsafe
-//! A lock hands out references to what it guards; only its protocol keeps `&mut` from being shared.
+//! A lock hands out references to its value; only the lock's protocol keeps `&mut` from being
+//! shared.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -16,19 +18,19 @@ use core::ops::{Deref, DerefMut};
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
 use crate::{Mutex, park};
 
-/// Somebody writes.
+/// A thread writes.
 const WRITER: u32 = 1;
-/// A writer is at the front of the queue. Set and cleared by the front alone.
+/// A writer is at the front of the queue. Only the front sets and clears this bit.
 const QUEUED: u32 = 1 << 1;
-/// The front of the queue sleeps, or may. Set and cleared by the front alone.
+/// The front of the queue sleeps, or may sleep. Only the front sets and clears this bit.
 const ASLEEP: u32 = 1 << 2;
 /// One reader; the bits from here on count them.
 const READER: u32 = 1 << 3;
 
-/// A lock that many may hold for reading, or one for writing.
+/// A lock that many threads may hold for reading, or one for writing.
 ///
-/// The lock lies in front of what it guards, on the same cache line. Not re-entrant: who holds it
-/// in any mode must not ask for it again.
+/// The lock lies in front of its value, on the same cache line. Not re-entrant: a thread that holds
+/// it in any mode must not take it again.
 #[repr(C)]
 pub struct RwLock<T: ?Sized> {
     state: AtomicU32,
@@ -36,13 +38,13 @@ pub struct RwLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value goes with the lock, and may move to where it is written.
+// SAFETY: the value moves with the lock, and a `T` that is `Send` may move to another thread.
 unsafe impl<T: ?Sized + Send> Send for RwLock<T> {}
-// SAFETY: readers share the value, and writers, one at a time, may take it as theirs.
+// SAFETY: readers share the value. Writers, one at a time, have it exclusively.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T> RwLock<T> {
-    /// A free lock round `value`.
+    /// Makes a free lock around `value`.
     pub fn new(value: T) -> RwLock<T> {
         let (state, queue) = (AtomicU32::new(0), Mutex::new(()));
         RwLock { state, queue, value: UnsafeCell::new(value) }
@@ -50,7 +52,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Takes the lock beside other readers, waiting for it if need be.
+    /// Takes the lock for reading, and waits for it if necessary.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         if !self.try_enter() {
@@ -59,14 +61,14 @@ impl<T: ?Sized> RwLock<T> {
         ReadGuard { lock: self }
     }
 
-    /// Takes the lock beside other readers if that is possible now.
+    /// Takes the lock for reading if that is possible now.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
-        // Not `then_some`: a guard made in vain would unlock when it is dropped.
+        // Not `then_some`: an unused guard would unlock when it is dropped.
         self.try_enter().then(|| ReadGuard { lock: self })
     }
 
-    /// Takes the lock alone, waiting for it if need be.
+    /// Takes the lock for writing, and waits for it if necessary.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         if !self.try_own(0) {
@@ -75,13 +77,13 @@ impl<T: ?Sized> RwLock<T> {
         WriteGuard { lock: self }
     }
 
-    /// Takes the lock alone if that is possible now.
+    /// Takes the lock for writing if that is possible now.
     #[inline]
     pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
         self.try_own(0).then(|| WriteGuard { lock: self })
     }
 
-    /// What it guards, without locking: the `&mut` is proof that nobody else is here.
+    /// The value, without locking: the `&mut` proves that no other thread has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         // SAFETY: `&mut self` excludes every guard.
         unsafe { &mut *self.value.get() }
@@ -107,7 +109,7 @@ impl<T: ?Sized> RwLock<T> {
     #[cold]
     fn read_slowly(&self) {
         let _front = self.queue.lock();
-        // Counted from here on: no writer comes in before us but the one who is in.
+        // This reader is counted from here on: only a writer that is in already may precede it.
         self.state.fetch_add(READER, Ordering::Relaxed);
         let mut spins = 0;
         loop {
@@ -138,7 +140,7 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits for the word to be other than `seen`: spins at first, then sleeps.
+    /// Waits until the word differs from `seen`: spins at first, then sleeps.
     fn wait_at_front(&self, spins: &mut u32, seen: u32) {
         if *spins < park::SPINS {
             *spins += 1;
@@ -155,7 +157,7 @@ impl<T: ?Sized> RwLock<T> {
     fn end_read(&self) {
         // Release pairs with the Acquire in `try_own` of the next writer.
         let left = self.state.fetch_sub(READER, Ordering::Release) - READER;
-        // The last one wakes the writer at the front. A reader there waits for no reader.
+        // The last reader wakes the writer at the front. A reader at the front waits for no reader.
         if left == QUEUED | ASLEEP {
             park::wake_one(&self.state);
         }
@@ -163,19 +165,19 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline]
     fn end_write(&self) {
-        // Release pairs with the Acquire of whoever comes next, in either mode.
+        // Release pairs with the Acquire of the next holder, in either mode.
         if self.state.fetch_sub(WRITER, Ordering::Release) & ASLEEP != 0 {
             park::wake_one(&self.state);
         }
     }
 }
 
-/// The lock is held for reading while this lives.
+/// Holds the lock for reading while it lives.
 pub struct ReadGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
 }
 
-/// The lock is held for writing while this lives.
+/// Holds the lock for writing while it lives.
 pub struct WriteGuard<'a, T: ?Sized> {
     lock: &'a RwLock<T>,
 }
@@ -184,7 +186,7 @@ impl<T: ?Sized> Deref for ReadGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives nobody holds the lock for writing.
+        // SAFETY: while this guard lives, no thread holds the lock for writing.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -193,7 +195,7 @@ impl<T: ?Sized> Deref for WriteGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard holds the lock alone.
+        // SAFETY: this guard holds the lock exclusively.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -201,7 +203,8 @@ impl<T: ?Sized> Deref for WriteGuard<'_, T> {
 impl<T: ?Sized> DerefMut for WriteGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard holds the lock alone, and `&mut self` makes this its only reference.
+        // SAFETY: this guard holds the lock exclusively, and `&mut self` makes this its only
+        // reference.
         unsafe { &mut *self.lock.value.get() }
     }
 }

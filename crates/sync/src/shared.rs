@@ -1,9 +1,8 @@
-//! A reader-writer lock in a 64-bit word of its own: spins briefly, then parks in a shared wait
-//! queue.
+//! A reader-writer lock in a 64-bit word of its own: a waiter spins briefly, then parks in a shared
+//! wait queue.
 //!
-//! The low bits count readers, [`LOCKED`] is a writer, [`WAITED`] says that somebody sleeps. While
-//! somebody sleeps no new reader comes in, so that readers who take turns cannot keep a writer out
-//! for ever.
+//! The low bits count readers, [`LOCKED`] marks a writer, [`WAITED`] marks a sleeper. While a
+//! thread sleeps, no new reader enters, so that readers in turn cannot starve a writer.
 
 use crate::atomic::{AtomicU64, Ordering, spin_hint};
 use crate::bitlock::{LOCKED, WAITED, WaitQueues};
@@ -11,15 +10,14 @@ use crate::park;
 
 const READERS: u64 = !(LOCKED | WAITED);
 
-/// Where those wait who want a word that others read or write.
+/// The wait queues of threads that want a word that other threads read or write.
 #[derive(Default)]
 pub struct SharedWaitQueues {
     queues: WaitQueues,
 }
 
 impl SharedWaitQueues {
-    /// Locks `word` beside other readers. `key` must be the same for each use of one word. Not
-    /// re-entrant.
+    /// Locks `word` for reading. `key` must be the same for each use of one word. Not re-entrant.
     #[inline]
     pub fn read(&self, word: &AtomicU64, key: usize) {
         let seen = word.load(Ordering::Relaxed);
@@ -37,7 +35,7 @@ impl SharedWaitQueues {
         }
     }
 
-    /// Locks `word` against everybody else.
+    /// Locks `word` for writing.
     #[inline]
     pub fn write(&self, word: &AtomicU64, key: usize) {
         if !try_swap(word, 0, LOCKED) {
@@ -48,7 +46,7 @@ impl SharedWaitQueues {
     /// Ends a [`SharedWaitQueues::write`].
     #[inline]
     pub fn end_write(&self, word: &AtomicU64, key: usize) {
-        // Release pairs with the Acquire in `try_swap` of whoever comes next.
+        // Release pairs with the Acquire in `try_swap` of the next holder.
         if word.swap(0, Ordering::Release) & WAITED != 0 {
             self.queues.open(key);
         }
@@ -56,7 +54,7 @@ impl SharedWaitQueues {
 
     #[cold]
     fn end_last_read(&self, word: &AtomicU64, key: usize) {
-        // If a writer took it with the mark in it, that one will wake the wait queue.
+        // If a writer took the word with the mark in it, that writer wakes the wait queue.
         if word.compare_exchange(WAITED, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.queues.open(key);
         }
@@ -74,7 +72,8 @@ impl SharedWaitQueues {
         let mut spins = 0;
         loop {
             // Acquire pairs with the Release in `WaitQueues::open`: a new ticket comes with the
-            // word as it was left, so an old ticket below always belongs to a word not yet left.
+            // word as it was unlocked, so an old ticket below always belongs to a word not yet
+            // unlocked.
             let ticket = queue.load(Ordering::Acquire);
             let seen = word.load(Ordering::Relaxed);
             if admits(seen) {

@@ -1,4 +1,4 @@
-//! The standard library's mutex, to measure others against.
+//! The standard library's mutex, for comparison in measurements.
 
 #[cfg(loom)]
 use loom::sync::Mutex;
@@ -12,16 +12,16 @@ pub type SystemGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
 #[cfg(not(loom))]
 pub type SystemGuard<'a, T> = std::sync::MutexGuard<'a, T>;
 
-/// The standard library's mutex. A thread that panicked while it held it does not spoil it.
+/// The standard library's mutex, which ignores poisoning: a panic of a holder does not spoil it.
 pub struct SystemMutex<T>(Mutex<T>);
 
 impl<T> SystemMutex<T> {
-    /// A free lock round `value`.
+    /// Makes a free lock around `value`.
     pub fn new(value: T) -> SystemMutex<T> {
         SystemMutex(Mutex::new(value))
     }
 
-    /// Takes the lock, waiting for it if need be. Not fair, not re-entrant.
+    /// Takes the lock, and waits for it if necessary. Not fair, not re-entrant.
     #[inline]
     pub fn lock(&self) -> SystemGuard<'_, T> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! The codecs of a store of pages: one for each priority, and those that older objects need.
+//! The codecs of a store of pages: one for each priority, and those of older objects.
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::fmt;
@@ -10,18 +10,18 @@ use units::{Cpu, Page};
 
 use crate::{CodecError, Compressor, Corrupt, OneStream, Params, Streams};
 
-/// Codecs that objects can tell apart.
+/// The number of codecs that the number in an object can name.
 pub const CODECS: usize = 31;
 
-/// Codecs a store has at a time: the primary one, and three to recompress with (as Linux).
+/// The codecs of a store at a time: the primary one, and three for recompression (as Linux).
 pub const PRIORITIES: usize = 4;
 
-/// A codec that was chosen, ready to be used.
+/// A chosen codec, opened.
 #[derive(Clone)]
 pub struct Chosen {
     /// The codec.
     pub compressor: Arc<dyn Compressor>,
-    /// What it was made with.
+    /// The parameters it was opened with.
     pub params: Params,
 }
 
@@ -31,12 +31,12 @@ impl Chosen {
     }
 }
 
-/// Why a codec was not installed. Nothing has changed.
+/// The reason why a codec was not installed. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NotInstalled {
-    /// Its streams could not be made.
+    /// The streams of the codec could not be made.
     Codec(CodecError),
-    /// Objects made by [`CODECS`] others are there.
+    /// Present objects use [`CODECS`] other codecs.
     Full,
 }
 
@@ -59,20 +59,20 @@ impl core::error::Error for NotInstalled {}
 pub struct Codec<S> {
     /// The codec.
     pub chosen: Chosen,
-    /// Its streams.
+    /// The streams of the codec.
     pub streams: S,
-    /// What it was installed for.
+    /// The priority it was installed for.
     pub priority: u8,
 }
 
-/// Codecs by number, and which of them is the one of each priority. A codec stays while an object
-/// needs it. Every method may be called by any number of threads at once.
+/// The codecs by number, and the number of the codec of each priority. A codec stays while an
+/// object needs it. Any number of threads may call every method at once.
 pub struct Bank<S> {
     table: [Published<Codec<S>>; CODECS],
     current: [AtomicU8; PRIORITIES],
     changing: Mutex<()>,
     cpus: usize,
-    /// Streams that were asked for in the beginning.
+    /// Streams that were asked for at first.
     wanted: usize,
     /// Streams of each codec that may be used at once.
     limit: AtomicUsize,
@@ -82,8 +82,8 @@ pub struct Bank<S> {
 const NONE: u8 = u8::MAX;
 
 impl<S: Streams> Bank<S> {
-    /// No codecs yet, on `cpus` CPUs. At most `limit` streams of each may be used at once; who
-    /// looks at codecs holds one of `readers`.
+    /// Makes a bank without codecs, on `cpus` CPUs. At most `limit` streams of each codec may be
+    /// used at once. A caller that gets a codec holds one of `readers`.
     #[must_use]
     pub fn new(cpus: usize, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
         Bank {
@@ -110,22 +110,23 @@ impl<S: Streams> Bank<S> {
         reader: &'p Reader<'_>,
         priority: u8,
     ) -> Option<(u8, &'p Codec<S>)> {
-        // Acquire pairs with the Release in `install`: who sees the number finds the codec.
+        // Acquire pairs with the Release in `install`: a thread that sees the number finds the
+        // codec.
         let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
         Some((number, self.table.get(usize::from(number))?.get(reader)?))
     }
 
-    /// Every codec there is.
+    /// All codecs.
     pub fn all<'p>(&'p self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec<S>> {
         self.table.iter().filter_map(|place| place.get(reader))
     }
 
-    /// Makes `chosen` the codec of a priority. `in_use` tells which codecs objects need, a bit
-    /// for each; it is asked when nobody can make objects by a codec that is not current. The
-    /// calling thread must not be a reader.
+    /// Makes `chosen` the codec of a priority. `in_use` returns the codecs that objects need, one
+    /// bit for each. It is called when no thread can make objects with a codec that is not current.
+    /// The calling thread must not be a reader.
     ///
     /// # Errors
-    /// [`NotInstalled`].
+    /// [`NotInstalled`]: the codec has no streams, or the bank is full.
     pub fn install(
         &self,
         priority: u8,
@@ -159,7 +160,7 @@ impl<S: Streams> Bank<S> {
         Ok(streams)
     }
 
-    /// A codec that objects were made by before, and that is the same in all respects.
+    /// The number of an installed codec with the same priority, name and parameters.
     fn find(&self, priority: u8, chosen: &Chosen) -> Option<usize> {
         let reader = self.readers.enter(units::Cpu(0));
         let same = |codec: &Codec<S>| codec.priority == priority && codec.chosen.is(chosen);
@@ -182,14 +183,14 @@ impl<S: Streams> Bank<S> {
         if others == 0 {
             return;
         }
-        // Stores that chose one of these codecs have committed after this.
+        // After this wait, all stores that chose one of these codecs have committed.
         self.readers.wait_for_readers();
         let unused = others & !in_use();
         if unused == 0 {
             return;
         }
-        // Who looked at a slot before it changed may still be fetching its page, and decompresses
-        // it then.
+        // A reader that looked at a slot before it changed may still fetch its page, and
+        // decompresses it then.
         self.readers.wait_for_readers();
         for number in (0..CODECS).filter(|number| unused & 1 << number != 0) {
             drop(self.table[number].withdraw());
@@ -198,10 +199,11 @@ impl<S: Streams> Bank<S> {
 }
 
 impl<S: Streams> Bank<S> {
-    /// Decompresses an object of codec `number`; takes a stream only where the codec needs one.
+    /// Decompresses an object of codec `number`. Takes a stream only if the codec needs one.
     ///
     /// # Errors
-    /// [`Corrupt`] when it is no whole page's, or there is no such codec; `page` is undefined then.
+    /// [`Corrupt`] when the bytes do not give a whole page, or the codec does not exist. The
+    /// contents of `page` are undefined then.
     #[inline]
     pub fn decompress(
         &self,
@@ -219,11 +221,11 @@ impl<S: Streams> Bank<S> {
         }
     }
 
-    /// Lets at most `count` streams of each codec be used at once. One that is being installed may
-    /// have to be told again.
+    /// Lets at most `count` streams of each codec be used at once. The caller repeats the call for
+    /// a codec that is being installed meanwhile.
     ///
     /// # Errors
-    /// [`OneStream`] where there is one for good.
+    /// [`OneStream`] if the policy has one stream only.
     pub fn limit(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
         self.all(reader).try_for_each(|codec| codec.streams.limit(count))?;
         self.limit.store(count, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The codecs. Each turns its parameters into a [`Compressor`], and knows nothing of the others.
+//! The codecs. Each makes a [`Compressor`] from its parameters, and is independent of the others.
 //! [`open`] finds one by its name.
 
 pub(crate) mod deflate;
@@ -14,18 +14,18 @@ use alloc::{format, sync::Arc};
 
 use crate::{CodecError, Compressor, Params};
 
-/// The codecs there are, in the order they are listed to the operator, which is the kernel's.
+/// All codecs, in the order in which the kernel lists them.
 pub const ALGORITHMS: &[&str] =
     &[lzo::NAME_RLE, lzo::NAME, lz4::NAME, lz4hc::NAME, zstd::NAME, deflate::NAME, eight42::NAME];
 
-/// The codec that is used where none was chosen.
+/// The default codec.
 pub const DEFAULT_ALGORITHM: &str = lz4::NAME;
 
-/// Makes the codec called `name` ready.
+/// Opens the codec called `name`.
 ///
 /// # Errors
-/// [`CodecError`] for a name that is not in [`ALGORITHMS`], which the text lists, for a parameter
-/// that the codec refuses, and when memory is out.
+/// [`CodecError`] for a name that is not in [`ALGORITHMS`] (the message lists them), for a
+/// parameter that the codec refuses, and when memory is out.
 pub fn open(name: &str, params: &Params) -> Result<Arc<dyn Compressor>, CodecError> {
     match name {
         lzo::NAME_RLE => lzo::LzoRle::new(params).map(|codec| Arc::new(codec) as _),

@@ -1,32 +1,33 @@
-//! The seam between the engine and the codecs.
+//! The interface between the engine and the codecs.
 
 use alloc::{boxed::Box, string::String, sync::Arc};
 use core::fmt;
 
 use units::Page;
 
-/// Parameters of a codec. One that a codec does not have is refused, with a text that says so.
+/// The parameters of a codec. A codec refuses a parameter that it does not have; the message says
+/// so.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Params {
-    /// The codec's own level; `None` is its default. For lz4 it is the acceleration.
+    /// The level, in the codec's own scale; `None` is its default. For lz4 it is the acceleration.
     pub level: Option<i32>,
-    /// zlib's number for the window of deflate; `None` is the codec's default.
+    /// The window of deflate, as zlib's number; `None` is the codec's default.
     pub window_bits: Option<i32>,
-    /// What pages are likely to contain, for codecs that can begin with it. Prepared once, when
-    /// the codec is made ready.
+    /// Typical contents of pages, for codecs with dictionaries. It is prepared once, when the codec
+    /// is opened.
     pub dictionary: Option<Arc<[u8]>>,
 }
 
 impl Params {
-    /// With a level and nothing else.
+    /// Parameters with a level only.
     #[must_use]
     pub fn at_level(level: impl Into<Option<i32>>) -> Params {
         Params { level: level.into(), ..Params::default() }
     }
 }
 
-/// A codec could not be made ready: a parameter out of range, or no memory. The text names what
-/// was wrong and what is allowed.
+/// The error of a codec that could not be opened: a parameter out of range, or no memory. The
+/// message names the error and the allowed values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodecError(pub String);
 
@@ -38,7 +39,7 @@ impl fmt::Display for CodecError {
 
 impl core::error::Error for CodecError {}
 
-/// Bytes that no page was ever compressed to.
+/// The error for bytes that are no compressed page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
@@ -47,30 +48,32 @@ pub trait Compressor: Send + Sync {
     /// The kernel's name for it: `lzo-rle`, `lz4`, `zstd` and so on.
     fn name(&self) -> &'static str;
 
-    /// New private state, with everything it will ever need allocated: using it touches the heap
-    /// no more.
+    /// Makes a new private state and allocates all its memory: its use never allocates from the
+    /// heap.
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
     fn context(&self) -> Result<Box<dyn Context>, CodecError>;
 
-    /// Decompresses without any private state, where the codec needs none (all but zstd and
-    /// deflate); `None` where it does.
+    /// Decompresses without private state, for codecs that need none (all but zstd and deflate);
+    /// `None` for the others.
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
         let _ = (bytes, page);
         None
     }
 }
 
-/// The private state of one thread running a codec.
+/// The private state of one thread that runs a codec.
 pub trait Context: Send {
-    /// Compresses `page` into the beginning of `into`, and tells how many bytes it took; `None`
-    /// when it does not fit. Never allocates.
+    /// Compresses `page` into the beginning of `into`, and returns the number of bytes; `None` when
+    /// they do not fit. Never allocates.
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize>;
 
-    /// Decompresses exactly `bytes` to a page. No input makes it read or write out of bounds.
+    /// Decompresses exactly `bytes` to a page. No input makes it read or write out of bounds. Never
+    /// allocates.
     ///
     /// # Errors
-    /// [`Corrupt`] when they are not a whole page's; `page` is undefined then. Never allocates.
+    /// [`Corrupt`] when the bytes do not give a whole page; the contents of `page` are undefined
+    /// then.
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt>;
 }

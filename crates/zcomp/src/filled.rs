@@ -1,11 +1,11 @@
-//! Pages that are the same eight bytes over and over.
+//! Same-filled pages: pages that repeat one eight-byte pattern.
 
 use units::{PAGE_SIZE, Page};
 
-/// Bytes looked at before all of a page is: most pages that are not filled are known by these.
+/// Bytes that are checked before the whole page: they rule out most pages that are not filled.
 const BEGINNING: usize = 128;
 
-/// The eight bytes a page is filled with, if it is.
+/// The eight-byte pattern of a page; `None` if the page is not same-filled.
 #[inline]
 #[must_use]
 pub fn same_filled(page: &Page) -> Option<u64> {
@@ -15,12 +15,12 @@ pub fn same_filled(page: &Page) -> Option<u64> {
     for word in &words[..BEGINNING / 8] {
         different |= u64::from_ne_bytes(*word) ^ pattern;
     }
-    // A page that is the same as itself eight bytes on repeats its first eight. The system's way to
-    // compare is as wide as the processor allows.
+    // A page that equals itself shifted by eight bytes repeats its first eight bytes. The slice
+    // comparison is as wide as the processor allows.
     (different == 0 && page[..PAGE_SIZE - 8] == page[8..]).then_some(pattern)
 }
 
-/// Fills a page with a pattern of eight bytes.
+/// Fills a page with an eight-byte pattern.
 #[inline]
 pub fn fill(page: &mut Page, pattern: u64) {
     let bytes = pattern.to_ne_bytes();

@@ -1,12 +1,12 @@
-//! Turns a page into fewer bytes and back.
+//! Compresses and decompresses pages.
 //!
-//! The only crate with C libraries in it: liblz4 behind `lz4` and `lz4hc`, libzstd behind `zstd`,
+//! Only this crate contains C libraries: liblz4 behind `lz4` and `lz4hc`, libzstd behind `zstd`,
 //! libdeflate behind `deflate`. `lzo`, `lzo-rle` and `842` are written here, in safe Rust. A
-//! [`Compressor`] is a codec with its parameters, shared by all; a [`Context`] is the private state
-//! one thread at a time needs to run it; a [`Stream`] is a context with its buffers, and
-//! [`Streams`] is how threads come by one. A [`Bank`] has the codecs of a store of pages, which may
-//! change while objects of older ones are there. Pages that are one pattern over and over need no
-//! codec: see [`same_filled`].
+//! [`Compressor`] is a codec with its parameters, shared by all threads. A [`Context`] is the
+//! private state that one thread at a time needs to run it. A [`Stream`] is a context with its
+//! buffers, and [`Streams`] is the policy by which threads get a stream. A [`Bank`] has the codecs
+//! of a store of pages, which may change while objects of older codecs exist. Pages filled with one
+//! pattern need no codec: see [`same_filled`].
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! Streams: a codec's context with the buffers that go with it, and how threads come by one.
+//! Streams: a codec's context with its buffers, and the policy by which threads get one.
 
 mod percpu;
 
@@ -12,7 +12,7 @@ pub use percpu::PerCpuStreams;
 
 use crate::{CodecError, Compressor, Context};
 
-/// `N` bytes on the heap, beginning on a page's boundary.
+/// `N` bytes on the heap, aligned to a page.
 pub struct Buffer<const N: usize>(Box<[Aligned<N>]>);
 
 #[repr(C, align(4096))]
@@ -21,8 +21,7 @@ struct Aligned<const N: usize>([u8; N]);
 
 impl<const N: usize> Buffer<N> {
     fn new(compressor: &str) -> Result<Buffer<N>, CodecError> {
-        // One element; a vector because only that can be asked for without aborting when memory
-        // is out.
+        // One element. It is a vector because only a vector can fail to allocate without an abort.
         let mut items = Vec::new();
         items
             .try_reserve_exact(1)
@@ -47,11 +46,12 @@ impl<const N: usize> DerefMut for Buffer<N> {
     }
 }
 
-/// What one thread at a time needs to compress and decompress. Using it touches the heap no more.
+/// The state that one thread at a time needs to compress and decompress. Its use never allocates
+/// from the heap.
 pub struct Stream {
     /// The codec's private state.
     pub context: Box<dyn Context>,
-    /// Where a page is compressed to: two pages, so that no codec runs out of room.
+    /// The output of compression: two pages, so that no codec runs out of room.
     pub output: Buffer<{ 2 * PAGE_SIZE }>,
 }
 
@@ -65,7 +65,7 @@ impl Stream {
         Ok(Stream { context: compressor.context()?, output: Buffer::new(name)? })
     }
 
-    /// Compresses `page` to `output`, and gives the bytes there.
+    /// Compresses `page` to `output`, and returns the bytes there.
     #[inline]
     pub fn compress(&mut self, page: &Page) -> Option<&[u8]> {
         let length = self.context.compress(page, &mut *self.output)?;
@@ -73,10 +73,10 @@ impl Stream {
     }
 }
 
-/// How threads come by a stream: the streams of one codec. Every thread may call it at any time.
-/// [`PerCpuStreams`] is what the product uses.
+/// The policy by which threads get a stream of one codec. Any number of threads may call it at
+/// once. The product uses [`PerCpuStreams`].
 ///
-/// It allocates nothing, or only when it grows within the administrator's limit; and if there is no
+/// It allocates nothing, or only when it grows within the administrator's limit. If there is no
 /// memory to grow, it waits instead.
 pub trait Streams: Sized + Send + Sync + 'static {
     /// The name of the policy.
@@ -85,45 +85,45 @@ pub trait Streams: Sized + Send + Sync + 'static {
     /// The most streams that may ever be used at once.
     const MOST: u32 = u32::MAX;
 
-    /// How many may be used at once on so many CPUs, when nobody chose a number.
+    /// The default number of streams that may be used at once on `cpus` CPUs.
     fn usual(cpus: usize) -> u32;
 
-    /// Streams of `codec` on `cpus` CPUs, when `wanted` of them (at least one) are asked for. That
-    /// is no limit: see [`Streams::limit`].
+    /// Makes streams of `codec` on `cpus` CPUs, when `wanted` streams (at least one) are asked for.
+    /// This number is no limit: see [`Streams::limit`].
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
     fn make(codec: &Arc<dyn Compressor>, cpus: usize, wanted: usize) -> Result<Self, CodecError>;
 
-    /// A stream for as long as this lives.
+    /// Holds a stream while it lives.
     type Guard<'a>: DerefMut<Target = Stream>
     where
         Self: 'a;
 
-    /// A stream for a thread on `cpu`; waits until there is one. A thread that holds one must not
-    /// ask for another.
+    /// Takes a stream for a thread on `cpu`; waits until one is free. A thread that holds a stream
+    /// must not take another.
     fn get(&self, cpu: Cpu) -> Self::Guard<'_>;
 
-    /// Streams there are now, or may be used at once if that is less.
+    /// The number of streams, or the limit if that is lower.
     fn count(&self) -> usize;
 
-    /// Lets at most `count` of them (at least one) be used at once from now on. Streams that are
-    /// taken stay so until they come back.
+    /// Lets at most `count` streams (at least one) be used at once from now on. Streams in use stay
+    /// in use until they are returned.
     ///
     /// # Errors
-    /// [`OneStream`], and nothing has changed.
+    /// [`OneStream`]; nothing has changed then.
     fn limit(&self, count: usize) -> Result<(), OneStream>;
 }
 
-/// There is one stream, and there will never be another.
+/// The error of a policy that has one stream and never makes another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OneStream;
 
 impl OneStream {
-    /// What a policy of one stream says to being limited.
+    /// Checks a limit for a policy of one stream.
     ///
     /// # Errors
-    /// Itself, for more than one.
+    /// [`OneStream`] for a count above 1.
     pub fn judge(count: usize) -> Result<(), OneStream> {
         if count <= 1 { Ok(()) } else { Err(OneStream) }
     }

@@ -1,35 +1,35 @@
-//! When pages were last used.
+//! The time of last use of each page.
 
 use alloc::sync::Arc;
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
 
-/// The seconds that pages are dated by. The engine knows no clock: somebody outside sets it, as
-/// often as he likes ages to be exact.
+/// The clock that dates the pages, in seconds. The engine reads no clock of its own: the daemon
+/// sets this one. Ages are more exact if the clock is set more often.
 #[derive(Default)]
 pub struct Clock(AtomicU32);
 
 impl Clock {
-    /// It is `seconds` now; counted from when the machine started, as the kernel does.
+    /// Sets the time to `seconds`, counted from the start of the machine, as the kernel does.
     pub fn set(&self, seconds: u32) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 
-    /// What it was set to last.
+    /// The time that was set last.
     #[must_use]
     pub fn now(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The time of last use for each page: four bytes a page, of pages that are used.
+/// The time of last use of each page. It takes four bytes for each page that is used.
 pub(crate) struct Accesses {
     clock: Arc<Clock>,
     times: LazyTable<AtomicU32>,
 }
 
-/// Bytes a page's time takes.
+/// Bytes of the time of one page.
 pub(crate) const TIME_BYTES: u64 = 4;
 
 impl Accesses {
@@ -41,17 +41,17 @@ impl Accesses {
         Ok(Accesses { clock, times: LazyTable::new(provider, pages)? })
     }
 
-    /// The page is used now.
+    /// Notes that the page is used now.
     #[inline]
     pub(crate) fn note(&self, index: usize) {
         let (time, now) = (self.times.get(index), self.clock.now());
-        // Looked at first: a line that many processors read should stay with all of them.
+        // The load comes first: a cache line that many processors read stays shared among them.
         if time.load(Ordering::Relaxed) != now {
             time.store(now, Ordering::Relaxed);
         }
     }
 
-    /// When it was last.
+    /// The time when the page was last used.
     pub(crate) fn last(&self, index: usize) -> u32 {
         self.times.get(index).load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! The attributes of a device, in the kernel's words and formats.
 //!
 //! Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, and for max_comp_streams and the
-//! one-value statistics the same document of 2014 (`Documentation/blockdev/zram.txt`). What differs
-//! is in docs/compatibility.md.
+//! one-value statistics the same document of 2014 (`Documentation/blockdev/zram.txt`). The
+//! differences are in docs/compatibility.md.
 
 mod algorithms;
 mod keys;

@@ -1,8 +1,8 @@
-//! The blocks of a backing device: which are free, and which may still be read.
+//! The blocks of a backing device: free, used, and in quarantine.
 //!
-//! A block that a page gave up may be under way to a reader who looked at the slot before. It is
-//! therefore not free but *in quarantine*, until everybody has left who was reading then. Who reads
-//! holds a reader from before he looks at a slot until the block has arrived.
+//! A reader that looked at a slot earlier may still read a block that the page gave up. Such a
+//! block is not free but *in quarantine*, until every reader of that time has left. A reader enters
+//! before it looks at a slot, and leaves when the block has arrived.
 
 use alloc::{string::String, sync::Arc};
 
@@ -12,35 +12,35 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 
-/// A backing device and the state of its blocks. Every method may be called by any number of
-/// threads at once, but for [`BackingBlocks::take`] and [`BackingBlocks::recycle`], which one
-/// thread at a time calls.
+/// A backing device and the state of its blocks. Any number of threads may call every method at
+/// once, but only one thread at a time may call [`BackingBlocks::take`] or
+/// [`BackingBlocks::recycle`].
 pub struct BackingBlocks {
     device: Arc<dyn BlockDevice>,
     path: String,
     readers: ReaderEpochs,
     /// A bit for each block that is not free.
     used: LazyTable<AtomicU64>,
-    /// A bit for each block that nobody needs, but somebody may be reading.
+    /// A bit for each block that no slot names, but a reader may still read.
     quarantine: LazyTable<AtomicU64>,
-    /// What was in quarantine when somebody began to wait for the readers.
+    /// The blocks that were in quarantine when the wait for the readers began.
     leaving: LazyTable<AtomicU64>,
     blocks: u64,
     /// No block before this one is free.
     lowest: Mutex<u64>,
-    /// Blocks went into quarantine since it was last emptied.
+    /// Counts the blocks that entered the quarantine since it was last emptied.
     stale: AtomicU64,
-    /// Its readers are not waited for: see [`crate::Without`].
+    /// If set, `recycle` does not wait for readers: see [`crate::Without`].
     #[cfg(any(shuttle, asan))]
     without_readers: bool,
 }
 
 impl BackingBlocks {
-    /// `device`, opened as `path`, with all blocks free. Slots number blocks with 32 bits: of a
-    /// device beyond 16 TiB the rest is not used.
+    /// Takes `device`, opened as `path`, with all blocks free. Slots number blocks with 32 bits: a
+    /// device beyond 16 TiB is used only up to that size.
     ///
     /// # Errors
-    /// [`NoMemory`] when there are no addresses for its tables.
+    /// [`NoMemory`] when address space for its tables is out.
     pub fn new(
         provider: &dyn MemoryProvider,
         device: Arc<dyn BlockDevice>,
@@ -65,32 +65,32 @@ impl BackingBlocks {
         })
     }
 
-    /// The same, but nobody waits for its readers.
+    /// A copy that does not wait for its readers.
     #[cfg(any(shuttle, asan))]
     #[must_use]
     pub fn without_readers(self) -> BackingBlocks {
         BackingBlocks { without_readers: true, ..self }
     }
 
-    /// The device itself.
+    /// The backing device.
     #[must_use]
     pub fn device(&self) -> &dyn BlockDevice {
         &*self.device
     }
 
-    /// What it was opened as.
+    /// The path it was opened as.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Begins to read: no block that a slot names from now on is used for anything else while the
-    /// reader lives.
+    /// Enters a reader: a block that a slot names from now on is not reused while the reader lives.
     pub fn reading(&self, cpu: Cpu) -> Reader<'_> {
         self.readers.enter(cpu)
     }
 
-    /// Takes the first free block; none if there is none. The calling thread must not be a reader.
+    /// Takes the first free block, or `None` if no block is free. The calling thread must not be a
+    /// reader.
     pub fn take(&self) -> Option<u32> {
         if let Some(block) = self.take_free() {
             return Some(block);
@@ -126,16 +126,18 @@ impl BackingBlocks {
         *lowest = (*lowest).min(u64::from(block));
     }
 
-    /// No slot names the block any more. Whoever looked at the slot before may still read it.
+    /// Puts a block in quarantine: no slot names it any more. A reader that looked at the slot
+    /// earlier may still read it.
     pub fn retire(&self, block: u32) {
         // Release pairs with the Acquire in `recycle`: the slot was changed before.
         self.quarantine.get(block as usize / 64).fetch_or(1 << (block % 64), Ordering::Release);
-        // Release pairs with the Acquire in `recycle`: who sees the count finds the block.
+        // Release pairs with the Acquire in `recycle`: a thread that sees the count finds the
+        // block.
         self.stale.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits for everybody who reads now, and makes the blocks free that were given up before.
-    /// Tells whether there were any. The calling thread must not be a reader.
+    /// Waits for all present readers, then frees the blocks that were put in quarantine before.
+    /// Returns whether there were any. The calling thread must not be a reader.
     pub fn recycle(&self) -> bool {
         // Acquire pairs with the Release in `retire`.
         if self.stale.swap(0, Ordering::Acquire) == 0 {

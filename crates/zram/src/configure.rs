@@ -1,4 +1,4 @@
-//! How an administrator changes what a device is: its codecs, limits and backing device.
+//! The settings of a device that an administrator changes: codecs, limits and backing device.
 
 use alloc::{format, string::String, sync::Arc};
 
@@ -11,21 +11,22 @@ use crate::engine::Engine;
 use crate::resources::Design;
 use crate::settings::{Which, find, place};
 
-/// More are not useful to any device, and each takes a page of memory.
+/// The largest batch. No device gains from more pages, and each takes a page of memory.
 const BATCH_MAX: u32 = 4096;
 
 impl<D: Design> Disk<D> {
-    /// Chooses the codec of a priority. If it had another one, the parameters of that are given up.
+    /// Chooses the codec of a priority. If the priority had another codec, its parameters are
+    /// dropped.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec's (the message
-    /// lists them) or a priority above 3. Nothing has changed then.
+    /// `EBUSY` once the device has a size, `EINVAL` for an unknown codec name (the message lists
+    /// the known ones) or a priority above 3. Nothing has changed then.
     pub fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), ControlError> {
         let algorithm = known_algorithm(name)?;
         let at = place(priority)?;
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the algorithm")?;
-        // Parameters may be set before the codec they are for; those of another one are not kept.
+        // Parameters may be set before their codec. Parameters of another codec are dropped.
         if settings.algorithms[at].is_some_and(|chosen| chosen != algorithm) {
             settings.params[at] = Params::default();
         }
@@ -36,16 +37,16 @@ impl<D: Design> Disk<D> {
     /// Chooses the primary codec: see [`Disk::set_algorithm_at`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::set_algorithm_at`].
     pub fn set_algorithm(&self, name: &str) -> Result<(), ControlError> {
         self.set_algorithm_at(0, name)
     }
 
-    /// Sets the parameters of a codec that was chosen, or of the one that will be for a priority.
-    /// They are judged when the device gets its size.
+    /// Sets the parameters of a chosen codec, or of the codec that will be chosen for a priority.
+    /// They are checked when the device gets its size.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not one of the device's.
+    /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec of the device.
     pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("algorithm parameters")?;
@@ -60,17 +61,17 @@ impl<D: Design> Disk<D> {
     /// Sets the parameters of the primary codec: see [`Disk::set_params_of`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Disk::set_params_of`].
     pub fn set_params(&self, params: Params) -> Result<(), ControlError> {
         self.set_params_of(&Which::default(), params)
     }
 
-    /// Changes the codec of a priority while the device is in use (also before it has a size). What
-    /// is stored stays as it is; what is stored from now on is made by the new codec.
+    /// Changes the codec of a priority while the device is in use, or before it has a size. Stored
+    /// objects keep their codec; objects stored from now on are made by the new codec.
     ///
     /// # Errors
-    /// `EINVAL` for a name that is not a codec's or a parameter that it refuses, `ENOMEM` when
-    /// memory for its streams is out, `EBUSY` when pages are stored in too many ways already.
+    /// `EINVAL` for an unknown codec name or a parameter that the codec refuses, `ENOMEM` when
+    /// memory for its streams is out, `EBUSY` when stored objects use too many codecs already.
     /// Nothing has changed then.
     pub fn switch_algorithm(
         &self,
@@ -94,7 +95,7 @@ impl<D: Design> Disk<D> {
         settings.algorithms[at] = Some(algorithm);
         settings.params[at] = params;
         match (engine, settings.max_streams) {
-            // It may have changed while the streams were made.
+            // The limit may have changed while the streams were made.
             (Some(engine), Some(streams)) => self.limit_streams(&engine, streams),
             _ => Ok(()),
         }
@@ -106,8 +107,8 @@ impl<D: Design> Disk<D> {
         self.settings.lock().algorithms
     }
 
-    /// Limits the memory of the pool to `bytes`, rounded up to pages; 0 lifts the limit. Pages that
-    /// are there stay, also above a new limit.
+    /// Limits the memory of the pool to `bytes`, rounded up to pages; 0 lifts the limit. Stored
+    /// pages stay, even above a new limit.
     pub fn set_mem_limit(&self, bytes: u64) {
         let frames = pages_for(bytes);
         let mut settings = self.settings.lock();
@@ -115,12 +116,12 @@ impl<D: Design> Disk<D> {
         self.with_engine(|engine| engine.pool().set_limit(frames));
     }
 
-    /// Lets at most `count` threads compress at once by each codec, from now on. How many streams
-    /// there are is a matter of the policy: where each CPU has one, there are never more.
+    /// Lets at most `count` threads compress at once with each codec, from now on. The policy
+    /// decides the number of streams: with one stream for each CPU, there are never more.
     ///
     /// # Errors
     /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
-    /// has got its size with a single stream. Nothing has changed then.
+    /// got its size with a single stream. Nothing has changed then.
     pub fn set_max_streams(&self, count: u32) -> Result<(), ControlError> {
         let most = D::Streams::MOST;
         if count == 0 || count > most {
@@ -146,14 +147,14 @@ impl<D: Design> Disk<D> {
         })
     }
 
-    /// What was set by [`Disk::set_max_streams`], or what the policy usually has.
+    /// The limit set by [`Disk::set_max_streams`], or the usual number of streams of the policy.
     #[must_use]
     pub fn max_streams(&self) -> u32 {
         let set = self.settings.lock().max_streams;
         set.unwrap_or(D::Streams::usual(self.resources.cpus))
     }
 
-    /// Says whether the time of last use is kept for each page, in four bytes.
+    /// Sets whether the device keeps the time of last use of each page, in four bytes.
     ///
     /// # Errors
     /// `EBUSY` once the device has a size.
@@ -164,24 +165,24 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Is it kept?
+    /// Whether the device keeps the time of last use of each page.
     #[must_use]
     pub fn tracks_access(&self) -> bool {
         self.settings.lock().track_access
     }
 
-    /// Opens `path`, a block device or a file, to write pages back to.
+    /// Opens `path`, a block device or a file, as the backing device.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a size, or what [`HostFiles::open_backing`] refuses. Nothing has
+    /// `EBUSY` once the device has a size, or an error of [`HostFiles::open_backing`]. Nothing has
     /// changed then.
     ///
     /// [`HostFiles::open_backing`]: crate::HostFiles::open_backing
     pub fn set_backing(&self, path: &str) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the backing device")?;
-        // The one there was is closed first only when the new one is there, so that a refusal
-        // changes nothing; but the same one can be opened only once.
+        // The old device is closed only after the new one is open, so that a refusal changes
+        // nothing. The same device can be opened only once.
         if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
             return Ok(());
         }
@@ -195,7 +196,7 @@ impl<D: Design> Disk<D> {
         self.settings.lock().backing.as_ref().map(|backing| backing.path().into())
     }
 
-    /// Says whether pages are written back compressed, as they are in memory.
+    /// Sets whether pages are written back compressed, as they are in memory.
     ///
     /// # Errors
     /// `EBUSY` once the device has a size.
@@ -206,7 +207,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Are they?
+    /// Whether pages are written back compressed.
     #[must_use]
     pub fn compressed_writeback(&self) -> bool {
         self.settings.lock().compressed_writeback
@@ -222,14 +223,14 @@ impl<D: Design> Disk<D> {
         self.settings.lock().writeback_limited = on;
     }
 
-    /// How many more pages may be written back, and whether that counts.
+    /// The number of pages that may still be written back, and whether the limit is enabled.
     #[must_use]
     pub fn writeback_limit(&self) -> (u64, bool) {
         let settings = self.settings.lock();
         (settings.writeback_limit, settings.writeback_limited)
     }
 
-    /// Lets so many pages be under way to the backing device at a time.
+    /// Sets the number of pages that are written to the backing device at a time.
     ///
     /// # Errors
     /// `EINVAL` for 0 or more than 4096.
@@ -242,7 +243,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// How many are.
+    /// The number of pages that are written to the backing device at a time.
     #[must_use]
     pub fn writeback_batch(&self) -> u32 {
         self.settings.lock().writeback_batch

@@ -1,13 +1,13 @@
-//! What is counted, per CPU.
+//! The counters of a device, kept per CPU.
 
 use sync::PerCpuCounters;
 use units::Cpu;
 
-/// One counter or gauge. Gauges go down as well.
+/// One counter or gauge. A gauge also goes down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Count {
-    /// Pages read, since the device was initialised.
+    /// Pages read since the device was initialised.
     Reads,
     /// Pages written.
     Writes,
@@ -15,7 +15,7 @@ pub(crate) enum Count {
     FailedReads,
     /// Page writes that failed.
     FailedWrites,
-    /// Requests that passed the end.
+    /// Requests that passed the end of the device.
     InvalidIo,
     /// Pages discarded or zeroed away, empty ones too.
     NotifyFree,
@@ -25,9 +25,9 @@ pub(crate) enum Count {
     SamePages,
     /// Gauge: zero-filled pages.
     ZeroPages,
-    /// Gauge: pages stored as they are.
+    /// Gauge: pages stored uncompressed.
     HugePages,
-    /// Pages stored as they are since the device was initialised.
+    /// Pages stored uncompressed since the device was initialised.
     HugePagesSince,
     /// Gauge: bytes of all objects.
     ComprBytes,
@@ -58,7 +58,7 @@ impl Counts {
         self.0.sum(which as usize)
     }
 
-    /// Sets everything to zero; only while nobody counts.
+    /// Sets all counters to zero. Call it only while no thread counts.
     pub(crate) fn clear(&self) {
         for which in 0..COUNTS {
             self.0.clear(which);

@@ -1,4 +1,4 @@
-//! The device: users, statistics, and requests for pages and ranges of bytes.
+//! The device: users, statistics, and requests for pages and byte ranges.
 
 use alloc::{format, string::String, sync::Arc};
 use core::ops::Deref;
@@ -19,8 +19,8 @@ use crate::resources::{Design, Product, Resources};
 use crate::settings::Settings;
 use crate::stats::Stats;
 
-/// A compressed RAM disk. It has a size, and so contents, between a write to `disksize` and one
-/// to `reset`. All methods may be called by any number of threads at once.
+/// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
+/// `reset`. Any number of threads may call all methods at once.
 pub struct Disk<D: Design = Product> {
     id: u32,
     pub(crate) resources: Arc<Resources>,
@@ -29,8 +29,8 @@ pub struct Disk<D: Design = Product> {
     pub(crate) bytes: AtomicU64,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) counts: Arc<Counts>,
-    /// Held by whoever goes through all pages, or changes what that is done by. Taken before
-    /// `settings`.
+    /// Held by a thread that goes through all pages, or that changes their codecs or the size.
+    /// Taken before `settings`.
     pub(crate) post: Mutex<()>,
 }
 
@@ -51,56 +51,56 @@ impl<D: Design> Disk<D> {
         })
     }
 
-    /// Its number.
+    /// The number of the device.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its name, `zram0` for device 0.
+    /// The name of the device, `zram0` for device 0.
     #[must_use]
     pub fn name(&self) -> String {
         format!("zram{}", self.id)
     }
 
-    /// Its size in bytes; 0 while it is not initialised.
+    /// The size of the device in bytes; 0 while it is not initialised.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Its size in pages.
+    /// The size of the device in pages.
     #[must_use]
     pub fn pages(&self) -> usize {
         (self.bytes() / PAGE_SIZE as u64) as usize
     }
 
-    /// Seconds by which its pages are dated.
+    /// The present time in seconds, as the device dates its pages.
     #[must_use]
     pub fn now(&self) -> u32 {
         self.resources.clock.now()
     }
 
-    /// Becomes a user of the device: it cannot be reset or removed while there are users.
+    /// Adds a user. The device cannot be reset or removed while it has users.
     #[must_use]
     pub fn open(self: &Arc<Disk<D>>) -> Opener<D> {
         self.settings.lock().openers += 1;
         Opener { disk: self.clone() }
     }
 
-    /// How many users there are.
+    /// The number of users.
     #[must_use]
     pub fn openers(&self) -> u32 {
         self.settings.lock().openers
     }
 
-    /// A share of the engine instead of a reader, for what waits for readers.
+    /// A share of the engine, for a caller that waits for readers and so must not be one.
     pub(crate) fn engine(&self) -> Option<Arc<Engine<D>>> {
         let reader = self.readers.enter(Cpu(0));
         self.engine.get(&reader).cloned()
     }
 
-    /// The same, of a device that must be initialised.
+    /// A share of the engine; an error while the device is not initialised.
     pub(crate) fn ready_engine(&self) -> Result<Arc<Engine<D>>, ControlError> {
         self.engine().ok_or_else(|| {
             ControlError::invalid(format!(
@@ -115,7 +115,7 @@ impl<D: Design> Disk<D> {
         self.engine.get(&reader).map(|engine| f(&**engine))
     }
 
-    /// Statistics.
+    /// The statistics of the device.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (algorithm, mem_limit) = {
@@ -166,10 +166,10 @@ impl<D: Design> Disk<D> {
         self.with_engine(|engine| engine.scheme())
     }
 
-    /// Checks the pool's structures; only while nobody reads or writes.
+    /// Checks the structures of the pool. Call it only while no thread reads or writes.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the structures that contradict each other.
     pub fn validate(&self) {
         self.with_engine(|engine| {
             engine.give_back(Cpu(0));
@@ -177,10 +177,10 @@ impl<D: Design> Disk<D> {
         });
     }
 
-    /// Stores page `index`, on this thread; `cpu` is the CPU it runs on, or any number.
+    /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
     ///
     /// # Errors
-    /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is as it was.
+    /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
     #[inline]
     pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
         let reader = self.readers.enter(cpu);
@@ -188,10 +188,10 @@ impl<D: Design> Disk<D> {
         request.count_write(request.store(index as usize, page))
     }
 
-    /// Loads page `index`, on this thread; zeroes if it was never stored.
+    /// Loads page `index` on this thread. A page that was never stored reads as zeroes.
     ///
     /// # Errors
-    /// `OutOfRange`, `NotReady`, `Corrupt`; what `page` holds then is undefined.
+    /// `OutOfRange`, `NotReady`, `Corrupt`; the contents of `page` are undefined then.
     #[inline]
     pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
         let reader = self.readers.enter(cpu);
@@ -203,7 +203,7 @@ impl<D: Design> Disk<D> {
         request.count_read(loaded)
     }
 
-    /// Empties `count` pages from `first` on; they read as zeroes afterwards.
+    /// Empties `count` pages from `first` on. They read as zeroes afterwards.
     ///
     /// # Errors
     /// `OutOfRange`, `NotReady`.
@@ -215,8 +215,8 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Begins a request for pages: the first, and how many. Here alone it is judged whether they
-    /// lie within the device.
+    /// Begins a request for `count` pages from `first` on. Only this function checks that they lie
+    /// within the device.
     #[inline]
     fn request<'a>(
         &'a self,
@@ -268,7 +268,7 @@ impl<D: Design> BlockDevice for Disk<D> {
     }
 }
 
-/// A user of a device, for as long as it lives. It is the device.
+/// A user of a device while it lives. It dereferences to the device.
 pub struct Opener<D: Design = Product> {
     disk: Arc<Disk<D>>,
 }

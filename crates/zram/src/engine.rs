@@ -1,7 +1,7 @@
-//! The store of pages: compress, store, commit, free.
+//! The store of pages: it compresses, stores, commits and frees them.
 //!
-//! A stored object is never modified. A store makes a new object and swaps one word; all that can
-//! fail comes before that, all that frees comes after.
+//! A stored object is never modified. A store makes a new object and swaps one word. Every step
+//! that can fail comes before the swap; every free comes after it.
 
 mod contents;
 mod gauges;
@@ -27,38 +27,38 @@ use crate::resources::{Design, Resources};
 use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
 
-/// What a device gives its engine.
+/// The options of an engine.
 pub(crate) struct EngineOptions<'a> {
     /// Pages it must hold.
     pub(crate) pages: usize,
-    /// Pages it should have addresses for, so that the device can grow.
+    /// Pages it should reserve addresses for, so that the device can grow.
     pub(crate) room: usize,
     /// The codec of each priority.
     pub(crate) codecs: &'a [Option<Chosen>],
-    /// The most frames its pool may have; 0 for any number.
+    /// The most frames its pool may have; 0 for no limit.
     pub(crate) limit_frames: u64,
     /// Streams of each codec that may be used at once, at first.
     pub(crate) streams: u32,
-    /// Who reads it.
+    /// The readers of the device.
     pub(crate) readers: Arc<ReaderEpochs>,
-    /// The clock its pages are dated by; none if nobody wants to know.
+    /// The clock that dates the pages; `None` if the times of last use are not kept.
     pub(crate) clock: Option<Arc<Clock>>,
-    /// What it counts in.
+    /// The counters of the device.
     pub(crate) counts: Arc<Counts>,
-    /// Where pages are written back to.
+    /// The backing device.
     pub(crate) backing: Option<Arc<BackingBlocks>>,
 }
 
-/// The store of pages. Indices must be below its capacity. Every method may be called by any number
-/// of threads at once; the reader is one of the readers that it was made with.
+/// The store of pages. Indices must be below its capacity. Any number of threads may call every
+/// method at once. A reader passed in must belong to the `readers` of its options.
 pub(crate) struct Engine<D: Design> {
     slots: D::Slots,
     objects: Objects<D::Streams>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<BackingBlocks>>,
-    /// Whoever prepares a replacement from present contents holds the turn of the page, so that a
-    /// claim has one owner.
+    /// A thread that prepares a replacement from the present contents holds the turn of the page,
+    /// so that a claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
     /// See [`crate::Without::turns`].
     #[cfg(any(shuttle, asan))]
@@ -67,7 +67,8 @@ pub(crate) struct Engine<D: Design> {
 
 const TURNS: usize = 64;
 
-/// Who discards so many pages at once wants the memory back, and can wait a moment for readers.
+/// A caller that discards at least this many pages at once wants the memory back, and can wait a
+/// moment for readers.
 const MANY: usize = 64;
 
 impl<D: Design> Engine<D> {
@@ -89,7 +90,7 @@ impl<D: Design> Engine<D> {
             true => objects.without_readers(),
             false => objects,
         };
-        // Where addresses are short, the device must do without room to grow.
+        // If addresses are short, the device has no room to grow.
         let slots = D::Slots::new(provider, room, cpus);
         let slots = slots.or_else(|_| D::Slots::new(provider, pages, cpus)).map_err(|_| {
             let bytes = pages as u128 * PAGE_SIZE as u128;
@@ -120,7 +121,7 @@ impl<D: Design> Engine<D> {
         Ok(engine)
     }
 
-    /// Makes `new` the slot of a page, whatever it was.
+    /// Makes `new` the slot of a page, whatever the slot was.
     #[inline]
     fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
         if let Ok(old) = self.slots.update(index, |_| Some(new)) {
@@ -129,7 +130,7 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Takes the turn of a page, after whoever prepares a replacement of it.
+    /// Takes the turn of a page. Waits for the thread that prepares a replacement of it.
     #[inline]
     pub(super) fn turn(&self, index: usize) -> Option<MutexGuard<'_, ()>> {
         #[cfg(any(shuttle, asan))]
@@ -139,7 +140,8 @@ impl<D: Design> Engine<D> {
         Some(self.turns[index % TURNS].lock())
     }
 
-    /// Claims the slot of a page and reads its contents; `None` if it was displaced meanwhile.
+    /// Claims the slot of a page and reads its contents; `None` if the slot was displaced
+    /// meanwhile.
     fn claim(
         &self,
         reader: &Reader<'_>,
@@ -157,13 +159,13 @@ impl<D: Design> Engine<D> {
         read.map(|result| (held, result))
     }
 
-    /// Gives a claim back.
+    /// Clears a claim.
     fn unclaim(&self, index: usize, held: Slot) {
-        // Displaced meanwhile: then the claim is gone already.
+        // If the slot was displaced meanwhile, the claim is gone already.
         let _ = self.slots.update(index, |now| (now == held).then_some(now.unclaimed()));
     }
 
-    /// The page is used now.
+    /// Notes that the page is used now.
     #[inline]
     fn note(&self, index: usize) {
         if let Some(accesses) = &self.accesses {
@@ -188,7 +190,7 @@ impl<D: Design> Engine<D> {
     /// Replaces a page.
     ///
     /// # Errors
-    /// `NoSpace` or `NoMemory`; the page is as it was.
+    /// `NoSpace` or `NoMemory`; the page is unchanged.
     #[inline]
     pub(crate) fn store(
         &self,
@@ -200,16 +202,16 @@ impl<D: Design> Engine<D> {
         self.slots.prefetch(index);
         prefetch_beginning(page);
         let new = self.make(reader, cpu, page, || self.slots.peek(index))?;
-        // Before it can be seen: a page without a time is as old as can be.
+        // The time is set before the page can be seen: a page without a time counts as the oldest.
         self.note(index);
         self.commit(cpu, index, new);
         Ok(())
     }
 
-    /// Reads a page, or tells where it is.
+    /// Reads a page, or returns its place on the backing device.
     ///
     /// # Errors
-    /// `Corrupt`; what `page` holds then is undefined.
+    /// `Corrupt`; the contents of `page` are undefined then.
     #[inline]
     pub(crate) fn load(
         &self,
@@ -223,17 +225,17 @@ impl<D: Design> Engine<D> {
         if slot.notices_readers() {
             self.alter(index, |now| now.notices_readers().then(|| now.touched()));
         }
-        // Reading what was never written must not cost memory.
+        // A read of a page that was never written must not cost memory.
         if !slot.is_empty() {
             self.note(index);
         }
         loaded
     }
 
-    /// Makes a page of the bytes that were fetched for it.
+    /// Turns the bytes of a fetched block into a page.
     ///
     /// # Errors
-    /// `Corrupt`; what `page` holds then is undefined.
+    /// `Corrupt`; the contents of `page` are undefined then.
     pub(crate) fn unpack(
         &self,
         reader: &Reader<'_>,
@@ -253,12 +255,13 @@ impl<D: Design> Engine<D> {
         Ok(())
     }
 
-    /// Replaces a page by what `edit` makes of it, as one step: no other change to the page comes
-    /// between. `edit` may be run more than once, each time on the contents of the moment. A page
-    /// on the backing device is only told of, unless `known` says what that place holds.
+    /// Replaces a page by the result of `edit`, in one step: no other change to the page comes
+    /// between. `edit` may run more than once, each time on the present contents. For a page on the
+    /// backing device the function only returns its place, unless `known` holds the contents of
+    /// that place.
     ///
     /// # Errors
-    /// As of `store` and `load`; the page is as it was.
+    /// Those of `store` and `load`; the page is unchanged.
     pub(crate) fn modify(
         &self,
         reader: &Reader<'_>,
@@ -294,7 +297,7 @@ impl<D: Design> Engine<D> {
                     self.note(index);
                     return Ok(Loaded::Page);
                 }
-                // Somebody stored meanwhile: what was made is of contents that are gone.
+                // Another thread stored the page meanwhile: the new object has outdated contents.
                 (Ok(new), Err(_)) => self.release(cpu, new),
             }
         }
@@ -315,7 +318,7 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Makes a page one of zeroes that is allocated.
+    /// Stores a page of zeroes that counts as allocated.
     pub(crate) fn store_zeroes(&self, cpu: Cpu, index: usize) {
         if let Some(zeroes) = Slot::same_filled(0) {
             self.note(index);
@@ -323,12 +326,12 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Tells what `count` pages from `first` on are, in runs of one kind.
+    /// Reports `count` pages from `first` on, in runs of one kind.
     pub(crate) fn extents(&self, first: usize, count: usize, visit: Visit<'_>) {
         let (mut at, end) = (first, first + count);
         while at < end {
             let start = at;
-            // What was never touched is one hole, found without looking at its slots.
+            // Pages that were never touched are one hole, found without a look at their slots.
             at = self.slots.next_touched(start, end);
             let kind = if at > start {
                 ExtentKind::Hole
@@ -347,28 +350,28 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// The slot of a page as it was a moment ago; nothing it names may be touched.
+    /// The slot of a page as it was a moment ago. The caller must not touch what it names.
     pub(crate) fn peek(&self, index: usize) -> Slot {
         self.slots.peek(index)
     }
 
-    /// The first index from `from` on that may have contents; `end` if there is none before it.
+    /// The first index from `from` on that may have contents; `end` if no index before it has.
     pub(crate) fn next_touched(&self, from: usize, end: usize) -> usize {
         self.slots.next_touched(from, end)
     }
 
-    /// Changes what is known of a page, not its contents; `next` declines with nothing and may be
-    /// run more than once. Tells whether it changed.
+    /// Changes the flags of a slot, not its contents. `next` declines with `None`, and may run more
+    /// than once. Returns whether the slot changed.
     pub(crate) fn alter(&self, index: usize, mut next: impl FnMut(Slot) -> Option<Slot>) -> bool {
         self.slots.update(index, |now| next(now).filter(|new| new.same_contents(now))).is_ok()
     }
 
-    /// Makes `chosen` the codec of a priority, of all objects made from now on. Objects that
-    /// are there keep theirs. The first `pages` pages are searched for codecs that nobody needs
-    /// any more. The calling thread must not be a reader.
+    /// Makes `chosen` the codec of a priority, for all objects made from now on. Present objects
+    /// keep their codec. The function searches the first `pages` pages for codecs that no page
+    /// needs any more. The calling thread must not be a reader.
     ///
     /// # Errors
-    /// `ENOMEM`, or `EBUSY` when objects of too many codecs are there; nothing has changed then.
+    /// `ENOMEM`, or `EBUSY` when present objects use too many codecs; nothing has changed then.
     pub(crate) fn install(
         &self,
         priority: u8,
@@ -378,7 +381,7 @@ impl<D: Design> Engine<D> {
         self.objects.install(priority, chosen, || self.codecs_in_use(pages))
     }
 
-    /// The priority a codec has, or had when its objects were made.
+    /// The priority of a codec, or the one it had when its objects were made.
     pub(crate) fn priority_of(&self, reader: &Reader<'_>, codec: u8) -> u8 {
         self.objects.codecs().get(reader, codec).map_or(0, |codec| codec.priority)
     }
@@ -386,37 +389,38 @@ impl<D: Design> Engine<D> {
     /// Lets at most `count` streams of each codec be used at once.
     ///
     /// # Errors
-    /// [`OneStream`], and nothing has changed.
+    /// [`OneStream`]; nothing has changed then.
     pub(crate) fn limit_streams(&self, reader: &Reader<'_>, count: usize) -> Result<(), OneStream> {
         self.objects.codecs().limit(reader, count)
     }
 
-    /// When a page was last used, in seconds of the machine's clock; nothing if that is not kept.
+    /// The time when a page was last used, in seconds of the machine's clock; `None` if times are
+    /// not kept.
     pub(crate) fn last_access(&self, index: usize) -> Option<u32> {
         self.accesses.as_ref().map(|accesses| accesses.last(index))
     }
 
-    /// Where pages are written back to.
+    /// The backing device.
     pub(crate) fn backing(&self) -> Option<&Arc<BackingBlocks>> {
         self.backing.as_ref()
     }
 
-    /// The pool of objects. Objects of pages that were given up may still be in it.
+    /// The pool of objects. It may still hold objects that their pages gave up.
     pub(crate) fn pool(&self) -> &Pool {
         self.objects.pool()
     }
 
-    /// Frees the objects of pages given up before, after waiting for their readers if need be.
+    /// Frees the objects that pages gave up before. Waits for their readers if necessary.
     pub(crate) fn give_back(&self, cpu: Cpu) {
         self.quiesce(cpu);
     }
 
-    /// Pages it has room for.
+    /// The number of pages it has room for.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.count()
     }
 
-    /// Bytes of memory the tables of the first `pages` pages take by now.
+    /// Bytes of memory that the tables of the first `pages` pages take now.
     pub(crate) fn table_bytes(&self, pages: usize) -> u64 {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
         self.slots.touched(pages) * (D::Slots::BYTES as u64 + times)
@@ -427,7 +431,7 @@ impl<D: Design> Engine<D> {
         D::Slots::NAME
     }
 
-    /// How many streams there are for new objects.
+    /// The number of streams for new objects.
     pub(crate) fn streams(&self, reader: &Reader<'_>) -> usize {
         self.objects.codecs().current(reader, 0).map_or(0, |(_, codec)| codec.streams.count())
     }

@@ -1,16 +1,16 @@
 //! Keeps the latest contents of each page of a disk, compressed.
 //!
-//! `engine` is the store of pages: a slot table, a pool of objects, streams of codecs, and the one
-//! commit point between them. [`Disk`] is the device round it: a size, settings, statistics, users,
-//! byte ranges that need not be pages, and what is done to pages that are there. Its rows are
+//! `engine` is the store of pages: a slot table, a pool of objects, streams of codecs, and one
+//! commit point between them. [`Disk`] is the device around it: size, settings, statistics, users,
+//! byte ranges that need not be whole pages, and post-processing. Its attributes are
 //! [`attributes`].
 //!
-//! The files stand in layers, each using those before it: `slot`, [`slots`], `access`, `counts`,
+//! The files stand in layers, and each uses those before it: `slot`, [`slots`], `access`, `counts`,
 //! `blocks`, `page_ops`, `resources`; `engine`; `request`, `read_backing`, `ranges`; `settings`,
 //! `stats`, `disk`; `lifecycle`, `configure`, `post_processing`; `attributes`.
 //!
-//! The engine does no I/O, knows no clock and starts no thread. Pages that were written back are
-//! fetched by the device, from a [`block::BlockDevice`] that somebody gave it.
+//! The engine does no I/O, reads no clock and starts no thread. The device fetches written-back
+//! pages from the [`block::BlockDevice`] that it was given.
 #![no_std]
 
 extern crate alloc;

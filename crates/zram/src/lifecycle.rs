@@ -1,4 +1,4 @@
-//! How a device comes by its size and contents, and gives them up.
+//! The lifecycle of a device: it gets a size, is resized, compacted and reset.
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::Range;
@@ -13,11 +13,11 @@ use crate::engine::{Engine, EngineOptions};
 use crate::resources::Design;
 use crate::settings::Settings;
 
-/// Pages that every device has addresses for, whatever its size, so that it can grow: 16 TiB.
+/// Pages that every device reserves addresses for, so that it can grow: 16 TiB.
 const ROOM: u64 = 1 << 32;
 
 impl<D: Design> Disk<D> {
-    /// Gives the device its size, rounded up to whole pages, and so makes it ready.
+    /// Gives the device its size, rounded up to whole pages. The device is ready then.
     ///
     /// # Errors
     /// `EINVAL` for a size of 0 or a codec parameter out of range, `EBUSY` when it has a size
@@ -29,7 +29,7 @@ impl<D: Design> Disk<D> {
                 "a disksize of 0 is not a size; give at least one byte",
             ));
         }
-        // At once, not when a long writeback is over.
+        // The check fails at once, not after a long writeback.
         self.refuse_a_second_size()?;
         let _post = self.post.lock();
         let settings = self.settings.lock();
@@ -66,12 +66,12 @@ impl<D: Design> Disk<D> {
         Err(ControlError::new(Errno::EBUSY, message))
     }
 
-    /// Changes the size of a device that has one, rounded up to whole pages. It can always grow; it
-    /// can shrink when no page beyond the new end holds anything.
+    /// Changes the size of a device that has one, rounded up to whole pages. A device can always
+    /// grow. It can shrink if no page beyond the new end has contents.
     ///
     /// # Errors
-    /// `EINVAL` for a size of 0 or a device without one, `ENOMEM` when addresses for its tables are
-    /// out, `EBUSY` when a page beyond the new end holds something. Nothing has changed then.
+    /// `EINVAL` for a size of 0 or a device without a size, `ENOMEM` when addresses for its tables
+    /// are out, `EBUSY` when a page beyond the new end has contents. Nothing has changed then.
     pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
         if bytes == 0 {
             return Err(ControlError::invalid("a size of 0 is not a size; give at least one byte"));
@@ -88,7 +88,7 @@ impl<D: Design> Disk<D> {
         self.refuse_if_held(&engine, tail.clone())?;
         self.bytes.store(rounded, Ordering::Relaxed);
         if rounded < was {
-            // Who saw the old size has done what it wanted after this.
+            // After this wait, every request that saw the old size is done.
             self.readers.wait_for_readers();
             self.refuse_if_held(&engine, tail).inspect_err(|_| {
                 self.bytes.store(was, Ordering::Relaxed);
@@ -112,12 +112,12 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Gives up all contents, the size, the settings and the statistics.
+    /// Drops all contents, the size, the settings and the statistics.
     ///
     /// # Errors
-    /// `EBUSY` while there are users; nothing has changed then.
+    /// `EBUSY` while the device has users; nothing has changed then.
     pub fn reset(&self) -> Result<(), ControlError> {
-        // At once, not when a long writeback is over.
+        // The check fails at once, not after a long writeback.
         self.refuse_if_used(&self.settings.lock())?;
         let _post = self.post.lock();
         let mut settings = self.settings.lock();
@@ -137,7 +137,7 @@ impl<D: Design> Disk<D> {
         Err(ControlError::new(Errno::EBUSY, message))
     }
 
-    /// Lets the peak of memory used be what is used now.
+    /// Sets the peak of used memory to the present use.
     pub fn reset_peak(&self) {
         self.with_engine(|engine| {
             engine.give_back(Cpu(0));
@@ -145,8 +145,8 @@ impl<D: Design> Disk<D> {
         });
     }
 
-    /// Moves objects together and gives memory that comes free by it back, on the calling thread.
-    /// Returns how many frames came free.
+    /// Moves objects together and gives the freed frames back, on the calling thread. Returns the
+    /// number of freed frames.
     ///
     /// # Errors
     /// `EINVAL` while the device is not initialised.
@@ -162,7 +162,7 @@ fn too_large(bytes: u64) -> ControlError {
     ControlError::new(Errno::ENOMEM, message)
 }
 
-/// A size in whole pages.
+/// Rounds a size up to whole pages.
 fn rounded(bytes: u64) -> Result<u64, ControlError> {
     pages_for(bytes).checked_mul(PAGE_SIZE as u64).ok_or_else(|| too_large(bytes))
 }

@@ -1,38 +1,38 @@
-//! What the engine is asked for beyond a page stored or loaded, and what it answers.
+//! The types of the engine's page operations beyond a plain store and load.
 
 use objects::Object;
 use units::Page;
 
 use crate::slot::{Backed, Kind, Slot};
 
-/// Where a page came from.
+/// The place of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loaded {
-    /// From memory: it is there.
+    /// In memory: the page was filled.
     Page,
-    /// It is on the backing device: whoever does I/O fetches the block, which must be kept from
-    /// reuse by a reader of the backing device taken before the slot was looked at.
+    /// On the backing device. The caller that does I/O fetches the block. A reader of the backing
+    /// device, entered before the look at the slot, must keep the block from reuse.
     Backed(Backed),
 }
 
-/// Which pages something is done to, of those that lie in memory and are not same-filled.
+/// A selection of pages, among those that lie in memory and are not same-filled.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Select {
-    /// All of them.
+    /// All pages.
     #[default]
     Any,
-    /// Those nobody used since they were marked idle.
+    /// Pages not used since they were marked idle.
     Idle,
-    /// Those that would not shrink.
+    /// Pages stored uncompressed.
     Huge,
-    /// Those that would not shrink and are idle.
+    /// Pages stored uncompressed that are also idle.
     HugeIdle,
-    /// Those that no codec of the device makes smaller.
+    /// Pages that no codec of the device makes smaller.
     Incompressible,
 }
 
 impl Select {
-    /// Is this slot one of them?
+    /// Whether the selection holds this slot.
     #[must_use]
     pub const fn admits(self, slot: Slot) -> bool {
         let huge = match slot.kind() {
@@ -50,36 +50,36 @@ impl Select {
     }
 }
 
-/// How pages are to be compressed again.
+/// The way to compress pages again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Recompression {
-    /// By the codec of this priority, 1 to 3.
+    /// The priority of the codec, 1 to 3.
     pub priority: u8,
-    /// These.
+    /// The pages.
     pub select: Select,
-    /// Only objects of at least so many bytes, and only results below it; 0 for any.
+    /// The smallest object in bytes to compress again; a result must be below it. 0 for any.
     pub threshold: usize,
-    /// There is no codec of a higher priority: what does not shrink now never will.
+    /// No codec has a higher priority: a page that does not shrink now never will.
     pub last: bool,
 }
 
-/// What became of a page that was to be compressed again.
+/// The result of the recompression of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recompressed {
-    /// It was none to try, or it was used meanwhile.
+    /// The page was not selected, or was used meanwhile.
     Skipped,
-    /// The result took no less memory and was thrown away.
+    /// The result took no less memory and was dropped.
     InVain,
-    /// It takes less memory now.
+    /// The page takes less memory now.
     Smaller,
 }
 
-/// What a page is exported as.
+/// The destination of a page that is exported.
 pub(crate) struct Export<'a> {
     /// The bytes of the block.
     pub bytes: &'a mut Page,
     /// The block's number.
     pub block: u32,
-    /// As it is in memory, or as a page.
+    /// Whether the page stays compressed, as in memory.
     pub compressed: bool,
 }

@@ -1,6 +1,5 @@
-//! What an administrator has done to pages that are there: marking them idle, compressing them
-//! again, writing them back. One at a time per device; readers and writers go on meanwhile, and a
-//! page they use is left alone.
+//! Post-processing that an administrator starts: idle marks, recompression, writeback. One run at a
+//! time per device. Readers and writers go on meanwhile, and a page that they use is left alone.
 //!
 //! Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, "writeback" and "recompression".
 
@@ -21,41 +20,41 @@ use crate::resources::Design;
 use crate::settings::{Which, find};
 use crate::slot::{Backed, Kind, Slot};
 
-/// The CPU of whoever goes through all pages: any will do.
+/// The CPU of the thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
 
-/// Which pages to write back.
+/// The pages to write back.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Writeback {
-    /// Those of this kind, or none if pages are named.
+    /// The kind of pages; `None` if pages are named.
     pub select: Option<Select>,
-    /// Those with these numbers, both ends included.
+    /// The numbers of pages, as ranges with both ends included.
     pub pages: Vec<(u64, u64)>,
 }
 
-/// Which pages to compress again, and how.
+/// The pages to compress again, and the way.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recompress {
-    /// These pages.
+    /// The kind of pages.
     pub select: Select,
-    /// Of at least so many bytes compressed, and only to fewer; 0 for any.
+    /// Only objects of at least this many bytes, and only results below it; 0 for any.
     pub threshold: usize,
-    /// At most so many tries; none for any number.
+    /// The most tries; `None` for no limit.
     pub max_pages: Option<u64>,
-    /// By this codec; the one of priority 1 if nothing is said.
+    /// The codec; by default the codec of priority 1.
     pub which: Which,
 }
 
-/// The memory of one page, where O_DIRECT wants it.
+/// The memory of one page, aligned for O_DIRECT.
 #[repr(C, align(4096))]
 struct Buffer(Page);
 
 impl<D: Design> Disk<D> {
-    /// Marks pages idle: all of them, or those that were not used in the last `seconds` (those that
-    /// were are idle no more). Same-filled pages and those on the backing device are passed over.
+    /// Marks pages idle: all pages, or those that were not used in the last `seconds`. Pages used
+    /// since lose the mark. Same-filled pages and pages on the backing device are skipped.
     ///
     /// # Errors
-    /// `EINVAL` when the device is not initialised, or `seconds` are given and the times of last
+    /// `EINVAL` when the device is not initialised, or when `seconds` are given and times of last
     /// use are not kept.
     pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), ControlError> {
         let _post = self.post.lock();
@@ -85,12 +84,12 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Compresses pages again with a stronger codec, the largest first, and keeps what takes less
-    /// memory then. Runs on the calling thread.
+    /// Compresses pages again with a stronger codec, the largest objects first. Keeps results that
+    /// take less memory. Runs on the calling thread.
     ///
     /// # Errors
     /// `EINVAL` for a device that is not initialised, a threshold that no object reaches or a codec
-    /// that it does not have; `ENOMEM` or `EIO` when it ended early.
+    /// that the device does not have; `ENOMEM` or `EIO` when it ended early.
     pub fn recompress(&self, what: &Recompress) -> Result<(), ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
@@ -122,7 +121,7 @@ impl<D: Design> Disk<D> {
             match engine.recompress(&reader, CPU, index, how) {
                 Ok(Recompressed::Skipped) => {}
                 Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
-                // Only this page is bad. Whoever reads it gets the error.
+                // Only this page is bad. Its readers get the error.
                 Err(IoError::Corrupt) => {}
                 Err(error) => return Err(again_error(error)),
             }
@@ -130,7 +129,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// Is there somewhere to write back to?
+    /// Checks that the device has a backing device.
     ///
     /// # Errors
     /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device.
@@ -144,13 +143,13 @@ impl<D: Design> Disk<D> {
         })
     }
 
-    /// Writes pages back, the largest first, as many at a time as the batch allows. Runs on the
+    /// Writes pages back, the largest objects first, in batches of the set size. Runs on the
     /// calling thread. A page whose write fails stays in memory.
     ///
     /// # Errors
     /// `EINVAL` when the device is not initialised, `ENODEV` without a backing device, `ERANGE` for
-    /// pages it does not have, `ENOSPC` when the backing device is full, `EIO` when the limit is
-    /// used up or writes failed; the last error is told, and the rest has been done.
+    /// pages beyond the end, `ENOSPC` when the backing device is full, `EIO` when the limit is used
+    /// up or writes failed; it returns the last error, and the other pages are done.
     pub fn writeback(&self, what: &Writeback) -> Result<(), ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
@@ -178,8 +177,8 @@ impl<D: Design> Disk<D> {
         outcome
     }
 
-    /// The pages of a kind, those with the largest objects first: in steps of 64 bytes, by number
-    /// within a step. The ranges lie apart, so each page is there once.
+    /// The pages of a kind, those with the largest objects first: sorted in steps of 64 bytes, and
+    /// by number within a step. The ranges do not overlap, so each page appears once.
     fn candidates(
         &self,
         engine: &Engine<D>,
@@ -208,8 +207,8 @@ impl<D: Design> Disk<D> {
         Ok(found.into_iter().map(|(_, index)| index).collect())
     }
 
-    /// Takes `wanted` pages from what may be written back; fewer if there is less. Tells also
-    /// whether they were taken: they are not while the limit does not hold.
+    /// Takes up to `wanted` pages from the writeback limit. Returns how many pages may be written,
+    /// and whether they were charged: they are not while the limit is off.
     fn spend(&self, wanted: u64) -> (u64, bool) {
         let mut settings = self.settings.lock();
         if !settings.writeback_limited {
@@ -220,15 +219,15 @@ impl<D: Design> Disk<D> {
         (got, true)
     }
 
-    /// Gives back what was taken and not used.
+    /// Gives back pages that were charged and not written.
     fn refund(&self, pages: u64) {
         let mut settings = self.settings.lock();
         settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
     }
 }
 
-/// The same pages in ranges that do not overlap. A page in two ranges could be exported twice, and
-/// its older contents could then replace the newer ones.
+/// Merges ranges so that they do not overlap. A page in two ranges could be exported twice, and its
+/// older contents could then replace the newer ones.
 pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     ranges.dedup_by(|next, kept| {
@@ -247,10 +246,10 @@ struct Batch<'a, D: Design> {
     engine: &'a Engine<D>,
     backing: &'a BackingBlocks,
     buffers: Vec<Buffer>,
-    /// What is in the buffers: whose page, and where it goes.
+    /// The pages in the buffers, and their places.
     pages: Vec<(usize, Backed)>,
     compressed: bool,
-    /// They were taken from the writeback limit.
+    /// The pages were charged to the writeback limit.
     charged: bool,
 }
 
@@ -286,7 +285,7 @@ impl<'a, D: Design> Batch<'a, D> {
         outcome
     }
 
-    /// Puts pages into buffers. An error ends the whole; what is in the buffers is still written.
+    /// Puts pages into buffers. An error ends the loop; the pages in the buffers are still written.
     fn fill(&mut self, chunk: &[usize], select: Select) -> Result<(), ControlError> {
         for index in chunk {
             let mark = |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
@@ -303,7 +302,7 @@ impl<'a, D: Design> Batch<'a, D> {
             let reader = self.disk.readers.enter(CPU);
             match self.engine.export(&reader, CPU, *index, to) {
                 Ok(Some(place)) => self.pages.push((*index, place)),
-                // Used meanwhile, or unreadable, which its readers will be told.
+                // The page was used meanwhile, or is unreadable; its readers get the error then.
                 Ok(None) | Err(_) => {
                     self.unmark(*index);
                     self.backing.give_back(block);
@@ -313,7 +312,7 @@ impl<'a, D: Design> Batch<'a, D> {
         Ok(())
     }
 
-    /// Writes what is in the buffers.
+    /// Writes the pages in the buffers.
     fn write(&mut self) -> Result<(), ControlError> {
         let mut jobs = Vec::new();
         let (pages, buffers) = (core::mem::take(&mut self.pages), &self.buffers);
@@ -340,7 +339,7 @@ impl<'a, D: Design> Batch<'a, D> {
             self.disk.counts.add(CPU, Count::WritebackWrites, 1);
             let _reader = self.disk.readers.enter(CPU);
             if !self.engine.finish_writeback(CPU, *index, *place) {
-                // Used meanwhile: it stays in memory, and the block was nobody's.
+                // The page was used meanwhile. It stays in memory, and no slot named the block.
                 self.backing.give_back(place.block);
             }
         }

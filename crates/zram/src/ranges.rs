@@ -1,4 +1,5 @@
-//! Byte ranges as pages: whole ones go to the engine, parts are read, changed and replaced.
+//! Byte ranges as pages: whole pages go to the engine; parts of pages are read, changed and
+//! replaced.
 
 use core::ops::ControlFlow;
 
@@ -13,8 +14,8 @@ use crate::resources::Design;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// The pages a range lies in: the first, and how many. The range must not pass 2^64 - 1; one that
-/// does is given as one that passes the end of every device.
+/// The first page and the number of pages of a range. A range that passes 2^64 - 1 is returned as
+/// one that passes the end of every device.
 pub(crate) fn touched_pages(offset: u64, length: u64) -> (u64, u64) {
     match offset.checked_add(length) {
         Some(end) => (offset / P, end.div_ceil(P) - offset / P),
@@ -25,9 +26,9 @@ pub(crate) fn touched_pages(offset: u64, length: u64) -> (u64, u64) {
 /// A part of a range that lies in one page.
 struct Part {
     page: u64,
-    /// Where it begins and ends in the page.
+    /// The begin and end in the page.
     within: core::ops::Range<usize>,
-    /// Where it begins and ends in the range.
+    /// The begin and end in the range.
     of_range: core::ops::Range<usize>,
 }
 
@@ -53,7 +54,7 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     })
 }
 
-/// One operation on its way through the pages of an engine, whose end it does not pass.
+/// One operation on the pages of an engine. It does not pass the end of the engine.
 pub(crate) struct Pass<'a, D: Design> {
     pub(crate) request: Request<'a, D>,
     pub(crate) context: Context,
@@ -67,8 +68,8 @@ struct Loads {
 }
 
 impl<D: Design> Pass<'_, D> {
-    /// Carries the operation out, whose range is `(offset, length)`. A failed page ends it; pages
-    /// before it stay done. If it is not to wait and would have to, nothing has changed.
+    /// Carries out the operation on the range `(offset, length)`. A failed page ends it; the pages
+    /// before it stay done. If the operation must not wait but would have to, nothing has changed.
     #[inline]
     pub(crate) fn carry_out(
         &self,
@@ -93,8 +94,9 @@ impl<D: Design> Pass<'_, D> {
         }
     }
 
-    /// Whole pages are replaced without a look at what they were. A part of a page that was
-    /// written back must be fetched, which is to be known before anything changes.
+    /// Checks the first and the last page before anything changes: a page written back that is
+    /// changed in part must be fetched. Whole pages are replaced without a look at their old
+    /// contents.
     #[inline]
     fn look_at_ends(&self, offset: u64, length: u64) -> Result<(), IoError> {
         let end = offset + length;
@@ -123,7 +125,7 @@ impl<D: Design> Pass<'_, D> {
         })
     }
 
-    /// Empties the whole pages of a range; tells whether there are any.
+    /// Empties the whole pages of a range; returns whether there are any.
     fn give_up(&self, offset: u64, length: u64) -> bool {
         let (first, end) = (offset.div_ceil(P), (offset + length) / P);
         if first < end {
@@ -136,7 +138,7 @@ impl<D: Design> Pass<'_, D> {
 
     #[inline]
     fn count_write(&self, written: Result<(), IoError>) -> Result<(), IoError> {
-        // What is repeated is counted then.
+        // The caller repeats the operation, and it is counted then.
         if written == Err(IoError::WouldBlock) {
             return written;
         }
@@ -147,7 +149,7 @@ impl<D: Design> Pass<'_, D> {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         let mut loads = Loads::default();
         let read = self.load(offset, into, &mut loads);
-        // What is repeated is counted then.
+        // The caller repeats the operation, and it is counted then.
         if read != Err(IoError::WouldBlock) {
             let Request { cpu, counts, .. } = self.request;
             counts.add(cpu, Count::Reads, loads.pages);
@@ -188,7 +190,8 @@ impl<D: Design> Pass<'_, D> {
             let mut loaded = request.load(index, page);
             if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
                 context.may_wait()?;
-                // Looked at again now that its block cannot become another page's.
+                // The second look comes after the reader entered: the block cannot become another
+                // page's now.
                 fetches = Some(Fetches::new(request)?);
                 loaded = request.load(index, page);
             }
@@ -216,8 +219,8 @@ impl<D: Design> Pass<'_, D> {
         self.modify(part, part.of_range.start > 0, &mut put)
     }
 
-    /// Changes a part of a page. If the operation has `begun` to change other pages it waits for
-    /// this one whatever it was asked: the page was written back after the look at the ends.
+    /// Changes a part of a page. If the operation has `begun` to change other pages, it waits for
+    /// this one even under `Wait::No`: the page was written back after the look at the ends.
     fn modify(
         &self,
         part: &Part,
@@ -235,7 +238,8 @@ impl<D: Design> Pass<'_, D> {
     }
 }
 
-/// The parts of a zeroed range that are not given up: all of it, or only the ragged ends.
+/// The parts of a zeroed range that are not discarded: all parts, or only the partial pages at its
+/// ends.
 fn zeroed_parts(offset: u64, length: u64, mode: ZeroMode) -> impl Iterator<Item = Part> {
     let (end, whole_from, whole_end) =
         (offset + length, offset.next_multiple_of(P), (offset + length) / P * P);
@@ -247,7 +251,7 @@ fn zeroed_parts(offset: u64, length: u64, mode: ZeroMode) -> impl Iterator<Item 
     parts(head.0, head.1).chain(parts(tail.0, tail.1))
 }
 
-/// Calls `visit` with the extents of whole pages that `extents` tells, cut to the range.
+/// Calls `visit` with the extents that `extents` reports in whole pages, cut to the range.
 pub(crate) fn clip(offset: u64, length: u64, visit: Visit<'_>, extents: impl FnOnce(Visit<'_>)) {
     let (mut skip, mut left) = (offset % P, length);
     extents(&mut |extent: Extent| {

@@ -1,8 +1,8 @@
-//! Reading pages that are on the backing device.
+//! Reads of pages that are on the backing device.
 //!
-//! A reader of the backing device is taken before the slot is looked at and dropped after the block
-//! has arrived, so that the block holds this page's bytes all the while, whatever becomes of the
-//! slot. No lock is held meanwhile. The pages of one request are fetched together.
+//! A reader of the backing device enters before the look at the slot and leaves after the block has
+//! arrived. Until then the block holds the bytes of this page, whatever happens to the slot. No
+//! lock is held meanwhile. The pages of one request are fetched together.
 
 use block::{IoError, Job, Operation};
 use sync::Reader;
@@ -15,7 +15,7 @@ use crate::request::Request;
 use crate::resources::Design;
 use crate::slot::Backed;
 
-/// Pages of a request that are fetched together.
+/// The most pages of a request that are fetched together.
 const AT_ONCE: usize = 32;
 
 const ELSEWHERE: Backed = Backed { block: 0, length: 0, codec: 0, huge: false };
@@ -50,8 +50,8 @@ impl<D: Design> Request<'_, D> {
         loop {
             match self.modify(index, known.map(|place| (place, &page)), edit)? {
                 Loaded::Page => return Ok(()),
-                // The block cannot be anybody else's as long as it is pinned: if the slot still
-                // names it the next time, the page still is what was read from it.
+                // The reader keeps the block from reuse. If the slot still names the block in the
+                // next round, the page has the contents that were read from it.
                 Loaded::Backed(place) => {
                     self.fetch_block(place, &mut page)?;
                     known = Some(place);
@@ -68,7 +68,7 @@ impl<D: Design> Request<'_, D> {
         self.unpack(place, page)
     }
 
-    /// Makes a block that was read to `page` the page itself.
+    /// Turns the block that was read into `page` into the page itself.
     fn unpack(&self, place: Backed, page: &mut Page) -> Result<(), IoError> {
         if usize::from(place.length) == PAGE_SIZE {
             return Ok(());
@@ -78,7 +78,7 @@ impl<D: Design> Request<'_, D> {
     }
 }
 
-/// Pages of one read that wait to be fetched.
+/// The pages of one read that wait to be fetched.
 pub(crate) struct Fetches<'a, 'e, D: Design> {
     request: &'e Request<'e, D>,
     backing: &'e BackingBlocks,
@@ -102,19 +102,19 @@ impl<'a, 'e, D: Design> Fetches<'a, 'e, D> {
         })
     }
 
-    /// Another page, which must have been found at `place` after this was made.
+    /// Adds a page, which must have been found at `place` after this value was made.
     pub(crate) fn add(&mut self, place: Backed, into: &'a mut Page) {
         self.jobs[self.count] = Job::new(Operation::Read { offset: offset(place), into });
         self.places[self.count] = place;
         self.count += 1;
     }
 
-    /// Must they be fetched before another one is added?
+    /// Whether the pages must be fetched before another is added.
     pub(crate) fn is_full(&self) -> bool {
         self.count == AT_ONCE
     }
 
-    /// Fetches them all; the first that failed tells how.
+    /// Fetches all pages; returns the error of the first that failed.
     pub(crate) fn carry_out(&mut self) -> Result<(), IoError> {
         let Request { counts, cpu, .. } = *self.request;
         let jobs = &mut self.jobs[..self.count];

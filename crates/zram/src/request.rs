@@ -1,4 +1,4 @@
-//! What one request needs of the device that it is for.
+//! One request: the parts of the device that it needs.
 
 use block::IoError;
 use sync::Reader;
@@ -10,8 +10,8 @@ use crate::page_ops::Loaded;
 use crate::resources::Design;
 use crate::slot::Backed;
 
-/// A request that is under way: the engine it is for, who reads, and on which CPU. Everything below
-/// the device is handed this, once.
+/// A request under way: its engine, its counters, its reader and its CPU. Every layer below the
+/// device gets this value.
 pub(crate) struct Request<'a, D: Design> {
     pub(crate) engine: &'a Engine<D>,
     pub(crate) counts: &'a Counts,
@@ -42,13 +42,13 @@ impl<D: Design> Request<'_, D> {
         self.engine.modify(self.reader, self.cpu, index, known, edit)
     }
 
-    /// Counts a page read, or one that could not be.
+    /// Counts a page read, and a failure if it failed.
     #[inline]
     pub(crate) fn count_read(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         self.count(Count::Reads, Count::FailedReads, result)
     }
 
-    /// Counts a page written, or one that could not be.
+    /// Counts a page write, and a failure if it failed.
     #[inline]
     pub(crate) fn count_write(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         self.count(Count::Writes, Count::FailedWrites, result)

@@ -1,4 +1,4 @@
-//! What the devices of a machine share, and which design they are of.
+//! The resources that the devices of a machine share, and their design.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
@@ -11,12 +11,12 @@ use crate::access::Clock;
 use crate::blocks::BackingBlocks;
 use crate::slots::{BitLock, SlotTable};
 
-/// What a device is compiled with. The product has one design, [`Product`]; experiments bring
+/// The compile-time choices of a device. The product has one design, [`Product`]; experiments add
 /// others.
 pub trait Design: Send + Sync + 'static {
-    /// How slots are guarded.
+    /// The guard of the slots.
     type Slots: SlotTable + 'static;
-    /// How threads come by a stream.
+    /// The policy by which threads get a stream.
     type Streams: Streams;
 }
 
@@ -28,32 +28,32 @@ impl Design for Product {
     type Streams = PerCpuStreams;
 }
 
-/// Makes a codec ready: [`zcomp::open`], or what a test puts in its place.
+/// Opens a codec: [`zcomp::open`], or the replacement of a test.
 pub type OpenCodec =
     Box<dyn Fn(&str, &Params) -> Result<Arc<dyn Compressor>, CodecError> + Send + Sync>;
 
-/// What the devices of a machine share.
+/// The resources that the devices of a machine share.
 pub struct Resources {
-    /// Where tables have their memory from.
+    /// The provider of memory for tables.
     pub provider: Arc<dyn MemoryProvider>,
-    /// Where objects have their frames from.
+    /// The provider of frames for objects.
     pub frames: Arc<dyn Frames>,
-    /// CPUs there are.
+    /// The number of CPUs.
     pub cpus: usize,
-    /// CPUs that count for themselves: all of them, or one that all share.
+    /// The number of CPUs with counters of their own: all CPUs, or 1 if all share one set.
     pub counting_cpus: usize,
     /// The codec of a device for which none was chosen.
     pub default_algorithm: &'static str,
-    /// How a codec comes to be.
+    /// Opens a codec.
     pub open_codec: OpenCodec,
-    /// The system round it.
+    /// The file access of the host system.
     pub files: Arc<dyn HostFiles>,
-    /// What pages are dated by.
+    /// The clock that dates pages.
     pub clock: Arc<Clock>,
-    /// Whether devices keep the time of last use for each page, when nobody chooses otherwise.
+    /// Whether devices keep the time of last use of each page by default.
     pub track_access: bool,
-    /// Which waits are left out: with a checker of races a test sees so that it finds what is
-    /// missing.
+    /// The waits that are left out. A test leaves one out to see that the race checker finds the
+    /// error.
     #[cfg(any(shuttle, asan))]
     pub without: Without,
 }
@@ -66,12 +66,12 @@ pub struct Without {
     pub readers_of_objects: bool,
     /// A block of the backing device is free as soon as no slot names it.
     pub readers_of_blocks: bool,
-    /// Whoever changes a part of a page does not wait for others who do.
+    /// A thread that changes a part of a page does not wait for other such threads.
     pub turns: bool,
 }
 
 impl Resources {
-    /// The codecs of [`zcomp`], counters for each CPU, and a clock that nobody has set.
+    /// Resources with the codecs of [`zcomp`], counters for each CPU, and a clock that is not set.
     #[must_use]
     pub fn new(
         provider: Arc<dyn MemoryProvider>,
@@ -94,7 +94,7 @@ impl Resources {
         }
     }
 
-    /// Makes a codec ready.
+    /// Opens a codec.
     ///
     /// # Errors
     /// `EINVAL` for an unknown name or a parameter the codec refuses.
@@ -106,10 +106,10 @@ impl Resources {
         (self.open_codec)(name, params).map_err(|error| ControlError::invalid(format!("{error}")))
     }
 
-    /// Opens a device to write pages back to.
+    /// Opens a backing device.
     ///
     /// # Errors
-    /// What [`HostFiles::open_backing`] refuses; `ENOMEM` when there are no addresses.
+    /// The errors of [`HostFiles::open_backing`]; `ENOMEM` when address space is out.
     pub(crate) fn open_backing(&self, path: &str) -> Result<BackingBlocks, ControlError> {
         let device = self.files.open_backing(path)?;
         let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
@@ -124,25 +124,25 @@ impl Resources {
     }
 }
 
-/// What a device asks of the system it runs on, on the thread of the administrator who asked for
-/// it. May be called by any number of threads at once.
+/// The calls of a device to its host system. They run on the thread of the administrator's request.
+/// Any number of threads may call them at once.
 pub trait HostFiles: Send + Sync {
-    /// Opens a block device or an ordinary file to write pages back to, for this user alone. Its
-    /// size is a whole number of pages, at least one.
+    /// Opens a block device or a regular file as a backing device, for this user alone. Its size is
+    /// a whole number of pages, at least one.
     ///
     /// # Errors
-    /// What the system says (`ENOENT`, `EACCES`, `EBUSY` if somebody else has it), `ENOTBLK` if it
-    /// is neither, `EINVAL` if it is shorter than a page; with a sentence that names `path`.
+    /// The error of the system call (`ENOENT`, `EACCES`, `EBUSY` if another user has it), `ENOTBLK`
+    /// if it is neither, `EINVAL` if it is shorter than a page. The message names `path`.
     fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError>;
 
-    /// The contents of a file.
+    /// Reads a file.
     ///
     /// # Errors
-    /// What the system says, with a sentence that names `path`.
+    /// The error of the system call. The message names `path`.
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError>;
 }
 
-/// No system at all: there are no files.
+/// A host system without files.
 pub struct NoHostFiles;
 
 impl HostFiles for NoHostFiles {

@@ -1,4 +1,4 @@
-//! What an administrator chose for a device.
+//! The settings of a device.
 
 use alloc::{format, string::String, sync::Arc};
 
@@ -8,11 +8,11 @@ use zcomp::{Chosen, PRIORITIES, Params};
 use crate::blocks::BackingBlocks;
 use crate::resources::Resources;
 
-/// Pages under way to the backing device at a time, when nobody chose otherwise (as Linux).
+/// The default number of pages under way to the backing device at a time (as Linux).
 const BATCH: u32 = 32;
 
 pub(crate) struct Settings {
-    /// The codec of each priority; the first is always there.
+    /// The codec of each priority; the first is always set.
     pub(crate) algorithms: [Option<&'static str>; PRIORITIES],
     pub(crate) params: [Params; PRIORITIES],
     pub(crate) mem_limit: u64,
@@ -45,7 +45,7 @@ impl Settings {
         }
     }
 
-    /// Makes every chosen codec ready.
+    /// Opens every chosen codec.
     pub(crate) fn codecs(
         &self,
         resources: &Resources,
@@ -61,16 +61,16 @@ impl Settings {
     }
 }
 
-/// Which codec of a device is meant: the one of a priority, by its name, or both.
+/// Selects a codec of a device: by priority, by name, or by both.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Which {
-    /// 0 for the primary one, 1 to 3 for those that pages are compressed with again.
+    /// 0 for the primary codec, 1 to 3 for the codecs of recompression.
     pub priority: Option<u8>,
-    /// Its name.
+    /// The name of the codec.
     pub algorithm: Option<String>,
 }
 
-/// The place of a priority.
+/// The index of a priority.
 ///
 /// # Errors
 /// `EINVAL` above 3.
@@ -84,11 +84,11 @@ pub(crate) fn place(priority: u8) -> Result<usize, ControlError> {
     }
 }
 
-/// The place of a codec among those of the device; a name is looked for from priority `from` on,
-/// and that one is meant if nothing is said.
+/// The index of a codec of the device. A name is searched from priority `from` on. With neither
+/// name nor priority, the codec is that of priority `from`.
 ///
 /// # Errors
-/// `EINVAL` if there is no such codec, or two different ones are meant.
+/// `EINVAL` if there is no such codec, or if name and priority select different ones.
 pub(crate) fn find(settings: &Settings, which: &Which, from: u8) -> Result<usize, ControlError> {
     let named = which.algorithm.as_deref();
     let at = match (which.priority, named) {

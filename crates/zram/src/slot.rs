@@ -1,18 +1,18 @@
-//! A slot: all that is known of a page of the disk, in one word.
+//! A slot: the state of one page of the disk, in one word.
 //!
 //! | bits | what |
 //! |---|---|
 //! | 0–31 | the object's handle, the fill pattern, or the block of the backing device |
-//! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is a page as it is |
+//! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is an uncompressed page |
 //! | 45–49 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
 //! | 50–51 | kind: 0 empty, 1 same-filled, 2 stored, 3 written back |
-//! | 52 | claimed: somebody prepares a replacement from the present contents |
+//! | 52 | claimed: a thread prepares a replacement from the present contents |
 //! | 53 | marked: chosen to be written back |
-//! | 54 | idle: not used since it was marked so |
+//! | 54 | idle: not used since it was marked idle |
 //! | 55 | incompressible: no codec of the device makes it smaller |
-//! | 56 | huge: a page that was written back that would not shrink |
+//! | 56 | huge: a written-back page that did not shrink |
 //! | 57–61 | free |
-//! | 62–63 | the slot table's own: the lock and its waiters |
+//! | 62–63 | reserved for the slot table: the lock and its waiters |
 //!
 //! Bits 0 to 49 of a stored page are [`Object::word`]. A store clears 52 to 55. Transitions are
 //! functions on the word; the table only swaps words.
@@ -34,36 +34,36 @@ const HUGE: u64 = 1 << 56;
 const FILLED: u64 = 1;
 const STORED: u64 = 2;
 const BACKED: u64 = 3;
-/// Bits a slot has for itself.
+/// Bits of a word that the slot uses.
 pub(crate) const SLOT_BITS: u32 = 62;
 
-/// The word. The default is an empty slot.
+/// The word of a slot. The default is an empty slot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Slot(u64);
 
-/// What a slot says of its page.
+/// The contents of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Never written, or discarded: reads as zeroes.
     Empty,
-    /// The same eight bytes over and over, which are in the slot.
+    /// One eight-byte pattern repeated, which is in the slot.
     SameFilled(u64),
     /// An object.
     Stored(Object),
-    /// Not in memory: written back.
+    /// Written back, not in memory.
     WrittenBack(Backed),
 }
 
-/// Where a page that was written back is, and as what.
+/// The place and form of a written-back page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backed {
-    /// The block of the backing device, in pages.
+    /// The number of the block on the backing device; a block is a page.
     pub block: u32,
-    /// How many bytes of the block are the compressed page; 4096 for a page as it is.
+    /// The bytes of the block that hold the compressed page; 4096 for an uncompressed page.
     pub length: u16,
     /// The codec of a compressed page, by number.
     pub codec: u8,
-    /// It would not shrink when it was stored.
+    /// The page did not shrink when it was stored.
     pub huge: bool,
 }
 
@@ -71,7 +71,7 @@ impl Slot {
     /// An empty slot.
     pub const EMPTY: Slot = Slot(0);
 
-    /// A slot for a page filled with `pattern`, if the pattern fits: its halves are the same.
+    /// A slot for a page filled with `pattern`; `None` unless both halves of the pattern are equal.
     #[inline]
     #[must_use]
     pub const fn same_filled(pattern: u64) -> Option<Slot> {
@@ -83,7 +83,7 @@ impl Slot {
         }
     }
 
-    /// A slot for a page that is an object.
+    /// A slot for a page stored as an object.
     #[inline]
     #[must_use]
     pub const fn stored(object: Object) -> Slot {
@@ -101,7 +101,7 @@ impl Slot {
         Slot(if place.huge { word | HUGE } else { word })
     }
 
-    /// What it says.
+    /// The contents of the slot.
     #[inline]
     #[must_use]
     pub const fn kind(self) -> Kind {
@@ -121,7 +121,7 @@ impl Slot {
         }
     }
 
-    /// Its object, if it has one.
+    /// The object of the slot, if it has one.
     #[inline]
     #[must_use]
     pub const fn object(self) -> Option<Object> {
@@ -131,15 +131,15 @@ impl Slot {
         }
     }
 
-    /// Is there no page?
+    /// Whether the page is empty.
     #[inline]
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 & !CLAIMED == 0
     }
 
-    /// Is somebody preparing a replacement from the present contents? Any store takes the claim
-    /// away, and the replacement is then not installed.
+    /// Whether a thread prepares a replacement from the present contents. Any store clears the
+    /// claim, and the replacement is not installed then.
     #[inline]
     #[must_use]
     pub const fn is_claimed(self) -> bool {
@@ -160,13 +160,13 @@ impl Slot {
         Slot(self.0 & !CLAIMED)
     }
 
-    /// Is the page on the backing device?
+    /// Whether the page is on the backing device.
     #[must_use]
     pub const fn is_backed(self) -> bool {
         self.0 >> KIND_SHIFT & KIND_MASK == BACKED
     }
 
-    /// Is it chosen to be written back, and untouched since?
+    /// Whether the page is chosen to be written back, and unused since.
     #[must_use]
     pub const fn is_marked(self) -> bool {
         self.0 & MARKED != 0
@@ -178,7 +178,7 @@ impl Slot {
         self.with(MARKED, on)
     }
 
-    /// Has nobody used the page since it was marked idle?
+    /// Whether the page is unused since it was marked idle.
     #[must_use]
     pub const fn is_idle(self) -> bool {
         self.0 & IDLE != 0
@@ -190,38 +190,38 @@ impl Slot {
         self.with(IDLE, on)
     }
 
-    /// Has every codec of the device been tried in vain?
+    /// Whether every codec of the device was tried in vain.
     #[must_use]
     pub const fn is_incompressible(self) -> bool {
         self.0 & INCOMPRESSIBLE != 0
     }
 
-    /// The same slot, known to be incompressible.
+    /// The same slot, marked incompressible.
     #[must_use]
     pub const fn incompressible(self) -> Slot {
         self.with(INCOMPRESSIBLE, true)
     }
 
-    /// The same slot, to be tried again: there is another codec now.
+    /// The same slot, not marked incompressible: the device has a new codec.
     #[must_use]
     pub const fn worth_a_try(self) -> Slot {
         self.with(INCOMPRESSIBLE, false)
     }
 
-    /// Does reading the page change its slot: is it idle, or marked?
+    /// Whether a read of the page changes its slot: the slot is idle or marked.
     #[inline]
     #[must_use]
     pub const fn notices_readers(self) -> bool {
         self.0 & (IDLE | MARKED) != 0
     }
 
-    /// The same slot after somebody read the page.
+    /// The same slot after a read of the page.
     #[must_use]
     pub const fn touched(self) -> Slot {
         Slot(self.0 & !(IDLE | MARKED))
     }
 
-    /// Do both name the same contents, whatever else is known of them?
+    /// Whether both slots name the same contents; flags may differ.
     #[must_use]
     pub const fn same_contents(self, other: Slot) -> bool {
         const PASSING: u64 = CLAIMED | MARKED | IDLE | INCOMPRESSIBLE;

@@ -1,4 +1,4 @@
-//! An object into the pool, out of it and away again, by its length.
+//! Benchmark: stores, reads and frees objects of several lengths.
 //!
 //! ```sh
 //! cargo bench -p rampack-zsmalloc --bench pool
@@ -13,9 +13,9 @@ use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pool, PoolOptions};
 
 const CPU: Cpu = Cpu(0);
-/// Lengths: some in one frame, one over the end of a frame, a page.
+/// Lengths: objects within one frame, one over the end of a frame, and a page.
 const LENGTHS: [usize; 4] = [100, 1000, 3000, PAGE_SIZE];
-/// Objects there are at a time.
+/// Objects in the pool at a time.
 const OBJECTS: usize = 4096;
 const AT_ONCE: u32 = 256;
 
@@ -38,17 +38,17 @@ impl Site {
     }
 
     fn store(&self, bytes: &[u8]) -> Handle {
-        // SAFETY: it is a reader of the pool's.
+        // SAFETY: the reader is one of the pool's.
         unsafe { self.pool.store(&self.readers.enter(CPU), CPU, bytes, None) }.expect("memory")
     }
 
     fn free(&self, handle: Handle) {
-        // SAFETY: the benchmarks free what they stored, once, and read no more of it.
+        // SAFETY: the benchmarks free each object once, and do not read it afterwards.
         unsafe { self.pool.free(CPU, handle) }
     }
 }
 
-/// Of an object among many: a new one takes the place of the oldest.
+/// Stores an object among many others and frees the oldest.
 #[divan::bench(args = LENGTHS)]
 fn store_and_free(bencher: Bencher, length: usize) {
     let (site, bytes) = (Site::new(), vec![7; length]);
@@ -74,7 +74,7 @@ fn read(bencher: Bencher, length: usize) {
     bencher.bench_local(|| {
         which = (which + 1) % OBJECTS;
         let reader = site.readers.enter(CPU);
-        // SAFETY: it was stored with this length and is not freed.
+        // SAFETY: the object was stored with this length and is not freed.
         unsafe {
             site.pool.read(&reader, held[which], length, |object| {
                 object.copy_to(&mut copy);

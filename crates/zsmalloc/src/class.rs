@@ -1,4 +1,4 @@
-//! Size classes: how large a slot is, and how many fit into how long a chain.
+//! Size classes: the slot size, and the number of slots and frames of a chain.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -8,17 +8,17 @@ use crate::handle::MAX_SLOTS;
 
 /// The longest chain, in frames (Linux: `CONFIG_ZSMALLOC_CHAIN_SIZE`, default 8).
 pub const CHAIN_MAX: usize = 8;
-/// Classes are laid out for sizes this many bytes apart, before they are merged (as in Linux).
-/// Finer ones waste less in slots and more in frames that are not full.
+/// The distance in bytes between the sizes that classes are laid out for, before they are merged
+/// (as in Linux). A smaller step wastes less in slots and more in frames that are not full.
 const STEP: usize = 16;
-/// The smallest slot: a frame of them fills one zspage.
+/// The smallest slot: one frame of such slots is a full zspage.
 const SLOT_MIN: usize = PAGE_SIZE / MAX_SLOTS;
 
-/// A page that compresses to more bytes than this saves no memory (the next class holds whole
-/// pages) and is better stored as it is: nine objects in eight frames.
+/// A page that compresses to more bytes than this saves no memory, because the next class holds
+/// whole pages. It is better stored uncompressed. At this size nine objects fit into eight frames.
 pub const RAW_THRESHOLD: usize = CHAIN_MAX * PAGE_SIZE / (CHAIN_MAX + 1);
 
-/// Objects of up to `slot` bytes, `slots` of them in `frames` frames.
+/// A class of objects of up to `slot` bytes, with `slots` of them in `frames` frames.
 #[derive(Clone, Debug)]
 pub struct SizeClass {
     /// Bytes of a slot.
@@ -44,13 +44,13 @@ impl SizeClass {
         SizeClass { slot, frames, slots, in_frame }
     }
 
-    /// Where slot `n` begins in the chain, in bytes.
+    /// The offset of slot `n` in the chain, in bytes.
     #[inline]
     pub(crate) const fn offset_of(&self, n: usize) -> usize {
         n * self.slot
     }
 
-    /// The frames slot `n` lies in: the first and the last, which are one or neighbours.
+    /// The first and the last frame of slot `n`. They are the same frame or neighbours.
     #[inline]
     pub(crate) const fn frames_of(&self, n: usize) -> (usize, usize) {
         (n * self.slot / PAGE_SIZE, (n * self.slot + self.slot - 1) / PAGE_SIZE)
@@ -63,7 +63,7 @@ impl SizeClass {
     }
 }
 
-/// The classes of a pool and the way from a size to its class.
+/// The classes of a pool, and the table from a size to its class.
 pub struct SizeClasses {
     classes: Box<[SizeClass]>,
     by_size: Box<[u16; PAGE_SIZE + 1]>,
@@ -76,10 +76,10 @@ impl Default for SizeClasses {
 }
 
 impl SizeClasses {
-    /// Lays out the classes: for sizes from a page down in steps of sixteen bytes, the chain that
-    /// wastes least of its frames, the longest of equals (it needs the fewest zspages); sizes with
-    /// the same number of slots in the same chain are one class, whose slot is as large as the
-    /// chain allows.
+    /// Lays out the classes for sizes from a page down in steps of sixteen bytes. Each size gets
+    /// the chain that wastes least of its frames, and among equals the longest, because it needs
+    /// the fewest zspages. Sizes with the same number of slots in the same chain are one class,
+    /// whose slot is as large as the chain allows.
     #[must_use]
     pub fn new() -> SizeClasses {
         let mut shapes: Vec<(usize, usize)> = Vec::new();
@@ -110,26 +110,27 @@ impl SizeClasses {
         usize::from(self.by_size[size])
     }
 
-    /// Class `index`.
+    /// The class with number `index`.
     #[inline]
     #[must_use]
     pub fn get(&self, index: usize) -> &SizeClass {
         &self.classes[index]
     }
 
-    /// How many there are.
+    /// The number of classes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.classes.len()
     }
 
-    /// All of them, the smallest slots first.
+    /// All classes, the smallest slots first.
     pub fn iter(&self) -> impl Iterator<Item = &SizeClass> {
         self.classes.iter()
     }
 }
 
-/// Frames and slots of the chain that wastes the smallest part of its frames on slots of `size`.
+/// The frames and slots of the chain that wastes the smallest part of its frames on slots of
+/// `size`.
 fn best_shape(size: usize) -> (usize, usize) {
     let waste = |frames: usize| {
         let slots = (frames * PAGE_SIZE / size).min(MAX_SLOTS);
@@ -137,7 +138,7 @@ fn best_shape(size: usize) -> (usize, usize) {
     };
     let mut best = 1;
     for frames in 2..=CHAIN_MAX {
-        // Compared as fractions of the chain: waste / frames.
+        // Compares fractions of the chain: waste / frames.
         if waste(frames).0 * best <= waste(best).0 * frames {
             best = frames;
         }

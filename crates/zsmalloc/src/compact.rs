@@ -1,18 +1,18 @@
-//! Compaction: objects of the emptiest zspages move into the holes of fuller ones.
+//! Compaction: it moves objects of the emptiest zspages into the holes of fuller ones.
 //!
 //! # Definitions
 //! A zspage is being *emptied* while it is in no list, has a forwarding table, and still has
-//! frames. It is *forwarding* when its frames are gone and some handle still names it.
+//! frames. It is *forwarding* when its frames are gone and a handle still names it.
 //!
 //! # Invariants
-//! * Nobody takes a slot of a zspage that is being emptied.
-//! * An object is where its forwarding entry says, or, without one, where its handle says; at both
-//!   places the bytes are the same while both can be reached.
+//! * No thread takes a slot of a zspage that is being emptied.
+//! * An object is where its forwarding entry points, or, without an entry, where its handle points.
+//!   While both places can be reached, their bytes are the same.
 //!
 //! # Operations
-//! Take zspages out of the lists; wait for readers (a slot may have been taken, and not yet
-//! written); copy each object into a hole, then enter where it went; wait for readers again (a
-//! reader may be at the old place); give back the frames.
+//! Compaction takes zspages out of the lists. It waits for readers, because a slot may have been
+//! taken and not yet written. It copies each object into a hole, then enters the new place. It
+//! waits for readers again, because a reader may use the old place. Then it gives back the frames.
 //!
 //! # Why unsafe
 //! Objects are copied between slots as raw memory.
@@ -25,18 +25,18 @@ use crate::fullness::{ClassState, NO_GROUP};
 use crate::handle::Handle;
 use crate::pool::Pool;
 
-/// Zspages emptied for one wait for readers.
+/// Zspages that are emptied in one batch, with one pair of waits for readers.
 const BATCH: usize = 32;
-/// Zspages looked at to find them.
+/// Zspages that are examined for one batch.
 const LOOK_AT: usize = 256;
-/// Batches of one class in one compaction; a bound for when others make holes as fast as these
-/// fill them.
+/// The most batches of one class in one compaction: a bound in case other threads make holes as
+/// fast as these batches fill them.
 const PASSES: usize = 1 << 16;
 
 impl Pool {
-    /// Moves objects together until no class could do with fewer frames by much, and returns how
-    /// many frames were given back to the page allocator. Readers and writers go on meanwhile; a
-    /// second caller waits for the first. The calling thread must not be a reader.
+    /// Moves objects together until no class would need far fewer frames, and returns the number of
+    /// frames given back to the page allocator. Readers and writers go on meanwhile; a second
+    /// caller waits for the first. The calling thread must not be a reader.
     pub fn compact(&self, cpu: Cpu) -> u64 {
         let _one_at_a_time = self.compacting.lock();
         let before = self.account.compacted.load(Ordering::Relaxed);
@@ -47,12 +47,12 @@ impl Pool {
                 }
             }
         }
-        // What came free lies here and there, and is to be the system's again.
+        // The freed frames are scattered; draining gives their memory back to the system.
         self.frames.drain();
         self.account.compacted.load(Ordering::Relaxed) - before
     }
 
-    /// Empties up to a batch of zspages of a class; false when there was nothing to gain.
+    /// Empties up to a batch of zspages of a class. Returns false if nothing can be gained.
     fn compact_some(&self, cpu: Cpu, class_index: usize) -> bool {
         let class = self.sizes.get(class_index);
         let mut batch = [0u32; BATCH];
@@ -76,9 +76,9 @@ impl Pool {
         moved_all
     }
 
-    /// Takes zspages out of the lists whose objects fit elsewhere in fewer frames: into holes of
-    /// others, or into frames allocated for them. The emptiest come first; those that have no hole
-    /// can be wasteful too, when their objects lie across frames that hold little else.
+    /// Takes zspages out of the lists if their objects fit elsewhere in fewer frames: into holes of
+    /// other zspages, or into newly allocated frames. The emptiest come first. A zspage without a
+    /// hole can be wasteful too, if its objects lie across frames that hold little else.
     fn choose(&self, state: &mut ClassState, class: &SizeClass, batch: &mut [u32; BATCH]) -> usize {
         let mut seen = [0u32; LOOK_AT];
         let mut count = 0;
@@ -115,8 +115,8 @@ impl Pool {
         chosen
     }
 
-    /// Moves what is still used of a zspage that is being emptied; false when memory runs out on
-    /// the way (others took the holes), which leaves the rest where it is.
+    /// Moves the remaining objects of a zspage that is being emptied. Returns false if memory runs
+    /// out because other threads took the holes; the other objects stay then.
     fn move_out(&self, cpu: Cpu, class_index: usize, id: u32) -> bool {
         let class = self.sizes.get(class_index);
         let zspage = self.zspages.get(id as usize);
@@ -124,7 +124,7 @@ impl Pool {
         for slot in 0..class.slots {
             let mut state = self.lock(class_index);
             if zspage.forwards() != Some(table) {
-                // The last object was freed, and the number may be another zspage's by now.
+                // The last object was freed, and another zspage may have this number now.
                 self.unlock(class_index, state);
                 return true;
             }
@@ -142,7 +142,7 @@ impl Pool {
                 self.unlock(class_index, state);
                 return false;
             };
-            // The object is in two slots and is one object.
+            // The copy makes two slots of one object.
             state.objects -= 1;
             self.copy_slot(class, Handle::new(id, slot), to);
             self.forwards.enter(table, slot, to);
@@ -160,16 +160,16 @@ impl Pool {
             let (from, from_left) = self.piece(source, class, from.slot(), copied);
             let (to, to_left) = self.piece(target, class, to.slot(), copied);
             let length = from_left.min(to_left);
-            // SAFETY: the source's bytes were written before readers were last waited for and never
-            // change; the target was taken for this copy and is named by nobody yet. They are
+            // SAFETY: the source's bytes were written before the last wait for readers and never
+            // change. The target slot was taken for this copy, and no handle names it yet. They are
             // different slots, and both pieces are `length` bytes within them.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), length) };
             copied += length;
         }
     }
 
-    /// Gives back the frames of a zspage whose objects were moved. One that could not be emptied
-    /// is stuck: the frames it still needs go as its objects are freed.
+    /// Gives back the frames of a zspage whose objects were moved. A zspage that could not be
+    /// emptied is stuck: its remaining frames are given back as its objects are freed.
     fn finish(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
         if zspage.forwards().is_none() {
@@ -181,8 +181,8 @@ impl Pool {
         self.account.compacted.fetch_add(before - state.frames, Ordering::Relaxed);
     }
 
-    /// Gives back the frames that hold no object any more of a zspage compaction is done with: who
-    /// was at the old place of a moved object has left.
+    /// Gives back the frames without objects of a zspage that compaction has finished. The readers
+    /// that used the old place of a moved object have left.
     pub(crate) fn thin_out(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
         let Some(table) = zspage.forwards() else { return };
@@ -200,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// Ends a zspage with a forwarding table that nobody names any more, whether it is forwarding
+    /// Ends a zspage with a forwarding table whose objects are all freed, whether it is forwarding
     /// or still being emptied.
     pub(crate) fn bury(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);

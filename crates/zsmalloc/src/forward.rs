@@ -1,4 +1,4 @@
-//! Forwarding entries: where the objects of an emptied zspage are now.
+//! Forwarding entries: the present places of the objects of an emptied zspage.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Mutex;
@@ -6,7 +6,7 @@ use sync::atomic::{AtomicU32, Ordering};
 
 use crate::handle::{Handle, MAX_SLOTS};
 
-/// Tables have a multiple of this many entries.
+/// The number of entries in a table is a multiple of this.
 const UNIT: usize = 16;
 const BINS: usize = MAX_SLOTS / UNIT + 1;
 
@@ -19,19 +19,19 @@ pub(crate) struct Forwards {
 struct FreeTables {
     /// Entries that were ever part of a table.
     fresh: usize,
-    /// By length in units, a free table plus one; its first entry holds the next.
+    /// For each length in units: a free table plus one. Its first entry holds the next.
     heads: [u32; BINS],
     in_use: usize,
 }
 
 impl Forwards {
-    /// Room for `entries` of them, lazily backed.
+    /// Makes room for `entries` entries, lazily backed.
     pub(crate) fn new(provider: &dyn MemoryProvider, entries: usize) -> Result<Forwards, NoMemory> {
         let free = FreeTables { fresh: 0, heads: [0; BINS], in_use: 0 };
         Ok(Forwards { entries: LazyTable::new(provider, entries)?, free: Mutex::new(free) })
     }
 
-    /// A table with `slots` empty entries; `None` when there is no room.
+    /// Makes a table with `slots` empty entries; `None` when there is no room.
     pub(crate) fn make(&self, slots: usize) -> Option<u32> {
         let units = slots.div_ceil(UNIT);
         let mut free = self.free.lock();
@@ -53,13 +53,13 @@ impl Forwards {
         Some(table)
     }
 
-    /// Where memory is provided ahead: for `more` entries beyond those that were ever used.
+    /// If memory is provided ahead: provides `more` entries beyond those ever used.
     pub(crate) fn provide(&self, more: usize) -> bool {
         let fresh = self.free.lock().fresh;
         self.entries.provide(fresh + more)
     }
 
-    /// Takes back a table that was made for `slots`; nobody follows it any more.
+    /// Takes back a table that was made for `slots` and that no thread follows any more.
     pub(crate) fn unmake(&self, table: u32, slots: usize) {
         let units = slots.div_ceil(UNIT);
         let mut free = self.free.lock();
@@ -68,7 +68,7 @@ impl Forwards {
         free.in_use -= units * UNIT;
     }
 
-    /// Where the object of `slot` was moved; `None` while it has not been.
+    /// The place where the object of `slot` was moved to; `None` if it was not moved.
     #[inline]
     pub(crate) fn follow(&self, table: u32, slot: usize) -> Option<Handle> {
         // Acquire pairs with the Release in `enter`: the object's bytes are at the new place.

@@ -1,4 +1,4 @@
-//! The zspages of a class, in groups by how full they are.
+//! The zspages of a class, in groups by fullness.
 
 use pagealloc::LazyTable;
 use sync::atomic::Ordering;
@@ -8,25 +8,25 @@ use crate::zspage::Zspage;
 
 /// In no list: unused, being emptied, or forwarding.
 pub(crate) const NO_GROUP: u8 = 0;
-/// Groups of zspages with a free slot in frames they have, the emptiest first.
+/// Groups of zspages with a free slot in their frames, the emptiest first.
 const PARTIAL: core::ops::RangeInclusive<u8> = 1..=8;
-/// No free slot in the frames it has, and a frame is missing between them: allocating that one
-/// makes its neighbours' parts of slots whole again.
+/// No free slot in its frames, and a frame is missing between them. Allocating that frame completes
+/// the slots that lie partly in its neighbours.
 pub(crate) const GAPPED: u8 = 9;
-/// No free slot in the frames it has, and only the end of the chain is missing.
+/// No free slot in its frames, and only the end of the chain is missing.
 pub(crate) const GROWABLE: u8 = 10;
 /// No free slot.
 pub(crate) const FULL: u8 = 11;
 const GROUPS: usize = 12;
 
-/// What changes under the lock of a class. Zspage number 0 is nobody's and ends a list.
+/// The state of a class, changed under its lock. No zspage has number 0, which ends a list.
 ///
-/// With the lock in front, all that every store and free changes is one cache line: another CPU's
-/// last change costs one transfer.
+/// The lock is in front, so every word that a store or a free changes is in one cache line. After
+/// another CPU's change, the line is transferred once.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct ClassState {
-    /// The first zspage of each group; no group, which is 0, has none.
+    /// The first zspage of each group except `NO_GROUP`.
     heads: [u32; GROUPS - 1],
     /// A bit for each group that has a zspage.
     nonempty: u16,
@@ -38,13 +38,13 @@ pub(crate) struct ClassState {
     pub(crate) frames: u64,
     /// Zspages with frames.
     pub(crate) zspages: u64,
-    /// Zspages whose objects were moved away and are still named.
+    /// Zspages whose objects were moved away and that handles still name.
     pub(crate) forwarding: u64,
 }
 
 const _: () = assert!(core::mem::offset_of!(ClassState, frames) <= 56);
 
-/// The group a zspage belongs in, from its used slots and those its frames hold.
+/// The group of a zspage, from its used slots and the slots that its frames hold.
 #[inline]
 pub(crate) fn group_of(class: &SizeClass, used: u128, backed: u128) -> u8 {
     let holes = (backed & !used).count_ones();
@@ -61,20 +61,20 @@ pub(crate) fn group_of(class: &SizeClass, used: u128, backed: u128) -> u8 {
 }
 
 impl ClassState {
-    /// The fullest zspage that has a free slot in a frame it has.
+    /// The fullest zspage with a free slot in its frames.
     #[inline]
     pub(crate) fn fullest(&self) -> Option<u32> {
         let partial = self.nonempty & ((1 << GAPPED) - 2);
         (partial != 0).then(|| self.heads[partial.ilog2() as usize - 1])
     }
 
-    /// A zspage that can take more objects once it has another frame.
+    /// A zspage that can take more objects when it gets another frame.
     pub(crate) fn growable(&self) -> Option<u32> {
         let growable = self.nonempty & (1 << GAPPED | 1 << GROWABLE);
         (growable != 0).then(|| self.heads[growable.trailing_zeros() as usize - 1])
     }
 
-    /// Puts zspage `id` into the list of `group`, out of the one it is in.
+    /// Moves zspage `id` from its present list into the list of `group`.
     pub(crate) fn regroup(&mut self, table: &LazyTable<Zspage>, id: u32, group: u8) {
         let zspage = table.get(id as usize);
         let old = zspage.group.load(Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl ClassState {
         })
     }
 
-    /// Whether a zspage of `group` has free slots in frames it has.
+    /// Whether a zspage of `group` has free slots in its frames.
     pub(crate) fn has_holes(group: u8) -> bool {
         PARTIAL.contains(&group)
     }

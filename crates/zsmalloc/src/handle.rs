@@ -1,4 +1,4 @@
-//! Names of objects.
+//! Handles: the names of objects.
 
 /// The name of a live object. Never zero, and below `1 << 32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -9,7 +9,7 @@ const SLOT_BITS: u32 = 7;
 
 /// Slots a zspage can have.
 pub(crate) const MAX_SLOTS: usize = 1 << SLOT_BITS;
-/// Zspages a pool can have; number 0 is nobody's.
+/// The most zspages of a pool; no zspage has number 0.
 pub(crate) const MAX_ZSPAGES: u32 = 1 << (32 - SLOT_BITS);
 
 impl Handle {
@@ -31,8 +31,8 @@ impl Handle {
         self.0
     }
 
-    /// The handle a number stands for; only numbers from [`Handle::get`] name objects. To have one
-    /// is no leave to read or free what it names: see [`crate::Pool::read`].
+    /// The handle of a number from [`Handle::get`]; only such numbers name objects. A handle alone
+    /// does not permit its holder to read or free the object: see [`crate::Pool::read`].
     #[must_use]
     pub const fn from_raw(raw: u32) -> Handle {
         Handle(raw)

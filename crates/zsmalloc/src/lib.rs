@@ -1,4 +1,4 @@
-//! Packs objects of any size up to a page into frames, and moves them together again.
+//! Packs objects of any size up to a page into frames, and compacts them.
 //!
 //! # Definitions
 //! An *object* is a run of bytes, written once when it is stored and never changed. A *zspage* is a
@@ -6,19 +6,20 @@
 //! zspages with one slot size. A *handle* names an object for its whole life, wherever it is moved.
 //!
 //! # Invariants
-//! * A frame belongs to a zspage only while some object of it lies in that frame: the frames of a
-//!   chain are allocated one by one as slots are filled from the front, and given back one by one.
-//!   So a class wastes half a frame, not half a zspage, on objects it does not have.
-//! * A handle is the zspage and slot an object was first put into. An object that compaction moves
-//!   leaves a forwarding entry there. So an object that never moves costs no bytes beyond its slot.
-//! * Everything in a class changes under the lock of the class. Reading takes no lock: a reader
-//!   holds a reader, and frames that objects were moved out of are given back after all readers
-//!   taken before have been dropped.
+//! * A frame belongs to a zspage only while it holds a part of an object of that zspage. The frames
+//!   of a chain are allocated one by one as slots are filled from the front, and given back one by
+//!   one. So a class wastes half a frame, not half a zspage, on empty slots.
+//! * A handle is the zspage and slot that an object was first stored in. An object that compaction
+//!   moves leaves a forwarding entry there. So an object that never moves costs no bytes beyond its
+//!   slot.
+//! * The state of a class changes only under the lock of the class. Reading takes no lock: the
+//!   reading thread holds a reader. Frames that objects were moved out of are given back after all
+//!   earlier readers have been dropped.
 //!
 //! # Operations
 //! [`Pool::store`], [`Pool::read`], [`Pool::free`], [`Pool::compact`], [`Pool::validate`].
 //!
-//! After Nitin Gupta's zsmalloc (Linux `Documentation/mm/zsmalloc.rst`), from its behaviour; the
+//! After the behaviour of Nitin Gupta's zsmalloc (Linux `Documentation/mm/zsmalloc.rst`). The
 //! lazily allocated chain, the handles without a table and the forwarding are this project's.
 #![no_std]
 

@@ -1,9 +1,10 @@
-//! The pool: storing, reading and freeing objects.
+//! The pool: it stores, reads and frees objects.
 //!
 //! # Why unsafe
-//! Objects lie in memory allocated by the page allocator, which knows it as addresses; that a slot
-//! is written by its owner alone, and read by nobody before, is the protocol of this file and of
-//! `compact`. That it is read only while it is live is for the users of handles to answer for.
+//! Objects lie in memory of the page allocator, which knows it only as addresses. The protocol of
+//! this file and of `compact` promises that only the owner of a slot writes it, and that no reader
+//! reads it before. The users of handles must promise that a slot is read only while its object is
+//! live.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
@@ -21,7 +22,7 @@ use crate::fullness::ClassState;
 use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::zspage::Zspage;
 
-/// Why nothing was stored. The pool is as it was.
+/// The reason why nothing was stored. The pool is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreError {
     /// The pool's own limit does not allow another frame.
@@ -41,17 +42,17 @@ impl fmt::Display for StoreError {
 
 impl core::error::Error for StoreError {}
 
-/// How a pool is made.
+/// The options of a pool.
 pub struct PoolOptions {
-    /// Where its frames come from.
+    /// The source of its frames.
     pub frames: Arc<dyn Frames>,
-    /// Who reads it.
+    /// The readers of the pool.
     pub readers: Arc<ReaderEpochs>,
-    /// The most frames it may have; 0 for any number. See [`Pool::set_limit`].
+    /// The most frames it may have; 0 for no limit. See [`Pool::set_limit`].
     pub limit_frames: u64,
 }
 
-/// A pool of objects. All methods may be called by any number of threads at once.
+/// A pool of objects. Any number of threads may call all methods at once.
 pub struct Pool {
     pub(crate) sizes: SizeClasses,
     pub(crate) classes: Box<[CachePadded<ClassLock>]>,
@@ -65,20 +66,21 @@ pub struct Pool {
     pub(crate) compacting: Mutex<()>,
 }
 
-// SAFETY: `base` is the address of the page allocator's memory, shared by design; all else is
-// Send and Sync by itself.
+// SAFETY: `base` is the address of the page allocator's memory, shared by design. All other fields
+// are Send and Sync.
 unsafe impl Send for Pool {}
 // SAFETY: as above.
 unsafe impl Sync for Pool {}
 
-/// A class's state behind its lock, and whether it has holes for those who only look.
+/// The state of a class behind its lock, and a hint whether it has holes, readable without the
+/// lock.
 #[repr(C)]
 pub(crate) struct ClassLock {
     state: Mutex<ClassState>,
     pub(crate) has_holes: AtomicBool,
 }
 
-/// Frames in use and allowed.
+/// The counts of frames, and their limit.
 #[derive(Default)]
 pub(crate) struct Account {
     pub(crate) used: AtomicU64,
@@ -87,35 +89,35 @@ pub(crate) struct Account {
     pub(crate) compacted: AtomicU64,
 }
 
-/// Numbers of zspages: those never used begin at `fresh`, those used before are linked by `next`.
+/// Numbers of zspages. Unused numbers begin at `fresh`; freed numbers are linked by `next`.
 pub(crate) struct Ids {
     pub(crate) fresh: u32,
     pub(crate) unused: u32,
     pub(crate) live: u64,
 }
 
-/// An object as it lies in memory: in one piece, or across two frames that are not neighbours.
+/// An object in memory: in one piece, or across two frames that are not neighbours.
 #[derive(Clone, Copy, Debug)]
 pub enum Object<'a> {
-    /// All of it.
+    /// The whole object.
     Whole(&'a [u8]),
-    /// Its beginning and its end.
+    /// The beginning and the end of the object.
     Split(&'a [u8], &'a [u8]),
 }
 
 impl Object<'_> {
-    /// Lets `read` see it in one piece, joined on the stack if need be.
+    /// Passes the object to `read` in one piece, joined on the stack if necessary.
     #[inline]
     pub fn joined<R>(&self, read: impl FnOnce(&[u8]) -> R) -> R {
         match self {
             Object::Whole(all) => read(all),
             Object::Split(head, tail) => {
-                // Not zeroed first: that would take as long as the joining.
+                // The array is not zeroed first: that would take as long as the copy.
                 let mut joined = MaybeUninit::<[u8; PAGE_SIZE]>::uninit();
                 let (start, length) = (joined.as_mut_ptr().cast::<u8>(), head.len() + tail.len());
                 assert!(length <= PAGE_SIZE);
-                // SAFETY: both pieces fit one behind the other, as just checked, and the slice is
-                // of bytes that have been written.
+                // SAFETY: both pieces fit one behind the other, as just checked, and all bytes of
+                // the slice have been written.
                 let all = unsafe {
                     start.copy_from_nonoverlapping(head.as_ptr(), head.len());
                     start.add(head.len()).copy_from_nonoverlapping(tail.as_ptr(), tail.len());
@@ -126,10 +128,10 @@ impl Object<'_> {
         }
     }
 
-    /// Copies it to the beginning of `into`, and returns it there.
+    /// Copies the object to the beginning of `into`, and returns the copy.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the object does not fit.
     pub fn copy_to<'b>(&self, into: &'b mut [u8]) -> &'b [u8] {
         match self {
             Object::Whole(all) => {
@@ -146,14 +148,14 @@ impl Object<'_> {
     }
 }
 
-/// Forwarding entries that compaction finds ready, where memory is provided ahead.
+/// Forwarding entries that are provided for compaction, if memory is provided ahead.
 const FORWARDS: usize = 4096;
 
 impl Pool {
-    /// An empty pool whose tables are backed by `provider` as they grow.
+    /// Makes an empty pool whose tables are backed by `provider` as they grow.
     ///
     /// # Errors
-    /// [`NoMemory`] when there are no addresses for the tables.
+    /// [`NoMemory`] when address space for the tables is out.
     pub fn new(provider: &dyn MemoryProvider, options: PoolOptions) -> Result<Pool, NoMemory> {
         let sizes = SizeClasses::new();
         let capacity = options.frames.capacity() as usize;
@@ -178,7 +180,7 @@ impl Pool {
         })
     }
 
-    /// The same pool, but that compaction waits for nobody: a checker of races must find that.
+    /// A pool whose compaction waits for no reader: a race checker must find the error.
     #[cfg(any(shuttle, asan))]
     #[must_use]
     pub fn without_readers(mut self) -> Pool {
@@ -186,16 +188,16 @@ impl Pool {
         self
     }
 
-    /// Stores a copy of `bytes`, at least one and at most a page of them, and names it. The reader
-    /// keeps compaction from moving the object before it has been written. `replacing` is the
-    /// object that is going to be freed once this one is there, if there is one: a hint, which
-    /// keeps the pool from growing for the moment in which there are two.
+    /// Stores a copy of `bytes`, from one byte to a page, and returns its handle. The reader keeps
+    /// compaction from moving the object before it is written. `replacing` is a hint: the object
+    /// that the caller frees after this call. It keeps the pool from growing for the moment in
+    /// which both objects exist.
     ///
     /// # Errors
-    /// [`StoreError`]; the pool is as it was.
+    /// [`StoreError`]; the pool is unchanged.
     ///
     /// # Safety
-    /// The reader is one of those that the pool was made with.
+    /// The reader is one of the pool's readers.
     #[inline]
     pub unsafe fn store(
         &self,
@@ -209,9 +211,9 @@ impl Pool {
         let zspage = self.zspages.get(handle.zspage() as usize);
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
-        // SAFETY: the slot was taken for this call: nobody reads or writes it until its handle is
-        // known, compaction waits for `_reader`, which the caller promises is the pool's, and
-        // `place` gives memory within the slot.
+        // SAFETY: the slot was taken for this call. No thread reads or writes it until its handle
+        // is known. Compaction waits for `_reader`, which the caller promises is the pool's.
+        // `place` returns memory within the slot.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), head.0.as_ptr(), head.1);
             if let Some(tail) = tail {
@@ -222,12 +224,12 @@ impl Pool {
         Ok(handle)
     }
 
-    /// Lets `read` see the first `length` bytes of an object. The reader keeps compaction from
+    /// Passes the first `length` bytes of an object to `read`. The reader keeps compaction from
     /// reusing the memory meanwhile.
     ///
     /// # Safety
     /// The handle names an object of this pool that was stored with at least `length` bytes and is
-    /// not freed until this returns. The reader is one of those that the pool was made with.
+    /// not freed until this returns. The reader is one of the pool's readers.
     #[inline]
     pub unsafe fn read<R>(
         &self,
@@ -240,8 +242,8 @@ impl Pool {
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, slot, length);
         prefetch(head.0, head.1);
-        // SAFETY: the object is live and was written before its handle was published; its bytes
-        // never change, and its frames stay while it is live and, once moved, while `_reader`
+        // SAFETY: the object is live and was written before its handle was published. Its bytes
+        // never change. Its frames stay while it is live and, once it was moved, while `_reader`
         // lives.
         let head_bytes = unsafe { core::slice::from_raw_parts(head.0.as_ptr(), head.1) };
         match tail {
@@ -261,7 +263,7 @@ impl Pool {
     /// If the handle names no object.
     ///
     /// # Safety
-    /// The handle names an object of this pool that nobody reads, now or later, or frees again.
+    /// The handle names an object of this pool. No thread reads it now or later, or frees it again.
     #[inline]
     pub unsafe fn free(&self, cpu: Cpu, handle: Handle) {
         let class_index = self.zspages.get(handle.zspage() as usize).class();
@@ -298,39 +300,39 @@ impl Pool {
         self.unlock(class_index, state);
     }
 
-    /// Asks the processor for what freeing an object will touch.
+    /// Prefetches the memory that a free of the object touches.
     #[inline]
     pub fn prefetch(&self, handle: Handle) {
         sync::prefetch(self.zspages.address_of(handle.zspage() as usize));
     }
 
-    /// The number of the size class of objects of `length` bytes, at most a page: of two objects,
+    /// The number of the size class of objects of `length` bytes, at most a page. Of two objects,
     /// the one in the lower class takes less memory.
     #[must_use]
     pub fn size_class(&self, length: usize) -> usize {
         self.sizes.index_of(length)
     }
 
-    /// Allows the pool at most `frames` frames from now on; 0 for any number. Objects that are
-    /// there stay, also above a new limit.
+    /// Limits the pool to `frames` frames from now on; 0 lifts the limit. Stored objects stay, even
+    /// above a new limit.
     pub fn set_limit(&self, frames: u64) {
         self.account.limit.store(frames, Ordering::Relaxed);
     }
 
-    /// The limit in frames, 0 for none.
+    /// The limit in frames; 0 for no limit.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.account.limit.load(Ordering::Relaxed)
     }
 
-    /// Where its frames come from.
+    /// The source of its frames.
     #[must_use]
     pub fn zone(&self) -> &Arc<dyn Frames> {
         &self.frames
     }
 
-    /// Frames with memory that no object has, where memory is provided ahead; elsewhere `u64::MAX`.
-    /// The frames of its zone are this pool's alone there.
+    /// Frames with memory that hold no object, if memory is provided ahead; otherwise `u64::MAX`.
+    /// If memory is provided ahead, no other pool uses the frames of the zone.
     #[inline]
     #[must_use]
     pub fn headroom(&self) -> u64 {
@@ -340,20 +342,20 @@ impl Pool {
         }
     }
 
-    /// Where memory is provided ahead: sees to it that about `frames` frames more can be used, with
-    /// what is kept of them, and tells how many can. It may wait for memory, and holds nothing that
-    /// others want meanwhile.
+    /// If memory is provided ahead: provides about `frames` more frames, with their descriptors.
+    /// Returns how many frames can be used. It may wait for memory, and holds no lock meanwhile
+    /// that other threads need.
     pub fn provide(&self, cpu: Cpu, frames: u64) -> u64 {
         let fresh = self.ids.lock().fresh as usize;
         let more = usize::try_from(frames).unwrap_or(usize::MAX);
-        // A zspage that is made has a frame that was free.
+        // A new zspage has a frame that was free before.
         let known = self.zspages.provide(fresh.saturating_add(more));
         let known = known && self.forwards.provide(FORWARDS);
         let frames = self.frames.provide(cpu, frames);
         if known { frames } else { 0 }
     }
 
-    /// Lets the peak be the present number of frames.
+    /// Sets the peak to the present number of frames.
     pub fn reset_peak(&self) {
         let used = self.account.used.load(Ordering::Relaxed);
         self.account.peak.store(used, Ordering::Relaxed);
@@ -363,7 +365,7 @@ impl Pool {
         self.classes[class].state.lock()
     }
 
-    /// Unlocks a class after telling those who only look whether it has holes.
+    /// Unlocks a class after updating the hint whether it has holes.
     #[inline]
     pub(crate) fn unlock(&self, class: usize, state: MutexGuard<'_, ClassState>) {
         let has_holes = &self.classes[class].has_holes;
@@ -374,7 +376,7 @@ impl Pool {
         drop(state);
     }
 
-    /// Where an object is now: follows what compaction left behind.
+    /// The present place of an object: follows its forwarding entries.
     #[inline]
     fn resolve(&self, mut handle: Handle) -> (&Zspage, usize) {
         loop {
@@ -388,8 +390,8 @@ impl Pool {
         }
     }
 
-    /// The memory of the first `length` bytes of a slot: a piece and its length, and where the
-    /// rest is if that is elsewhere.
+    /// The memory of the first `length` bytes of a slot: one piece and its length, and the address
+    /// of the rest if it lies elsewhere.
     #[inline]
     pub(crate) fn place(
         &self,
@@ -413,7 +415,7 @@ impl Pool {
         ((start, PAGE_SIZE - within), Some(self.address(next, 0)))
     }
 
-    /// The memory of a slot from byte `from` on, and how much of it is in one piece.
+    /// The memory of a slot from byte `from` on, and the length of its first piece.
     pub(crate) fn piece(
         &self,
         zspage: &Zspage,
@@ -427,21 +429,21 @@ impl Pool {
         (self.address(frame, within), (PAGE_SIZE - within).min(class.slot - from))
     }
 
-    /// Nobody may touch a slot of which all frames are there: it holds no object. Under the lock
-    /// of the class, as neighbours may share what a checker marks.
+    /// Poisons an empty slot with all its frames: no thread may touch it. Called under the lock of
+    /// the class, because neighbours may share what a checker marks.
     #[inline]
     pub(crate) fn poison(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
         let mut done = 0;
         while watch::WATCHED && done < class.slot {
             let (start, length) = self.piece(zspage, class, slot, done);
-            // SAFETY: these bytes are the slot's, in frames allocated to this pool, and nobody's
-            // while it holds no object.
+            // SAFETY: these bytes are the slot's, in frames allocated to this pool, and no thread
+            // uses them while the slot is empty.
             unsafe { watch::poison(start, length) };
             done += length;
         }
     }
 
-    /// A slot was taken. Under the lock of the class.
+    /// Unpoisons a slot that was taken. Called under the lock of the class.
     #[inline]
     pub(crate) fn open(&self, zspage: &Zspage, class: &SizeClass, slot: usize) {
         let mut done = 0;
@@ -452,11 +454,11 @@ impl Pool {
         }
     }
 
-    /// A frame was allocated, and holds nothing yet.
+    /// Poisons a frame that was just allocated and holds no object yet.
     #[inline]
     pub(crate) fn shut_frame(&self, frame: Frame) {
         if watch::WATCHED {
-            // SAFETY: it was allocated just now, and nobody knows it.
+            // SAFETY: the frame was just allocated, and no other thread knows it.
             unsafe { watch::poison(self.address(frame, 0), PAGE_SIZE) };
         }
     }
@@ -473,11 +475,11 @@ fn no_frame(n: usize) -> Frame {
     panic!("a used slot lies in frame {n} of its chain, which the chain does not have")
 }
 
-/// The bytes of an object that are prefetched when it is read: as many misses as a processor keeps
-/// in flight, and no more.
+/// The bytes of an object that are prefetched for a read: as many cache misses as a processor keeps
+/// in flight.
 pub const PREFETCH_BYTES: usize = 12 * 64;
 
-/// Asks the processor for the lines of an object before they are needed one by one.
+/// Prefetches the cache lines of an object together.
 #[inline]
 fn prefetch(start: NonNull<u8>, length: usize) {
     sync::prefetch_bytes(start.as_ptr(), 0..length.min(PREFETCH_BYTES));

@@ -1,4 +1,4 @@
-//! Taking and leaving slots: which zspage, which frames.
+//! Slots: the choice of zspage and frames when a slot is taken or freed.
 
 use sync::atomic::Ordering;
 use units::{Cpu, Frame, Order, PAGE_SIZE};
@@ -9,21 +9,22 @@ use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::pool::{Pool, StoreError};
 use crate::zspage::Zspage;
 
-/// Larger classes that are asked for a hole before a frame is allocated.
+/// Larger classes that are searched for a hole before a frame is allocated.
 const NEIGHBOURS: usize = 12;
-/// The part of an object's size that may be wasted in a larger class's hole: a sixteenth.
+/// The largest waste in a larger class's hole, as a part of the object's size: a sixteenth.
 const WASTE_SHIFT: u32 = 4;
-/// A class with fewer bytes of objects than these shares frames with its neighbours.
+/// A class whose objects have fewer bytes than this shares frames with its neighbours.
 const SPARSE: u64 = 4 * PAGE_SIZE as u64;
 
 impl Pool {
-    /// Takes a slot for `size` bytes: a hole in the fullest zspage of its class; else, when a
-    /// frame of its own would stay mostly empty, a hole in a slightly larger class; else the next
-    /// slot of a chain that can grow; else the first of a new one.
+    /// Takes a slot for `size` bytes. The first choice is a hole in the fullest zspage of its
+    /// class. If a frame of its own would stay mostly empty, the next choice is a hole in a
+    /// slightly larger class. Then follows the next slot of a chain that can grow, then the first
+    /// slot of a new chain.
     ///
-    /// A frame would stay empty when the class is sparse, and also when the new object replaces one
-    /// that lies where it could lie itself: the old one's slot comes free right after, and would be
-    /// the hole that keeps the frame allocated for one object ever after.
+    /// A frame would stay mostly empty if the class is sparse. It would too if the new object
+    /// replaces one in this class or a slightly larger one: the old slot is freed right after, and
+    /// its hole would keep the new frame allocated for one object.
     #[inline]
     pub(crate) fn take_slot(
         &self,
@@ -72,7 +73,7 @@ impl Pool {
         taken
     }
 
-    /// A hole of this class, in its fullest zspage.
+    /// Takes a hole of this class, in its fullest zspage.
     fn take_hole(&self, class: usize) -> Option<Handle> {
         let mut state = self.lock(class);
         let id = state.fullest()?;
@@ -97,7 +98,7 @@ impl Pool {
         Handle::new(id, slot)
     }
 
-    /// Takes the first slot that needs a frame the chain does not have, and allocates it.
+    /// Takes the first slot that needs a missing frame of the chain, and allocates the frame.
     pub(crate) fn grow(
         &self,
         state: &mut ClassState,
@@ -150,7 +151,8 @@ impl Pool {
         Ok(Handle::new(id, slot))
     }
 
-    /// Leaves a slot whose object is in place, and gives back the frames that hold nothing more.
+    /// Frees the slot of an object that was not moved, and gives back the frames that are empty
+    /// then.
     pub(crate) fn leave_slot(
         &self,
         state: &mut ClassState,
@@ -227,7 +229,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Lets the number of a zspage that nobody names be used again.
+    /// Makes the number of a zspage that no handle names free for reuse.
     pub(crate) fn forget(&self, id: u32) {
         let zspage = self.zspages.get(id as usize);
         let slots = self.sizes.get(zspage.class()).slots;

@@ -1,11 +1,11 @@
-//! What a pool tells of itself.
+//! The statistics of a pool.
 
-/// Counts of a pool, of the moment.
+/// A snapshot of the statistics of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PoolStats {
     /// Frames allocated by the page allocator.
     pub frames: u64,
-    /// The most frames there were since the peak was last reset.
+    /// The most frames since the peak was last reset.
     pub frames_peak: u64,
     /// Objects stored.
     pub objects: u64,
@@ -13,11 +13,11 @@ pub struct PoolStats {
     pub zspages: u64,
     /// Bytes of descriptors and forwarding tables in use.
     pub overhead_bytes: u64,
-    /// Frames that compaction has given back since the beginning.
+    /// Frames that compaction has given back so far.
     pub frames_compacted: u64,
 }
 
-/// Counts of a size class, of the moment.
+/// A snapshot of the statistics of a size class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClassStats {
     /// Bytes of a slot.
@@ -32,6 +32,6 @@ pub struct ClassStats {
     pub frames: u64,
     /// Zspages that have frames.
     pub zspages: u64,
-    /// Zspages whose objects were moved away and are still named by handles.
+    /// Zspages whose objects were moved away and that handles still name.
     pub forwarding: u64,
 }

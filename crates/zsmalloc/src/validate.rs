@@ -1,4 +1,4 @@
-//! Statistics, and the check of every structure against every other.
+//! The statistics of a pool, and the check of its structures.
 
 use alloc::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::stats::{ClassStats, PoolStats};
 use crate::zspage::Zspage;
 
 impl Pool {
-    /// Counts, of the moment. Takes each class's lock in turn.
+    /// A snapshot of the statistics. Takes the lock of each class in turn.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let live = self.ids.lock().live;
@@ -31,7 +31,7 @@ impl Pool {
         stats
     }
 
-    /// Counts of each class, the smallest slots first.
+    /// The statistics of each class, the smallest slots first.
     pub fn class_stats(&self) -> impl Iterator<Item = ClassStats> + '_ {
         self.sizes.iter().enumerate().map(|(index, class)| {
             let state = self.lock(index);
@@ -53,16 +53,17 @@ impl Pool {
         self.account.used.load(Ordering::Relaxed)
     }
 
-    /// The size above which a page is better stored raw: see [`RAW_THRESHOLD`].
+    /// The size above which a page is better stored uncompressed: see [`RAW_THRESHOLD`].
     #[must_use]
     pub const fn raw_threshold(&self) -> usize {
         RAW_THRESHOLD
     }
 
-    /// Checks every structure against every other. Only while nobody stores, frees or compacts.
+    /// Checks every structure against the others. Call it only while no thread stores, frees or
+    /// compacts.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the structures that contradict each other.
     pub fn validate(&self) {
         let ids = self.ids.lock();
         let mut unused = BTreeSet::new();

@@ -1,10 +1,10 @@
-//! What the pool knows of one zspage: a cache line.
+//! The descriptor of a zspage: one cache line.
 //!
-//! Every field is changed only under the lock of the zspage's class; `frames`, `class` and
-//! `forwards` are also read without it, by readers of objects.
+//! Every field is changed only under the lock of the zspage's class. Readers of objects also read
+//! `frames`, `class` and `forwards` without it.
 //!
 //! # Why unsafe
-//! Descriptors begin as zeroed memory, which the table has to be promised is one.
+//! Descriptors begin as zeroed memory. `Zeroed` promises that zeroed memory is a descriptor.
 
 use pagealloc::Zeroed;
 use sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use units::Frame;
 
 use crate::class::{CHAIN_MAX, SizeClass};
 
-/// A zspage's descriptor. All zeroes is an unused one.
+/// The descriptor of a zspage. All zeroes is an unused one.
 #[repr(align(64))]
 #[derive(Default)]
 pub(crate) struct Zspage {
@@ -23,12 +23,13 @@ pub(crate) struct Zspage {
     /// Neighbours in the list of its fullness group, or the next unused descriptor.
     pub(crate) next: AtomicU32,
     pub(crate) previous: AtomicU32,
-    /// Where the forwarding entries are, plus one; 0 while its objects are here.
+    /// The table of forwarding entries, plus one; 0 while its objects are here.
     forwards: AtomicU32,
     class: AtomicU16,
-    /// Which list it is in, see `fullness`.
+    /// The list that it is in, see `fullness`.
     pub(crate) group: AtomicU8,
-    /// Compaction could not empty it; what is left in it goes when it is freed.
+    /// Set when compaction could not empty the zspage; its frames are given back as its objects are
+    /// freed.
     pub(crate) stuck: AtomicBool,
 }
 
@@ -39,8 +40,8 @@ impl Zspage {
     /// The frame at place `n` of the chain.
     #[inline]
     pub(crate) fn frame(&self, n: usize) -> Option<Frame> {
-        // Relaxed: whoever names a slot learned of it from a word or lock released after the
-        // frame was entered, and a frame stays while a slot in it is named.
+        // Relaxed: a thread that names a slot got the name from a word or a lock that was released
+        // after the frame was entered. A frame stays while a slot in it is named.
         self.frames[n].load(Ordering::Relaxed).checked_sub(1).map(Frame)
     }
 
@@ -69,10 +70,10 @@ impl Zspage {
         self.class.store(class as u16, Ordering::Relaxed);
     }
 
-    /// Where the forwarding entries are, if its objects were moved away.
+    /// The table of forwarding entries, if the objects were moved away.
     #[inline]
     pub(crate) fn forwards(&self) -> Option<u32> {
-        // Acquire pairs with the Release in `set_forwards`: the entries are there to be read.
+        // Acquire pairs with the Release in `set_forwards`: the entries can be read.
         self.forwards.load(Ordering::Acquire).checked_sub(1)
     }
 
@@ -81,12 +82,12 @@ impl Zspage {
         self.forwards.store(table.map_or(0, |table| table + 1), Ordering::Release);
     }
 
-    /// How many frames the chain has now.
+    /// The number of frames that the chain has now.
     pub(crate) fn frame_count(&self, class: &SizeClass) -> usize {
         (0..class.frames).filter(|n| self.frame(*n).is_some()).count()
     }
 
-    /// The slots that lie wholly in frames the chain has.
+    /// The slots that lie wholly in present frames of the chain.
     #[inline]
     pub(crate) fn backed(&self, class: &SizeClass) -> u128 {
         let mut backed = class.all_slots();

@@ -1,14 +1,15 @@
-//! A swap area: its index, its device, and whose turn it is to touch a page of the device.
+//! A swap area: its index, its device, and the locks of its pages.
 //!
-//! Whoever reads, writes or discards a page of the device holds the page's *lock*, and so does who
-//! stores a page that the device holds. So of one page there is one piece of I/O at a time, and a
-//! page that is on the device and not in the cache stays so under the lock, unless it is given up.
+//! A thread that reads, writes or discards a page of the device holds the *lock* of the page. So
+//! does a thread that stores a page that the device holds. So each page has at most one I/O at a
+//! time. A page that is on the device and not in the cache stays there under the lock, unless it is
+//! invalidated.
 //!
-//! A mark says that the device holds the page. It is set under the lock, after the page has been
-//! written and before it leaves the cache; so a page is always found in one place or the other.
-//! While the cache has the page, the mark may be out of date. So whoever removes a page from the
-//! cache without writing it to the device clears the mark, before and after. Only the holder of the
-//! lock can know that a page is in neither place.
+//! A mark says that the device holds the page. It is set under the lock, after the page is written
+//! and before it leaves the cache, so a page is always found in one of the two places. While the
+//! cache has the page, the mark may be out of date. So a thread that removes a page from the cache
+//! without writing it to the device clears the mark, before and after. Only the holder of the lock
+//! can know that a page is in neither place.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -21,20 +22,20 @@ use sync::atomic::{AtomicU64, Ordering};
 use crate::memcg::Memcg;
 use crate::{Index, SwapType};
 
-/// Pages that are read, written or locked together at most: as many as one ring of the io_uring
-/// devices takes at once. More would wait in our queue instead of the device's.
+/// The most pages that are read, written or locked together: as many as one ring of the io_uring
+/// devices takes at once. More pages would wait in our queue instead of the device's queue.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
-/// An area that is on. Every method may be called by any number of threads at once.
+/// An area that is on. Any number of threads may call every method at once.
 pub(crate) struct Area<I: Index> {
     pub(crate) swap: SwapType,
     pub(crate) pages: u64,
     pub(crate) index: I,
     pub(crate) device: Option<Arc<dyn BlockDevice>>,
-    /// Who owns what is stored by the device of this area.
+    /// The memcg that is charged for pages stored through the device of this area.
     pub(crate) memcg: Memcg,
     locks: LazyTable<AtomicU64>,
-    /// The device holds these pages, unless the cache does.
+    /// A mark for each page that the device holds, unless the cache does.
     on_device: LazyTable<AtomicU64>,
     given_up: EventCount,
 }
@@ -43,7 +44,7 @@ fn place(offset: u64) -> (usize, u64) {
     ((offset / 64) as usize, 1 << (offset % 64))
 }
 
-/// The words with marks of these pages, and which bits of each.
+/// The words with the marks of these pages, and the bits in each word.
 fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     let Range { start, end } = offsets;
     let words = if start < end { start / 64..end.div_ceil(64) } else { 0..0 };
@@ -69,15 +70,15 @@ impl<I: Index> Area<I> {
         Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
     }
 
-    /// Locks a page if nobody has it.
+    /// Locks a page if no thread holds its lock.
     pub(crate) fn try_lock_page(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
-        // Acquire pairs with the Release in `unclaim`: what the one before did is done.
+        // Acquire pairs with the Release in `unclaim`: the work of the last holder is done.
         self.locks.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
     }
 
-    /// Locks a page, after whoever has it. The calling thread holds no reader, and no lock of a
-    /// page behind this one.
+    /// Waits for the lock of a page and takes it. The calling thread is no reader, and holds no
+    /// lock of this page or a later one.
     pub(crate) fn lock_page(&self, offset: u64) {
         while !self.try_lock_page(offset) {
             let ticket = self.given_up.ticket();
@@ -95,8 +96,8 @@ impl<I: Index> Area<I> {
         self.given_up.notify_all();
     }
 
-    /// Waits until whoever has locked the page now has given it up. The calling thread holds no
-    /// reader.
+    /// Waits until the thread that holds the lock of the page now has released it. The calling
+    /// thread is no reader.
     pub(crate) fn wait_for(&self, offset: u64) {
         loop {
             let ticket = self.given_up.ticket();
@@ -113,8 +114,8 @@ impl<I: Index> Area<I> {
         self.locks.get(word).load(Ordering::Acquire) & bit != 0
     }
 
-    /// Waits until whoever has locked any page now has given it up. The calling thread holds no
-    /// reader.
+    /// Waits until every lock of a page that is held now has been released. The calling thread is
+    /// no reader.
     pub(crate) fn wait_for_all(&self) {
         for word in 0..self.locks.len() {
             // Acquire pairs with the Release in `unclaim`.
@@ -126,21 +127,21 @@ impl<I: Index> Area<I> {
         }
     }
 
-    /// Does the device hold the page, unless the cache does?
+    /// Whether the device holds the page, unless the cache does.
     pub(crate) fn is_on_device(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
         // Acquire pairs with the Release in `set_on_device`.
         self.on_device.get(word).load(Ordering::Acquire) & bit != 0
     }
 
-    /// The device holds the page. Under its lock.
+    /// Marks that the device holds the page. The caller holds the lock of the page.
     pub(crate) fn set_on_device(&self, offset: u64) {
         let (word, bit) = place(offset);
         // Release pairs with the Acquire in `is_on_device`: the page has been written.
         self.on_device.get(word).fetch_or(bit, Ordering::Release);
     }
 
-    /// What the device holds of the page is of no use.
+    /// Clears the mark: the copy on the device is out of date.
     pub(crate) fn clear_on_device(&self, offset: u64) {
         let (word, bit) = place(offset);
         let marks = self.on_device.get(word);
@@ -149,19 +150,19 @@ impl<I: Index> Area<I> {
         }
     }
 
-    /// Pages the device holds.
+    /// The number of pages that the device holds.
     pub(crate) fn count_on_device(&self) -> u64 {
         let words = (0..self.on_device.len()).map(|word| self.on_device.get(word));
         words.map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// Does the device hold any of these pages?
+    /// Whether the device holds any of these pages.
     pub(crate) fn any_on_device(&self, offsets: Range<u64>) -> bool {
         parts(offsets)
             .any(|(word, bits)| self.on_device.get(word).load(Ordering::Relaxed) & bits != 0)
     }
 
-    /// What the device holds of these pages is of no use.
+    /// Clears the marks of these pages: their copies on the device are out of date.
     pub(crate) fn clear_range_on_device(&self, offsets: Range<u64>) {
         for (word, bits) in parts(offsets) {
             let marks = self.on_device.get(word);
@@ -171,13 +172,13 @@ impl<I: Index> Area<I> {
         }
     }
 
-    /// Is any page locked? For tests and checks.
+    /// Whether any page is locked. For tests and checks.
     pub(crate) fn any_page_locked(&self) -> bool {
         (0..self.locks.len()).any(|word| self.locks.get(word).load(Ordering::Relaxed) != 0)
     }
 }
 
-/// Locks of pages of one area, given up together.
+/// Locks of pages of one area, released together.
 pub(crate) struct PageLocks<'a, I: Index> {
     area: &'a Area<I>,
     offsets: [u64; BATCH],
@@ -189,13 +190,13 @@ impl<'a, I: Index> PageLocks<'a, I> {
         PageLocks { area, offsets: [0; BATCH], count: 0 }
     }
 
-    /// Locks a page behind all those that are locked already. See [`Area::lock_page`].
+    /// Locks a page behind all pages that are locked already. See [`Area::lock_page`].
     pub(crate) fn add(&mut self, offset: u64) {
         self.area.lock_page(offset);
         self.keep(offset);
     }
 
-    /// The same, if nobody has the page.
+    /// Locks a page as [`PageLocks::add`] does, but only if no thread holds its lock.
     pub(crate) fn try_add(&mut self, offset: u64) -> bool {
         let locked = self.area.try_lock_page(offset);
         if locked {

@@ -1,5 +1,5 @@
-//! What an operator sees and turns: the parameters of Linux's zswap with a few of ours, and the
-//! counters of both its generations (2013, and what became of it).
+//! The attributes of zswap: the parameters of Linux's zswap with a few of ours, and the counters of
+//! Linux in the version of 2013 and in later ones.
 
 use alloc::format;
 use core::fmt;

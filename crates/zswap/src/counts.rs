@@ -1,10 +1,10 @@
-//! What is counted, per CPU.
+//! The counters of an engine, kept per CPU.
 
 use sync::PerCpuCounters;
 use units::Cpu;
 
 macro_rules! counts { ($($name:ident, $text:literal;)*) => {
-    /// One counter or gauge. Gauges go down as well.
+    /// One counter or gauge. A gauge also goes down.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(usize)]
     pub(crate) enum Count {

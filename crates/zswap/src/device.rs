@@ -1,5 +1,5 @@
-//! A swap area as a block device: what is written goes into the cache, and to the area's own
-//! device what the cache refuses or has no room for any more; it is read from wherever it is.
+//! A swap area as a block device. A write goes into the cache; a page that the cache refuses or
+//! writes back goes to the area's own device. A read finds the page in either place.
 
 use alloc::sync::Arc;
 use core::ops::{ControlFlow, Range};
@@ -22,28 +22,28 @@ const P: u64 = PAGE_SIZE as u64;
 
 static ZEROES: Page = [0; PAGE_SIZE];
 
-/// A swap area that is on, as a device of as many pages. Operations are of whole pages, each of
-/// them atomic. What was stored stays until it is discarded, whatever `exclusive_loads` says: who
-/// reads a block device may read it again.
+/// A swap area that is on, as a block device with the same number of pages. Operations are of whole
+/// pages, each of them atomic. A stored page stays until it is discarded, whatever
+/// `exclusive_loads` says: a client of a block device may read it again.
 pub struct SwapDevice<I: Index = XArraySplit> {
     zswap: Arc<Zswap<I>>,
     swap: SwapType,
 }
 
 impl<I: Index> SwapDevice<I> {
-    /// The device of area `swap`, which should be on; while it is off every operation fails.
+    /// The device of area `swap`, which should be on. While the area is off, every operation fails.
     #[must_use]
     pub fn new(zswap: Arc<Zswap<I>>, swap: SwapType) -> SwapDevice<I> {
         SwapDevice { zswap, swap }
     }
 
-    /// The cache behind it.
+    /// The cache behind the device.
     #[must_use]
     pub fn zswap(&self) -> &Arc<Zswap<I>> {
         &self.zswap
     }
 
-    /// Its area.
+    /// The swap type of the area.
     #[must_use]
     pub fn swap(&self) -> SwapType {
         self.swap
@@ -53,7 +53,7 @@ impl<I: Index> SwapDevice<I> {
         Key { swap: self.swap, offset }
     }
 
-    /// The area, and the pages of a range of bytes if it has them all.
+    /// The area, and the pages of a byte range if the area has all of them.
     #[inline]
     fn judge<'p>(
         &'p self,
@@ -72,8 +72,8 @@ impl<I: Index> SwapDevice<I> {
         Ok((area, pages))
     }
 
-    /// The same, for longer than a reader may last. All who ask for it count in one place: not for
-    /// what happens to every page.
+    /// The result of `judge` with a share of the area, which may outlive a reader. All callers
+    /// change one reference count, so no caller does this for each page.
     fn judge_for_long(
         &self,
         cpu: Cpu,
@@ -94,8 +94,8 @@ impl<I: Index> SwapDevice<I> {
         }
     }
 
-    /// Stores pages for as long as that takes no waiting, unless it may wait anyway. Tells the
-    /// first page of the range and how many were stored.
+    /// Under `Wait::No`: stores pages until one would have to wait. Otherwise stores none. Returns
+    /// the first page of the range and the number of stored pages.
     fn write_at_once(
         &self,
         context: Context,
@@ -108,7 +108,7 @@ impl<I: Index> SwapDevice<I> {
         if context.wait == Wait::Yes {
             return Ok((pages.start, 0));
         }
-        // A page that finds no memory is written through.
+        // A page that finds no memory is written to the device.
         let is_short = zswap.is_nearly_full() || zswap.free_frames() < BATCH as u64;
         if area.device.is_some() && (is_short || area.any_on_device(pages.clone())) {
             return Err(IoError::WouldBlock);
@@ -126,16 +126,16 @@ impl<I: Index> SwapDevice<I> {
         }
         drop(reader);
         zswap.ask_for_memory();
-        // With some of its pages stored it goes on and waits for the others.
+        // If some of the pages are stored, the write goes on and waits for the others.
         if stored == 0 && !from.is_empty() {
             return Err(IoError::WouldBlock);
         }
         Ok((pages.start, stored))
     }
 
-    /// Stores pages from page `start` on; what the cache refuses goes to the device.
+    /// Stores pages from page `start` on. Pages that the cache refuses go to the device.
     fn write_and_wait(&self, cpu: Cpu, start: u64, from: &[Page]) -> Result<(), IoError> {
-        // A run of pages that the cache refused, and why it refused the last of them.
+        // A run of pages that the cache refused, and the reason for the last of them.
         let mut refused: Option<(Range<usize>, Reject)> = None;
         for (n, page) in from.iter().enumerate() {
             let key = self.key(start + n as u64);
@@ -159,7 +159,7 @@ impl<I: Index> SwapDevice<I> {
         }
     }
 
-    /// Writes pages to the device that the cache refused; `run` are their numbers from `start` on.
+    /// Writes refused pages to the device; `run` holds their numbers from `start` on.
     fn write_through(
         &self,
         cpu: Cpu,
@@ -174,7 +174,7 @@ impl<I: Index> SwapDevice<I> {
         let first = start + run.start as u64;
         let mut locks = PageLocks::of(area);
         (first..first + from.len() as u64).for_each(|offset| locks.add(offset));
-        // Until the device has them, what the cache has of these pages stays: a read finds it.
+        // Until the device has the pages, the cache keeps its copies: a read finds them.
         device.submit(cpu, Operation::Write { offset: first * P, from: from.as_flattened() })?;
         for offset in first..first + from.len() as u64 {
             area.set_on_device(offset);
@@ -200,7 +200,7 @@ impl<I: Index> SwapDevice<I> {
         }
     }
 
-    /// Judges the range and reads its first pages, at most [`BATCH`].
+    /// Checks the range and reads its first pages, at most [`BATCH`].
     fn read_batch(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         let (zswap, cpu) = (&*self.zswap, context.cpu);
         let reader = zswap.readers.enter(cpu);
@@ -223,7 +223,7 @@ impl<I: Index> SwapDevice<I> {
         drop(reading);
         if missing != 0 {
             let area = area.clone();
-            // A thread that waits for a lock is no reader.
+            // A thread that waits for a lock must not be a reader.
             drop(reader);
             self.read_missing(context, (&area, first), into, missing)?;
         }
@@ -232,7 +232,7 @@ impl<I: Index> SwapDevice<I> {
         Ok(())
     }
 
-    /// Reads pages that were not found in the cache: `missing` has a bit for each of `into`.
+    /// Reads pages that were not found in the cache: `missing` has a bit for each page of `into`.
     #[cold]
     fn read_missing(
         &self,
@@ -242,7 +242,7 @@ impl<I: Index> SwapDevice<I> {
         missing: u64,
     ) -> Result<(), IoError> {
         let cpu = context.cpu;
-        // Only under its lock is it known where a page is, or that it is nowhere.
+        // Only under its lock is it certain where a page is, or that it is in neither place.
         let mut locks = PageLocks::of(area);
         let mut there = 0u64;
         for (n, page) in into.iter_mut().enumerate().filter(|(n, _)| missing & 1 << n != 0) {
@@ -264,7 +264,7 @@ impl<I: Index> SwapDevice<I> {
         if there == 0 {
             return Ok(());
         }
-        // A page is on the device only if there is one.
+        // A page can be on the device only if the area has a device.
         let device = area.device.as_ref().ok_or(IoError::Failed)?;
         let (mut rest, mut at, mut count) = (into, 0usize, 0);
         let mut jobs: [Job<'_>; BATCH] = core::array::from_fn(|_| {
@@ -307,7 +307,8 @@ impl<I: Index> SwapDevice<I> {
         Ok(())
     }
 
-    /// Gives up at most [`BATCH`] pages, some of which are on the device, there too.
+    /// Invalidates at most [`BATCH`] pages, some of which are on the device, and discards them
+    /// there.
     fn discard_on_device(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
         let mut locks = PageLocks::of(area);
         let mut there = 0u64;
@@ -322,13 +323,13 @@ impl<I: Index> SwapDevice<I> {
             at += left.trailing_zeros();
             let run = (left >> left.trailing_zeros()).trailing_ones();
             let offset = (pages.start + u64::from(at)) * P;
-            // A hint: the marks say already that nothing is there.
+            // The discard is a hint: the marks are clear already.
             let _ = device.submit(cpu, Operation::Discard { offset, length: u64::from(run) * P });
             at += run;
         }
     }
 
-    /// What a page is, of the moment.
+    /// The present kind of a page.
     fn kind(&self, cpu: Cpu, area: &Area<I>, offset: u64) -> ExtentKind {
         let _reading = self.zswap.retired.read(cpu);
         match area.index.get(cpu, offset).is_some() || area.is_on_device(offset) {
@@ -350,8 +351,8 @@ impl<I: Index> BlockDevice for SwapDevice<I> {
         Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
     }
 
-    /// Under [`Wait::No`] a read that finds a page on the area's device would block, and so would
-    /// a store that would have to write other pages back first, or go to the device itself.
+    /// Under [`Wait::No`] a read blocks if a page is on the area's device. A store blocks if it
+    /// would have to write other pages back first, or go to the device itself.
     fn perform(&self, mut context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match operation {
             Operation::Read { offset, into } => self.read(context, offset, into),
@@ -364,12 +365,12 @@ impl<I: Index> BlockDevice for SwapDevice<I> {
                 let (_, mut pages) = self.judge_for_long(context.cpu, offset, length)?;
                 pages.try_for_each(|page| {
                     self.write(context, page * P, &ZEROES)?;
-                    // With a page stored it goes on and waits for the others.
+                    // With one page stored, the operation goes on and waits for the others.
                     context.wait = Wait::Yes;
                     Ok(())
                 })
             }
-            // It is swap space: nothing of it outlives this process.
+            // The data is swap space: nothing outlives this process.
             Operation::Flush => Ok(()),
         }
     }
@@ -391,7 +392,7 @@ impl<I: Index> BlockDevice for SwapDevice<I> {
     }
 }
 
-/// What is said to who wrote a page that nobody could take.
+/// The error of a write whose page neither the cache nor the device took.
 fn error_of(reject: Reject) -> IoError {
     match reject {
         Reject::NoArea => IoError::NotReady,

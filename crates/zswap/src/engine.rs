@@ -1,9 +1,10 @@
-//! The engine: storing, loading and giving up pages.
+//! The engine: it stores, loads and invalidates pages.
 //!
-//! A store makes an object and an entry and puts the entry's word into the index of the area; that
-//! is its commit. Whoever takes a word out of an index (a store that displaces it, a load that
-//! takes the page, an invalidation, a writeback) owns the entry and disposes of it: out of its
-//! list, and to those that wait until no reader can hold them ([`sync::Retired`]).
+//! A store makes an object and an entry and puts the word of the entry into the index of the area:
+//! its commit point. The thread that takes a word out of an index owns the entry and disposes of
+//! it. That is a store that displaces it, a load that takes the page, an invalidation or a
+//! writeback. The thread takes the entry out of its list and passes it to [`sync::Retired`], which
+//! keeps it until no reader can hold it.
 
 mod admin;
 mod areas;
@@ -35,33 +36,32 @@ use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
 use crate::{Key, MAX_TYPES, Word};
 
-/// Entries of a CPU that may wait to be freed. Under shuttle so few that bags come full in small
-/// models.
+/// Entries of a CPU that may wait to be freed. Under shuttle the number is small, so that bags fill
+/// up in small models.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
-/// Finds a codec by its name: `ENOENT` where there is none of that name.
+/// Finds a codec by its name: `ENOENT` for an unknown name.
 pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, ControlError> + Send + Sync>;
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub struct Parts {
-    /// Where frames come from.
+    /// The source of frames.
     pub frames: Arc<dyn Frames>,
-    /// CPUs there are.
+    /// The number of CPUs.
     pub cpus: usize,
-    /// CPUs that count for themselves: all of them, or one that all share.
+    /// The number of CPUs with counters of their own: all CPUs, or 1 if all share one set.
     pub counting_cpus: usize,
-    /// The codec it begins with.
+    /// The first codec.
     pub codec: Chosen,
     /// Finds a codec by its name, for the administrator.
     pub find_codec: FindCodec,
-    /// Pages of the memory that `max_pool_percent` is a part of.
+    /// The memory size in pages that `max_pool_percent` refers to.
     pub total_pages: u64,
     /// The most pages that may be in the cache at once.
     pub entries: u32,
 }
 
-/// A cache of pages in front of swap areas. Every method may be called by any number of threads
-/// at once.
+/// A cache of pages in front of swap areas. Any number of threads may call every method at once.
 pub struct Zswap<I: Index = XArraySplit> {
     provider: Arc<dyn MemoryProvider>,
     objects: Objects<PerCpuStreams>,
@@ -69,19 +69,19 @@ pub struct Zswap<I: Index = XArraySplit> {
     pub(crate) ages: Ages,
     areas: [Published<Arc<Area<I>>>; MAX_TYPES],
     memcgs: [Published<Memcg>; MAX_MEMCGS],
-    /// Pages by the codec that made their objects.
+    /// The number of pages for each codec, by the codec of their objects.
     by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
-    /// Who reads areas, memcgs, codecs and objects.
+    /// The readers of areas, memcgs, codecs and objects.
     pub(crate) readers: Arc<ReaderEpochs>,
     pub(crate) policy: Policy,
     pub(crate) counts: Counts,
     pub(crate) evictors: Evictors,
     pub(crate) event: EventCount,
-    /// A store was refused for the pool's limit, as nothing could be written back to make space,
-    /// and the pool has not shrunk to the accept threshold since: until then all are refused.
+    /// Set when a store was refused for the pool's limit because no page could be written back. All
+    /// stores are refused until the pool has shrunk to the accept threshold.
     reached_full: AtomicBool,
-    /// The background is writing pages back, down to the accept threshold.
+    /// Set while the background thread writes pages back, down to the accept threshold.
     pub(crate) evicting: AtomicBool,
     provision: Provision,
     changing: Mutex<()>,
@@ -89,27 +89,27 @@ pub struct Zswap<I: Index = XArraySplit> {
     cpus: usize,
 }
 
-/// What an area is to be.
+/// The options of an area.
 #[derive(Clone)]
 pub struct AreaOptions {
-    /// The swap device itself: pages are written back to it, each at its own offset. Without one,
+    /// The swap device. Pages are written back to it, each at its own offset. Without a device,
     /// pages stay in the cache.
     pub device: Option<Arc<dyn BlockDevice>>,
-    /// Who owns the pages that are stored through [`crate::SwapDevice`].
+    /// The memcg of pages that are stored through [`crate::SwapDevice`].
     pub memcg: Memcg,
 }
 
-/// Whether incompressible pages are taken when there is no device for them.
+/// Whether an incompressible page may be refused when there is no device for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Whoever swaps may keep a page that is refused (Linux's reclaim).
+    /// The owner can keep a refused page (Linux's reclaim).
     MayKeep,
-    /// The page is gone if it is refused.
+    /// A refused page is lost.
     HasNoOther,
 }
 
 impl<I: Index> Zswap<I> {
-    /// An engine without areas, and with the memcg `default`.
+    /// An engine without areas. Its only memcg is `default`.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
@@ -150,12 +150,12 @@ impl<I: Index> Zswap<I> {
         self.objects.pool()
     }
 
-    /// Stores a copy of `page` for `memcg`. What was there is replaced. When there is no space,
-    /// others are written back first, by this thread.
+    /// Stores a copy of `page` for `memcg`, and replaces the old page. If there is no space, this
+    /// thread writes other pages back first.
     ///
     /// # Errors
-    /// [`Reject`]: the cache does not hold the page, neither this one nor what was there, and
-    /// nobody is writing it to the device or will; so the caller may do that himself.
+    /// [`Reject`]: the cache holds neither the new page nor the old one, and no thread is writing
+    /// it to the device or will. So the caller may write it.
     pub fn store(&self, cpu: Cpu, key: Key, memcg: &Memcg, page: &Page) -> Result<(), Reject> {
         let stored = self.put(cpu, key, Some(memcg), page, Owner::MayKeep);
         if stored.is_err() {
@@ -164,8 +164,8 @@ impl<I: Index> Zswap<I> {
         stored
     }
 
-    /// As [`Zswap::store`], but what was there stays if the page is refused. The area's memcg
-    /// stores if none is named.
+    /// Stores as [`Zswap::store`], but a refused page leaves the old one in place. Without a memcg,
+    /// the memcg of the area stores the page.
     pub(crate) fn put(
         &self,
         cpu: Cpu,
@@ -187,7 +187,7 @@ impl<I: Index> Zswap<I> {
                 stored
             }
             Some(area) => {
-                // A thread that waits for a lock is no reader.
+                // A thread that waits for a lock must not be a reader.
                 drop(reader);
                 locks.insert(PageLocks::of(area)).add(key.offset);
                 self.try_put(&self.readers.enter(cpu), cpu, key, memcg, page, owner)
@@ -219,7 +219,7 @@ impl<I: Index> Zswap<I> {
         (owner, mut reject): (Owner, Reject),
     ) -> Result<(), Reject> {
         self.counts.add(cpu, Count::WritebackAttempted, 1);
-        // Objects that wait for readers may be all it takes.
+        // The objects that wait for readers may be enough space.
         let mut again = self.quiesce(cpu);
         let (was_full, mut evicted) = (self.reached_full.load(Ordering::Relaxed), false);
         loop {
@@ -234,8 +234,7 @@ impl<I: Index> Zswap<I> {
                     Err(other) => reject = other,
                 }
             }
-            // Memory that is provided ahead comes soon; to have other pages written for it would
-            // take longer than it takes to come.
+            // Memory that is provided ahead comes sooner than the writeback of other pages ends.
             if self.provision.is_ahead() && reject.is_for_memory() {
                 return Err(reject);
             }
@@ -244,8 +243,8 @@ impl<I: Index> Zswap<I> {
                 (Reject::MemcgLimit, None) => self.area(key.swap).map(|area| area.memcg.clone()),
                 _ => None,
             };
-            // Each round takes pages out of the cache, so there is an end to it. A pool that has to
-            // shrink to the accept threshold is helped by one round, no more.
+            // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
+            // the accept threshold gets one round only.
             if evicted && was_full || self.evict(cpu, whose.as_ref(), BATCH).written == 0 {
                 if reject == Reject::PoolLimit {
                     self.reached_full.store(true, Ordering::Relaxed);
@@ -256,7 +255,7 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Stores a page if there is space for it; otherwise nothing has changed.
+    /// Stores a page if there is space for it; otherwise nothing changes.
     pub(crate) fn try_put(
         &self,
         reader: &Reader<'_>,
@@ -281,7 +280,8 @@ impl<I: Index> Zswap<I> {
             return Err(Reject::NoEntry);
         };
         self.entries.write(word, key, memcg.0.number, content);
-        // It must be in its list before anybody can find it: who finds it may take it out again.
+        // The entry joins its list before a thread can find it: a thread that finds it may take it
+        // out.
         if area.device.is_some() {
             memcg.0.lru.join(&self.entries, &self.ages, cpu, word.number());
         }
@@ -302,7 +302,7 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Whether the pool may grow at all. Wakes the background before it may not.
+    /// Checks whether the pool may grow. Wakes the background thread before the pool is full.
     #[inline]
     fn admit(&self, cpu: Cpu) -> Result<(), Reject> {
         let frames = self.pool().frames();
@@ -330,10 +330,10 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Fills `page` with what the cache has. `exclusive_loads` says whether it keeps it.
+    /// Fills `page` from the cache. `exclusive_loads` decides whether the cache keeps the page.
     ///
     /// # Errors
-    /// [`LoadError`]; `page` is undefined then.
+    /// [`LoadError`]; the contents of `page` are undefined then.
     pub fn load(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
         if self.policy.exclusive_loads() {
             self.load_and_take(cpu, key, page)
@@ -342,10 +342,10 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Fills `page` with what the cache has, and keeps it.
+    /// Fills `page` from the cache, which keeps the page.
     ///
     /// # Errors
-    /// As [`Zswap::load`].
+    /// Those of [`Zswap::load`].
     pub fn load_and_keep(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
@@ -355,8 +355,8 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// The same for who has entered already: what entries are read under is held too, and loads are
-    /// counted by the caller.
+    /// Loads as [`Zswap::load_and_keep`] for a caller that is a reader already and also reads
+    /// `retired`. The caller counts the load.
     #[inline]
     pub(crate) fn load_here(
         &self,
@@ -371,10 +371,10 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Fills `page` with what the cache has, and takes it out: the page is the caller's alone.
+    /// Fills `page` from the cache and takes it out: the caller has the only copy then.
     ///
     /// # Errors
-    /// As [`Zswap::load`].
+    /// Those of [`Zswap::load`].
     pub fn load_and_take(&self, cpu: Cpu, key: Key, page: &mut Page) -> Result<(), LoadError> {
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
@@ -382,13 +382,13 @@ impl<I: Index> Zswap<I> {
         let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&reader, cpu, word, page)?;
         drop(reading);
-        // If the device holds the page as well, it is taken from there under its lock: the mark
-        // could be of a later page otherwise.
+        // If the device holds the page too, its mark is cleared under the lock: otherwise the mark
+        // could belong to a later page.
         let behind = area.is_on_device(key.offset).then(|| area.clone());
         match behind {
             None => self.take_out(&reader, cpu, area, (key.offset, word)),
             Some(area) => {
-                // A thread that waits for a lock is no reader.
+                // A thread that waits for a lock must not be a reader.
                 drop(reader);
                 let mut locks = PageLocks::of(&area);
                 locks.add(key.offset);
@@ -402,8 +402,8 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Takes a page out that was loaded. Whoever was quicker has taken it, or replaced it: the load
-    /// came before that.
+    /// Takes a loaded page out. If another thread has taken or replaced it already, the load came
+    /// before that.
     fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, (offset, word): (u64, Word)) {
         if area.index.remove_if(cpu, offset, word) {
             self.dispose(reader, cpu, word);

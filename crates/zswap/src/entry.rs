@@ -1,8 +1,8 @@
-//! Entries: what is known of a page in the cache. 40 bytes each, in lazily backed memory.
+//! Entries: the state of one page in the cache. 40 bytes each, in lazily backed memory.
 //!
-//! An entry is written by whoever stores the page, before the index names it, and not again until
-//! it is used anew; but for its place in a list, which the lock of the list guards, and for the
-//! mark that it was read.
+//! The thread that stores a page writes its entry before the index names it. The entry does not
+//! change again until it is reused, with two exceptions: the lock of its list guards its place
+//! there, and readers set the mark that it was read.
 
 use objects::Object;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
@@ -12,17 +12,17 @@ use units::Cpu;
 
 use crate::{Key, Word};
 
-/// What the page of an entry is.
+/// The contents of an entry's page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
-    /// These eight bytes over and over.
+    /// One eight-byte pattern repeated.
     SameFilled(u64),
     /// An object.
     Stored(Object),
 }
 
 impl Content {
-    /// Bytes of its object.
+    /// The bytes of the object.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Content::SameFilled(_) => 0,
@@ -45,17 +45,17 @@ impl Content {
     }
 }
 
-/// Instead of the word of an object.
+/// Stands in place of the word of an object.
 const SAME_FILLED: u64 = 1 << Object::BITS;
 
-/// Numbers of an entry's words.
+/// The indices of an entry's words.
 const KEY: usize = 0;
 const OBJECT: usize = 1;
 const LINKS: usize = 2;
 const STATE: usize = 3;
 const PATTERN: usize = 4;
 
-/// Parts of the word `STATE`: the life in the upper half, then the memcg, the list, and marks.
+/// The parts of the word `STATE`: the life in the upper half, then the memcg, the list, and marks.
 const LIFE_SHIFT: u32 = 32;
 const MEMCG_SHIFT: u32 = 24;
 const LIST_SHIFT: u32 = 16;
@@ -65,7 +65,7 @@ const LINKED: u64 = 2;
 /// The age is kept above the key.
 const AGE_BITS: u32 = 64 - Key::BITS;
 
-/// All entries of an engine. Every method may be called by any number of threads at once; who
+/// All entries of an engine. Any number of threads may call every method at once. The thread that
 /// writes an entry owns it.
 pub(crate) struct Entries {
     table: LazyTable<[AtomicU64; 5]>,
@@ -75,18 +75,18 @@ pub(crate) struct Entries {
     capacity: u32,
 }
 
-/// Numbers that were used before and are free, linked by their words `LINKS`.
+/// Numbers of freed entries, linked by their words `LINKS`.
 #[derive(Default)]
 struct Unused {
     first: u32,
     count: u32,
 }
 
-/// Bytes an entry takes.
+/// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: u64 = 40;
 
 impl Entries {
-    /// Room for `capacity` entries.
+    /// Makes room for `capacity` entries.
     pub(crate) fn new(
         provider: &dyn MemoryProvider,
         capacity: u32,
@@ -100,13 +100,13 @@ impl Entries {
         })
     }
 
-    /// The most there can be.
+    /// The highest number of entries.
     pub(crate) fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Where memory is provided ahead: for `more` entries beyond those that were ever used. Tells
-    /// how many may be used in all then.
+    /// If memory is provided ahead: provides `more` entries beyond those ever used. Returns how
+    /// many entries may be used in all then.
     pub(crate) fn provide(&self, more: u32) -> u32 {
         let fresh = self.fresh.load(Ordering::Relaxed);
         self.table.provide((fresh as usize).saturating_add(more as usize));
@@ -118,25 +118,25 @@ impl Entries {
         self.table.ready().saturating_sub(1) as u32
     }
 
-    /// Entries that may be used and never were.
+    /// Entries that may be used and were never used.
     #[inline]
     pub(crate) fn left(&self) -> u32 {
         (self.ready() + 1).saturating_sub(self.fresh.load(Ordering::Relaxed))
     }
 
-    /// Entries that were ever used at once, about: their memory stays.
+    /// The approximate most entries ever used at once: their memory stays.
     pub(crate) fn touched(&self) -> u64 {
         u64::from(self.fresh.load(Ordering::Relaxed) - 1)
     }
 
-    /// Numbers that nobody uses; only while nobody takes or gives back.
+    /// The count of freed numbers. Call it only while no thread takes or gives back an entry.
     pub(crate) fn unused(&self) -> u64 {
         self.unused.iter().map(|list| u64::from(list.lock().count)).sum()
     }
 
-    /// An entry for the caller alone; none if all are used.
+    /// Takes an entry for the caller alone; `None` if all are used.
     pub(crate) fn take(&self, cpu: Cpu) -> Option<Word> {
-        // Each lock is given up before the next one is taken.
+        // Each lock is released before the next one is taken.
         let own = self.take_from(&mut self.unused.get(cpu).lock());
         let number = own
             .or_else(|| self.take_fresh())
@@ -163,7 +163,7 @@ impl Entries {
         self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
     }
 
-    /// Takes an entry back that nobody can find any more.
+    /// Takes back an entry that no thread can find any more.
     pub(crate) fn give_back(&self, cpu: Cpu, number: u32) {
         let mut list = self.unused.get(cpu).lock();
         self.table.get(number as usize)[LINKS].store(u64::from(list.first), Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl Entries {
         self.table.get(number as usize)[STATE].load(Ordering::Relaxed)
     }
 
-    /// Its page was read.
+    /// Marks that the page of the entry was read.
     #[inline]
     pub(crate) fn refer(&self, number: u32) {
         let state = &self.table.get(number as usize)[STATE];
@@ -215,16 +215,16 @@ impl Entries {
         }
     }
 
-    /// Was its page read since this was last asked?
+    /// Returns whether the page was read since the last call, and clears the mark.
     pub(crate) fn take_reference(&self, number: u32) -> bool {
         let state = &self.table.get(number as usize)[STATE];
         state.load(Ordering::Relaxed) & REFERENCED != 0
             && state.fetch_and(!REFERENCED, Ordering::Relaxed) & REFERENCED != 0
     }
 
-    // What follows is called under the lock of the entry's list.
+    // The functions below are called under the lock of the entry's list.
 
-    /// The list it is, or was last, in.
+    /// The list that the entry is in, or was in last.
     pub(crate) fn list(&self, number: u32) -> u8 {
         (self.state(number) >> LIST_SHIFT) as u8
     }
@@ -243,7 +243,7 @@ impl Entries {
         self.table.get(number as usize)[STATE].fetch_and(!LINKED, Ordering::Relaxed);
     }
 
-    /// The entries before and after it; zero for none.
+    /// The entries before and after this one; zero for none.
     pub(crate) fn links(&self, number: u32) -> (u32, u32) {
         let links = self.table.get(number as usize)[LINKS].load(Ordering::Relaxed);
         (links as u32, (links >> 32) as u32)
@@ -254,7 +254,7 @@ impl Entries {
         self.table.get(number as usize)[LINKS].store(links, Ordering::Relaxed);
     }
 
-    /// When it came to the end of its list.
+    /// The age at which the entry came to the end of its list.
     pub(crate) fn age(&self, number: u32) -> u32 {
         (self.table.get(number as usize)[KEY].load(Ordering::Relaxed) >> Key::BITS) as u32
     }
@@ -266,7 +266,8 @@ impl Entries {
     }
 }
 
-/// How much older `first` is than `second`, in ages that wrap; negative if it is younger.
+/// The age difference: how much older `first` is than `second`. Ages wrap. Negative if `first` is
+/// younger.
 pub(crate) fn older_by(first: u32, second: u32) -> i32 {
     (second.wrapping_sub(first) << (32 - AGE_BITS)) as i32
 }

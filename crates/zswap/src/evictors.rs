@@ -1,4 +1,4 @@
-//! Memory for pages on their way to devices, and how many may be under way.
+//! Buffers for pages on their way to devices, and the limit of such pages.
 
 use alloc::vec::Vec;
 
@@ -8,19 +8,19 @@ use units::{PAGE_SIZE, Page};
 
 use crate::area::BATCH;
 
-/// Memory for pages on their way to devices: whoever writes back takes a set of [`BATCH`] pages of
-/// it. As there are only so many sets, there are only so many writes under way.
+/// Buffers for pages on their way to devices. A thread that writes back takes one set of [`BATCH`]
+/// pages. The number of sets limits the number of writes under way.
 pub(crate) struct Evictors {
     free: Mutex<Vec<Pages>>,
     sets: usize,
-    /// Pages under way now.
+    /// Pages on their way to devices now.
     under_way: AtomicU64,
 }
 
 pub(crate) type Pages = Vec<Page>;
 
 impl Evictors {
-    /// One set for each CPU, and one for the background.
+    /// Makes one set for each CPU, and one for the background thread.
     pub(crate) fn new(cpus: usize) -> Evictors {
         let sets = cpus + 1;
         let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
@@ -33,12 +33,12 @@ impl Evictors {
         (self.sets * BATCH) as u32
     }
 
-    /// Pages under way.
+    /// Pages on their way to devices now.
     pub(crate) fn under_way(&self) -> u64 {
         self.under_way.load(Ordering::Relaxed)
     }
 
-    /// Takes leave for at most `want` pages to be under way besides those that are.
+    /// Takes a set for at most `want` pages, so that at most `most` pages are under way in all.
     pub(crate) fn take(&self, want: usize, most: u32) -> Option<(Pages, usize)> {
         let set = self.free.lock().pop()?;
         let mut granted = 0;
@@ -57,7 +57,7 @@ impl Evictors {
 
     pub(crate) fn give_back(&self, set: Pages, granted: usize) {
         self.under_way.fetch_sub(granted as u64, Ordering::Relaxed);
-        // The vector has had room for all sets since it was made.
+        // The vector has capacity for all sets from the start.
         self.free.lock().push(set);
     }
 }

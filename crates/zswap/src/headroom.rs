@@ -1,31 +1,31 @@
-//! How much memory is to be there before pages come, and when to ask for more.
+//! The amount of memory to provide before pages come, and the marks at which to ask for more.
 
 use core::fmt;
 
 use sync::EventCount;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
-/// What is to be there for pages that come next.
+/// The memory to provide for the next pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headroom {
-    /// Frames with memory that no object has.
+    /// Frames with memory that hold no object.
     pub frames: u64,
-    /// Entries that were never used; those that come free are used again besides.
+    /// Entries that were never used. Freed entries are reused besides.
     pub entries: u32,
     /// Nodes of the index of each area that were never used.
     pub nodes: u32,
 }
 
 impl Headroom {
-    /// For `frames` frames, what goes with them: pages shrink to a quarter, or to next to nothing
-    /// many at a time; neighbours share nodes.
+    /// Headroom for `frames` frames, with entries and nodes to match. A page shrinks to a quarter,
+    /// or to almost nothing, which happens to many pages at a time. Neighbours share nodes.
     #[must_use]
     pub fn of_frames(frames: u64) -> Headroom {
         let entries = u32::try_from(frames.saturating_mul(4)).unwrap_or(u32::MAX).max(4096);
         Headroom { frames, entries, nodes: (entries / 16).max(512) }
     }
 
-    /// This, but `frames` frames at least.
+    /// The same headroom with at least `frames` frames.
     #[must_use]
     pub fn at_least(self, frames: u64) -> Headroom {
         Headroom { frames: self.frames.max(frames), ..self }
@@ -38,12 +38,12 @@ impl fmt::Display for Headroom {
     }
 }
 
-/// When to ask for more memory.
+/// The marks at which to ask for more memory.
 pub(crate) struct Provision {
     ahead: bool,
     pub(crate) low_frames: AtomicU64,
     pub(crate) low_entries: AtomicU32,
-    /// It has been asked for since it was last looked at.
+    /// Set when memory was asked for since the last `provide`.
     pub(crate) asked: AtomicBool,
     pub(crate) event: EventCount,
 }

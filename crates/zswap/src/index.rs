@@ -1,10 +1,10 @@
-//! The seam of indexes: from the offset of a page in a swap area to its entry.
+//! The index interface: from the offset of a page in a swap area to its entry.
 //!
-//! An index keeps no entries, it names them. It promises one thing: whatever threads do to an
-//! offset at once, there is an order of their calls in which each returned what it did. So of
-//! several that take an entry out, exactly one gets its word, and that one owns the entry.
+//! An index does not hold entries, it names them. Its promise is linearizability: whatever threads
+//! do to an offset at once, there is an order of their calls in which each call returned its
+//! result. So if several threads take an entry out, exactly one gets its word and owns the entry.
 //!
-//! The product has one: [`XArraySplit`].
+//! The product has one index: [`XArraySplit`].
 
 mod cells;
 mod contract;
@@ -17,6 +17,6 @@ pub use contract::{Index, PAGES_PER_PART};
 pub use trees::{Forest, Split, Trees};
 pub use xarray::RadixTrees;
 
-/// `xarray-split`: for each part of the area a radix tree with lookups that take no lock, and one
-/// lock for those who change it (as Linux's now).
+/// `xarray-split`: each part of the area has a radix tree. A lookup takes no lock; changes take one
+/// lock per tree (as in Linux now).
 pub type XArraySplit = Split<RadixTrees>;

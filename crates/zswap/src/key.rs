@@ -1,14 +1,14 @@
-//! Where a page belongs, and the word that names its entry.
+//! The key of a page, and the word that names its entry.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
 use control::ControlError;
 
-/// Swap types there can be at once; Linux has about as many (`MAX_SWAPFILES`).
+/// The most swap types at once; Linux has about as many (`MAX_SWAPFILES`).
 pub const MAX_TYPES: usize = 32;
 
-/// Pages an area can have: 128 TiB.
+/// The most pages of an area: 128 TiB.
 pub const MAX_OFFSETS: u64 = 1 << OFFSET_BITS;
 
 const OFFSET_BITS: u32 = 35;
@@ -18,7 +18,7 @@ const OFFSET_BITS: u32 = 35;
 pub struct SwapType(u8);
 
 impl SwapType {
-    /// Number `number`.
+    /// The swap type with number `number`.
     ///
     /// # Errors
     /// `EINVAL` from [`MAX_TYPES`] on.
@@ -51,12 +51,12 @@ impl fmt::Display for SwapType {
 pub struct Key {
     /// The area.
     pub swap: SwapType,
-    /// The page's number there, below [`MAX_OFFSETS`].
+    /// The page's number in the area, below [`MAX_OFFSETS`].
     pub offset: u64,
 }
 
 impl Key {
-    /// In one number of 40 bits.
+    /// Packs the key into 40 bits.
     pub(crate) const fn pack(self) -> u64 {
         (self.swap.0 as u64) << OFFSET_BITS | self.offset
     }
@@ -70,14 +70,14 @@ impl Key {
     }
 }
 
-/// Names an entry: its number, and how often that number was used before. Entries that come after
-/// one another under one number have different words, so a word that an index still holds names
-/// what it named when it was read.
+/// Names an entry by its number and its life: how often that number was used before. Successive
+/// entries with one number have different words. So a word that an index still holds names the same
+/// entry as when it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Word(NonZeroU64);
 
 impl Word {
-    /// The word of entry `number`, which is at least 1, in its life number `life`.
+    /// The word of entry `number`, which is at least 1, in life `life`.
     #[must_use]
     pub const fn new(number: u32, life: u32) -> Option<Word> {
         match NonZeroU64::new((life as u64) << 32 | number as u64) {
@@ -86,7 +86,8 @@ impl Word {
         }
     }
 
-    /// The number of the entry: at least 1, and no two entries that are there at once share one.
+    /// The number of the entry: at least 1. Two entries in use at the same time never share a
+    /// number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0.get() as u32
@@ -98,7 +99,7 @@ impl Word {
         self.0.get()
     }
 
-    /// The word a number stands for; none for zero. Only numbers from [`Word::get`] name entries.
+    /// The word of a number from [`Word::get`]; `None` for zero. Only such numbers name entries.
     #[must_use]
     pub const fn from_raw(raw: u64) -> Option<Word> {
         match NonZeroU64::new(raw) {

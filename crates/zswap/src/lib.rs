@@ -1,14 +1,14 @@
 //! A compressed cache of pages in front of a swap device.
 //!
-//! After Seth Jennings' zswap (linux-mm, "zswap: compressed swap caching", 2013) and what Linux
-//! made of it since (`Documentation/admin-guide/mm/zswap.rst`), from their behaviour.
+//! It follows the behaviour of Seth Jennings' zswap (linux-mm, "zswap: compressed swap caching",
+//! 2013) and of its later versions in Linux (`Documentation/admin-guide/mm/zswap.rst`).
 //!
-//! [`Zswap`] is the cache: areas of swap space with an [`Index`] each, objects in a pool, lists of
-//! what came when. [`SwapDevice`] is an area as a block device, with the area's own device behind
-//! the cache. The engine knows no clock and starts no thread: somebody calls [`Zswap::work`] when
+//! [`Zswap`] is the cache: swap areas with an [`Index`] each, objects in a pool, and lists of
+//! entries by age. [`SwapDevice`] is an area as a block device, with the area's own device behind
+//! the cache. The engine reads no clock and starts no thread. The daemon calls [`Zswap::work`] when
 //! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
-//! Under loom there is nothing here: `tests/loom_index.rs` takes what is modelled from its file.
+//! Under loom this crate is empty: `tests/loom_index.rs` includes the files of the index directly.
 #![no_std]
 #![cfg(not(loom))]
 

@@ -1,8 +1,8 @@
-//! Lists of entries in the order they came, one for each CPU of a memcg, and who is to go first.
+//! The LRU lists: entries in the order they came, one list for each CPU of a memcg.
 //!
-//! An entry joins the end of its CPU's list. Whoever wants the oldest looks at the heads of all
-//! lists, of which each has an age; an entry that was read since it came is given a second chance
-//! (F. J. Corbató, "A Paging Experiment with the Multics System", 1968): it goes to the end.
+//! An entry joins the end of its CPU's list. A search for the oldest entry compares the ages at the
+//! heads of all lists. An entry that was read since it came gets a second chance: it goes to the
+//! end (F. J. Corbató, "A Paging Experiment with the Multics System", 1968).
 
 use sync::atomic::{AtomicU32, Ordering};
 use sync::{Mutex, PerCpu};
@@ -11,14 +11,14 @@ use units::Cpu;
 use crate::Word;
 use crate::entry::{Entries, older_by};
 
-/// Entries that join between two ages: ages order lists among each other, roughly; a list orders
-/// its own entries exactly.
+/// Entries that join between two ages. Ages order entries across lists, roughly; within a list the
+/// order is exact.
 const PER_AGE: u32 = if cfg!(shuttle) { 1 } else { 64 };
 
-/// Lists a memcg can have: an entry has a byte for the number of its own.
+/// The most lists of a memcg: an entry stores the number of its list in one byte.
 const MOST_LISTS: usize = 256;
 
-/// What all lists share: the time by which entries are old.
+/// The clock of ages, which all lists share.
 #[derive(Default)]
 pub(crate) struct Ages {
     now: AtomicU32,
@@ -30,7 +30,7 @@ impl Ages {
     }
 }
 
-/// The lists of a memcg. Every method may be called by any number of threads at once.
+/// The lists of a memcg. Any number of threads may call every method at once.
 pub(crate) struct Lru {
     lists: PerCpu<Mutex<List>>,
 }
@@ -48,12 +48,12 @@ impl Lru {
         Lru { lists: PerCpu::new(cpus.clamp(1, MOST_LISTS), |_| Mutex::new(List::default())) }
     }
 
-    /// Entries in all lists.
+    /// The number of entries in all lists.
     pub(crate) fn count(&self) -> u64 {
         self.lists.iter().map(|list| list.lock().count).sum()
     }
 
-    /// An entry that is in no list joins the end of the CPU's.
+    /// Adds an entry that is in no list to the end of the CPU's list.
     pub(crate) fn join(&self, entries: &Entries, ages: &Ages, cpu: Cpu, number: u32) {
         let which = cpu.index(self.lists.count());
         let mut list = self.lists.get(Cpu(which as u32)).lock();
@@ -66,9 +66,9 @@ impl Lru {
         list.push(entries, number);
     }
 
-    /// An entry leaves its list, if it is in one.
+    /// Takes an entry out of its list, if it is in one.
     pub(crate) fn leave(&self, entries: &Entries, number: u32) {
-        // It joined before it could be found, if at all, and always the same list.
+        // An entry joins before it can be found, if at all, and always the same list.
         if !entries.is_linked(number) {
             return;
         }
@@ -77,10 +77,9 @@ impl Lru {
         list.take_out(entries, number);
     }
 
-    /// Gives `found` the oldest entries, at most `want`, and sends them to the end of their lists;
-    /// those that were read since they came go to the end instead. No entry is passed twice.
-    /// Whoever is given an entry holds what keeps entries from being used again. Tells how many
-    /// were passed.
+    /// Passes at most `want` of the oldest entries to `found`, and moves them to the end of their
+    /// lists. An entry that was read since it came only moves to the end. No entry is visited
+    /// twice. The caller must keep the entries from reuse. Returns the number of visited entries.
     pub(crate) fn oldest(
         &self,
         entries: &Entries,
@@ -96,7 +95,8 @@ impl Lru {
             let Some(which) = self.oldest_list(entries, &left) else { break };
             let mut list = self.lists.get(Cpu(which as u32)).lock();
             let (age, left) = (entries.age(list.first), &mut left[which]);
-            // As long as the head is as old as when the list was chosen, no other is older.
+            // While the head has the age at which the list was chosen, no other list has an older
+            // one.
             while want > 0 && *left > 0 && list.first != 0 && entries.age(list.first) == age {
                 let number = list.first;
                 (*left, passed) = (*left - 1, passed + 1);
@@ -115,7 +115,7 @@ impl Lru {
         passed
     }
 
-    /// The list with the oldest head, of those of which some are left to be passed.
+    /// The list with the oldest head, among the lists with entries left to visit.
     fn oldest_list(&self, entries: &Entries, left: &[u64]) -> Option<usize> {
         let mut oldest: Option<(usize, u32)> = None;
         for (which, list) in self.lists.iter().enumerate().filter(|(which, _)| left[*which] > 0) {

@@ -1,5 +1,5 @@
-//! Memcgs: whose pages they are, how much of the pool they may take, and whether they may go to
-//! a device (memory.zswap.max and memory.zswap.writeback of Linux's control groups).
+//! Memcgs: the owners of pages, their limits in the pool, and whether their pages may go to a
+//! device (memory.zswap.max and memory.zswap.writeback of Linux's control groups).
 
 use alloc::{string::String, sync::Arc};
 
@@ -9,20 +9,20 @@ use units::Cpu;
 
 use crate::lru::Lru;
 
-/// Memcgs there can be at once.
+/// The most memcgs at once.
 pub const MAX_MEMCGS: usize = 64;
 
-/// A memcg of a cache, by which pages are stored. Clones are the same memcg.
+/// A memcg of a cache. Pages are stored for a memcg. Clones are the same memcg.
 #[derive(Clone)]
 pub struct Memcg(pub(crate) Arc<MemcgState>);
 
 pub(crate) struct MemcgState {
     pub(crate) number: u8,
     name: String,
-    /// Bytes; `u64::MAX` for any number.
+    /// The limit in bytes; `u64::MAX` for no limit.
     max: AtomicU64,
     writeback: AtomicBool,
-    /// It has been removed, or is just being.
+    /// Set when the memcg was removed, or while it is being removed.
     gone: AtomicBool,
     counts: PerCpuCounters<3>,
     pub(crate) lru: Lru,
@@ -48,48 +48,48 @@ impl Memcg {
         }))
     }
 
-    /// Its name.
+    /// The name of the memcg.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The most bytes of objects it may have; `u64::MAX` for any number.
+    /// The most bytes of objects that the memcg may have; `u64::MAX` for no limit.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.0.max.load(Ordering::Relaxed)
     }
 
-    /// Allows it at most `bytes` of objects from now on. What is there stays.
+    /// Limits the memcg to `bytes` of objects from now on. Stored objects stay.
     pub fn set_max(&self, bytes: u64) {
         self.0.max.store(bytes, Ordering::Relaxed);
     }
 
-    /// May its pages go to a device?
+    /// Whether the pages of the memcg may go to a device.
     #[must_use]
     pub fn writeback(&self) -> bool {
         self.0.writeback.load(Ordering::Relaxed)
     }
 
-    /// Says whether its pages may go to a device from now on: written back from the cache, or
-    /// because the cache refused them.
+    /// Sets whether pages of the memcg may go to a device from now on, by writeback or because the
+    /// cache refused them.
     pub fn set_writeback(&self, allowed: bool) {
         self.0.writeback.store(allowed, Ordering::Relaxed);
     }
 
-    /// Bytes of its objects now.
+    /// The bytes of the memcg's objects now.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.counts.sum(BYTES)
     }
 
-    /// Its pages in the cache now.
+    /// The pages of the memcg in the cache now.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.0.counts.sum(PAGES)
     }
 
-    /// Its pages that were written back so far.
+    /// The pages of the memcg that were written back so far.
     #[must_use]
     pub fn written_back(&self) -> u64 {
         self.0.counts.sum(WRITTEN)
@@ -106,26 +106,27 @@ impl Memcg {
         self.0.counts.add(cpu, WRITTEN, pages);
     }
 
-    /// A page of it was read from the device.
+    /// Counts pages of the memcg that were read from the device.
     pub(crate) fn count_read_back(&self, pages: u64) {
         self.0.read_back.fetch_add(pages, Ordering::Relaxed);
     }
 
-    /// Takes from the pages that were read from the device, at most `most` of them, and tells how
-    /// many these were.
+    /// Subtracts at most `most` from the count of pages read from the device. Returns the
+    /// subtracted number.
     pub(crate) fn take_read_back(&self, most: u64) -> u64 {
         let rest = |count: u64| Some(count.saturating_sub(most));
         let before = self.0.read_back.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
         before.unwrap_or(0).min(most)
     }
 
-    /// Pages are taken of it no more, or again. Whoever pinned later knows.
+    /// Refuses new pages of the memcg, or accepts them again. A thread that becomes a reader later
+    /// sees the change.
     pub(crate) fn set_gone(&self, gone: bool) {
         self.0.gone.store(gone, Ordering::Relaxed);
     }
 
-    /// Whether an object of `bytes` would be one too many. Linux asks before it knows how many
-    /// bytes there are; so do we, for one.
+    /// Whether the memcg is at its limit or removed. As in Linux, the check comes before the size
+    /// of the new object is known.
     pub(crate) fn is_full(&self) -> bool {
         let max = self.max();
         self.0.gone.load(Ordering::Relaxed) || max != u64::MAX && self.bytes() >= max

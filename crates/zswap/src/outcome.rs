@@ -1,33 +1,33 @@
-//! How a store or a load may end, other than well.
+//! The results of a store, a load and a writeback.
 
 use core::fmt;
 
 use control::Errno;
 
-/// Why a page was not taken into the cache. What the cache held of it before is gone, and its owner
-/// may write the page to the device.
+/// The reason why the cache refused a page. The cache has dropped its old copy of the page, and the
+/// owner may write the page to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reject {
     /// The area is off, or the offset lies beyond its end.
     NoArea,
-    /// The cache takes no pages (`enabled`), or none of this kind.
+    /// The cache takes no pages (`enabled`), or no pages of this kind.
     Disabled,
-    /// The pool is as large as it may be, or was a moment ago.
+    /// The pool is at its limit, or was a moment ago.
     PoolLimit,
-    /// The memcg has as much as it may have, or was removed.
+    /// The memcg is at its limit, or was removed.
     MemcgLimit,
     /// The page allocator has no frame.
     NoMemory,
     /// There is no entry, or no node of the index, for the page.
     NoEntry,
-    /// The page would not shrink.
+    /// The page did not shrink.
     Incompressible,
     /// The page did not shrink enough (`max_compression_ratio`).
     Poor,
 }
 
 impl Reject {
-    /// The error number of it; those of Linux's zswap of 2013 where that had one.
+    /// The error number of the reason, as in Linux's zswap of 2013 where that had one.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -40,12 +40,12 @@ impl Reject {
         }
     }
 
-    /// Is there no memory for the page now, though it may be taken?
+    /// Whether the page is refused only because memory is missing now.
     pub(crate) const fn is_for_memory(self) -> bool {
         matches!(self, Reject::NoMemory | Reject::NoEntry)
     }
 
-    /// Might there be space once others were written back?
+    /// Whether writeback of other pages may make space for this one.
     pub(crate) const fn is_for_space(self) -> bool {
         matches!(self, Reject::PoolLimit | Reject::MemcgLimit | Reject::NoMemory | Reject::NoEntry)
     }
@@ -68,17 +68,17 @@ impl fmt::Display for Reject {
 
 impl core::error::Error for Reject {}
 
-/// Why a page did not come out of the cache.
+/// The reason why a load failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadError {
-    /// The cache does not have it: the device does, if anybody.
+    /// The cache does not have the page. The device may have it.
     NotFound,
-    /// What the cache has does not decompress to a page. It stays.
+    /// The object does not decompress to a page. It stays in the cache.
     Corrupt,
 }
 
 impl LoadError {
-    /// The error number Linux has for it.
+    /// The error number that Linux returns for this case.
     #[must_use]
     pub const fn errno(self) -> Errno {
         match self {
@@ -99,14 +99,14 @@ impl fmt::Display for LoadError {
 
 impl core::error::Error for LoadError {}
 
-/// What came of writing pages back.
+/// The result of a writeback.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reclaimed {
-    /// Pages that are on their devices now, and no more in the cache.
+    /// Pages that are on their devices now, and not in the cache any more.
     pub written: u64,
-    /// Pages whose writing failed; they stayed.
+    /// Pages whose write failed; they stay in the cache.
     pub failed: u64,
-    /// Pages that were looked at and left: somebody used them, or nothing could be done.
+    /// Pages that were skipped: they were in use, or could not be written back.
     pub left: u64,
 }
 
@@ -118,13 +118,13 @@ impl Reclaimed {
     }
 }
 
-/// What the background has to do next.
+/// The next step of the background thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Nothing, until the event is notified.
     Idle,
-    /// More of it, at once.
+    /// More work, at once.
     Again,
-    /// More of it, but nothing came of it just now: after a while.
+    /// More work, but the last step wrote nothing: after a while.
     Later,
 }

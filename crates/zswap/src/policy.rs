@@ -1,14 +1,14 @@
-//! What the administrator decides, at run time.
+//! The settings that an administrator changes at run time.
 
 use alloc::format;
 
 use control::ControlError;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// The settings of an engine but for the compressor. All may be read and changed by any number of
-/// threads at any time.
+/// The settings of an engine except the compressor. Any number of threads may read and change them
+/// at any time.
 pub struct Policy {
-    /// Pages of the memory that `max_pool_percent` is a part of.
+    /// The memory size in pages that `max_pool_percent` refers to.
     total_pages: u64,
     enabled: AtomicBool,
     max_pool_percent: AtomicU32,
@@ -22,7 +22,7 @@ pub struct Policy {
     writebacks_max: AtomicU32,
 }
 
-/// A switch by its name, and what is said of it.
+/// The getter and setter of a switch, with the doc text.
 macro_rules! switches { ($($name:ident, $set:ident, $text:literal;)*) => {
     impl Policy {
         $(
@@ -50,7 +50,7 @@ switches! {
 }
 
 impl Policy {
-    /// What Linux begins with, but enabled; for a memory of `total_pages`.
+    /// The defaults of Linux, but enabled, for a memory of `total_pages`.
     pub(crate) fn new(total_pages: u64, writebacks_max: u32) -> Policy {
         Policy {
             total_pages,
@@ -67,37 +67,37 @@ impl Policy {
         }
     }
 
-    /// Bytes of memory that `max_pool_percent` is a part of.
+    /// The memory size in bytes that `max_pool_percent` refers to.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.total_pages.saturating_mul(units::PAGE_SIZE as u64)
     }
 
-    /// See `max_pool_percent` in Linux.
+    /// The limit of the pool in percent: see `max_pool_percent` in Linux.
     #[must_use]
     pub fn max_pool_percent(&self) -> u32 {
         self.max_pool_percent.load(Ordering::Relaxed)
     }
 
-    /// The pool's limit in bytes; 0 if [`Policy::max_pool_percent`] says it.
+    /// The limit of the pool in bytes; 0 if [`Policy::max_pool_percent`] sets the limit.
     #[must_use]
     pub fn max_pool_bytes(&self) -> u64 {
         self.max_pool_bytes.load(Ordering::Relaxed)
     }
 
-    /// To how much of its limit a pool that was full must shrink before pages are taken again.
+    /// A pool that was full takes pages again when it has shrunk to this percentage of its limit.
     #[must_use]
     pub fn accept_threshold_percent(&self) -> u32 {
         self.accept_threshold_percent.load(Ordering::Relaxed)
     }
 
-    /// How much of a page may be left of it, in percent; 100 for all.
+    /// The largest object that is kept, in percent of a page; 100 keeps all.
     #[must_use]
     pub fn max_compression_ratio(&self) -> u32 {
         self.max_compression_ratio.load(Ordering::Relaxed)
     }
 
-    /// Pages that may be on their way to devices at once.
+    /// The most pages that may be on their way to devices at once.
     #[must_use]
     pub fn writebacks_max(&self) -> u32 {
         self.writebacks_max.load(Ordering::Relaxed)
@@ -155,13 +155,13 @@ impl Policy {
         }
     }
 
-    /// To how many frames a pool that was full must shrink before pages are taken again.
+    /// A pool that was full takes pages again when it has shrunk to this number of frames.
     pub(crate) fn accept_frames(&self) -> u64 {
         part(self.max_frames(), self.accept_threshold_percent())
     }
 
-    /// From how many frames on pages are written back beforehand: halfway between the two, so
-    /// that a store seldom finds the pool full.
+    /// The background writeback starts at this number of frames: halfway between the limit and the
+    /// accept threshold, so that a store seldom finds the pool full.
     pub(crate) fn wake_frames(&self) -> u64 {
         u64::midpoint(self.max_frames(), self.accept_frames())
     }

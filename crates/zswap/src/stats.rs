@@ -1,4 +1,4 @@
-//! What an engine tells of itself.
+//! The statistics of an engine.
 
 use units::PAGE_SIZE;
 
@@ -8,54 +8,54 @@ use crate::engine::Zswap;
 use crate::entry::ENTRY_BYTES;
 use crate::index::Index;
 
-/// Counts of an engine, of the moment. Pages, unless it says bytes.
+/// A snapshot of the statistics of an engine. The unit is pages unless a field says bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {
-    /// In the cache.
+    /// Pages in the cache.
     pub stored_pages: u64,
-    /// Same-filled ones among them.
+    /// Same-filled pages in the cache.
     pub same_filled_pages: u64,
-    /// Ones that would not shrink among them.
+    /// Pages in the cache that did not shrink.
     pub incompressible_pages: u64,
     /// Bytes of all objects.
     pub compressed_bytes: u64,
     /// Bytes of the pool's frames.
     pub pool_bytes: u64,
-    /// Bytes the pool may have.
+    /// The limit of the pool in bytes.
     pub max_pool_bytes: u64,
     /// Bytes of entries and indexes.
     pub overhead_bytes: u64,
-    /// Stored so far.
+    /// Pages stored so far.
     pub stores: u64,
-    /// Loaded from the cache so far.
+    /// Pages loaded from the cache so far.
     pub loads: u64,
-    /// Stores that found the pool as large as it may be.
+    /// Stores that found the pool at its limit.
     pub pool_limit_hit: u64,
     /// Stores that replaced a page.
     pub duplicate_entry: u64,
-    /// Stores that found no space and wrote others back.
+    /// Stores that found no space and wrote other pages back.
     pub writeback_attempted: u64,
-    /// Stores that found space after writing others back.
+    /// Stores that found space after the writeback of other pages.
     pub saved_by_writeback: u64,
-    /// Written back so far.
+    /// Pages written back so far.
     pub written_back_pages: u64,
-    /// Writing back failed so far.
+    /// Pages whose writeback failed so far.
     pub writeback_failed: u64,
-    /// On their way to devices now.
+    /// Pages on their way to devices now.
     pub outstanding_writebacks: u64,
-    /// Times when as much was under way as may be.
+    /// Times when a writeback was refused because the limit of pages under way was reached.
     pub writebacks_refused: u64,
-    /// Sent to devices by [`crate::SwapDevice`] because the cache refused them.
+    /// Pages that [`crate::SwapDevice`] sent to devices because the cache refused them.
     pub through: u64,
-    /// Read from devices by [`crate::SwapDevice`].
+    /// Pages that [`crate::SwapDevice`] read from devices.
     pub read_back: u64,
-    /// On devices now.
+    /// Pages on devices now.
     pub on_device: u64,
     /// Objects that did not decompress.
     pub decompress_fail: u64,
     /// Stores refused while disabled.
     pub reject_disabled: u64,
-    /// Stores refused for a limit.
+    /// Stores refused because a limit was reached.
     pub reject_reclaim_fail: u64,
     /// Stores refused because there was no frame.
     pub reject_alloc_fail: u64,
@@ -67,19 +67,19 @@ pub struct Stats {
     pub reject_compress_poor: u64,
 }
 
-/// What has become of pages so far.
+/// The traffic of pages so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Traffic {
-    /// Pages stored, and pages loaded, by the cache.
+    /// Pages that the cache stored, plus pages that it loaded.
     pub served: u64,
     /// Pages that neither the cache nor a device took.
     pub refused: u64,
 }
 
-/// Counts of an area, of the moment.
+/// A snapshot of the statistics of an area.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AreaStats {
-    /// Pages it has in all.
+    /// The size of the area in pages.
     pub pages: u64,
     /// Pages in the cache.
     pub cached: u64,
@@ -88,7 +88,7 @@ pub struct AreaStats {
 }
 
 impl<I: Index> Zswap<I> {
-    /// Statistics, of the moment.
+    /// A snapshot of the statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let count = |which| self.counts.sum(which);
@@ -126,8 +126,8 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// What has become of pages so far. Takes no memory: it is for those who watch while there is
-    /// none.
+    /// The traffic of pages so far. The call allocates no memory, so a monitor can use it when
+    /// memory is out.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         let count = |which| self.counts.sum(which);

@@ -1,8 +1,8 @@
-//! Writing pages back: the oldest entries go to the devices of their areas.
+//! Writeback: the oldest entries go to the devices of their areas.
 //!
-//! Nothing is taken from the cache before the device has it, so a failed write changes nothing.
-//! What happens to a page while it is being written is found out afterwards: its word is taken out
-//! of the index only if it is still the same.
+//! A page leaves the cache only after the device has it, so a failed write changes nothing. A page
+//! may change while it is written. So its word is taken out of the index afterwards, and only if it
+//! is still the same.
 
 use alloc::sync::Arc;
 
@@ -21,22 +21,23 @@ use crate::{Key, Word};
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// A page on its way: locked, and copied to its place in a set.
+/// A page on its way to a device: locked, and copied to its place in a set.
 struct Leaving<I: Index> {
     area: Arc<Area<I>>,
     key: Key,
     word: Word,
 }
 
-/// Pages on their way, in the order of their keys. A page's copy is at its own place in the set.
+/// Pages on their way to devices, in the order of their keys. Each page has its copy at its own
+/// place in the set.
 struct Batch<I: Index> {
     pages: [Option<Leaving<I>>; BATCH],
     count: usize,
 }
 
 impl<I: Index> Zswap<I> {
-    /// Writes back the oldest pages, at most `pages` of them, and waits until that is done. What
-    /// was read since it was stored or last looked at is passed over once.
+    /// Writes back at most `pages` of the oldest pages, and waits for the writes. A page that was
+    /// read since it was stored or last visited is skipped once.
     pub fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed {
         let mut all = Reclaimed::default();
         while all.written < pages {
@@ -51,7 +52,7 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Writes back one batch of the oldest pages, of `whose` or of all memcgs. The calling thread
-    /// is no reader and has no stream; locks of pages it may hold.
+    /// is no reader and has no stream. It may hold locks of pages.
     pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Memcg>, want: usize) -> Reclaimed {
         let mut done = Reclaimed::default();
         let most = self.policy.writebacks_max();
@@ -63,7 +64,7 @@ impl<I: Index> Zswap<I> {
         self.fill(cpu, whose, &mut set[..granted], (&mut batch, &mut done));
         self.write(cpu, &set, &mut batch, &mut done);
         self.evictors.give_back(set, granted);
-        // What was written is to be free now, not when a reader comes to see it.
+        // The written pages are freed now, not at some later call.
         if done.written > 0 {
             self.quiesce(cpu);
         }
@@ -79,7 +80,7 @@ impl<I: Index> Zswap<I> {
         (batch, done): (&mut Batch<I>, &mut Reclaimed),
     ) {
         let reader = self.readers.enter(cpu);
-        // From now on no entry is used anew.
+        // From now on no entry is reused.
         let reading = self.retired.read(cpu);
         let mut chosen = [None; BATCH];
         let count = self.choose(&reader, whose, &mut chosen[..set.len()]);
@@ -96,8 +97,8 @@ impl<I: Index> Zswap<I> {
         drop(reading);
     }
 
-    /// The oldest entries of each memcg that may be written back, as many of each as it has a
-    /// share in all; Linux goes round its control groups.
+    /// The oldest entries of all memcgs that may be written back. Each memcg has a share in
+    /// proportion to its pages; Linux goes round its control groups.
     fn choose(
         &self,
         reader: &Reader<'_>,
@@ -112,7 +113,7 @@ impl<I: Index> Zswap<I> {
             };
             memcg.0.lru.oldest(&self.entries, &self.ages, want, found)
         };
-        // Twice, for all may have been read since they were last looked at.
+        // Two rounds, because all entries may have been read since they were last visited.
         if let Some(memcg) = whose {
             for _ in 0..2 {
                 if count == 0 && memcg.writeback() {
@@ -136,7 +137,7 @@ impl<I: Index> Zswap<I> {
         count
     }
 
-    /// Locks a page that is to leave and copies it to `copy`; `None` if it cannot leave now.
+    /// Locks a page and copies it to `copy`; `None` if it cannot be written back now.
     fn lock_page(
         &self,
         reader: &Reader<'_>,
@@ -148,8 +149,8 @@ impl<I: Index> Zswap<I> {
         if !area.try_lock_page(key.offset) {
             return None;
         }
-        // Whoever took it out of the index before the lock may be writing the page by himself
-        // after the lock; whoever does so later waits for the lock.
+        // A thread that took the page out of the index before the lock may write the page itself
+        // after the lock. A thread that takes it out later waits for the lock.
         let is_there = area.index.get(cpu, key.offset) == Some(word);
         if is_there && self.expand(reader, cpu, word, copy).is_ok() {
             return Some(Leaving { area: area.clone(), key, word });
@@ -158,7 +159,7 @@ impl<I: Index> Zswap<I> {
         None
     }
 
-    /// Writes a batch, and takes out of the cache what was written.
+    /// Writes a batch, and takes the written pages out of the cache.
     fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch<I>, done: &mut Reclaimed) {
         let mut first = 0;
         while first < batch.count {
@@ -184,7 +185,7 @@ impl<I: Index> Zswap<I> {
         done: &mut Reclaimed,
     ) {
         let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);
-        // Neighbours on the device are one write.
+        // Neighbours on the device become one write.
         let (mut at, mut ends) = (0, [0usize; BATCH]);
         let mut jobs: [Job<'_>; BATCH] = core::array::from_fn(|n| {
             let start = at;
@@ -221,12 +222,13 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// The device has the page now.
+    /// Completes the writeback of a page that the device has now.
     fn gone(&self, cpu: Cpu, leaving: &Leaving<I>, done: &mut Reclaimed) {
         let Leaving { area, key, word } = leaving;
         area.set_on_device(key.offset);
         if !area.index.remove_if(cpu, key.offset, *word) {
-            // Stored anew or given up meanwhile: what was written is out of date.
+            // The page was stored anew or invalidated meanwhile: the copy on the device is out of
+            // date.
             area.clear_on_device(key.offset);
             done.left += 1;
             return;
@@ -240,8 +242,8 @@ impl<I: Index> Zswap<I> {
         self.dispose(&reader, cpu, *word);
     }
 
-    /// One step of the background: writes back a batch if the pool has come near its limit and has
-    /// not shrunk to the accept threshold since.
+    /// One step of the background thread: writes back a batch if the pool came near its limit and
+    /// has not shrunk to the accept threshold since.
     pub fn work(&self, cpu: Cpu) -> Work {
         if !self.is_crowded() {
             return Work::Idle;
@@ -264,11 +266,11 @@ impl<I: Index> Zswap<I> {
         self.evicting.load(Ordering::Relaxed)
     }
 
-    /// Pages that could be written back to relieve the system's memory: those in the cache, less
-    /// those that were read from devices lately, for they show that too much was written back; and
-    /// the fewer the better pages shrink, as little is won by each. After Nhat Pham, linux-mm,
-    /// "zswap: shrinks zswap pool based on memory pressure", 2023. The reads are forgotten by this
-    /// call. 0 unless `shrinker_enabled`.
+    /// The number of pages whose writeback would relieve the system's memory: the pages in the
+    /// cache, less those recently read from devices, because such reads show that too much was
+    /// written back. The number is lower if pages compress well, because each page frees little
+    /// then. After Nhat Pham, linux-mm, "zswap: shrinks zswap pool based on memory pressure", 2023.
+    /// This call clears the count of recent reads. 0 unless `shrinker_enabled`.
     #[must_use]
     pub fn shrinkable(&self) -> u64 {
         if !self.policy.shrinker_enabled() {
@@ -289,8 +291,8 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Writes back at most `pages` because the system's memory is short; less where a page turns
-    /// out to be in use. Nothing unless `shrinker_enabled`.
+    /// Writes back at most `pages` because the system's memory is short. Pages in use are skipped.
+    /// Does nothing unless `shrinker_enabled`.
     pub fn shrink(&self, cpu: Cpu, pages: u64) -> Reclaimed {
         match self.policy.shrinker_enabled() {
             true => self.reclaim(cpu, pages),

@@ -1,18 +1,17 @@
-//! The table under loom, whose atomics are not numbers in memory: entries are made one by one, in
-//! the model that uses them. So tables that stand on this one run under loom as they are, if they
-//! have few entries.
+//! The table under loom, whose atomics are not numbers in memory. Entries are made one by one, in
+//! the model that uses them. So small tables built on this one run under loom unchanged.
 //!
 //! # Why unsafe
-//! The trait is that of the real table.
+//! The trait has the signature of the real table's.
 
 use alloc::vec::Vec;
 
 use crate::{MemoryProvider, NoMemory};
 
-/// A type whose default is what zeroed memory is to the real table.
+/// A type whose default equals the zeroed memory of the real table.
 ///
 /// # Safety
-/// As for the real table.
+/// Those of the real table.
 pub unsafe trait Zeroed: Sync + Default {}
 
 // SAFETY: the real integer is an integer in memory.
@@ -29,7 +28,7 @@ pub struct LazyTable<T> {
 }
 
 impl<T: Zeroed> LazyTable<T> {
-    /// A table of `entries` zeroes. The system is not asked for memory.
+    /// Makes a table of `entries` zeroes. It asks the system for no memory.
     ///
     /// # Errors
     /// None; the signature is the real table's.
@@ -37,7 +36,7 @@ impl<T: Zeroed> LazyTable<T> {
         Ok(LazyTable { entries: (0..entries).map(|_| T::default()).collect() })
     }
 
-    /// The same.
+    /// Makes a table as `new` does.
     ///
     /// # Errors
     /// None; the signature is the real table's.
@@ -48,24 +47,24 @@ impl<T: Zeroed> LazyTable<T> {
         LazyTable::new(provider, entries)
     }
 
-    /// How many entries may be used: all.
+    /// The number of entries that may be used: all.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.len()
     }
 
-    /// Tells that all entries may be used.
+    /// Returns true: all entries may be used.
     pub fn provide(&self, _: usize) -> bool {
         true
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the table has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -79,7 +78,7 @@ impl<T: Zeroed> LazyTable<T> {
         &self.entries[index]
     }
 
-    /// The first entry's address, for a hint to the processor's cache.
+    /// The address of entry `index`, for a prefetch.
     pub fn address_of(&self, index: usize) -> *const T {
         self.entries.as_ptr().wrapping_add(index)
     }

@@ -1,4 +1,4 @@
-//! Every frame of a zone in one place, and in one place only.
+//! The check of a zone: every frame is in exactly one place.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ enum Place {
     Free,
     PcpList(usize),
     Allocated,
-    /// Of a pageblock whose memory is being provided.
+    /// In a pageblock whose memory is being provided.
     Dry,
 }
 
@@ -28,7 +28,7 @@ impl<P: LockTrace> Zone<P> {
             assert_eq!(before, Place::Nowhere, "frame {frame} is {place:?} as well");
         };
         for (cpu, own) in self.cpus.iter().enumerate() {
-            // Not locked in order, but nobody allocates or frees.
+            // The locks are not taken in order, but no thread allocates or frees.
             let own = own.lock();
             assert!(own.pcp.len() <= self.options.cache_high, "cpu {cpu}: {}", own.pcp.len());
             for frame in own.pcp.frames() {

@@ -1,6 +1,6 @@
-//! How far the pageblock has come whose memory is being provided.
+//! The progress of the pageblock whose memory is being provided.
 
-/// A block whose memory is being provided: its words below `next` have theirs.
+/// A pageblock whose memory is being provided: the words below `next` have their memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Filling {
     pub block: u32,

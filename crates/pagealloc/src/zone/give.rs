@@ -1,4 +1,4 @@
-//! Taking frames back: into the CPU's pcp list, and from there into the bits.
+//! Frees frames: into the CPU's pcp list, and from there into the bits.
 
 use sync::prefetch;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order};
@@ -12,7 +12,8 @@ use crate::LockTrace;
 impl<P: LockTrace> Zone<P> {
     #[inline]
     pub(super) fn give_single(&self, cpu: Cpu, frame: u32) {
-        // When it leaves the pcp list its block will be written to: the bits, and the word behind.
+        // When the frame leaves the pcp list, two words of its block are written: the bits, and the
+        // state word after them.
         let block = self.blocks.address_of((frame / FRAMES_PER_PAGEBLOCK) as usize);
         prefetch(block);
         prefetch(block.cast::<u64>().wrapping_add(runs::WORDS));
@@ -28,7 +29,7 @@ impl<P: LockTrace> Zone<P> {
 
     /// Gives a block of more than one frame back.
     pub(super) fn give_larger(&self, cpu: Cpu, frame: u32, order: u8) {
-        // Its CPU is held so that nobody is giving when all CPUs are.
+        // The CPU's lock is held, so that no free is under way while all CPUs' locks are held.
         let mut own = self.cpus.get(cpu).lock();
         let mut chores = false;
         let (number, frames) = (frame / FRAMES_PER_PAGEBLOCK, 1 << order.min(BLOCK_ORDER));
@@ -47,7 +48,7 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Gives the whole pcp list back, and the reservation.
+    /// Gives the whole pcp list and the reservation back.
     pub(super) fn empty(&self, cpu: Cpu, own: &mut CpuState) {
         self.give_oldest(cpu, own, percpu::MOST);
         if own.reserved.is_some() {
@@ -55,12 +56,13 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Gives the `n` oldest frames of a pcp list back, and tells whether there are chores.
+    /// Gives the `n` oldest frames of a pcp list back, and returns whether there are chores.
     #[inline(never)]
     fn give_oldest(&self, cpu: Cpu, own: &mut CpuState, n: usize) -> bool {
         let CpuState { pcp, reserved, .. } = own;
         let mut chores = false;
-        // What was freed in turn mostly lies side by side, so runs are as good as sorting.
+        // Frames that were freed one after the other mostly lie side by side, so runs are as good
+        // as sorting.
         for frames in
             pcp.oldest(n).chunk_by(|a, b| a / FRAMES_PER_PAGEBLOCK == b / FRAMES_PER_PAGEBLOCK)
         {
@@ -91,8 +93,8 @@ impl<P: LockTrace> Zone<P> {
         self.complain(number, word, twice);
     }
 
-    /// These frames were free already when they were given back. Two threads have freed them at one
-    /// instant, or the zone is at fault.
+    /// Reports frames that were free already when they were given back. Two threads have freed them
+    /// at the same instant, or the zone has a bug.
     #[inline]
     fn complain(&self, number: u32, word: usize, twice: u64) {
         if twice != 0 {
@@ -102,8 +104,8 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Puts a pageblock where it belongs, if it may be another place since `frames` were added,
-    /// which made `state` of its word. Tells whether there are chores.
+    /// Puts a pageblock on the right free list if it may have changed lists when `frames` frames
+    /// were added. `state` is the word after the addition. Returns whether there are chores.
     #[inline]
     fn file_if_moved(
         &self,
@@ -122,10 +124,10 @@ impl<P: LockTrace> Zone<P> {
     fn file(&self, cpu: Cpu, reserved: &mut Option<Reserved>, number: u32, ours: bool) -> bool {
         let mut index = self.lock_index(cpu);
         if ours {
-            // It may be that another CPU does better with a lower one.
+            // Another CPU may prefer a lower pageblock.
             self.let_go(&mut index, reserved);
         } else {
-            // What it was when we added may be past.
+            // The state after our addition may be out of date.
             let state = self.block(number).state();
             index.put(number, state.free_list());
             index.pages += u64::from(state.count());

@@ -1,4 +1,4 @@
-//! The zone's lock, with somebody listening or not.
+//! The guard of the zone's lock, with or without a trace.
 
 use core::ops::{Deref, DerefMut};
 
@@ -9,14 +9,14 @@ use super::Zone;
 use super::index::Index;
 use crate::{LockClass, LockTrace};
 
-/// The zone's lock is held while this lives.
+/// Holds the zone's lock while it lives.
 pub(super) struct Held<'a, P: LockTrace> {
-    /// There until it is dropped.
+    /// `Some` until the guard is dropped.
     guard: Option<MutexGuard<'a, Index>>,
     trace: &'a P,
     cpu: Cpu,
     since: u64,
-    /// Frames that went in or out.
+    /// Frames that went in or out meanwhile.
     pub pages: u64,
 }
 
@@ -50,7 +50,7 @@ impl<P: LockTrace> Drop for Held<'_, P> {
     }
 }
 
-/// Only in `drop` there is no guard.
+/// The guard is `None` only in `drop`.
 const HELD: &str = "the lock is held";
 
 impl<P: LockTrace> Deref for Held<'_, P> {

@@ -1,6 +1,6 @@
-//! The free lists of a zone: which pageblocks are free in part, and which as a whole. They are the
-//! only thing that CPUs share a lock for, and it's taken when a pageblock changes hands or free
-//! lists.
+//! The free lists of a zone: the pageblocks that are free in part, and those that are free as a
+//! whole. CPUs share a lock only for these. The lock is taken when a pageblock is reserved or
+//! released, or changes free lists.
 
 use units::FRAMES_PER_PAGEBLOCK;
 
@@ -8,37 +8,37 @@ use super::pageblock::FreeList;
 use crate::bits::Bits;
 use crate::{MemoryProvider, NoMemory};
 
-/// Sets of pageblocks: free in part; free as a whole; those of them with memory. And pairs of
-/// neighbours that are both free as a whole.
+/// The sets of pageblocks: free in part; free as a whole; free as a whole with memory. The last set
+/// holds pairs of neighbours that are both free as a whole.
 const PARTIAL: usize = 0;
 const FREE: usize = 1;
 const IDLE: usize = 2;
 const PAIRS: usize = 3;
 const SETS: usize = 4;
 
-/// What the zone's lock guards.
+/// The data that the zone's lock guards.
 pub(super) struct Index {
     sets: Bits<SETS>,
     blocks: u32,
     pub managed: u32,
     pub idle: u32,
     pub returned: u64,
-    /// Where a block of each order was last found.
+    /// The block in which each order was last found.
     pub found: [u32; 9],
 }
 
 impl Index {
-    /// Empty free lists for `blocks` blocks.
+    /// Makes empty free lists for `blocks` blocks.
     ///
     /// # Errors
-    /// [`NoMemory`] when the provider has no addresses.
+    /// [`NoMemory`] when the provider has no address space.
     pub fn new(provider: &dyn MemoryProvider, blocks: u32) -> Result<Index, NoMemory> {
         let members = blocks as usize;
         let sets = Bits::new(provider, [members, members, members, members.div_ceil(2)])?;
         Ok(Index { sets, blocks, managed: 0, idle: 0, returned: 0, found: [0; 9] })
     }
 
-    /// Blocks of which there are frames.
+    /// The number of blocks with managed frames.
     pub fn managed_blocks(&self) -> u32 {
         self.managed.div_ceil(FRAMES_PER_PAGEBLOCK)
     }
@@ -75,8 +75,7 @@ impl Index {
         None
     }
 
-    /// The first of the lowest two neighbours from block `from` on that are free as a whole, and
-    /// aligned.
+    /// The first block of the lowest aligned pair from block `from` on that is free as a whole.
     pub fn pair(&self, from: u32) -> Option<u32> {
         self.sets.next(PAIRS, from.div_ceil(2) as usize).map(|pair| pair as u32 * 2)
     }
@@ -86,13 +85,13 @@ impl Index {
         self.sets.last(IDLE).map(|block| block as u32)
     }
 
-    /// Whether more than `keep` blocks have memory that they do not need.
+    /// Whether more than `keep` free blocks have memory.
     #[inline]
     pub fn has_chores(&self, keep: u32) -> bool {
         self.idle > keep
     }
 
-    /// Where a pageblock is now.
+    /// The free list of a pageblock.
     pub fn backing_of(&self, block: u32) -> FreeList {
         let is_in = |set| self.sets.contains(set, block as usize);
         match (is_in(PARTIAL), is_in(FREE)) {
@@ -102,7 +101,7 @@ impl Index {
         }
     }
 
-    /// Puts a pageblock where it belongs, wherever it is now.
+    /// Moves a pageblock to `free_list`.
     pub fn put(&mut self, block: u32, free_list: FreeList) {
         let before = self.backing_of(block);
         if before == free_list {
@@ -142,7 +141,7 @@ impl Index {
     /// Checks the sets against their summaries and each other.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the sets that contradict each other.
     pub fn validate(&self) {
         self.sets.validate(PARTIAL, "blocks free in part");
         self.sets.validate(FREE, "blocks free as a whole");

@@ -1,4 +1,4 @@
-//! Blocks of more than one frame; more memory; and the last resort.
+//! Allocation of blocks of more than one frame, growth of the zone, and the last resort.
 
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
@@ -7,9 +7,9 @@ use super::runs::BLOCK_ORDER;
 use super::{Zone, runs};
 use crate::LockTrace;
 
-/// Frames a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
+/// Frames that a zone asks for at a time: 32 MiB. Untouched frames use no memory.
 const GROWTH: u32 = 16 * FRAMES_PER_PAGEBLOCK;
-/// Blocks free in part that are looked through before one is broken up that's free as a whole.
+/// Partial blocks that are searched before a free block is broken up.
 const LOOKS: u32 = 32;
 
 impl<P: LockTrace> Zone<P> {
@@ -42,9 +42,9 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// A part of a pageblock. The lowest partial pageblocks are tried first, then the one where
-    /// such a part was last found, then one that's free as a whole is broken up; and when there is
-    /// none, all partial ones.
+    /// Takes a part of a pageblock. The lowest partial pageblocks are tried first, then the one
+    /// where this order was last found. Then a free pageblock is broken up. If there is none, all
+    /// partial ones are tried.
     fn take_part(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
         let (mut from, mut looks) = (0, 0);
         while let Some(number) = index.partial(from) {
@@ -92,7 +92,7 @@ impl<P: LockTrace> Zone<P> {
     fn take_pair(&self, index: &mut Held<'_, P>) -> Option<u32> {
         let mut from = 0;
         while let Some(number) = index.pair(from) {
-            // Of either somebody may not yet have set the bits that he has added to the count.
+            // In either block, a thread may have added to the count and not yet set the bits.
             let lendable = |number| self.lendable(index, number) == Some(number);
             let both = lendable(number) && lendable(number + 1);
             if both && self.block(number).is_whole() && self.block(number + 1).is_whole() {
@@ -106,7 +106,7 @@ impl<P: LockTrace> Zone<P> {
         None
     }
 
-    /// Takes from a shelved block, and puts it where it belongs then.
+    /// Takes from a block that no CPU has reserved, and puts it on the right free list.
     fn take_from(&self, index: &mut Held<'_, P>, number: u32, order: u8) -> Option<u32> {
         let (at, state) = self.block(number).take_shelved(order)?;
         index.put(number, state.free_list());
@@ -116,8 +116,8 @@ impl<P: LockTrace> Zone<P> {
         Some(number * FRAMES_PER_PAGEBLOCK + at)
     }
 
-    /// Asks the provider for more, and tells whether there is more now. Where memory is provided
-    /// ahead that is left to who provides it.
+    /// Asks the provider for more frames, and returns whether there are more now. If memory is
+    /// provided ahead, the providing thread does this instead.
     #[cold]
     pub(super) fn grow(&self, index: &mut Held<'_, P>) -> bool {
         if self.ahead {
@@ -139,7 +139,8 @@ impl<P: LockTrace> Zone<P> {
         })
     }
 
-    /// Manages `frames` more. What is managed ends with a whole pageblock, or for good.
+    /// Manages `frames` more frames. The managed frames end at a pageblock boundary until the zone
+    /// has its full size.
     pub(super) fn extend(&self, index: &mut Held<'_, P>, frames: u32) {
         let end = index.managed + frames;
         while index.managed < end {
@@ -158,12 +159,13 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// The last resort: with every CPU held, its pcp list and its reservation put back, and no
-    /// pageblock on its way to the system, what the free lists don't have does not exist.
+    /// The last resort. It holds every CPU's lock, puts back every pcp list and reservation, and no
+    /// pageblock is on its way to the system. A block that is not on the free lists then does not
+    /// exist.
     #[cold]
     pub(super) fn drain_all(&self, cpu: Cpu, order: u8) -> Option<u32> {
-        // Where memory is provided ahead, nobody waits here for who asks the system for it: what is
-        // on its way is not there yet.
+        // If memory is provided ahead, no thread waits here for a thread that asks the system for
+        // memory: that memory is not there yet.
         let housekeeping = (!self.ahead).then(|| self.housekeeping.lock());
         let frame = self.scrape_from(cpu, 0, order);
         drop(housekeeping);
@@ -175,8 +177,8 @@ impl<P: LockTrace> Zone<P> {
         frame
     }
 
-    /// Holds one CPU and goes on to the next: a guard per CPU needs a place, and here the stack
-    /// is the place that's not the heap.
+    /// Holds the lock of one CPU and goes on to the next. A guard per CPU needs a place, and the
+    /// stack avoids the heap.
     fn scrape_from(&self, cpu: Cpu, next: usize, order: u8) -> Option<u32> {
         if next == self.cpus.count() {
             return self.take_or_grow(&mut self.lock_index(cpu), order);

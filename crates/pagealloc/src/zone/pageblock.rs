@@ -1,19 +1,17 @@
-//! A 2 MiB pageblock: a bit for each frame that is free, and a word that says how many there are
-//! and who has the pageblock.
+//! A 2 MiB pageblock: a bit for each free frame, and a word with their count and the owner flags.
 //!
-//! Anybody may give frames to any block at any time, without a lock. Taking is for one thread at a
-//! time: the holder of the CPU that has the pageblock *reserved*, or, if nobody has, the holder of
-//! the zone's lock. So a bit that a taker has seen stays until he takes it away.
+//! Any thread may give frames to any block at any time, without a lock. Only one thread at a time
+//! may take frames: the holder of the CPU that has the pageblock *reserved*, or, if no CPU has, the
+//! holder of the zone's lock. So a bit that the taker has seen stays until the taker takes it.
 //!
-//! A giver first adds to the count and then sets the bits; a taker first takes the bits and then
-//! subtracts. So the count is never less than the bits that can be seen, and it is never negative.
+//! A giver first adds to the count and then sets the bits. A taker first takes the bits and then
+//! subtracts. So the count is never less than the visible bits, and never negative.
 //!
-//! Which free list of the zone a pageblock belongs on is a function of its word
-//! ([`State::free_list`]). Whoever changes the word so that the free list changes has to see to it
-//! that the pageblock is put there, under the zone's lock: for a giver [`State::is_to_be_filed`]
-//! tells. As all changes of the word are atomic read-modify-writes, exactly one of a giver and one
-//! who unreserves the pageblock at the same moment finds that it is his to do. Under the lock the
-//! word is looked at again.
+//! The free list of a pageblock is a function of its word ([`State::free_list`]). A thread that
+//! changes the word so that the free list changes must put the pageblock there, under the zone's
+//! lock. For a giver [`State::is_to_be_filed`] reports this. All changes of the word are atomic
+//! read-modify-writes. So if a giver and a thread that unreserves the pageblock meet, exactly one
+//! of them finds that it must do it. Under the lock the word is read again.
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,7 +19,7 @@ use super::runs::{self, FRAMES, WORD_FRAMES, WORDS};
 
 /// Free frames, among them those whose bits are about to be set.
 const COUNT: u32 = 0x3ff;
-/// Of how many frames the memory went back to the system when the pageblock was last trimmed.
+/// The number of frames whose memory went back to the system in the last trim.
 const TRIMMED: u32 = 0x3ff << TRIMMED_SHIFT;
 const TRIMMED_SHIFT: u32 = 10;
 const RESERVED: u32 = 1 << 20;
@@ -30,30 +28,30 @@ const SETTLED: u32 = 1 << 22;
 
 const _: () = assert!(FRAMES <= COUNT);
 
-/// The word of a pageblock. All zeroes when fresh.
+/// The word of a pageblock. All zeroes at first.
 ///
-/// *Reserved*: somebody has it, and nobody else takes of it. *Resident*: was taken from since it
-/// was last given back to the system as a whole. *Settled*: the system was asked to back it with a
-/// huge page.
+/// *Reserved*: a CPU or the housekeeping has it, and no other thread takes frames of it.
+/// *Resident*: frames were taken since the whole pageblock was last given back to the system.
+/// *Settled*: the system was asked to back it with a huge page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct State(u32);
 
-/// Where a pageblock is to be found.
+/// The free list of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FreeList {
-    /// Nowhere: nothing of it is free, or it's reserved.
+    /// On no list: it has no free frame, or it is reserved.
     Off,
     /// A part of it is free.
     Partial,
-    /// It's free as a whole.
+    /// All of it is free.
     Free {
-        /// It has memory that it does not need.
+        /// Whether it has memory that it does not need.
         idle: bool,
     },
 }
 
 impl State {
-    /// Free frames.
+    /// The number of free frames.
     #[inline]
     pub fn count(self) -> u32 {
         self.0 & COUNT
@@ -73,25 +71,26 @@ impl State {
         self.0 & SETTLED != 0
     }
 
-    /// Whether any of its free frames may have no memory because it was trimmed.
+    /// Whether a free frame may have no memory because the pageblock was trimmed.
     pub fn was_trimmed(self) -> bool {
         self.0 & TRIMMED != 0
     }
 
-    /// Whether the memory of some free frames could go back while others are allocated. What was
-    /// trimmed, and of which nothing was taken since, has nothing new unless its count has changed.
+    /// Whether the memory of some free frames could go back while others are allocated. After a
+    /// trim, a pageblock from which nothing was taken has new free frames only if its count
+    /// changed.
     pub fn can_be_trimmed(self) -> bool {
         let news = self.count() != (self.0 & TRIMMED) >> TRIMMED_SHIFT;
         let partial = self.count() > 0 && self.count() < FRAMES;
         self.is_resident() && !self.is_reserved() && partial && news
     }
 
-    /// Whether a huge page would be put to use: every frame is allocated.
+    /// Whether a huge page would be used in full: every frame is allocated.
     pub fn can_collapse(self) -> bool {
         self.0 & (RESIDENT | RESERVED | SETTLED | COUNT) == RESIDENT
     }
 
-    /// The free list it belongs on.
+    /// The free list that the pageblock belongs on.
     pub fn free_list(self) -> FreeList {
         match self.count() {
             _ if self.is_reserved() => FreeList::Off,
@@ -108,38 +107,39 @@ impl State {
         !self.is_reserved() && (self.count() == frames || self.count() == FRAMES)
     }
 
-    /// Somebody has it, and is going to take of it.
+    /// The state after a thread reserved the pageblock to take frames of it.
     pub fn reserved(self) -> State {
         State((self.0 | RESERVED | RESIDENT) & !TRIMMED)
     }
 
-    /// Nobody has it any more.
+    /// The state after the reservation ended.
     pub fn unreserved(self) -> State {
         State(self.0 & !RESERVED)
     }
 
-    /// `frames` were taken out under the zone's lock.
+    /// The state after `frames` frames were taken under the zone's lock.
     pub fn taken(self, frames: u32) -> State {
         State(((self.0 | RESIDENT) & !TRIMMED) - frames)
     }
 
-    /// Who had it reserved has given all its memory back to the system.
+    /// The state after the holder of the reservation gave all memory back to the system.
     pub fn released(self) -> State {
         State(self.count())
     }
 
-    /// Who had it reserved has given the memory of `frames` frames back to the system.
+    /// The state after the holder of the reservation gave the memory of `frames` frames back to the
+    /// system.
     pub fn trimmed(self, frames: u32) -> State {
         State(self.0 & !(RESERVED | SETTLED | TRIMMED) | frames << TRIMMED_SHIFT)
     }
 
-    /// The system has been asked to back it with a huge page.
+    /// The state after the system was asked to back the pageblock with a huge page.
     pub fn collapsed(self) -> State {
         State(self.0 | SETTLED)
     }
 }
 
-/// A block. The bits have a cache line of their own, and neighbours share none.
+/// A pageblock. The bits have a cache line of their own, which no neighbour shares.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Pageblock {
@@ -153,40 +153,41 @@ impl Pageblock {
         State(self.state.load(Ordering::Relaxed))
     }
 
-    /// Its bits, of the moment.
+    /// A snapshot of its bits.
     pub fn words(&self) -> [u64; WORDS] {
         core::array::from_fn(|word| self.free[word].load(Ordering::Relaxed))
     }
 
-    /// Adds to the count; the bits are set next. Gives back what the word has become.
+    /// Adds to the count; the caller sets the bits next. Returns the new state.
     #[inline]
     pub fn add(&self, frames: u32) -> State {
         State(self.state.fetch_add(frames, Ordering::Relaxed) + frames)
     }
 
-    /// Takes back an addition for which there were no bits to set.
+    /// Subtracts an addition that had no bits to set.
     #[cold]
     pub fn unadd(&self, frames: u32) {
         self.state.fetch_sub(frames, Ordering::Relaxed);
     }
 
-    /// Sets bits that were added, and tells which of them were set already, as none should be.
+    /// Sets bits that were added, and returns those that were set already. Any such bit is an
+    /// error.
     #[inline]
     pub fn set(&self, word: usize, mask: u64) -> u64 {
-        // Release pairs with the Acquire in `take`: who is allocated a frame comes after who had
-        // it.
+        // Release pairs with the Acquire in `take`: the new owner of a frame comes after the old
+        // one.
         self.free[word].fetch_or(mask, Ordering::Release) & mask
     }
 
-    /// Takes bits, if they are set, and tells which were. Only for who may take.
+    /// Takes bits that are set, and returns them. Only the thread that may take calls it.
     #[inline]
     fn take(&self, word: usize, mask: u64) -> u64 {
         // Acquire pairs with the Release in `set`.
         self.free[word].fetch_and(!mask, Ordering::Acquire) & mask
     }
 
-    /// Takes up to `into.len()` single frames, the lowest, and tells how many. They are numbered
-    /// from `first` on. For who has the pageblock reserved.
+    /// Takes up to `into.len()` single frames, the lowest, and returns their number. They are
+    /// numbered from `first` on. The caller has the pageblock reserved.
     pub fn pick(&self, first: u32, into: &mut [u32]) -> usize {
         let mut count = 0;
         for word in 0..WORDS {
@@ -206,7 +207,7 @@ impl Pageblock {
         count
     }
 
-    /// Takes the lowest block of an order from 0 to 8. For who has the pageblock reserved.
+    /// Takes the lowest block of an order from 0 to 8. The caller has the pageblock reserved.
     pub fn take_run(&self, order: u8) -> Option<u32> {
         if self.state().count() < 1 << order {
             return None;
@@ -216,8 +217,8 @@ impl Pageblock {
         Some(at)
     }
 
-    /// The same under the zone's lock, of a pageblock that nobody has reserved, of orders 0 to 9.
-    /// The word it has now tells the new free list.
+    /// Takes the lowest block of an order from 0 to 9 from a pageblock that is not reserved. The
+    /// caller holds the zone's lock. The returned state gives the new free list.
     pub fn take_shelved(&self, order: u8) -> Option<(u32, State)> {
         if self.state().count() < 1 << order {
             return None;
@@ -235,18 +236,18 @@ impl Pageblock {
         Some(at)
     }
 
-    /// Takes all bits that can be seen and leaves the count as it is: they come back soon. For who
+    /// Takes all visible bits and leaves the count unchanged: the bits come back soon. The caller
     /// has the pageblock reserved.
     pub fn take_out(&self) -> [u64; WORDS] {
         core::array::from_fn(|word| self.take(word, !0))
     }
 
-    /// Whether every frame is free and can be seen to be.
+    /// Whether every frame is free and every bit is visible.
     pub fn is_whole(&self) -> bool {
         self.words() == [!0; WORDS]
     }
 
-    /// Changes the word, which others may be adding to, and gives back what it has become.
+    /// Changes the word while other threads may add to it, and returns the new state.
     pub fn change(&self, change: impl Fn(State) -> State) -> State {
         let mut seen = self.state.load(Ordering::Relaxed);
         loop {
@@ -265,13 +266,13 @@ impl Pageblock {
     }
 }
 
-/// Writes the numbers of the set bits, ascending, and tells how many. There is room for them.
+/// Writes the numbers of the set bits, ascending, and returns how many. `into` has room for them.
 #[inline]
 fn write_numbers(bits: u64, start: u32, into: &mut [u32]) -> usize {
     let count = bits.count_ones() as usize;
     let into = &mut into[..count];
     if bits == !0 {
-        // The usual case, which the compiler makes a few instructions.
+        // The usual case, which compiles to a few instructions.
         for (place, number) in into.iter_mut().zip(start..) {
             *place = number;
         }

@@ -1,9 +1,9 @@
-//! Providing memory ahead of its use, and giving back what is more than that.
+//! Provides memory ahead of its use, and gives back memory beyond that.
 //!
-//! A block of 2 MiB without memory is taken off its free list as if all of it were allocated. Its
-//! memory is asked for piece by piece, and each piece that came is given to the zone like frames
-//! that come free: from then on it is allocated to anybody. If the system refuses a piece, the rest
-//! of the pageblock stays off the free list until the next call goes on with it.
+//! A pageblock without memory is taken off its free list as if all of it were allocated. Its memory
+//! is asked for piece by piece. Each piece with memory is given to the zone like freed frames, and
+//! any CPU may allocate it from then on. If the system refuses a piece, the rest of the pageblock
+//! stays off the free list, and the next call continues with it.
 
 use sync::atomic::Ordering;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
@@ -13,8 +13,8 @@ use super::filling::Filling;
 use super::runs::{WORD_FRAMES, WORDS};
 use crate::LockTrace;
 
-/// Blocks that may be free beyond what is asked for before any is given back: what comes free is
-/// often wanted again soon.
+/// Free blocks beyond the requested number that keep their memory, because freed memory is often
+/// needed again soon.
 const SPARE: u64 = 4;
 
 impl<P: LockTrace> Zone<P> {
@@ -37,7 +37,7 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Frames with memory that are not allocated, pcp lists of CPUs included.
+    /// Free frames with memory, including those in pcp lists.
     fn free_with_memory(&self) -> u64 {
         let blocks = self.lock_index(Cpu(0)).managed_blocks();
         let resident = (0..blocks).map(|number| self.block(number).state());
@@ -46,15 +46,15 @@ impl<P: LockTrace> Zone<P> {
         free + self.cpus.iter().map(|own| own.lock().pcp.len() as u64).sum::<u64>()
     }
 
-    /// Takes a pageblock without memory for itself; asks the system for addresses if there is none.
+    /// Takes a pageblock without memory off its list; commits addresses for one if there is none.
     fn begin_to_fill(&self, cpu: Cpu) -> Option<Filling> {
         let mut index = self.lock_index(cpu);
         let mut dry = index.dry();
         if dry.is_none() {
             let managed = index.managed;
             drop(index);
-            // Whole blocks only: of another one a part would look as if it were in use. Nobody else
-            // manages more, for that takes the housekeeping lock here.
+            // Only whole blocks: a part of a block would look as if the rest were in use. No other
+            // thread extends the zone, because that takes the housekeeping lock here.
             let end = managed + FRAMES_PER_PAGEBLOCK;
             let more = end <= self.options.max_frames
                 && self.region.commit(managed as usize * PAGE_SIZE, PAGEBLOCK_SIZE).is_ok();
@@ -70,7 +70,7 @@ impl<P: LockTrace> Zone<P> {
         Some(Filling { block, next: 0 })
     }
 
-    /// Gets the memory of one piece, and lets it be allocated. False if the system refuses.
+    /// Provides the memory of one piece, and makes it free. Returns false if the system refuses.
     fn fill_piece(&self, cpu: Cpu, at: Filling) -> bool {
         let first = at.block * FRAMES_PER_PAGEBLOCK + at.next as u32 * WORD_FRAMES;
         let bytes = WORD_FRAMES as usize * PAGE_SIZE;
@@ -83,13 +83,14 @@ impl<P: LockTrace> Zone<P> {
         let state = block.add(WORD_FRAMES);
         block.set(at.next, !0);
         if state.is_to_be_filed(WORD_FRAMES) {
-            // What it was when we added may be past.
+            // The state after our addition may be out of date.
             self.lock_index(cpu).put(at.block, block.state().free_list());
         }
         true
     }
 
-    /// Under the housekeeping lock.
+    /// Gives back free blocks beyond `free` frames and the spare ones. Called under the
+    /// housekeeping lock.
     fn give_back_beyond(&self, cpu: Cpu, now: u64, free: u64) {
         let beyond = (now - free) / u64::from(FRAMES_PER_PAGEBLOCK);
         if beyond <= SPARE {

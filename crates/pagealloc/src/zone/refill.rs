@@ -1,5 +1,5 @@
-//! Single frames: out of the CPU's pcp list, which is filled from the pageblock that the CPU
-//! reserves.
+//! Single frames: taken from the CPU's pcp list, which is filled from the pageblock that the CPU
+//! has reserved.
 
 use sync::prefetch;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
@@ -11,7 +11,7 @@ use super::percpu::{CpuState, Reserved};
 use super::runs::WORD_FRAMES;
 use crate::LockTrace;
 
-/// Frames for which a system call that fetches their memory pays.
+/// The number of frames from which on a system call that fetches their memory pays.
 const POPULATED: usize = 8;
 
 impl<P: LockTrace> Zone<P> {
@@ -27,7 +27,7 @@ impl<P: LockTrace> Zone<P> {
         frame.or_else(|| self.drain_all(cpu, 0))
     }
 
-    /// Fills an empty pcp list with the lowest frames there are for it, the lowest of all on top.
+    /// Fills an empty pcp list with the lowest frames it can get, the lowest of all on top.
     #[inline(never)]
     fn refill(&self, cpu: Cpu, own: &mut CpuState) {
         self.gather(own);
@@ -37,12 +37,12 @@ impl<P: LockTrace> Zone<P> {
         own.pcp.reverse();
     }
 
-    /// Fewer frames than this are not enough for a pcp list that was filled.
+    /// The fewest frames that are enough to fill a pcp list.
     fn few(&self) -> usize {
         (self.options.batch / 4).max(1)
     }
 
-    /// Takes from the CPU's own block what's missing to a batch.
+    /// Fills the list up to a batch from the CPU's own block.
     fn gather(&self, own: &mut CpuState) {
         let Some(mut reserved) = own.reserved else { return };
         let first = reserved.block * FRAMES_PER_PAGEBLOCK;
@@ -51,8 +51,7 @@ impl<P: LockTrace> Zone<P> {
         let (Some(lowest), Some(highest)) = (room[..count].first(), room[..count].last()) else {
             return;
         };
-        // The bytes in which it will be noted that they are allocated: of these frames and the
-        // next.
+        // Prefetches the bytes that record the allocation of these frames and the next ones.
         prefetch(self.allocated.address_of(*lowest as usize));
         prefetch(self.allocated.address_of((*lowest + WORD_FRAMES) as usize));
         if *highest >= first + reserved.dry_from {
@@ -67,9 +66,9 @@ impl<P: LockTrace> Zone<P> {
         own.pcp.grew(count);
     }
 
-    /// Reserves another pageblock: the lowest one that is free in part, else the lowest that's free
-    /// as a whole, else there must be more. Blocks with next to nothing free are emptied under one
-    /// hold of the lock.
+    /// Reserves another pageblock: the lowest that is free in part, else the lowest that is free as
+    /// a whole, else a new one. Several almost used-up pageblocks are emptied under one hold of the
+    /// lock.
     #[cold]
     fn refill_from_shelves(&self, cpu: Cpu, own: &mut CpuState) {
         let mut index = self.lock_index(cpu);
@@ -94,7 +93,7 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// A block to reserve. None is broken up for the sake of a few frames more.
+    /// A block to reserve. A free block is broken up only if the list is empty.
     fn next_block(&self, index: &mut Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
         loop {
             let found = index.partial(from).or_else(|| self.lendable(index, 0).filter(|_| wanted));
@@ -104,10 +103,10 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Reserves a shelved block, and tells how many frames of it are free.
+    /// Reserves an unreserved block, and returns the number of its free frames.
     fn reserve(&self, index: &mut Held<'_, P>, own: &mut CpuState, number: u32) -> u32 {
         let block = self.block(number);
-        // What it says of memory changes under the zone's lock only.
+        // The memory flags of the state change only under the zone's lock.
         let before = block.state();
         let count = block.change(State::reserved).count();
         index.put(number, FreeList::Off);
@@ -118,7 +117,7 @@ impl<P: LockTrace> Zone<P> {
         count
     }
 
-    /// Ends a reservation, and puts the pageblock where it belongs now.
+    /// Ends a reservation, and puts the pageblock on the right free list.
     pub(super) fn let_go(&self, index: &mut Held<'_, P>, reserved: &mut Option<Reserved>) {
         if let Some(Reserved { block, .. }) = reserved.take() {
             let state = self.block(block).change(State::unreserved);
@@ -127,11 +126,12 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// All blocks are reserved. What others have reserved is taken from if nobody is at it.
+    /// Takes frames from the reservations of other CPUs, because all pageblocks are reserved. Skips
+    /// a CPU whose lock is held.
     #[cold]
     fn borrow_from_others(&self, own: &mut CpuState) {
         for other in (0..self.cpus.count() as u32).map(Cpu) {
-            // Our own lock is not to be had either.
+            // This also skips our own CPU, whose lock we hold.
             let Some(other) = self.cpus.get(other).try_lock() else { continue };
             let Some(Reserved { block, .. }) = other.reserved else { continue };
             let room = own.pcp.room(self.options.batch);

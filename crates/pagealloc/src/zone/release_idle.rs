@@ -1,4 +1,4 @@
-//! What takes system calls: giving memory back, and asking for huge pages.
+//! The work with system calls: giving memory back, and asking for huge pages.
 
 use sync::atomic::Ordering;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
@@ -9,29 +9,30 @@ use super::{Zone, runs};
 use crate::LockTrace;
 
 impl<P: LockTrace> Zone<P> {
-    /// Gives idle blocks back to the system; `keep` of them may stay. If somebody is at it already,
-    /// it's left to that thread.
+    /// Gives idle blocks back to the system; `keep` of them may stay. If another thread is doing
+    /// this already, the work is left to that thread.
     #[cold]
     pub(super) fn try_release_idle(&self, cpu: Cpu, keep: u32) {
         loop {
             let Some(housekeeping) = self.housekeeping.try_lock() else { return };
             let done = self.release_idle(cpu, keep);
             drop(housekeeping);
-            // Somebody may have found us at it just before we let go.
+            // Another thread may have left work to us just before we released the lock.
             if !done || !self.lock_index(cpu).has_chores(keep) {
                 return;
             }
         }
     }
 
-    /// Gives all idle blocks back.
+    /// Gives all idle blocks back to the system.
     pub(super) fn release_all_idle(&self) {
         let _housekeeping = self.housekeeping.lock();
         self.release_idle(Cpu(0), 0);
     }
 
-    /// Under the housekeeping lock. Tells whether no more than `keep` idle blocks are left; of a
-    /// block some bits may not yet be set, and then it's for the next time.
+    /// Gives idle blocks back until at most `keep` are left. Returns whether that is done. A block
+    /// whose bits are not all set yet is left for the next time. Called under the housekeeping
+    /// lock.
     pub(super) fn release_idle(&self, cpu: Cpu, keep: u32) -> bool {
         let mut released = None;
         loop {
@@ -64,12 +65,14 @@ impl<P: LockTrace> Zone<P> {
         index.put(number, FreeList::Off);
     }
 
-    /// Gives what is free of 2 MiB pageblocks in use back to the system, piece by piece.
+    /// Gives the memory of free frames in partly used pageblocks back to the system, piece by
+    /// piece.
     pub(super) fn trim(&self) {
         let blocks = self.lock_index(Cpu(0)).managed_blocks();
         for number in 0..blocks {
             if self.block(number).state().can_be_trimmed() {
-                // Anew for each: who is out of memory waits for it.
+                // The lock is taken anew for each block: an allocation that finds no memory waits
+                // for it.
                 let _housekeeping = self.housekeeping.lock();
                 self.trim_block(number);
             }
@@ -97,8 +100,8 @@ impl<P: LockTrace> Zone<P> {
         index.put(number, state.free_list());
     }
 
-    /// Asks for a huge page for blocks that are allocated as a whole, for `most` at most; tells for
-    /// how many.
+    /// Asks for huge pages for at most `most` blocks that are allocated as a whole; returns the
+    /// number of blocks.
     pub(super) fn collapse(&self, most: u32) -> u32 {
         if !self.options.collapse {
             return 0;
@@ -115,9 +118,11 @@ impl<P: LockTrace> Zone<P> {
             }
             let _housekeeping = self.housekeeping.lock();
             if block.state().can_collapse() {
-                // Nobody can release it before it's collapsed: that takes the lock we hold.
+                // No thread can release the block before it is collapsed, because that takes the
+                // lock we hold.
                 self.region.collapse(number as usize * PAGEBLOCK_SIZE);
-                // If a frame came free meanwhile it's to be collapsed again when it's full again.
+                // If a frame was freed meanwhile, the block is collapsed again when it is full
+                // again.
                 block.change(|now| if now.can_collapse() { now.collapsed() } else { now });
                 done += 1;
             }

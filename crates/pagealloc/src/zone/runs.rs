@@ -1,20 +1,20 @@
-//! Runs of bits in the words of a 2 MiB block: pure functions, one bit for each frame.
+//! Runs of bits in the words of a 2 MiB block, as pure functions. Each frame has one bit.
 //!
 //! A set bit is a free frame, so the free blocks of the buddy system are the largest aligned runs
 //! of set bits. Nothing has to be merged: two free buddies *are* the block above them.
 
 /// Words of a block.
 pub(crate) const WORDS: usize = 8;
-/// Frames that a word describes.
+/// Frames per word.
 pub(crate) const WORD_FRAMES: u32 = u64::BITS;
-/// The frames of a block: bits of all words.
+/// Frames per block: the bits of all words.
 pub(crate) const FRAMES: u32 = WORD_FRAMES * WORDS as u32;
 /// The order of a word.
 const WORD_ORDER: u8 = WORD_FRAMES.trailing_zeros() as u8;
 /// The order of a whole block.
 pub(crate) const BLOCK_ORDER: u8 = FRAMES.trailing_zeros() as u8;
 
-/// Where blocks of orders 0 to 6 can begin in a word.
+/// The places in a word where blocks of orders 0 to 6 can begin.
 const STARTS: [u64; WORD_ORDER as usize + 1] = [
     !0,
     0x5555_5555_5555_5555,
@@ -48,8 +48,8 @@ pub(crate) fn ones(at: u32, count: u32) -> u64 {
     (!0 >> (WORD_FRAMES - count)) << at
 }
 
-/// The bits of a run of frames that begins at `at`, word by word. A run of more than a word begins
-/// with a word.
+/// The bits of a run of frames that begins at `at`, word by word. A run longer than a word begins
+/// at a word boundary.
 #[inline]
 pub(crate) fn masks(at: u32, frames: u32) -> impl Iterator<Item = (usize, u64)> {
     let first = (at / WORD_FRAMES) as usize;
@@ -71,15 +71,15 @@ pub(crate) fn find(words: &[u64; WORDS], order: u8) -> Option<u32> {
     })
 }
 
-/// Where free blocks of `order` (0 to 6) begin in a word.
+/// The places where free blocks of `order` (0 to 6) begin in a word.
 #[inline]
 fn starts(word: u64, order: u8) -> u64 {
-    // After step n, bit i says whether 1 << n frames from i on are free.
+    // After step n, bit i is set if 1 << n frames from i on are free.
     let whole = (0..order).fold(word, |free, step| free & free >> (1 << step));
     whole & STARTS[order as usize]
 }
 
-/// Shows every free block of orders 0 to 9 to `see`: where it begins, and its order.
+/// Passes the first frame and the order of every free block of orders 0 to 9 to `see`.
 pub(crate) fn each_block(words: &[u64; WORDS], see: &mut dyn FnMut(u32, u8)) {
     let mut left = *words;
     for order in (0..=BLOCK_ORDER).rev() {
@@ -92,7 +92,7 @@ pub(crate) fn each_block(words: &[u64; WORDS], see: &mut dyn FnMut(u32, u8)) {
     }
 }
 
-/// Shows every run of free frames to `see`, as long as it goes: where it begins and its length.
+/// Passes the first frame and the length of every longest run of free frames to `see`.
 pub(crate) fn each_run(words: &[u64; WORDS], mut see: impl FnMut(u32, u32)) {
     let is_free = |at: u32| words[(at / WORD_FRAMES) as usize] >> (at % WORD_FRAMES) & 1 != 0;
     let mut start = 0;
@@ -106,7 +106,7 @@ pub(crate) fn each_run(words: &[u64; WORDS], mut see: impl FnMut(u32, u32)) {
     }
 }
 
-/// How many bits are set.
+/// The number of set bits.
 pub(crate) fn count(words: &[u64; WORDS]) -> u32 {
     words.iter().map(|word| word.count_ones()).sum()
 }

@@ -1,33 +1,33 @@
-//! The processor's atomics with a scheduling point of shuttle before each operation.
+//! The processor's atomics, with a scheduling point of shuttle before each operation.
 //!
-//! They are of the same size and representation, so zeroed memory is a table of them as ever. In
-//! shuttle one thread runs at a time, so every ordering is as good as sequential consistency here:
-//! that the orderings suffice is loom's to say. Outside an execution of shuttle they are nothing
-//! but the processor's.
+//! They have the same size and representation, so zeroed memory still is a table of them. Shuttle
+//! runs one thread at a time, so every ordering acts as sequential consistency here. The loom tests
+//! check that the orderings suffice. Outside an execution of shuttle these are the processor's
+//! plain atomics.
 
 use core::time::Duration;
 
 pub use core::sync::atomic::{Ordering, fence};
 use shuttle::rand::RngCore;
 
-/// Of so many weak exchanges one fails for no reason, as the hardware's may.
+/// One of this many weak exchanges fails spuriously, as on hardware.
 const FAILS_ONE_IN: u64 = 8;
 
-/// Is this thread one of shuttle's?
+/// Whether this thread belongs to an execution of shuttle.
 pub(crate) fn in_an_execution() -> bool {
     shuttle::current::try_get_current_task().is_some()
 }
 
-/// Another thread may run now.
+/// A scheduling point: another thread may run now.
 #[inline]
 pub(crate) fn point() {
     if in_an_execution() {
-        // It knows no time: this is a scheduling point and nothing else.
+        // Shuttle has no time, so this is only a scheduling point.
         shuttle::thread::sleep(Duration::ZERO);
     }
 }
 
-/// Another thread runs now, if any can.
+/// Lets another thread run now, if any can.
 pub(super) fn let_others_run() {
     if in_an_execution() {
         shuttle::thread::yield_now();

@@ -1,16 +1,16 @@
 //! deflate by libdeflate: raw deflate (RFC 1951), no zlib or gzip wrapping.
 //!
 //! # Window bits
-//! The kernel's zlib has a window of `deflate.winbits`, by which its matches and its memory are
-//! bounded. libdeflate has none to set, and none is needed: matches reach as far back as a page is
-//! long, and the page is in front of whoever decompresses. A smaller window would save no memory,
-//! and compress worse. So the parameter is accepted where zlib accepts it, 8 to 15 and the negative
-//! -15 to -8 that ask for raw deflate, and changes nothing; zlib's wrapping, which the positive
-//! numbers ask for, is left out like every other byte that says what both sides know.
+//! The kernel's zlib has a window of `deflate.winbits`, which bounds its matches and its memory.
+//! libdeflate has no such setting and needs none: matches reach back as far as a page is long, and
+//! the decompressor has the page. A smaller window would save no memory and compress worse. So the
+//! parameter is accepted where zlib accepts it: 8 to 15, and -15 to -8 for raw deflate. It changes
+//! nothing. The positive numbers ask for zlib's wrapping, which is left out, like every other byte
+//! that both sides know already.
 //!
 //! # Why unsafe
-//! Calls into C. The safe wrapper of the library aborts when memory is out and does not tell how
-//! much of its input was used, so that junk after a page's bytes would pass.
+//! Calls into C. The safe wrapper of the library aborts when memory is out. It also does not report
+//! how much of its input was used, so junk after the bytes of a page would be accepted.
 
 use alloc::{boxed::Box, format};
 use core::ptr::NonNull;
@@ -35,7 +35,7 @@ pub struct Deflate {
 }
 
 impl Deflate {
-    /// The codec with `params`; without a level it is 6.
+    /// Makes the codec with `params`; the default level is 6.
     ///
     /// # Errors
     /// A level outside 0 to 12; window bits outside 8 to 15 and -15 to -8; a dictionary.
@@ -58,10 +58,10 @@ impl Compressor for Deflate {
     }
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
-        // SAFETY: takes a level that was checked, or nothing; the results may be null.
+        // SAFETY: the functions take a checked level or nothing; the results may be null.
         let (compressor, decompressor) =
             unsafe { (libdeflate_alloc_compressor(self.level), libdeflate_alloc_decompressor()) };
-        // Both are wrapped before either is looked at, so that none is lost when the other failed.
+        // Both are wrapped before either is checked, so that none leaks if the other failed.
         let compressor = NonNull::new(compressor).map(CompressorState);
         let decompressor = NonNull::new(decompressor).map(DecompressorState);
         match (compressor, decompressor) {
@@ -77,7 +77,7 @@ struct CompressorState(NonNull<libdeflate_compressor>);
 
 impl Drop for CompressorState {
     fn drop(&mut self) {
-        // SAFETY: came from `libdeflate_alloc_compressor`, and is freed once.
+        // SAFETY: the pointer came from `libdeflate_alloc_compressor`, and is freed once.
         unsafe { libdeflate_free_compressor(self.0.as_ptr()) }
     }
 }
@@ -86,7 +86,7 @@ struct DecompressorState(NonNull<libdeflate_decompressor>);
 
 impl Drop for DecompressorState {
     fn drop(&mut self) {
-        // SAFETY: came from `libdeflate_alloc_decompressor`, and is freed once.
+        // SAFETY: the pointer came from `libdeflate_alloc_decompressor`, and is freed once.
         unsafe { libdeflate_free_decompressor(self.0.as_ptr()) }
     }
 }
@@ -102,7 +102,7 @@ unsafe impl Send for DeflateContext {}
 
 impl Context for DeflateContext {
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
-        // SAFETY: the lengths are the slices', and libdeflate writes no further.
+        // SAFETY: the lengths are those of the slices, and libdeflate writes no further.
         let length = unsafe {
             libdeflate_deflate_compress(
                 self.compressor.0.as_ptr(),
@@ -117,8 +117,8 @@ impl Context for DeflateContext {
 
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         let (mut used, mut written) = (0, 0);
-        // SAFETY: the lengths are the slices', and libdeflate reads and writes no further, whatever
-        // the bytes are; both results are written through pointers to locals.
+        // SAFETY: the lengths are those of the slices. libdeflate reads and writes no further,
+        // whatever the bytes are. Both results are written through pointers to locals.
         let result = unsafe {
             libdeflate_deflate_decompress_ex(
                 self.decompressor.0.as_ptr(),

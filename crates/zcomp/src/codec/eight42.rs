@@ -1,8 +1,8 @@
 //! 842: the format of IBM's memory compression engines, written here in safe Rust from the format's
 //! description (the comment in Linux's `lib/842/842.h`).
 //!
-//! A page is 512 blocks of 8 bytes. Each is written as a code of 5 bits and what it asks for, most
-//! significant bit first:
+//! A page is 512 blocks of 8 bytes. Each block is written as a code of 5 bits and its operands,
+//! most significant bit first:
 //!
 //! | code | block | bits after it |
 //! |---|---|---|
@@ -20,16 +20,16 @@
 //! | 3 | two from before, twice | 8 of index, twice |
 //! | 4 | four from before | 9 of index |
 //!
-//! The description lists the 25 pairs of ways one by one; written this way they are a rule. (It has
-//! names for whole blocks of the ways 0 and 0 and of 2 and 1; the bits are the same.)
+//! The description lists the 25 pairs of ways one by one; here they follow a rule. (The description
+//! has names for whole blocks of the ways 0 and 0 and of 2 and 1; the bits are the same.)
 //!
-//! An index counts pieces of its size in a ring: the latest bytes, up to but not including this
-//! block, whose place divided by the piece's size is the index, modulo 256 or 512. So pairs reach
+//! An index counts pieces of its size in a ring of the latest bytes, up to but not including this
+//! block. The index is the place of a piece divided by its size, modulo 256 or 512. So pairs reach
 //! 512 bytes back, fours and eights 2048.
 //!
 //! The checksum is the CRC-32 of the page (polynomial `04c11db7`, most significant bit first, from
 //! 0, not inverted). Zero bits fill the output up to a multiple of 8 bytes. Code 29, for inputs
-//! that are no whole blocks, has no place in a page and is refused.
+//! that are not whole blocks, cannot occur in a page and is refused.
 
 mod crc;
 mod decode;
@@ -52,7 +52,7 @@ pub const NAME: &str = "842";
 pub struct Eight42(());
 
 impl Eight42 {
-    /// The codec with `params`, which must be empty.
+    /// Makes the codec with `params`, which must be empty.
     ///
     /// # Errors
     /// Any parameter.
@@ -67,7 +67,7 @@ impl Compressor for Eight42 {
     }
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
-        // A vector because only that can be asked for without aborting when memory is out.
+        // A vector, because only a vector can fail to allocate without an abort.
         let mut state = Vec::new();
         state.try_reserve_exact(1).map_err(|_| out_of_memory(NAME))?;
         state.push(State { tables: Tables::new(), scratch: [0; BOUND] });
@@ -81,12 +81,12 @@ impl Compressor for Eight42 {
 
 struct State {
     tables: Tables,
-    /// For callers with less than [`BOUND`] bytes of room.
+    /// A buffer for callers with less than [`BOUND`] bytes of room.
     scratch: [u8; BOUND],
 }
 
 struct Eight42Context {
-    /// One of them.
+    /// Exactly one element.
     state: Box<[State]>,
 }
 

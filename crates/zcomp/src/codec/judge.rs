@@ -1,10 +1,10 @@
-//! What codecs say to parameters.
+//! The checks of parameters that the codecs share.
 
 use alloc::format;
 
 use crate::compressor::{CodecError, Params};
 
-/// The level that `params` ask of the codec `name`, or its default.
+/// The level that `params` give for the codec `name`, or its default.
 pub(super) fn level_within(
     name: &str,
     what: &str,
@@ -23,7 +23,7 @@ pub(super) fn level_within(
     )))
 }
 
-/// Refuses every parameter, for a codec that has none.
+/// Refuses every parameter; for a codec without parameters.
 pub(super) fn takes_nothing(name: &str, params: &Params) -> Result<(), CodecError> {
     if let Some(level) = params.level {
         return Err(CodecError(format!("{name}: has no levels, so level {level} is not allowed")));

@@ -1,13 +1,14 @@
-//! liblz4, as far as lz4 and lz4hc use it, behind functions that no argument can misuse.
+//! The part of liblz4 that lz4 and lz4hc use, behind functions that no argument can misuse.
 //!
 //! # Dictionaries
-//! A dictionary is loaded into a stream of its own once ([`Dictionary::new`]). For each page the
-//! working stream is reset, which only moves its offsets on, and the dictionary's stream is
-//! attached, which stores a pointer: matches are looked up in the tables of both. liblz4 only
-//! reads an attached stream, so all threads attach the same one.
+//! A dictionary is loaded once into a stream of its own ([`Dictionary::new`]). For each page the
+//! working stream is reset, which only moves its offsets on. Then the dictionary's stream is
+//! attached, which stores a pointer: matches are looked up in the tables of both streams. liblz4
+//! only reads an attached stream, so all threads attach the same one.
 //!
 //! # Why unsafe
-//! Calls into C; each passes whole slices with their lengths, and a state that outlives the call.
+//! Calls into C. Each call passes whole slices with their lengths, and a state that outlives the
+//! call.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ffi::{c_char, c_int, c_void};
@@ -17,7 +18,7 @@ use units::{PAGE_SIZE, Page};
 use super::judge::out_of_memory;
 use crate::{CodecError, Corrupt};
 
-/// Accelerations above this are taken for this by liblz4 (`LZ4_ACCELERATION_MAX`).
+/// liblz4 uses this value for all accelerations above it (`LZ4_ACCELERATION_MAX`).
 pub(super) const MAX_ACCELERATION: i32 = 65_537;
 
 /// Bytes of `LZ4_stream_t` (`LZ4_STREAM_MINSIZE`), rounded up to cache lines.
@@ -25,12 +26,12 @@ const FAST_SIZE: usize = (16_384 + 32_usize).next_multiple_of(64);
 /// Bytes of `LZ4_streamHC_t` (`LZ4_STREAMHC_MINSIZE`), rounded up to cache lines.
 const HIGH_SIZE: usize = 262_200_usize.next_multiple_of(64);
 
-/// What liblz4 can look back on.
+/// The distance that liblz4 can look back.
 const LONGEST_DICTIONARY: usize = 1 << 16;
-/// Less than this `LZ4_loadDict` takes for nothing (`HASH_UNIT`).
+/// `LZ4_loadDict` ignores a dictionary shorter than this (`HASH_UNIT`).
 const SHORTEST_DICTIONARY: usize = 8;
 
-// lz4-sys links these but does not declare them.
+// lz4-sys links these functions but does not declare them.
 // SAFETY: the signatures are those of lz4.h and lz4hc.h. Both kinds of stream are passed as
 // untyped pointers, which is how C passes them.
 unsafe extern "C" {
@@ -77,19 +78,19 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Room for a stream of liblz4's.
+/// Memory for a stream of liblz4.
 #[repr(C, align(64))]
 struct Room<const SIZE: usize>([u8; SIZE]);
 
 impl<const SIZE: usize> Room<SIZE> {
-    /// One, of zeros. `needed` is what liblz4 wants.
+    /// Makes one room filled with zeros. `needed` is the size that liblz4 requires.
     fn new(name: &str, needed: c_int) -> Result<Box<[Room<SIZE>]>, CodecError> {
         if !usize::try_from(needed).is_ok_and(|needed| needed <= SIZE) {
             return Err(CodecError(format!(
                 "{name}: this liblz4 wants {needed} bytes of state, {SIZE} are there"
             )));
         }
-        // A vector because only that can be asked for without aborting when memory is out.
+        // A vector, because only a vector can fail to allocate without an abort.
         let mut rooms = Vec::new();
         rooms.try_reserve_exact(1).map_err(|_| out_of_memory(name))?;
         rooms.push(Room([0; SIZE]));
@@ -105,19 +106,19 @@ pub(super) struct High(Box<[Room<HIGH_SIZE>]>);
 
 /// One of the two kinds of stream.
 pub(super) trait Stream: Sized {
-    /// An empty one, for the codec `name`.
+    /// Makes an empty stream for the codec `name`.
     fn new(name: &str) -> Result<Self, CodecError>;
 
-    /// Loads a dictionary into an empty one, and tells how many bytes of it. The bytes must stay
-    /// where they are as long as the stream is used, see [`Dictionary`].
+    /// Loads a dictionary into an empty stream, and returns the number of loaded bytes. The bytes
+    /// must not move while the stream is used, see [`Dictionary`].
     fn load(&mut self, dictionary: &[u8], level: i32) -> usize;
 }
 
-/// A dictionary made ready for one kind of stream.
+/// A dictionary prepared for one kind of stream.
 pub(super) struct Dictionary<S> {
-    /// Points into `bytes`, and is never changed again.
+    /// Points into `bytes`, and never changes again.
     stream: S,
-    /// On the heap, and shared: they do not move.
+    /// The bytes are shared and on the heap: they do not move.
     bytes: Arc<[u8]>,
 }
 
@@ -140,7 +141,7 @@ impl<S: Stream> Dictionary<S> {
         Ok(Dictionary { stream, bytes: bytes.clone() })
     }
 
-    /// The dictionary itself.
+    /// The bytes of the dictionary.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -148,17 +149,17 @@ impl<S: Stream> Dictionary<S> {
 
 impl Stream for Fast {
     fn new(name: &str) -> Result<Fast, CodecError> {
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes no arguments.
         let mut room = Room::new(name, unsafe { LZ4_sizeofState() })?;
-        // SAFETY: the room is as long as said, and more than aligned.
+        // SAFETY: the room has the given length, and more than the needed alignment.
         let stream = unsafe { LZ4_initStream(room.as_mut_ptr().cast(), FAST_SIZE) };
         if stream.is_null() { Err(out_of_memory(name)) } else { Ok(Fast(room)) }
     }
 
     fn load(&mut self, dictionary: &[u8], _level: i32) -> usize {
         let Ok(length) = c_int::try_from(dictionary.len()) else { return 0 };
-        // SAFETY: the stream was made by `new`; the length is the slice's, and whoever calls keeps
-        // the bytes in place.
+        // SAFETY: the stream was made by `new`. The length is that of the slice, and the caller
+        // keeps the bytes in place.
         let loaded =
             unsafe { LZ4_loadDictSlow(self.as_mut_ptr(), dictionary.as_ptr().cast(), length) };
         usize::try_from(loaded).unwrap_or(0)
@@ -180,7 +181,7 @@ impl Fast {
     ) -> Option<usize> {
         let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         // SAFETY: the state has liblz4's size and more than its alignment, and its content does not
-        // matter; the lengths are the slices'.
+        // matter. The lengths are those of the slices.
         let length = unsafe {
             LZ4_compress_fast_extState(
                 self.as_mut_ptr(),
@@ -194,7 +195,7 @@ impl Fast {
         positive(length)
     }
 
-    /// The same, of a page that is likely to contain parts of `dictionary`.
+    /// Compresses `page` as `compress` does, when it probably contains parts of `dictionary`.
     pub(super) fn compress_with(
         &mut self,
         page: &Page,
@@ -205,8 +206,8 @@ impl Fast {
         let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         let stream = self.as_mut_ptr();
         // SAFETY: the stream was made by `new`. The dictionary's stream was loaded with bytes that
-        // it keeps, and nobody writes to either any more; it is let go of when this call ends,
-        // because the next one begins with a reset. The lengths are the slices'.
+        // it keeps, and no thread writes to either any more. The attachment ends with this call,
+        // because the next call begins with a reset. The lengths are those of the slices.
         let length = unsafe {
             LZ4_resetStream_fast(stream);
             LZ4_attach_dictionary(stream, dictionary.stream.0.as_ptr().cast());
@@ -225,9 +226,9 @@ impl Fast {
 
 impl Stream for High {
     fn new(name: &str) -> Result<High, CodecError> {
-        // SAFETY: takes nothing.
+        // SAFETY: the function takes no arguments.
         let mut room = Room::new(name, unsafe { LZ4_sizeofStateHC() })?;
-        // SAFETY: the room is as long as said, and more than aligned.
+        // SAFETY: the room has the given length, and more than the needed alignment.
         let stream = unsafe { LZ4_initStreamHC(room.as_mut_ptr().cast(), HIGH_SIZE) };
         if stream.is_null() { Err(out_of_memory(name)) } else { Ok(High(room)) }
     }
@@ -235,8 +236,8 @@ impl Stream for High {
     fn load(&mut self, dictionary: &[u8], level: i32) -> usize {
         let Ok(length) = c_int::try_from(dictionary.len()) else { return 0 };
         let stream = self.as_mut_ptr();
-        // SAFETY: the stream was made by `new`; the length is the slice's, and whoever calls keeps
-        // the bytes in place. The level decides on the tables that are filled.
+        // SAFETY: the stream was made by `new`. The length is that of the slice, and the caller
+        // keeps the bytes in place. The level selects the tables that are filled.
         let loaded = unsafe {
             LZ4_resetStreamHC_fast(stream, level);
             LZ4_loadDictHC(stream, dictionary.as_ptr().cast(), length)
@@ -252,8 +253,8 @@ impl High {
 
     /// Compresses `page` to the beginning of `into`, with or without a dictionary.
     ///
-    /// The tables are not cleared for each page: they have 256 KiB. What they still know of former
-    /// pages lies further back than matches reach.
+    /// The tables have 256 KiB and are not cleared for each page. Their entries of earlier pages
+    /// lie further back than matches reach.
     pub(super) fn compress(
         &mut self,
         page: &Page,
@@ -291,7 +292,7 @@ fn positive(length: c_int) -> Option<usize> {
 pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
     let length = c_int::try_from(bytes.len()).map_err(|_| Corrupt)?;
     // SAFETY: `LZ4_decompress_safe` reads at most `length` bytes and writes at most a page,
-    // whatever the bytes are; both pointers are good for that.
+    // whatever the bytes are. Both pointers are valid for that.
     let written = unsafe {
         lz4_sys::LZ4_decompress_safe(
             bytes.as_ptr().cast(),
@@ -303,7 +304,7 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
     whole(written)
 }
 
-/// The same of a page that was compressed with `dictionary`, which has at most
+/// Decompresses a page that was compressed with `dictionary`, which has at most
 /// [`LONGEST_DICTIONARY`] bytes.
 pub(super) fn decompress_with(
     bytes: &[u8],
@@ -312,7 +313,7 @@ pub(super) fn decompress_with(
 ) -> Result<(), Corrupt> {
     let length = c_int::try_from(bytes.len()).map_err(|_| Corrupt)?;
     let dictionary_length = c_int::try_from(dictionary.len()).map_err(|_| Corrupt)?;
-    // SAFETY: as above; of the dictionary nothing is read but its bytes.
+    // SAFETY: as above; only the bytes of the dictionary are read.
     let written = unsafe {
         LZ4_decompress_safe_usingDict(
             bytes.as_ptr().cast(),

@@ -1,14 +1,15 @@
-//! lz4 by liblz4: the fastest of all, above all in decompressing, which needs no state.
+//! lz4 by liblz4: the fastest codec, above all in decompression, which needs no state.
 //!
 //! The output is an LZ4 block (`doc/lz4_Block_format.md` of liblz4), without a frame.
 //!
 //! # The table is cleared for each page
 //! liblz4 finds matches through a 16 KiB table of positions, which `LZ4_compress_fast_extState`
-//! clears for each input. Both ways round that lost on dumps of live heaps. A kept table, as in
-//! `LZ4_compress_fast_extState_fastReset`, wants a test for stale positions at each probe, which
-//! the processor cannot foresee: never faster, up to a tenth slower (and the library clears anyway
-//! from 4096 bytes on). The stream calls hash by five bytes into half as many places: a sixth
-//! slower. Only pages with a dictionary go that way: nothing else looks matches up in one.
+//! clears for each input. Both alternatives were slower on dumps of live heaps. A kept table, as in
+//! `LZ4_compress_fast_extState_fastReset`, needs a test for stale positions at each probe, which
+//! the processor cannot predict: never faster, up to a tenth slower. (From 4096 bytes on the
+//! library clears anyway.) The stream calls hash five bytes into half as many places: a sixth
+//! slower. Only pages with a dictionary use the stream calls, because no other call looks matches
+//! up in a dictionary.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -29,11 +30,11 @@ pub struct Lz4 {
 }
 
 impl Lz4 {
-    /// The codec with `params`; without a level the acceleration is 1.
+    /// Makes the codec with `params`; the default acceleration is 1.
     ///
     /// # Errors
     /// An acceleration outside 1 to 65537; a dictionary of less than 8 bytes or more than 65536,
-    /// which liblz4 would leave parts of unused (the kernel refuses those too); window bits.
+    /// because liblz4 would not use all of it (the kernel refuses those too); window bits.
     pub fn new(params: &Params) -> Result<Lz4, CodecError> {
         let acceleration = level_within(NAME, "acceleration", params, 1, 1..=MAX_ACCELERATION)?;
         no_window(NAME, params)?;

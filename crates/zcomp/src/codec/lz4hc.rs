@@ -1,11 +1,11 @@
-//! lz4hc by liblz4: the format of lz4, from a compressor that takes its time. Decompressing is as
-//! quick as lz4's, because it is the same.
+//! lz4hc by liblz4: the format of lz4 from a slower compressor. Decompression is the same as for
+//! lz4, and as fast.
 //!
 //! # Levels 10 to 12 touch the heap
-//! Nothing else in this crate does once a context is made. From level 10 on liblz4 looks for the
-//! best row of matches in a table of 64 KiB, which it borrows from the heap for each page
-//! (`LZ4HC_HEAPMODE`, fixed when lz4-sys is built). If the heap has none, the page counts as one
-//! that does not fit, and is stored raw. Decompressing borrows nothing at any level.
+//! No other codec of this crate uses the heap after a context is made. From level 10 on liblz4
+//! searches for the best row of matches in a table of 64 KiB, which it allocates for each page
+//! (`LZ4HC_HEAPMODE`, fixed when lz4-sys is built). If the allocation fails, the page counts as one
+//! that does not fit, and is stored raw. Decompression allocates nothing at any level.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -31,7 +31,7 @@ pub struct Lz4hc {
 }
 
 impl Lz4hc {
-    /// The codec with `params`; without a level it is 9, as in the kernel.
+    /// Makes the codec with `params`; the default level is 9, as in the kernel.
     ///
     /// # Errors
     /// A level outside 1 to 12; a dictionary of less than 8 bytes or more than 65536; window bits.

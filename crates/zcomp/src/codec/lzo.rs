@@ -1,16 +1,17 @@
 //! lzo and lzo-rle: LZO1X, written here in safe Rust from the description of its stream in Linux's
 //! `Documentation/staging/lzo.rst`.
 //!
-//! A stream is a row of instructions. Each copies some bytes from further back in the page (or,
-//! in version 1, writes zeros) and says in two bits of its own how many literal bytes follow it,
-//! up to three; more take an instruction for themselves. `encode` and `decode` say the rest.
+//! A stream is a row of instructions. Each copies some bytes from further back in the page (or, in
+//! version 1, writes zeros). Two bits of each instruction give the number of literal bytes that
+//! follow it, up to three; more literals take an instruction of their own. `encode` and `decode`
+//! describe the rest.
 //!
-//! * `lzo` writes version 0, which every LZO1X decoder reads, liblzo2's and the kernel's.
-//! * `lzo-rle` writes version 1: two bytes in the beginning, 17 and 1, then the same instructions
-//!   and one more, for runs of zeros. The header is always there, as what the kernel's codec of
-//!   this name writes has it.
+//! * `lzo` writes version 0, which every LZO1X decoder reads, among them liblzo2 and the kernel.
+//! * `lzo-rle` writes version 1: two bytes at the start, 17 and 1, then the same instructions and
+//!   one more, for runs of zeros. The header is always written, as the kernel's codec of this name
+//!   does.
 //!
-//! Both read both. Neither takes a level or a dictionary, as in the kernel.
+//! Both codecs read both versions. Neither takes a level or a dictionary, as in the kernel.
 
 mod decode;
 mod encode;
@@ -37,7 +38,7 @@ pub struct Lzo(());
 pub struct LzoRle(());
 
 impl Lzo {
-    /// The codec with `params`, which must be empty.
+    /// Makes the codec with `params`, which must be empty.
     ///
     /// # Errors
     /// Any parameter.
@@ -47,7 +48,7 @@ impl Lzo {
 }
 
 impl LzoRle {
-    /// The codec with `params`, which must be empty.
+    /// Makes the codec with `params`, which must be empty.
     ///
     /// # Errors
     /// Any parameter.
@@ -86,18 +87,18 @@ impl Compressor for LzoRle {
 
 struct State {
     table: Table,
-    /// For callers with less than [`BOUND`] bytes of room.
+    /// A buffer for callers with less than [`BOUND`] bytes of room.
     scratch: [u8; BOUND],
 }
 
 struct LzoContext<const RLE: bool> {
-    /// One of them.
+    /// Exactly one element.
     state: Box<[State]>,
 }
 
 impl<const RLE: bool> LzoContext<RLE> {
     fn new(name: &str) -> Result<LzoContext<RLE>, CodecError> {
-        // A vector because only that can be asked for without aborting when memory is out.
+        // A vector, because only a vector can fail to allocate without an abort.
         let mut state = Vec::new();
         state.try_reserve_exact(1).map_err(|_| out_of_memory(name))?;
         state.push(State { table: Table::new(), scratch: [0; BOUND] });

@@ -1,15 +1,14 @@
-//! zstd by libzstd: better ratios, at any level, for more time.
+//! zstd by libzstd: better ratios at every level, for more time.
 //!
-//! Each page is a zstd frame (RFC 8878) with everything left out that the reader knows: no magic
-//! number, checksum, dictionary number or content size. That leaves two bytes of frame header; the
-//! size is checked by the one who decompresses.
+//! Each page is a zstd frame (RFC 8878) without the parts that the reader knows: magic number,
+//! checksum, dictionary number and content size. Two bytes of frame header are left. The
+//! decompressor checks the size.
 //!
 //! # Dictionaries
-//! libzstd digests a dictionary once for compressing and once for decompressing. All contexts
-//! refer to those two, and for inputs as small as a page libzstd attaches the digested tables
-//! rather than copying them. A dictionary is a file of `zstd --train`, or any bytes at all.
-//! Nothing in a page says with which dictionary it was compressed: the number would be written to
-//! every page, and a device knows its own.
+//! libzstd digests a dictionary once for compression and once for decompression. All contexts refer
+//! to those two digests. For inputs as small as a page libzstd attaches the digested tables instead
+//! of copying them. A dictionary is a file of `zstd --train`, or any bytes. A compressed page does
+//! not name its dictionary: the number would be written to every page, and a device knows its own.
 
 use alloc::{boxed::Box, format, sync::Arc};
 
@@ -22,10 +21,11 @@ use crate::{CodecError, Compressor, Context, Corrupt, Params};
 /// The kernel's name for this codec.
 pub const NAME: &str = "zstd";
 
-/// Room for any page, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a page).
+/// The room that any page needs, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a
+/// page).
 const BOUND: usize = PAGE_SIZE + 64;
 
-/// libzstd takes less than this for no dictionary at all.
+/// libzstd treats a dictionary shorter than this as no dictionary.
 const SHORTEST_DICTIONARY: usize = 8;
 
 /// The zstd codec.
@@ -35,7 +35,7 @@ pub struct Zstd {
     dictionary: Option<Arc<Dictionary>>,
 }
 
-/// A dictionary, digested.
+/// A digested dictionary.
 struct Dictionary {
     compressing: CDict<'static>,
     decompressing: DDict<'static>,
@@ -64,8 +64,8 @@ impl Dictionary {
 }
 
 impl Zstd {
-    /// The codec with `params`; without a level it is zstd's 3, as in the kernel. Negative levels
-    /// are faster; 0 is zstd's own word for the default.
+    /// Makes the codec with `params`; the default level is zstd's 3, as in the kernel. Negative
+    /// levels are faster; 0 means the default in zstd.
     ///
     /// # Errors
     /// A level that this libzstd does not have; a dictionary that it cannot use; window bits.
@@ -101,15 +101,15 @@ impl Compressor for Zstd {
 struct ZstdContext {
     compressor: CCtx<'static>,
     decompressor: DCtx<'static>,
-    /// For callers with little room, see `compress`.
+    /// A buffer for callers with little room, see `compress`.
     scratch: [u8; BOUND],
-    /// What both contexts refer to: it must live as long as they do.
+    /// The dictionary that both contexts refer to. It must live as long as they do.
     dictionary: Option<Arc<Dictionary>>,
 }
 
 impl ZstdContext {
-    /// Sets the parameters and runs a page through both ways, so that libzstd allocates now what
-    /// it will need.
+    /// Sets the parameters, and compresses and decompresses a page, so that libzstd allocates all
+    /// its memory now.
     fn set_up(&mut self, level: i32) -> Result<(), usize> {
         for parameter in [
             CParameter::CompressionLevel(level),
@@ -137,8 +137,8 @@ impl Context for ZstdContext {
         if into.len() >= BOUND {
             return self.compressor.compress2(into, page).ok();
         }
-        // libzstd wants some room to spare, so the last bytes of a tight buffer would go unused,
-        // and the output would depend on it.
+        // libzstd wants spare room. Without the scratch buffer, the last bytes of a tight buffer
+        // would stay unused, and the output would depend on the buffer's size.
         let length = self.compressor.compress2(&mut self.scratch[..], page).ok()?;
         into.get_mut(..length)?.copy_from_slice(&self.scratch[..length]);
         Some(length)

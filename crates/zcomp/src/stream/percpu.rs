@@ -1,4 +1,4 @@
-//! `percpu`: a stream for each CPU.
+//! `percpu`: the policy of one stream for each CPU.
 
 use alloc::{boxed::Box, sync::Arc};
 
@@ -12,10 +12,11 @@ use crate::{CodecError, Compressor};
 /// One stream per CPU, each behind a lock of its own.
 ///
 /// A thread normally has its CPU's stream to itself. If another thread was preempted while using
-/// it, any stream that is free will do; only when none is does the thread wait for its own.
+/// it, the thread takes any free stream. If none is free, the thread waits for its own CPU's
+/// stream.
 pub struct PerCpuStreams {
     cpus: Box<[CachePadded<Mutex<Stream>>]>,
-    /// Only so many of them are used.
+    /// The number of streams that are used.
     limit: AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! Attributes of codecs, and of compressing pages again.
+//! Attributes of codecs and of recompression.
 
 use alloc::{format, string::String, sync::Arc};
 use core::fmt::Write;
@@ -116,7 +116,7 @@ fn dictionary(disk: &Disk, path: &str) -> Result<Arc<[u8]>, ControlError> {
             Err(ControlError::invalid(format!("the dictionary {path} is empty")))
         }
         Ok(bytes) => Ok(bytes.into()),
-        // As Linux, whatever the reason.
+        // Linux returns the same error for every reason.
         Err(error) => Err(ControlError::invalid(error.message)),
     }
 }

@@ -1,4 +1,4 @@
-//! Words of attributes: numbers, switches, and `key=value`.
+//! The words of attributes: numbers, switches, and `key=value`.
 
 use alloc::{format, string::String};
 use core::fmt::{Arguments, Write};
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// A whole number in decimal. Too large a one is `ERANGE`, as the kernel's kstrtoint has it.
+/// A whole decimal number. A number that is too large is `ERANGE`, as in the kernel's kstrtoint.
 pub(super) fn decimal<T>(what: &str, text: &str) -> Result<T, ControlError>
 where
     T: TryFrom<i128>,
@@ -52,7 +52,7 @@ where
     })
 }
 
-/// A switch, in any of the ways the kernel's kstrtobool knows.
+/// A switch, in every form that the kernel's kstrtobool accepts.
 pub(super) fn boolean(what: &str, text: &str) -> Result<bool, ControlError> {
     match text.trim() {
         "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" | "oN" => Ok(true),
@@ -61,7 +61,7 @@ pub(super) fn boolean(what: &str, text: &str) -> Result<bool, ControlError> {
     }
 }
 
-/// The words of a text: keys with values, and words that are no keys.
+/// The words of a text: keys with values, and words without a key.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split_whitespace().map(|word| match word.split_once('=') {
         Some((key, value)) => (key, Some(value)),
@@ -69,7 +69,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     })
 }
 
-/// The refusal of a key.
+/// The error for a refused key.
 pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> ControlError {
     let word = match value {
         Some(value) => format!("{key}={value}"),

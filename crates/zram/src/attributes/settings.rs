@@ -1,4 +1,4 @@
-//! Attributes that are settings.
+//! Attributes of the settings.
 
 use alloc::format;
 

@@ -1,4 +1,4 @@
-//! Attributes that are statistics.
+//! Attributes of the statistics.
 
 use core::fmt::Write;
 
@@ -109,8 +109,8 @@ pub(super) const DEBUG_STAT: Attribute<Disk> = Attribute {
     store: None,
 };
 
-/// As the block layer's (Linux `Documentation/block/stat.rst`); no times are kept, and a request is
-/// counted for each of its pages.
+/// The same fields as in the block layer (Linux `Documentation/block/stat.rst`). No times are kept,
+/// and each page of a request counts as a request.
 pub(super) const STAT: Attribute<Disk> = Attribute {
     name: "stat",
     access: Access::Read,

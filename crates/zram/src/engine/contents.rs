@@ -1,7 +1,7 @@
-//! What a slot stands for: made of a page, turned back into one, and freed.
+//! The contents of a slot: made from a page, turned back into a page, and freed.
 //!
 //! # Why unsafe
-//! A slot names an object by a number. That the object is there is what the slot table promises.
+//! A slot names an object by a number. The slot table promises that the object is there.
 
 use block::IoError;
 use objects::Object;
@@ -17,8 +17,9 @@ use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
-    /// Makes an object of a page, and the slot that names it. `replacing` tells the slot the page
-    /// has; it is asked for after the page was first looked at, so that both are fetched at once.
+    /// Makes an object of a page, and the slot that names it. `replacing` returns the present slot
+    /// of the page. It is called after the first look at the page, so that the processor fetches
+    /// both at once.
     #[inline]
     pub(super) fn make(
         &self,
@@ -47,9 +48,9 @@ impl<D: Design> Engine<D> {
         })
     }
 
-    /// Makes an object. When there is no space for it, but objects wait to be freed, they are freed
-    /// and it is made again. By then `make` must have let go of its stream, for a reader who is
-    /// waited for may want it.
+    /// Makes an object. If there is no space but objects wait to be freed, it frees them and calls
+    /// `make` again. By then `make` must have released its stream, because a reader that is waited
+    /// for may need that stream.
     #[inline]
     pub(super) fn with_space<R>(
         &self,
@@ -62,18 +63,18 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Frees what waits to be freed; tells whether there was anything.
+    /// Frees the objects that wait to be freed; returns whether there were any.
     #[cold]
     pub(super) fn quiesce(&self, cpu: Cpu) -> bool {
         self.slots.quiesce(|slot| self.release(cpu, slot))
     }
 
-    /// Frees what a slot named, once, when nobody can hold it: the table says so of one that was
-    /// displaced, or it never was in the table.
+    /// Frees the object or block that a slot named, once, when no reader can hold it: either the
+    /// table gave the slot back as displaced, or the slot never was in the table.
     #[inline]
     pub(super) fn release(&self, cpu: Cpu, slot: Slot) {
         match slot.kind() {
-            // SAFETY: it was stored here, and nobody holds it: see above.
+            // SAFETY: the object was stored here, and no reader holds it: see above.
             Kind::Stored(object) => unsafe { self.objects.free(cpu, object) },
             Kind::WrittenBack(place) => self.release_block(place),
             Kind::Empty | Kind::SameFilled(_) => {}
@@ -87,8 +88,8 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Fills `page` with what a slot stands for, or tells where that is. Within `slots.load`, which
-    /// keeps what the slot names.
+    /// Fills `page` with the contents of a slot, or returns its place on the backing device. Called
+    /// within `slots.load`, which keeps what the slot names.
     #[inline]
     pub(super) fn expand(
         &self,
@@ -101,8 +102,8 @@ impl<D: Design> Engine<D> {
             Kind::Empty => page.fill(0),
             Kind::SameFilled(pattern) => fill(page, pattern),
             Kind::Stored(object) => {
-                // SAFETY: it was stored here, and `slots.load` keeps it until this returns; the
-                // device makes its engine with its readers, and enters no others.
+                // SAFETY: the object was stored here, and `slots.load` keeps it until this returns;
+                // the device makes its engine with its readers, and enters no others.
                 let expanded = unsafe { self.objects.expand(reader, cpu, object, page) };
                 expanded.map_err(|_| IoError::Corrupt)?;
             }
@@ -111,7 +112,8 @@ impl<D: Design> Engine<D> {
         Ok(Loaded::Page)
     }
 
-    /// Copies an object of a slot as it is. Within `slots.load`, as `expand`.
+    /// Copies the object of a slot without decompressing it. Called within `slots.load`, as
+    /// `expand`.
     pub(super) fn copy_out(&self, reader: &Reader<'_>, object: Object, into: &mut Page) {
         // SAFETY: as in `expand`.
         unsafe { self.objects.copy_to(reader, object, into) }

@@ -1,4 +1,4 @@
-//! What a commit does to the gauges.
+//! The changes that a commit makes to the gauges.
 
 use objects::Object;
 use units::Cpu;
@@ -9,7 +9,7 @@ use crate::resources::Design;
 use crate::slot::{Kind, Slot};
 
 impl<D: Design> Engine<D> {
-    /// Counts the difference a commit made.
+    /// Adds the difference between the old and the new slot to the gauges.
     #[inline]
     pub(super) fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
         let add = |which, amount| {
@@ -28,7 +28,7 @@ impl<D: Design> Engine<D> {
     }
 }
 
-/// What a slot adds to the gauges.
+/// The share of one slot in the gauges.
 #[derive(Default)]
 struct Shape {
     bytes: i64,

@@ -1,5 +1,4 @@
-//! What is done to pages that are there: compressing them again, and moving them to the backing
-//! device.
+//! Post-processing of stored pages: recompression and writeback.
 
 use core::ops::Range;
 
@@ -16,9 +15,9 @@ use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
-    /// Calls `look` with every page of a range that has contents, and its slot.
+    /// Calls `look` with each page of a range that has contents, and its slot.
     pub(crate) fn each(&self, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
-        // The device may have been made anew, and larger, since somebody took a share of this
+        // Since the caller took its share of this engine, the device may have got another, larger
         // engine.
         let end = range.end.min(self.capacity());
         let mut index = self.next_touched(range.start, end);
@@ -31,8 +30,8 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Puts a marked page into `to` as it is to be written back to place `block`, compressed as it
-    /// is or not, and tells the place; nothing if it is marked no more.
+    /// Copies a marked page into `to`, in the form in which it is written back to block `block`:
+    /// compressed or not. Returns the place, or `None` if the page is not marked any more.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -64,10 +63,10 @@ impl<D: Design> Engine<D> {
         })
     }
 
-    /// Makes a page one that is at `place`, if it is still marked: the commit point of writeback.
+    /// Moves a page to `place` if it is still marked: the commit point of writeback.
     pub(crate) fn finish_writeback(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
         // A store or a read of the page clears the mark: the page is in use and stays in memory.
-        // One thread at a time writes back, so a mark that is still there is the one it set.
+        // Only one thread at a time writes back, so a mark that is still there is the mark it set.
         let new = Slot::written_back(place);
         let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
         let Ok(old) = swapped else { return false };
@@ -79,7 +78,7 @@ impl<D: Design> Engine<D> {
     /// Compresses a page again.
     ///
     /// # Errors
-    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is as it was.
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
     pub(crate) fn recompress(
         &self,
         reader: &Reader<'_>,
@@ -114,7 +113,7 @@ impl<D: Design> Engine<D> {
                 self.account(cpu, old, new);
                 Ok(Recompressed::Smaller)
             }
-            // Used meanwhile: what was made is of contents that may be gone.
+            // The page was used meanwhile: the new object may have outdated contents.
             (made, Err(_)) => {
                 if let Some(new) = made {
                     self.release(cpu, new);
@@ -124,7 +123,7 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Is this a page to compress again?
+    /// Whether this page is to be compressed again.
     fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
         let (length, priority) = match slot.kind() {
             Kind::Stored(Object::Huge(_)) => (PAGE_SIZE, 0),
@@ -137,8 +136,8 @@ impl<D: Design> Engine<D> {
         worth_it && how.select.admits(slot) && !slot.is_incompressible()
     }
 
-    /// An object of the page that is in a smaller size class than the one it has, if the codec can
-    /// make one.
+    /// Makes an object of the page in a smaller size class than the present one; `None` if the
+    /// codec cannot.
     fn make_smaller(
         &self,
         reader: &Reader<'_>,
@@ -159,7 +158,7 @@ impl<D: Design> Engine<D> {
         packed.store(None).map(|object| Some(Slot::stored(object))).map_err(refused)
     }
 
-    /// The codecs that objects of the first `pages` pages need, a bit for each.
+    /// The codecs that the objects of the first `pages` pages need, one bit for each.
     pub(super) fn codecs_in_use(&self, pages: usize) -> u32 {
         let (mut all, mut index) = (0u32, self.slots.next_touched(0, pages));
         while index < pages {

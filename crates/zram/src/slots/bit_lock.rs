@@ -1,10 +1,10 @@
-//! A lock bit in each slot: spins briefly, then parks.
+//! A lock bit in each slot: a waiter spins briefly, then parks.
 //!
 //! As the kernel's `ZRAM_LOCK` bit (Weijie Yang, "zram: remove global tb_lock with fine grain
 //! lock", 2014), but readers and writers sleep instead of spinning on when the holder is slow.
 //!
 //! # Why unsafe
-//! Objects are freed by what a slot table says.
+//! The engine frees the objects that a slot table gives back.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ pub struct BitLock {
 
 const _: () = assert!(SLOT_BITS <= sync::WORD_BITS);
 
-// SAFETY: who swaps a word holds its lock, and so does a reader until it has read; a displaced
-// slot is freed once, after that.
+// SAFETY: a thread that swaps a word holds its lock. A reader holds the lock until it has read. A
+// displaced slot is freed once, after that.
 unsafe impl SlotTable for BitLock {
     const NAME: &'static str = "bit-spinlock";
     const BYTES: usize = 8;
@@ -72,7 +72,7 @@ unsafe impl SlotTable for BitLock {
 
     #[inline]
     fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
-        // Readers hold the lock while they read, so nobody has the displaced slot any more.
+        // A reader holds the lock while it reads, so no reader holds the displaced slot any more.
         free(displaced);
     }
 

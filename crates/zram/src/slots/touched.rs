@@ -1,26 +1,26 @@
-//! Which parts of a slot table were ever written.
+//! A bitmap of the parts of a slot table that were ever written.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 
-/// Slots that one bit stands for: as many as a page of memory holds.
+/// Slots per bit: as many as a page of memory holds.
 const GROUP: usize = 512;
 
-/// A bit for each 512 slots, in lazily backed memory. A terabyte disk has 64 KiB of them.
+/// One bit for each 512 slots, in lazily backed memory. A terabyte disk has 64 KiB of them.
 pub struct Touched {
     words: LazyTable<AtomicU64>,
 }
 
 impl Touched {
-    /// Nothing written, for `slots` slots.
+    /// A bitmap for `slots` slots, none of them written.
     ///
     /// # Errors
-    /// [`NoMemory`] when there are no addresses for it.
+    /// [`NoMemory`] when address space for it is out.
     pub fn new(provider: &dyn MemoryProvider, slots: usize) -> Result<Touched, NoMemory> {
         Ok(Touched { words: LazyTable::new(provider, slots.div_ceil(GROUP * 64))? })
     }
 
-    /// A slot is about to be written.
+    /// Marks the group of a slot that is about to be written.
     #[inline]
     pub fn mark(&self, index: usize) {
         let (word, bit) = Self::place(index);
@@ -29,7 +29,7 @@ impl Touched {
         }
     }
 
-    /// Whether a slot near this one was ever written.
+    /// Whether a slot in the group of this one was ever written.
     #[inline]
     #[must_use]
     pub fn is_marked(&self, index: usize) -> bool {
@@ -55,7 +55,7 @@ impl Touched {
         len
     }
 
-    /// How many of the first `len` slots lie in marked groups; all of the last group count.
+    /// How many of the first `len` slots lie in marked groups. The last group counts as a whole.
     #[must_use]
     pub fn slots(&self, len: usize) -> u64 {
         let words = (0..len.div_ceil(GROUP * 64)).map(|word| self.words.get(word));

@@ -1,4 +1,4 @@
-//! What an administrator turns, and what is checked for him.
+//! The settings of an engine that an administrator changes, and the check of its structures.
 
 use control::ControlError;
 use sync::EventCount;
@@ -24,32 +24,32 @@ impl<I: Index> Zswap<I> {
             .map_or("", |(_, codec)| codec.chosen.compressor.name())
     }
 
-    /// Compresses new pages with the codec `name` from now on. Old ones stay as they are. The
+    /// Compresses new pages with the codec `name` from now on. Stored objects keep their codec. The
     /// calling thread must not be a reader.
     ///
     /// # Errors
-    /// `ENOENT` for an unknown name, with those there are; `ENOMEM`, or `EBUSY` when pages made by
-    /// too many other codecs are there. Nothing has changed then.
+    /// `ENOENT` for an unknown name; the message lists the known ones. `ENOMEM`, or `EBUSY` when
+    /// stored objects use too many other codecs. Nothing has changed then.
     pub fn set_compressor(&self, name: &str) -> Result<(), ControlError> {
         self.install((self.find_codec)(name)?)
     }
 
     pub(super) fn install(&self, chosen: Chosen) -> Result<(), ControlError> {
         let in_use = || {
-            // Entries that wait to be freed have been read already.
+            // Entries that wait to be freed are not read any more.
             let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
             used.fold(0u32, |all, number| all | 1 << number)
         };
         self.objects.install(0, chosen, in_use)
     }
 
-    /// The settings.
+    /// The settings of the engine.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Lets the pool have at most `percent` of the memory, unless it is limited in bytes.
+    /// Limits the pool to `percent` of the memory, unless it is limited in bytes.
     ///
     /// # Errors
     /// `EINVAL` above 100.
@@ -59,34 +59,35 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Lets the pool have at most `bytes`; 0 leaves it to the percentage.
+    /// Limits the pool to `bytes`; with 0 the percentage applies.
     pub fn set_max_pool_bytes(&self, bytes: u64) {
         self.policy.set_max_pool_bytes(bytes);
         self.apply_limit();
     }
 
-    /// So that stores that were admitted at once do not pass the limit together.
+    /// Sets the limit in the pool too, so that stores admitted at the same time do not exceed it
+    /// together.
     pub(super) fn apply_limit(&self) {
         self.pool().set_limit(self.policy.max_frames().max(1));
         self.event.notify_all();
     }
 
-    /// Rung when [`Zswap::work`] may have something to do.
+    /// Notified when [`Zswap::work`] may have work.
     #[must_use]
     pub fn event(&self) -> &EventCount {
         &self.event
     }
 
-    /// Is a store likely to have to make space?
+    /// Whether a store will probably have to make space.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.reached_full.load(Ordering::Relaxed)
             || self.pool().frames() + BATCH as u64 >= self.policy.max_frames()
     }
 
-    /// Checks every structure against every other, while nobody calls anything else.
+    /// Checks every structure against the others. Call it only while no thread makes another call.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the structures that contradict each other.
     pub fn validate(&self) {
         self.quiesce(Cpu(0));
         self.pool().validate();

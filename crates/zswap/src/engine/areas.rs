@@ -1,4 +1,4 @@
-//! Areas and memcgs: how they come and go.
+//! Areas and memcgs: how they are added and removed.
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
@@ -13,11 +13,11 @@ use crate::memcg::{MAX_MEMCGS, Memcg};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
 
 impl<I: Index> Zswap<I> {
-    /// Turns an area on: `pages` pages that begin empty.
+    /// Turns an area on: `pages` pages, all empty.
     ///
     /// # Errors
-    /// `EBUSY` if it is on, `EINVAL` for no pages, too many, or more than its device has, `ENOMEM`
-    /// when the index cannot be made. Nothing has changed then.
+    /// `EBUSY` if it is on; `EINVAL` for no pages, too many pages, or more pages than its device
+    /// has; `ENOMEM` when the index cannot be made. Nothing has changed then.
     pub fn swapon(
         &self,
         swap: SwapType,
@@ -54,14 +54,15 @@ impl<I: Index> Zswap<I> {
     /// Turns an area off. The calling thread must not be a reader.
     ///
     /// # Errors
-    /// `ENODEV` if it is not on; `EBUSY` while pages of it are in the cache or on its device, see
-    /// [`Zswap::invalidate_area`]; nothing has changed then.
+    /// `ENODEV` if the area is not on; `EBUSY` while pages of it are in the cache or on its device,
+    /// see [`Zswap::invalidate_area`]; nothing has changed then.
     pub fn swapoff(&self, swap: SwapType) -> Result<(), ControlError> {
         let _changing = self.changing.lock();
         let off = || ControlError::new(Errno::ENODEV, format!("swap area {swap} is not on"));
         let area = self.area(swap).ok_or_else(off)?;
-        // A page that is stored anew goes from the device to the cache, one that is written back
-        // the other way: looked at twice, it is seen in one of them.
+        // A page that is stored anew moves from the device to the cache; a written-back page moves
+        // the other way. Two counts of the device, before and after, see each page in one of the
+        // places.
         let before = area.count_on_device();
         let (cached, there) = (area.index.count(), area.count_on_device().max(before));
         if cached + there > 0 {
@@ -71,12 +72,12 @@ impl<I: Index> Zswap<I> {
             return Err(ControlError::new(Errno::EBUSY, message));
         }
         drop(self.areas[swap.number()].withdraw());
-        // Whoever found the area before may have stored a page meanwhile.
+        // A thread that found the area earlier may have stored a page meanwhile.
         self.empty(Cpu(0), &area);
         Ok(())
     }
 
-    /// Is the area on?
+    /// Whether the area is on.
     #[must_use]
     pub fn is_on(&self, swap: SwapType) -> bool {
         self.area(swap).is_some()
@@ -94,7 +95,7 @@ impl<I: Index> Zswap<I> {
         self.areas[swap.number()].get(reader)
     }
 
-    /// The area of a page, if it has the page.
+    /// The area of a page, if the page lies within it.
     #[inline]
     pub(crate) fn area_of<'p>(
         &'p self,
@@ -112,10 +113,10 @@ impl<I: Index> Zswap<I> {
         all.filter(|swap| self.is_on(*swap)).collect()
     }
 
-    /// The memcg called `name`, made now if there was none.
+    /// The memcg called `name`; made now if there is none.
     ///
     /// # Errors
-    /// `ENOSPC` when there are [`MAX_MEMCGS`].
+    /// `ENOSPC` when [`MAX_MEMCGS`] exist.
     pub fn memcg(&self, name: &str) -> Result<Memcg, ControlError> {
         let _changing = self.changing.lock();
         if let Some(memcg) = self.memcgs().into_iter().find(|memcg| memcg.name() == name) {
@@ -131,11 +132,11 @@ impl<I: Index> Zswap<I> {
         Err(ControlError::new(Errno::ENOSPC, message))
     }
 
-    /// Removes a memcg without pages; nobody can store by it any more. The calling thread holds no
-    /// reader.
+    /// Removes a memcg that has no pages. Stores for it are refused from then on. The calling
+    /// thread must not be a reader.
     ///
     /// # Errors
-    /// `ENOENT` if there is none, `EBUSY` while it has pages or an area.
+    /// `ENOENT` if it does not exist, `EBUSY` while it has pages or an area.
     pub fn remove_memcg(&self, name: &str) -> Result<(), ControlError> {
         let _changing = self.changing.lock();
         let none = || ControlError::new(Errno::ENOENT, format!("there is no memcg {name:?}"));
@@ -147,7 +148,7 @@ impl<I: Index> Zswap<I> {
             return Err(busy("has a swap area, or is the default"));
         }
         memcg.set_gone(true);
-        // Whoever did not know may have stored a page.
+        // A thread that did not see the mark may have stored a page.
         self.readers.wait_for_readers();
         if memcg.pages() > 0 {
             memcg.set_gone(false);
@@ -157,7 +158,7 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Every memcg.
+    /// All memcgs.
     #[must_use]
     pub fn memcgs(&self) -> Vec<Memcg> {
         let reader = self.readers.enter(Cpu(0));

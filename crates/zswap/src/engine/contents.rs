@@ -1,8 +1,8 @@
-//! What an entry stands for: made of a page, turned back into one, and freed.
+//! The contents of an entry: made from a page, turned back into a page, and freed.
 //!
 //! # Why unsafe
-//! An entry names an object by a number. That the object is there is what the index promises, and
-//! those who wait for readers.
+//! An entry names an object by a number. The index and the waits for readers promise that the
+//! object is there.
 
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
@@ -36,16 +36,17 @@ impl<I: Index> Zswap<I> {
         if !self.policy.non_same_filled() {
             return Err(Reject::Disabled);
         }
-        // Compressing would be for nothing.
+        // Compression would be in vain.
         if self.pool().headroom() == 0 {
             return Err(Reject::NoMemory);
         }
         let packed = self.objects.compress(reader, cpu, 0, page).ok_or(Reject::Disabled)?;
         let (ratio, bytes) = (self.policy.max_compression_ratio() as usize, packed.bytes());
         if bytes == PAGE_SIZE {
-            // It is kept as it is, so that pages leave in the order they came (SeongJae Park,
-            // linux-mm, "mm/zswap: store <PAGE_SIZE compression failed page as-is", 2025); but not
-            // if it could not leave and its owner had better keep it.
+            // The page is stored uncompressed, so that pages are written back in the order they
+            // were stored (SeongJae Park, linux-mm, "mm/zswap: store <PAGE_SIZE compression failed
+            // page as-is", 2025); but it is refused if it could not be written back and its owner
+            // can keep it.
             let stays = !(memcg.writeback() && area.device.is_some());
             if ratio == 100 && owner == Owner::MayKeep && stays {
                 return Err(Reject::Incompressible);
@@ -57,7 +58,8 @@ impl<I: Index> Zswap<I> {
         packed.store(None).map(Content::Stored).map_err(refused)
     }
 
-    /// Fills `page` with what an entry stands for. The calling thread holds what keeps entries.
+    /// Fills `page` with the contents of an entry. The calling thread reads `retired`, which keeps
+    /// the entry.
     pub(crate) fn expand(
         &self,
         reader: &Reader<'_>,
@@ -68,9 +70,9 @@ impl<I: Index> Zswap<I> {
         match self.entries.content(word.number()) {
             Content::SameFilled(pattern) => fill(page, pattern),
             Content::Stored(object) => {
-                // SAFETY: it was stored here, and what keeps the entry keeps its object: `retired`
-                // frees it when all its readers have left. The engine enters no readers but those
-                // that its objects were made with.
+                // SAFETY: the object was stored here. While the entry is kept, its object is kept
+                // too: `retired` frees it after all its readers have left. The engine enters no
+                // readers but those that its objects were made with.
                 let expanded = unsafe { self.objects.expand(reader, cpu, object, page) };
                 expanded.map_err(|_| {
                     self.counts.add(cpu, Count::DecompressFail, 1);
@@ -81,10 +83,10 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
-    /// Frees what an entry stood for, once, when nobody can find the entry or ever could.
+    /// Frees the object of an entry, once, when no thread can find the entry or ever could.
     pub(super) fn free(&self, cpu: Cpu, content: Content) {
         if let Content::Stored(object) = content {
-            // SAFETY: it was stored here, and nobody holds it: see above.
+            // SAFETY: the object was stored here, and no thread holds it: see above.
             unsafe { self.objects.free(cpu, object) }
         }
     }

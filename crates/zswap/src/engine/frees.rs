@@ -1,4 +1,4 @@
-//! Giving up pages, and freeing what was theirs when no reader can hold it any more.
+//! Invalidation of pages. Their entries are freed when no reader can hold them any more.
 
 use objects::Object;
 use sync::Reader;
@@ -12,11 +12,11 @@ use crate::index::Index;
 use crate::memcg::Memcg;
 use crate::{Key, SwapType, Word};
 
-/// Entries that are taken out of an index at once.
+/// Entries that are taken out of an index in one step.
 const DROPS: usize = 64;
 
 impl<I: Index> Zswap<I> {
-    /// Gives up a page. Afterwards nobody is writing it to the device, or will.
+    /// Invalidates a page. Afterwards no thread is writing it to the device, or will.
     pub fn invalidate_page(&self, cpu: Cpu, key: Key) {
         let area = {
             let reader = self.readers.enter(cpu);
@@ -30,7 +30,7 @@ impl<I: Index> Zswap<I> {
         area.wait_for(key.offset);
     }
 
-    /// Takes a page out of the cache, and marks that the device does not hold it either.
+    /// Takes a page out of the cache and clears its mark of the device.
     pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, offset: u64) {
         area.clear_on_device(offset);
         let word = area.index.remove(cpu, offset);
@@ -40,7 +40,7 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Gives up all pages of an area, in the cache and on its device.
+    /// Invalidates all pages of an area, in the cache and on its device.
     pub fn invalidate_area(&self, cpu: Cpu, swap: SwapType) {
         if let Some(area) = self.area(swap) {
             self.empty(cpu, &area);
@@ -53,11 +53,11 @@ impl<I: Index> Zswap<I> {
         self.quiesce(cpu);
     }
 
-    /// Takes pages out of the cache, and marks that the device does not hold them either.
+    /// Takes pages out of the cache and clears their marks of the device.
     pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area<I>, first: u64, end: u64) {
         let mut at = first;
         while at < end {
-            // As many as there is room for: an entry is disposed of outside the index.
+            // One step takes as many as the array holds: an entry is disposed of outside the index.
             let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
             let (mut words, mut count) = ([None; DROPS], 0);
             area.clear_range_on_device(at..next);
@@ -74,12 +74,12 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Frees an entry that was taken out of its index, when no reader can hold it any more. The
-    /// calling thread is no reader and has no stream and no lock.
+    /// Passes an entry that was taken out of its index to be freed when no reader can hold it any
+    /// more. The calling thread reads no entries, and has no stream and no lock.
     pub(crate) fn dispose(&self, reader: &Reader<'_>, cpu: Cpu, word: Word) {
         let number = word.number();
         let content = self.entries.content(number);
-        // A memcg with pages is there.
+        // A memcg with pages is not removed.
         if let Some(memcg) = self.memcg_of(reader, number) {
             memcg.0.lru.leave(&self.entries, number);
             self.account(cpu, memcg, content, -1);
@@ -87,7 +87,7 @@ impl<I: Index> Zswap<I> {
         self.retired.retire(cpu, word.get(), |word| self.release(cpu, word));
     }
 
-    /// Frees an entry that nobody can find.
+    /// Frees an entry that no thread can find.
     fn release(&self, cpu: Cpu, word: u64) {
         let Some(word) = Word::from_raw(word) else { return };
         let content = self.entries.content(word.number());
@@ -95,8 +95,8 @@ impl<I: Index> Zswap<I> {
         self.free(cpu, content);
     }
 
-    /// Frees what waits to be freed; tells whether there was anything. The calling thread holds
-    /// nothing.
+    /// Frees the entries that wait to be freed; returns whether there were any. The calling thread
+    /// is no reader and has no stream.
     pub(crate) fn quiesce(&self, cpu: Cpu) -> bool {
         self.retired.quiesce(|word| self.release(cpu, word))
     }
@@ -114,7 +114,7 @@ impl<I: Index> Zswap<I> {
                     Object::Compressed { codec, .. } => {
                         self.by_codec.add(cpu, usize::from(codec), sign);
                     }
-                    // An entry has room for all of a pattern.
+                    // An entry holds the whole pattern, so no object is a pattern.
                     Object::SameFilled(_) => {}
                 }
             }

@@ -1,9 +1,9 @@
-//! Memory that is there before pages come, in a machine where it is provided ahead
-//! ([`pagealloc::MemoryProvider::is_ahead`]).
+//! Memory that is provided before pages come, in a machine where
+//! [`pagealloc::MemoryProvider::is_ahead`] is set.
 //!
-//! A store uses what is there: it takes no page fault and asks the system for nothing. When little
-//! is left it notifies an event, and a thread beside the way of pages calls [`Zswap::provide`]. A
-//! store that comes too late is refused at once.
+//! A store uses memory that is provided already: it takes no page fault and asks the system for
+//! nothing. When little is left, the store notifies an event, and another thread calls
+//! [`Zswap::provide`]. A store that finds no memory is refused at once.
 
 use alloc::sync::Arc;
 
@@ -17,19 +17,19 @@ use crate::headroom::Headroom;
 use crate::index::Index;
 
 impl<I: Index> Zswap<I> {
-    /// The zone its frames come from.
+    /// The zone of the pool's frames.
     #[must_use]
     pub fn zone(&self) -> &Arc<dyn Frames> {
         self.pool().zone()
     }
 
-    /// Is memory provided ahead, so that stores wait for none?
+    /// Whether memory is provided ahead, so that stores never wait for memory.
     #[must_use]
     pub fn is_ahead(&self) -> bool {
         self.provision.is_ahead()
     }
 
-    /// Frames with memory that no object has, where it is provided ahead; elsewhere `u64::MAX`.
+    /// Frames with memory that hold no object, if memory is provided ahead; otherwise `u64::MAX`.
     #[must_use]
     pub fn free_frames(&self) -> u64 {
         self.pool().headroom()
@@ -41,10 +41,10 @@ impl<I: Index> Zswap<I> {
         self.policy.max_frames().saturating_sub(self.pool().frames())
     }
 
-    /// Sees to it that there is memory for what comes next, as far as the pool may grow, and tells
-    /// whether all of it is there. It may wait for memory: for one thread, which holds nothing, and
-    /// comes again when [`Zswap::memory_event`] is notified, or after a while if not all was to be
-    /// had.
+    /// Provides memory for the next pages, as far as the pool may grow. Returns whether all of it
+    /// was provided. It may wait for memory. One thread calls it, which is no reader and holds no
+    /// lock. The thread calls again when [`Zswap::memory_event`] is notified, or after a while if
+    /// it returned false.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
         if !self.provision.is_ahead() {
             return true;
@@ -58,8 +58,8 @@ impl<I: Index> Zswap<I> {
         }
         let frames = want.frames.min(self.room_frames());
         all &= self.pool().provide(cpu, frames) >= frames;
-        // More is asked for when a quarter of it was used; what could not be had is asked for after
-        // a while.
+        // The event is notified when a quarter of the memory is used. Memory that could not be
+        // provided is asked for again after a while.
         let low = frames.min(self.pool().headroom());
         provision.low_frames.store(low - low / 4, Ordering::Relaxed);
         let low = want.entries.min(self.entries.left());
@@ -67,13 +67,13 @@ impl<I: Index> Zswap<I> {
         all
     }
 
-    /// Rung when little memory is left of what was provided.
+    /// Notified when little of the provided memory is left.
     #[must_use]
     pub fn memory_event(&self) -> &EventCount {
         &self.provision.event
     }
 
-    /// Rings for memory when little is left. The calling thread holds nothing.
+    /// Notifies the event when little memory is left. The calling thread holds no lock.
     #[inline]
     pub(crate) fn ask_for_memory(&self) {
         let provision = &self.provision;

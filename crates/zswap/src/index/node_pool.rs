@@ -1,7 +1,7 @@
-//! Nodes that are in no tree.
+//! The pool of nodes that are in no tree.
 //!
-//! Each CPU keeps a few, so that it seldom needs what all share: a list, and the first number that
-//! was never used. Lists are threaded through the counts of their nodes.
+//! Each CPU keeps a few nodes, so that it seldom needs the part that all CPUs share: a list, and
+//! the first number that was never used. Lists are linked through the counts of their nodes.
 
 use pagealloc::NoMemory;
 use sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use units::Cpu;
 
 use super::cells::{Cells, SLOTS};
 
-/// Nodes a CPU keeps at most: 16 KiB.
+/// The most nodes that a CPU keeps: 16 KiB.
 pub const KEPT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
 
-/// Nodes, one behind the other.
+/// A linked list of nodes.
 #[derive(Clone, Copy, Default)]
 struct List {
     first: u32,
@@ -38,11 +38,11 @@ impl List {
     }
 }
 
-/// What all CPUs share.
+/// The part that all CPUs share.
 #[derive(Default)]
 struct Common {
     list: List,
-    /// Nodes that were ever used: 1 to this.
+    /// The highest number that was ever used: nodes 1 to this.
     used: u32,
 }
 
@@ -56,7 +56,7 @@ impl Common {
     }
 }
 
-/// All nodes that are in no tree. The methods are always called with the same cells.
+/// All nodes that are in no tree. Every call must pass the same cells.
 pub struct NodePool {
     cpus: PerCpu<Mutex<List>>,
     common: Mutex<Common>,
@@ -71,7 +71,7 @@ impl NodePool {
     /// Fills `nodes` with nodes whose slots are empty.
     ///
     /// # Errors
-    /// [`NoMemory`]; none was taken then.
+    /// [`NoMemory`]; no node was taken then.
     pub fn take(&self, cells: &impl Cells, cpu: Cpu, nodes: &mut [u32]) -> Result<(), NoMemory> {
         if nodes.is_empty() {
             return Ok(());
@@ -88,7 +88,7 @@ impl NodePool {
         Ok(())
     }
 
-    /// Gets a node from what all share, and some more for the CPU.
+    /// Takes a node from the shared part, and some more for the CPU.
     #[cold]
     fn refill(&self, cells: &impl Cells, list: &mut List) -> Option<u32> {
         let mut common = self.common.lock();
@@ -101,7 +101,7 @@ impl NodePool {
         list.pop(cells)
     }
 
-    /// Takes back a node that is in no tree any more, with empty slots.
+    /// Takes back a node that has left its tree, with empty slots.
     pub fn give(&self, cells: &impl Cells, cpu: Cpu, node: u32) {
         let mut list = self.cpus.get(cpu).lock();
         list.push(cells, node);
@@ -115,22 +115,22 @@ impl NodePool {
         }
     }
 
-    /// Nodes that were ever used: those numbered 1 to this.
+    /// The highest number that was ever used: nodes 1 to this.
     pub fn used(&self) -> u32 {
         self.common.lock().used
     }
 
-    /// How many nodes are in trees. Of a moment, if others change them.
+    /// The number of nodes in trees; approximate if other threads change them.
     pub fn allocated(&self, _: &impl Cells) -> u64 {
         let kept: usize = self.cpus.iter().map(|list| list.lock().count).sum();
         let common = self.common.lock();
         u64::from(common.used).saturating_sub((kept + common.list.count) as u64)
     }
 
-    /// Shows every node that was used and is in no tree to `visit`, and gives their number.
+    /// Passes every used node that is in no tree to `visit`, and returns their number.
     ///
     /// # Panics
-    /// If a list is not as long as it says.
+    /// If the length of a list does not match its count.
     pub fn validate(&self, cells: &impl Cells, mut visit: impl FnMut(u32)) -> u64 {
         let mut walk = |list: &List| {
             let mut rest = *list;
@@ -146,7 +146,7 @@ impl NodePool {
 }
 
 impl List {
-    /// As [`List::pop`]; a list that is longer than it says has an end here.
+    /// Pops as [`List::pop`] does. Panics if the count is zero and the list has more nodes.
     fn pop_quietly(&mut self, cells: &impl Cells) -> Option<u32> {
         if self.count == 0 {
             assert_eq!(self.first, 0, "a list of unused nodes is longer than it says");

@@ -1,20 +1,20 @@
 //! Radix trees whose nodes are read without a lock, after Linux's xarray.
 //!
-//! A node has a slot for each value of some bits of an offset; in a slot is the node below, or in
-//! the lowest nodes the entry. All nodes of an index are in one table and are used again; a node
-//! from which the last slot was emptied is taken out of its tree at once.
+//! A node has a slot for each value of some bits of an offset. The slot names the node below; in
+//! the lowest nodes it names the entry. All nodes of an index are in one table and are reused. A
+//! node leaves its tree as soon as its last slot is emptied.
 //!
-//! # How lookups notice that a node is another one's now
-//! A node has a number and a life, which ends when it is taken out: both are in the word that
-//! leads to it. So such a word stands in one place in one tree for ever, wherever its node is
-//! used later. A reader takes the word, reads the slot, and then looks whether the node is still in
-//! that life. If so the slot was read while the node had its place, and what was in it was in the
-//! tree at that moment. If not it begins again. Readers write nothing and wait for nobody: who has
-//! to begin again does so because somebody else has got on.
+//! # How a lookup detects a reused node
+//! A node has a number and a life, which ends when the node leaves its tree. The link to the node
+//! holds both. So one link value only ever stands in one place of one tree, wherever its node is
+//! used later. A reader loads the link, loads the slot, and then checks that the node is still in
+//! that life. If so, the slot was read while the node had its place, and its word was in the tree
+//! at that moment. If not, the reader starts again. Readers write nothing and wait for no thread: a
+//! reader starts again only because another thread made progress.
 //!
-//! Every slot is written with Release, those of new nodes too: who reads what was written in a
-//! later life sees that the life before has ended. Lives are 32 bits. A reader is deceived only if
-//! a node ends its life exactly 2^32 times while it looks at one slot.
+//! Every slot is written with Release, also in new nodes. So a reader that sees a value of a later
+//! life also sees that the earlier life has ended. Lives are 32 bits. A reader is wrong only if a
+//! node ends its life exactly 2^32 times while the reader looks at one slot.
 
 use pagealloc::NoMemory;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
@@ -24,11 +24,11 @@ use super::cells::{BITS, Cells, SLOTS};
 use super::node_pool::NodePool;
 use crate::Word;
 
-/// Levels a tree can have at most: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and
-/// for the small models of checkers.
+/// The most levels of a tree: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and for the
+/// small models of checkers.
 pub const MAX_LEVELS: usize = if cfg!(shuttle) { 18 } else { 6 };
 
-/// What leads to a node: its number and its life.
+/// The link to a node: its number and its life.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Link {
     node: u32,
@@ -50,32 +50,32 @@ impl Link {
     }
 }
 
-/// Radix trees in one memory. Whoever changes a tree holds its lock.
+/// Radix trees in one memory. A thread that changes a tree holds its lock.
 pub struct Radix<C> {
     cells: C,
     node_pool: NodePool,
     levels: usize,
 }
 
-/// The slot of `offset` in a node of level `level`; the lowest is 0.
+/// The slot of `offset` in a node of level `level`; level 0 is the lowest.
 #[inline]
 const fn slot_of(offset: u64, level: usize) -> usize {
     (offset >> (level as u32 * BITS)) as usize & (SLOTS - 1)
 }
 
-/// How many levels a tree of `pages` pages has.
+/// The number of levels of a tree of `pages` pages.
 pub fn levels(pages: u64) -> usize {
     let covers = |levels: &usize| pages <= 1u64.checked_shl(*levels as u32 * BITS).unwrap_or(0);
     (1..MAX_LEVELS).find(covers).unwrap_or(MAX_LEVELS)
 }
 
 impl<C: Cells> Radix<C> {
-    /// Trees of `pages` pages each in `cells`, for so many CPUs.
+    /// Makes trees of `pages` pages each in `cells`, for `cpus` CPUs.
     pub fn new(cells: C, pages: u64, cpus: usize) -> Radix<C> {
         Radix { cells, node_pool: NodePool::new(cpus), levels: levels(pages) }
     }
 
-    /// What is at `offset`. Needs no lock.
+    /// The word at `offset`. Needs no lock.
     #[inline]
     pub fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word> {
         'again: loop {
@@ -83,10 +83,10 @@ impl<C: Cells> Radix<C> {
             let mut raw = root.load(Ordering::Acquire);
             for level in (0..self.levels).rev() {
                 let link = Link::from_raw(raw)?;
-                // Acquire pairs with the Release of who filled the slot. It also keeps the look at
-                // the life behind it.
+                // Acquire pairs with the Release of the thread that filled the slot. It also keeps
+                // the load of the life after this load.
                 raw = self.cells.slot(link.node, slot_of(offset, level)).load(Ordering::Acquire);
-                // Acquire pairs with the Release in `end`: who has to begin again does not find
+                // Acquire pairs with the Release in `end`: a reader that starts again does not find
                 // the same node in the same place.
                 if self.cells.life(link.node).load(Ordering::Acquire) != link.life {
                     spin_hint();
@@ -97,7 +97,7 @@ impl<C: Cells> Radix<C> {
         }
     }
 
-    /// Puts `word` at `offset`; gives what was there.
+    /// Puts `word` at `offset`; returns the old word.
     ///
     /// # Errors
     /// [`NoMemory`] if there are no more nodes; nothing has changed then.
@@ -116,14 +116,14 @@ impl<C: Cells> Radix<C> {
             owner = Some(link.node);
             place = self.cells.slot(link.node, slot_of(offset, level));
         }
-        // Nodes of levels below `level` are missing: they are made from the lowest up, and one
-        // store makes all of them seen.
+        // Nodes of levels below `level` are missing. They are filled from the lowest up, and one
+        // store makes all of them visible.
         let mut fresh = [0; MAX_LEVELS];
         let fresh = &mut fresh[..level];
         self.node_pool.take(&self.cells, cpu, fresh)?;
         let mut below = word.get();
         for (level, node) in fresh.iter().enumerate() {
-            // Release pairs with the Acquire in `get` of a reader who is still at a life before.
+            // Release pairs with the Acquire in `get` of a reader that still has an earlier life.
             self.cells.slot(*node, slot_of(offset, level)).store(below, Ordering::Release);
             self.cells.count(*node).store(1, Ordering::Relaxed);
             let life = self.cells.life(*node).load(Ordering::Relaxed);
@@ -139,11 +139,11 @@ impl<C: Cells> Radix<C> {
             }
             _ => {}
         }
-        // Where something was, it was an entry: there was no node missing.
+        // A displaced word is an entry: a missing node leaves zero.
         Ok(Word::from_raw(displaced))
     }
 
-    /// Takes out what is at `offset`; if `only` is given, nothing else than that.
+    /// Takes out the word at `offset`; if `only` is given, takes out only that word.
     pub fn remove(
         &self,
         cpu: Cpu,
@@ -180,23 +180,24 @@ impl<C: Cells> Radix<C> {
         Some(word)
     }
 
-    /// Takes an empty node out of `place` and lets it be used again.
+    /// Takes an empty node out of `place` and makes it free for reuse.
     fn end(&self, cpu: Cpu, place: &AtomicU64, node: u32) {
         // Release pairs with the Acquire in `get`.
         place.store(0, Ordering::Release);
         let life = self.cells.life(node);
-        // Release pairs with the Acquire in `get`: who sees that the life has ended finds the
+        // Release pairs with the Acquire in `get`: a reader that sees the end of the life finds the
         // place above empty, or with another node.
         life.store(life.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         self.node_pool.give(&self.cells, cpu, node);
     }
 
-    /// The first entry from `from` on.
+    /// The first entry of a tree from `from` on.
     pub fn next(&self, root: &AtomicU64, from: u64) -> Option<(u64, Word)> {
         self.next_below(root, self.levels, 0, from)
     }
 
-    /// As above, below `place`: what is there begins at `base` and has `levels` levels.
+    /// The first entry from `from` on below `place`, a subtree of `levels` levels that begins at
+    /// `base`.
     fn next_below(
         &self,
         place: &AtomicU64,
@@ -217,25 +218,25 @@ impl<C: Cells> Radix<C> {
         })
     }
 
-    /// The memory of its nodes.
+    /// The memory of the trees' nodes.
     pub fn cells(&self) -> &C {
         &self.cells
     }
 
-    /// Nodes that were ever used: those numbered 1 to this.
+    /// The highest number that was ever used: nodes 1 to this.
     pub fn used(&self) -> u32 {
         self.node_pool.used()
     }
 
-    /// Bytes of the nodes in trees, and of what is kept of them.
+    /// Bytes of the nodes in trees, with their lives and counts.
     pub fn bytes(&self) -> u64 {
         self.node_pool.allocated(&self.cells) * (SLOTS * 8 + 8) as u64
     }
 
-    /// Checks a tree. Gives its entries and its nodes.
+    /// Checks a tree. Returns the number of its entries and of its nodes.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the parts that contradict each other.
     pub fn validate(&self, root: &AtomicU64) -> (u64, u64) {
         self.validate_below(root.load(Ordering::Relaxed), self.levels)
     }
@@ -259,11 +260,9 @@ impl<C: Cells> Radix<C> {
         (entries, nodes)
     }
 
-    /// Checks that there are as many nodes as are in all trees, and that those which are not are
-    /// empty.
+    /// Checks that all trees together have `nodes` nodes, and that the other nodes are empty.
     ///
-    /// # Panics
-    /// Says what contradicts what.
+    /// The message names the parts that contradict each other.
     pub fn validate_all(&self, nodes: u64) {
         let unused = self.node_pool.validate(&self.cells, |node| {
             let empty = |slot| self.cells.slot(node, slot).load(Ordering::Relaxed) == 0;

@@ -1,11 +1,12 @@
 //! An index of one tree, or of one for each part of the area.
 //!
-//! Both are this: a line of locks and roots, and below it trees of one kind that share the memory
-//! of their nodes. Splitting is nothing but a smaller number of pages to a tree, so that what is
-//! measured of it is splitting alone.
+//! Both are a row of locks and roots above trees of one kind, which share the memory of their
+//! nodes. A split index only has fewer pages per tree, so that a measurement shows the effect of
+//! splitting alone.
 //!
 //! # Why unsafe
-//! Entries are freed by what an index says, and so by what its trees say.
+//! The engine frees the entries that an index returns, and the index returns the words of its
+//! trees.
 
 use core::ops::Range;
 
@@ -17,37 +18,38 @@ use units::Cpu;
 use super::contract::{Index, PAGES_PER_PART};
 use crate::{MAX_OFFSETS, Word};
 
-/// Words of a tree's head: two cache lines. The lock is in the first; what is read without the
-/// lock belongs into the second.
+/// The words of a tree's head: two cache lines. The lock is in the first; words that are read
+/// without the lock belong in the second.
 const HEAD: usize = 16;
-/// Where in its head the lock is.
+/// The word of the head that is the lock.
 const LOCK: usize = 0;
-/// Entries that are taken out under one lock while an index is drained.
+/// The most entries that one hold of a lock takes out while an index is drained.
 const BATCH: usize = 64;
-/// Trees for which there is a bit in one word.
+/// Trees per word of marks.
 const MARKS: usize = 64;
 
-/// Trees of one kind, in one memory. What takes a root is called with the lock of its tree held,
-/// but for `get` of a kind that is [`Forest::LOCK_FREE`].
+/// Trees of one kind, in one memory. The caller of a method that takes a root holds the lock of its
+/// tree, except for `get` of a kind that is [`Forest::LOCK_FREE`].
 ///
 /// # Safety
-/// As of [`Index`]: a word that `insert` puts in comes out once at most, from `insert` or `remove`,
-/// and no other word does. `get` finds none that had come out before it was called.
+/// As for [`Index`]: a word that `insert` puts in comes out at most once, from `insert` or
+/// `remove`, and no other word comes out. `get` never returns a word that had come out before the
+/// call.
 pub unsafe trait Forest: Sized + Send + Sync {
     /// The name of an index of one such tree.
     const NAME: &'static str;
-    /// The name of an index of several.
+    /// The name of an index of several such trees.
     const SPLIT_NAME: &'static str;
-    /// Which word of a tree's head is its root; 0 is the lock.
+    /// The word of a tree's head that is its root; 0 is the lock.
     const ROOT: usize;
     /// Whether `get` needs no lock.
     const LOCK_FREE: bool;
 
-    /// Memory for `trees` trees of `pages` pages each, with entries numbered 1 to `entries` in all
-    /// of them.
+    /// Takes memory for `trees` trees of `pages` pages each, with entries numbered 1 to `entries`
+    /// in all of them.
     ///
     /// # Errors
-    /// [`NoMemory`] when there are no addresses for it.
+    /// [`NoMemory`] when address space for it is out.
     fn new(
         provider: &dyn MemoryProvider,
         trees: usize,
@@ -56,10 +58,10 @@ pub unsafe trait Forest: Sized + Send + Sync {
         cpus: usize,
     ) -> Result<Self, NoMemory>;
 
-    /// What is at `offset`.
+    /// The word at `offset`.
     fn get(&self, root: &AtomicU64, offset: u64) -> Option<Word>;
 
-    /// Puts `word` at `offset`; gives what was there.
+    /// Puts `word` at `offset`; returns the old word.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed then.
@@ -71,7 +73,7 @@ pub unsafe trait Forest: Sized + Send + Sync {
         word: Word,
     ) -> Result<Option<Word>, NoMemory>;
 
-    /// Takes out what is at `offset`; if `only` is given, nothing else than that.
+    /// Takes out the word at `offset`; if `only` is given, takes out only that word.
     fn remove(&self, cpu: Cpu, root: &AtomicU64, offset: u64, only: Option<Word>) -> Option<Word>;
 
     /// The first entry from `from` on.
@@ -80,19 +82,19 @@ pub unsafe trait Forest: Sized + Send + Sync {
     /// See [`Index::provide`].
     fn provide(&self, entries: u32, more: u32) -> bool;
 
-    /// Bytes of the nodes of all trees, which have so many entries.
+    /// Bytes of the nodes of all trees, which have `entries` entries.
     fn bytes(&self, entries: u64) -> u64;
 
-    /// Checks the structure of a tree. Gives its entries, and its nodes.
+    /// Checks the structure of a tree. Returns the number of its entries and of its nodes.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the parts that contradict each other.
     fn validate(&self, root: &AtomicU64) -> (u64, u64);
 
-    /// Checks what all trees have in common, being told how many entries and nodes they have.
+    /// Checks the shared structure of all trees, which have `entries` entries and `nodes` nodes.
     ///
     /// # Panics
-    /// As above.
+    /// The message names the parts that contradict each other.
     fn validate_all(&self, entries: u64, nodes: u64);
 }
 
@@ -110,7 +112,7 @@ pub struct Trees<F, const PAGES: u64> {
 /// An index of one tree for each [`PAGES_PER_PART`] pages.
 pub type Split<F> = Trees<F, PAGES_PER_PART>;
 
-/// A tree's lock is held while this lives.
+/// Holds the lock of a tree while it lives.
 struct Held<'a> {
     queues: &'a WaitQueues,
     head: &'a [AtomicU64; HEAD],
@@ -125,10 +127,10 @@ impl Drop for Held<'_> {
 }
 
 impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
-    /// The name it is chosen by.
+    /// The name of the index.
     pub const NAME: &'static str = if PAGES == MAX_OFFSETS { F::NAME } else { F::SPLIT_NAME };
 
-    /// The number of the tree of an offset, and the offset in it.
+    /// The number of an offset's tree, and the offset within the tree.
     #[inline]
     fn place(&self, offset: u64) -> (usize, u64) {
         debug_assert!(offset < self.pages, "page {offset} of an area of {}", self.pages);
@@ -158,8 +160,8 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
         })
     }
 
-    /// Takes out, under one lock, some of what is within `offsets` of one tree. Gives how many, and
-    /// where to go on if there may be more.
+    /// Takes out, under one lock, at most a batch of the words within `offsets` of one tree.
+    /// Returns their number, and the offset to continue from if there may be more.
     fn drain_some(
         &self,
         cpu: Cpu,
@@ -184,8 +186,8 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
     }
 }
 
-// SAFETY: words go into one tree and come out of it under its lock, as its kind promises; what
-// `drain` visits was taken out before.
+// SAFETY: words go into one tree and come out of it under its lock, as the `Forest` promises. The
+// words that `drain` visits were taken out before.
 unsafe impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     fn make(
         provider: &dyn MemoryProvider,

@@ -1,7 +1,8 @@
 //! The memory of radix trees: nodes in lazily backed tables.
 //!
 //! # Why unsafe
-//! Entries are freed by what an index says, and so by what its trees say.
+//! The engine frees the entries that an index returns, and the index returns the words of its
+//! trees.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64};
@@ -13,7 +14,8 @@ use super::radix::{MAX_LEVELS, Radix, levels};
 use super::trees::Forest;
 use crate::Word;
 
-/// What readers only read, what changes with each entry, and the slots: each in a table of its own.
+/// Three tables: the slots, the lives, which readers only read, and the counts, which change with
+/// each entry.
 struct Tables {
     slots: LazyTable<[AtomicU64; SLOTS]>,
     lives: LazyTable<AtomicU32>,
@@ -53,8 +55,8 @@ impl Cells for Tables {
 /// Radix trees whose lookups take no lock.
 pub struct RadixTrees(Radix<Tables>);
 
-/// The most nodes there can be: on each level one for each entry, or all that there is place for;
-/// and what CPUs keep.
+/// The most nodes that may exist: on each level one for each entry, or as many as the level has
+/// room for; plus the nodes that CPUs keep.
 fn most_nodes(trees: usize, pages: u64, entries: u32, cpus: usize) -> u64 {
     let of_level = |level: usize| {
         let of_tree = pages.div_ceil(1 << ((level as u32 + 1) * BITS).min(63)).max(1);
@@ -64,12 +66,12 @@ fn most_nodes(trees: usize, pages: u64, entries: u32, cpus: usize) -> u64 {
     in_trees + (cpus.max(1) * (KEPT + MAX_LEVELS)) as u64
 }
 
-// SAFETY: a word is in one slot of a leaf, which is changed under the lock of the tree; a lookup
-// without it that comes across a node of another life begins again.
+// SAFETY: a word is in one slot of a leaf, which is changed under the lock of the tree. A lookup
+// without the lock starts again when it meets a node of another life.
 unsafe impl Forest for RadixTrees {
     const NAME: &'static str = "xarray";
     const SPLIT_NAME: &'static str = "xarray-split";
-    /// In a cache line without the lock.
+    /// The root is in the cache line without the lock.
     const ROOT: usize = 8;
     const LOCK_FREE: bool = true;
 
@@ -110,7 +112,7 @@ unsafe impl Forest for RadixTrees {
 
     fn provide(&self, _: u32, more: u32) -> bool {
         let Tables { slots, lives, counts } = self.0.cells();
-        // The first number is 1.
+        // Node numbers begin at 1.
         let count = self.0.used() as usize + 1 + more as usize;
         slots.provide(count) && lives.provide(count) && counts.provide(count)
     }

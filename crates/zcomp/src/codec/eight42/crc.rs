@@ -1,10 +1,10 @@
-//! The checksum at the end, eight bytes at a time.
+//! The checksum at the end of the format, computed eight bytes at a time.
 
 use units::Page;
 
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 
-/// What a byte, followed by so many others, does to the checksum.
+/// The effect of a byte on the checksum, for each number of bytes that follow it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {

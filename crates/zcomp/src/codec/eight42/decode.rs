@@ -1,4 +1,4 @@
-//! The decompressor. Safe Rust throughout: what does not fit is refused.
+//! The decompressor, in safe Rust: it refuses every input that does not fit.
 
 use units::{PAGE_SIZE, Page};
 
@@ -14,7 +14,7 @@ struct Reader<'a> {
     rest: &'a [[u8; 8]],
     /// Bits not yet read, at the top; zeros below.
     pending: u64,
-    /// How many.
+    /// The number of pending bits.
     left: u32,
 }
 
@@ -37,13 +37,14 @@ impl Reader<'_> {
         Ok(top | word >> (64 - more))
     }
 
-    /// Whether nothing is left but zeros that fill the last eight bytes.
+    /// Whether only zeros are left, which fill the last eight bytes.
     fn is_at_end(&self) -> bool {
         self.rest.is_empty() && self.pending == 0
     }
 }
 
-/// Reads an index, and copies the piece it names, as seen from the block at `at`, to `into`.
+/// Reads an index and copies the piece it names to `into`. The index is relative to the block at
+/// `at`.
 #[inline(always)]
 fn old<P: Piece, const N: usize>(
     reader: &mut Reader<'_>,
@@ -64,7 +65,7 @@ fn old<P: Piece, const N: usize>(
     Ok(())
 }
 
-/// Reads a half that was written in this way.
+/// Reads a half that was written in way `way`.
 #[inline(always)]
 fn half(reader: &mut Reader<'_>, page: &Page, at: usize, way: u64) -> Result<[u8; 4], Corrupt> {
     let mut bytes = [0; 4];

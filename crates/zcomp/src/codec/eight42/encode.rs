@@ -1,4 +1,4 @@
-//! The compressor: for each block the shortest of its codes, with what three tables remember.
+//! The compressor: it writes each block in the shortest code that its three tables allow.
 
 use units::{PAGE_SIZE, Page};
 
@@ -8,13 +8,13 @@ use super::format::{
     OLD_OLD, Pair, Piece, REPEAT, REPEAT_BITS, WAYS, ZEROS,
 };
 
-/// Room for any page: every block as it is, with its code, then the end.
+/// The room for any page: every block uncompressed, with its code, then the end.
 pub(super) const BOUND: usize = {
     let bits = PAGE_SIZE / BLOCK * (CODE_BITS as usize + 64) + (CODE_BITS + CHECKSUM_BITS) as usize;
     bits.div_ceil(64) * 8
 };
 
-/// Where pieces of each size were seen last, by hash.
+/// The last places of pieces of each size, by hash.
 pub(super) struct Tables {
     pairs: [u16; 1 << PAIR_BITS],
     fours: [u16; 1 << FOUR_BITS],
@@ -41,13 +41,13 @@ struct Writer<'a> {
     length: usize,
     /// Bits not yet written, at the top.
     pending: u64,
-    /// How many more fit there; never 0.
+    /// The number of bits that still fit there; never 0.
     free: u32,
 }
 
 impl Writer<'_> {
-    /// Writes the lowest `bits` bits of `value`, 1 to 64; the others are zero. `None` when there
-    /// is no room, which does not happen.
+    /// Writes the lowest `bits` bits of `value`, 1 to 64; the others are zero. `None` when there is
+    /// no room, which does not happen.
     #[inline(always)]
     fn put(&mut self, value: u64, bits: u32) -> Option<()> {
         if bits < self.free {
@@ -64,7 +64,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Fills up with zeros, and tells how many bytes there are.
+    /// Fills up with zeros, and returns the number of bytes.
     fn finish(mut self) -> Option<usize> {
         if self.free < 64 {
             self.put(0, self.free)?;
@@ -78,8 +78,8 @@ fn hash<const N: usize>(value: u64) -> usize {
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - N.trailing_zeros())) as usize % N
 }
 
-/// The index of the piece at `at`, which belongs to the block at `block`, if it was seen before
-/// the block and within reach.
+/// The index of an earlier copy of the piece at `at`, which belongs to the block at `block`. The
+/// copy lies before the block and within reach.
 #[inline(always)]
 fn seek<P: Piece, const N: usize>(
     table: &[u16; N],
@@ -89,12 +89,12 @@ fn seek<P: Piece, const N: usize>(
 ) -> Option<u64> {
     let value = P::at(page, at);
     let seen = usize::from(table[hash::<N>(value)]);
-    // What stands at 0 because nothing was seen is as good as anything, if it is the same.
+    // An unused entry is 0. The piece at 0 is as good as any, if it is the same.
     let usable = seen < block && block - seen <= P::REACH && P::at(page, seen) == value;
     usable.then(|| (seen / P::SIZE) as u64 % (1 << P::BITS))
 }
 
-/// Notes where the pieces of the block at `at` are.
+/// Notes the places of the pieces of the block at `at`.
 #[inline(always)]
 fn note(tables: &mut Tables, page: &Page, at: usize) {
     tables.eights[hash::<{ 1 << EIGHT_BITS }>(Eight::at(page, at))] = at as u16;
@@ -106,7 +106,7 @@ fn note(tables: &mut Tables, page: &Page, at: usize) {
     }
 }
 
-/// A half in its shortest way: the way, the bits that follow the code, and how many.
+/// A half in its shortest way: the way, the bits that follow the code, and their number.
 #[inline(always)]
 fn half(tables: &Tables, page: &Page, block: usize, at: usize) -> (u64, u64, u32) {
     if let Some(four) = seek::<Four, _>(&tables.fours, page, block, at) {
@@ -124,7 +124,7 @@ fn half(tables: &Tables, page: &Page, block: usize, at: usize) -> (u64, u64, u32
     }
 }
 
-/// Compresses `page` into the beginning of `into`, and tells how many bytes it took.
+/// Compresses `page` into the beginning of `into`, and returns the number of bytes.
 pub(super) fn compress(page: &Page, tables: &mut Tables, into: &mut [u8; BOUND]) -> Option<usize> {
     tables.pairs.fill(0);
     tables.fours.fill(0);
@@ -135,13 +135,13 @@ pub(super) fn compress(page: &Page, tables: &mut Tables, into: &mut [u8; BOUND])
     while at < PAGE_SIZE {
         let block = Eight::at(page, at);
         if before == Some(block) {
-            // As often as the code can say; nothing new is there to be noted.
+            // The count is the largest that the code can hold. A repeat has no new pieces to note.
             let most = PAGE_SIZE.min(at + (BLOCK << REPEAT_BITS));
             let rest = page.get(at..most)?.as_chunks::<BLOCK>().0;
             let times =
                 rest.iter().take_while(|&other| u64::from_le_bytes(*other) == block).count();
             if block == 0 && times <= 2 {
-                // Shorter than saying how often.
+                // This is shorter than a repeat code.
                 (0..times).try_for_each(|_| writer.put(ZEROS, CODE_BITS))?;
             } else {
                 let code = REPEAT << REPEAT_BITS | (times as u64 - 1);

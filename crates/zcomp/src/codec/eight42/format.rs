@@ -1,16 +1,16 @@
-//! The codes of the format, and the pieces of a page that indexes name.
+//! The codes of the format, and the pieces of a page that an index names.
 
 use units::Page;
 
 pub(super) const BLOCK: usize = 8;
 
-/// Codes other than those of two halves.
+/// Codes except those of two halves.
 pub(super) const OLD_BLOCK: u64 = 25;
 pub(super) const REPEAT: u64 = 27;
 pub(super) const ZEROS: u64 = 28;
 pub(super) const END: u64 = 30;
 
-/// Ways to write a half.
+/// The ways to write a half.
 pub(super) const DATA: u64 = 0;
 pub(super) const DATA_OLD: u64 = 1;
 pub(super) const OLD_DATA: u64 = 2;
@@ -28,7 +28,7 @@ pub(super) trait Piece {
     const SIZE: usize;
     /// Bits of an index.
     const BITS: u32;
-    /// Bytes that indexes reach back.
+    /// The distance in bytes that an index reaches back.
     const REACH: usize = Self::SIZE << Self::BITS;
 
     /// The piece at `at` as a number, its first byte the lowest; 0 outside of the page.

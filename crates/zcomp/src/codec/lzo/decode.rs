@@ -1,17 +1,17 @@
-//! The decompressor. Safe Rust throughout: what does not fit is refused.
+//! The decompressor, in safe Rust: it refuses every input that does not fit.
 
 use units::{PAGE_SIZE, Page};
 
 use crate::Corrupt;
 
-/// What the bytes are read from; reading past the end is an error.
+/// The input; a read past the end is an error.
 struct Input<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Input<'_> {
-    /// The next `N` bytes, if there are as many, left where they are.
+    /// The next `N` bytes, if they exist. The position stays.
     #[inline(always)]
     fn next<const N: usize>(&self) -> Option<&[u8; N]> {
         self.bytes.get(self.at..).and_then(<[u8]>::first_chunk)
@@ -31,7 +31,8 @@ impl Input<'_> {
         Ok(byte.into())
     }
 
-    /// What a length has beyond the bits of its instruction: 255 for each zero, and what follows.
+    /// The part of a length that does not fit in its instruction: 255 for each zero, and the byte
+    /// after the zeros.
     #[inline(never)]
     fn length(&mut self) -> Result<usize, Corrupt> {
         let mut length = 0;
@@ -47,7 +48,7 @@ impl Input<'_> {
     }
 }
 
-/// The page as far as it is written.
+/// The written part of the page.
 struct Output<'a> {
     page: &'a mut Page,
     at: usize,
@@ -56,7 +57,7 @@ struct Output<'a> {
 impl Output<'_> {
     #[inline(always)]
     fn literals(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Corrupt> {
-        // Most runs are short: more than is wanted, in one go, where both sides have the room.
+        // Most runs are short. If both sides have room, one copy moves more than needed.
         if count <= 16 {
             let from = input.bytes.get(input.at..).and_then(|rest| rest.first_chunk::<16>());
             let to = self.page.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<16>());
@@ -75,7 +76,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// At most three literals, which follow most instructions: none of them is as good as any.
+    /// Copies at most three literals, which follow most instructions. Zero literals take the same
+    /// path.
     #[inline(always)]
     fn few_literals(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Corrupt> {
         let from = input.bytes.get(input.at..).and_then(|rest| rest.first_chunk::<4>());
@@ -89,7 +91,7 @@ impl Output<'_> {
         self.literals(input, count)
     }
 
-    /// Copies `length` bytes, 2 at least, from `distance` bytes back.
+    /// Copies `length` bytes, at least 2, from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) -> Result<(), Corrupt> {
         let from = self.at.checked_sub(distance).ok_or(Corrupt)?;
@@ -117,7 +119,7 @@ impl Output<'_> {
         if end > PAGE_SIZE {
             return Err(Corrupt);
         }
-        // What was copied doubles what can be copied at once.
+        // Each copy doubles the length of the next one.
         let mut known = distance;
         while self.at < end {
             let some = known.min(end - self.at);
@@ -149,7 +151,7 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         };
         input.at = 2;
     }
-    // How many literals the last instruction brought; 4 for more than 3.
+    // The number of literals of the last instruction; 4 for more than 3.
     let mut state = 0;
     if let Some(&first) = bytes.get(input.at)
         && first > 17
@@ -160,8 +162,9 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         state = count.min(4);
     }
     loop {
-        // Nearly all instructions are of two forms, in no order that could be foreseen. Both are
-        // read, and one is taken. Behind them is the end at least, so that there are four bytes.
+        // Nearly all instructions have one of two forms, in an order that the processor cannot
+        // predict. The code reads both forms and takes one. The end marker follows them at least,
+        // so four bytes exist.
         if let Some(&[first, second, third, _]) = input.next()
             && first > 32
         {
@@ -194,7 +197,7 @@ pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
                 output.zeros((usize::from(more) << 3) + (instruction & 7) + 4)?;
                 last = usize::from(low);
             } else {
-                // The end; anything else is from further back than a page is long.
+                // This is the end; any other instruction reaches further back than a page is long.
                 let whole = instruction == 0x11
                     && input.take()? == [0, 0]
                     && input.at == bytes.len()

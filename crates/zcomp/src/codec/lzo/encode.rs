@@ -1,22 +1,22 @@
-//! The compressor: one pass, a table of where each four bytes were seen last, no second thoughts.
+//! The compressor: one pass, with a table of the last place of each four bytes.
 //!
-//! What it costs is wrong guesses of the processor: where the next match is, how long it is, how
-//! many literals there were before it. So what can be written without asking is: both forms of a
-//! copy, more literals than there are, and sixteen bytes compared at a time. The table has 4096
-//! places of two bytes (liblzo2's has 16384), because clearing it is the rest of the cost, and a
-//! page has no more places than that.
+//! Its main cost is mispredicted branches: where the next match is, how long it is, how many
+//! literals come before it. So it avoids branches where it can: it makes both forms of a copy,
+//! writes more literals than exist, and compares sixteen bytes at a time. The rest of the cost is
+//! clearing the table. The table has 4096 places of two bytes (liblzo2's has 16384), because a page
+//! has no more places.
 
 use units::{PAGE_SIZE, Page};
 
-/// Room for any page. No instruction writes more than it stands for, but for one byte in 255 of
-/// long literals; the rest is for the ends, and for writing more than is counted.
+/// Room for any page. No instruction is longer than the bytes it stands for, except one byte in 255
+/// of long literals. The rest is for both ends, and for writes beyond the counted bytes.
 pub(super) const BOUND: usize = PAGE_SIZE + PAGE_SIZE / 16;
 
 const HASH_BITS: u32 = 12;
-/// Behind this a place is too close to the end for eight bytes to be loaded from it.
+/// After this place, eight bytes can no longer be loaded.
 const LAST_START: usize = PAGE_SIZE - 8;
 
-/// Where in the page each hash was seen last.
+/// The last place in the page of each hash.
 pub(super) struct Table([u16; 1 << HASH_BITS]);
 
 impl Table {
@@ -40,7 +40,7 @@ fn load64(page: &Page, at: usize) -> u64 {
     u64::from_le_bytes(load(page, at))
 }
 
-/// How many bytes at `here` and `there`, which is before it, are the same.
+/// The number of equal bytes at `here` and at the earlier place `there`.
 #[inline(always)]
 fn same(page: &Page, mut here: usize, mut there: usize) -> usize {
     let start = here;
@@ -60,7 +60,7 @@ fn same(page: &Page, mut here: usize, mut there: usize) -> usize {
     here - start
 }
 
-/// How many zeros there are from `here` on, but no more than `limit`.
+/// The number of zeros from `here` on, at most `limit`.
 #[inline(always)]
 fn zeros(page: &Page, here: usize, limit: usize) -> usize {
     let end = (here + limit).min(PAGE_SIZE);
@@ -78,12 +78,12 @@ fn zeros(page: &Page, here: usize, limit: usize) -> usize {
     at - here
 }
 
-/// What was written so far.
+/// The written output.
 struct Output<'a> {
     bytes: &'a mut [u8; BOUND],
     length: usize,
-    /// The byte whose two lowest bits say how many literals follow the last instruction; none
-    /// before the first.
+    /// The byte whose two lowest bits give the number of literals after the last instruction; 0
+    /// before the first instruction.
     literals_at: usize,
 }
 
@@ -94,8 +94,8 @@ impl Output<'_> {
         self.length += N;
     }
 
-    /// A length that did not fit into its instruction: a zero for each 255, then the rest, 1 to
-    /// 255.
+    /// Writes a length that did not fit into its instruction: a zero for each 255, then the rest, 1
+    /// to 255.
     #[inline(never)]
     fn put_length(&mut self, mut length: usize) {
         while length > 255 {
@@ -105,10 +105,9 @@ impl Output<'_> {
         self.put([length as u8]);
     }
 
-    /// The literals `page[from..to]`.
+    /// Writes the literals `page[from..to]`.
     ///
-    /// How many there are is anybody's guess, so the processor is spared guessing between none and
-    /// a few.
+    /// The processor cannot predict their number, so zero to three literals take one path.
     #[inline(always)]
     fn literals(&mut self, page: &Page, from: usize, to: usize) {
         let count = to - from;
@@ -128,7 +127,7 @@ impl Output<'_> {
         self.any_literals(page, from, to);
     }
 
-    /// The same for many of them, and for those at the end of the page.
+    /// Writes many literals, or literals at the end of the page.
     #[inline(never)]
     fn any_literals(&mut self, page: &Page, from: usize, to: usize) {
         let count = to - from;
@@ -146,20 +145,20 @@ impl Output<'_> {
         self.length += count;
     }
 
-    /// Writes without counting it: what is wanted of it is counted by the caller, and the rest
-    /// overwritten by what comes next.
+    /// Writes bytes without counting them. The caller counts those it wants, and the next write
+    /// overwrites the rest.
     #[inline(always)]
     fn overwrite<const N: usize>(&mut self, bytes: [u8; N]) {
         self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
     }
 
-    /// A copy of `length` bytes, 4 at least, from `distance` bytes back.
+    /// Writes a copy of `length` bytes, at least 4, from `distance` bytes back.
     #[inline(always)]
     fn copy(&mut self, length: usize, distance: usize) {
         let back = distance as u32 - 1;
         if length <= 33 {
             let short = length as u32;
-            // Both forms are made and one is taken, which is quicker than a wrong guess.
+            // The code makes both forms and takes one, which is faster than a misprediction.
             let near = (short.wrapping_sub(1) << 5 | (back & 7) << 2) & 0xff | back >> 3 << 8;
             let far = 0x20 | (short - 2) | back << 10;
             let is_near = length <= 8 && distance <= 2048;
@@ -174,7 +173,7 @@ impl Output<'_> {
         self.literals_at = self.length - 2;
     }
 
-    /// A run of 4 to [`LONGEST_RUN`] zeros.
+    /// Writes a run of 4 to [`LONGEST_RUN`] zeros.
     #[inline(always)]
     fn zeros(&mut self, run: usize) {
         let more = run - SHORTEST_RUN;
@@ -183,16 +182,16 @@ impl Output<'_> {
     }
 }
 
-/// Zeros that the instruction for them can write.
+/// The number of zeros that one instruction can write.
 const SHORTEST_RUN: usize = 4;
 const LONGEST_RUN: usize = 2047 + SHORTEST_RUN;
 
-/// Shorter runs are left to be copies of zeros before them, which take two or three bytes rather
-/// than four: the kernel's codec takes four zeros for a run, and makes three bytes in a hundred
-/// more of a heap, for a few percent less time.
+/// Shorter runs are written as copies of earlier zeros, which take two or three bytes rather than
+/// four. The kernel's codec writes a run from four zeros on: it makes three bytes in a hundred more
+/// of a heap, for a few percent less time.
 const WORTH_A_RUN: usize = 12;
 
-/// Compresses `page` into the beginning of `into`, and tells how many bytes it took.
+/// Compresses `page` into the beginning of `into`, and returns the number of bytes.
 #[inline]
 pub(super) fn compress<const RLE: bool>(
     page: &Page,
@@ -205,8 +204,8 @@ pub(super) fn compress<const RLE: bool>(
     if RLE {
         output.put([17, 1]);
     }
-    // Where the literals begin that are not yet written. The first byte is one always: there is
-    // nothing before it to copy.
+    // The beginning of the literals that are not yet written. The first byte is always a literal:
+    // no byte before it can be copied.
     let mut pending = 0;
     let mut here = 1;
     'page: loop {
