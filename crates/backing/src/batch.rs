@@ -1,33 +1,32 @@
-//! A batch of operations, cut into parts that fit a ring and put together again.
+//! Cuts a batch of operations into parts that fit a ring, and collects their results.
 //!
-//! Nothing here touches the system: a [`Queue`] does, and a test may be one that cuts transfers
-//! short, fails, and answers in any order.
+//! Only a [`Queue`] makes system calls. A test can pass its own queue, which cuts transfers short,
+//! fails, and answers in any order.
 
 use std::io;
 
 use block::{IoError, Job, Operation};
 use units::PAGE_SIZE;
 
-/// How many pages of memory a ring has, and operations it has under way at most: one bit of a word
-/// for each.
+/// The pages of memory of a ring, and its most operations under way: one bit of a word for each.
 pub(crate) const DEPTH: usize = u64::BITS as usize;
-/// The longest part, in pages: four of them are under way at once.
+/// The longest part, in pages: four such parts fit a ring.
 const LONGEST: usize = DEPTH / 4;
-/// Parts that must have finished before more are put in, where more are waiting: a system call for
-/// each would cost more than it brings.
+/// While more parts wait, this many must finish before the next ones begin: a system call for each
+/// would cost more than it saves.
 const AT_ONCE: usize = DEPTH / 4;
-/// How often a part may be begun again because it was interrupted or got nowhere.
+/// How often a part may be restarted after an interrupt or without progress.
 const PATIENCE: u32 = 100;
 
-/// Which way data goes.
+/// The direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     Read,
     Write,
 }
 
-/// What is asked of a queue: to transfer `length` bytes between the file at `offset` and the
-/// queue's memory, `skip` bytes into page `first`. Parts under way are known by `first`.
+/// One transfer of a queue: `length` bytes between the file at `offset` and the queue's memory at
+/// byte `skip` of page `first`. `first` identifies a part under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) way: Way,
@@ -37,40 +36,40 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// How a part ended: bytes transferred, or an error number as a negative one.
+/// The result of a part: the bytes transferred, or a negative error number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     pub(crate) first: usize,
     pub(crate) result: i32,
 }
 
-/// What carries parts out: [`DEPTH`] pages of memory, and parts under way in them.
+/// Carries out parts. It has [`DEPTH`] pages of memory, and the parts under way use them.
 pub(crate) trait Queue {
-    /// `length` bytes from the start of page `first` on.
+    /// The memory of `length` bytes from the start of page `first` on.
     ///
     /// # Panics
     /// If a part under way lies there.
     fn memory(&mut self, first: usize, length: usize) -> &mut [u8];
 
-    /// Begins a part; it need not be handed on before [`Queue::submit`].
+    /// Begins a part. The system may get it only at [`Queue::submit`].
     ///
     /// # Panics
-    /// If its memory lies outside, or a part under way lies there.
+    /// If its memory lies outside the queue's, or a part under way lies there.
     fn start(&mut self, part: Part);
 
-    /// Hands on what was begun and waits until about `least` parts have finished.
+    /// Passes the begun parts to the system and waits until about `least` parts have finished.
     ///
     /// # Errors
-    /// The queue is of no use any more; what is under way never ends.
+    /// After an error the queue cannot be used any more; the parts under way never end.
     fn submit(&mut self, least: usize) -> io::Result<()>;
 
-    /// A part that has finished, once each.
+    /// The next part that has finished; it returns each once.
     fn finished(&mut self) -> Option<Done>;
 }
 
-/// What is carried out as it is met, without the queue.
+/// Carries out operations at once, without the queue.
 pub(crate) trait Aside {
-    /// The result, or nothing for an operation that has to go through the queue.
+    /// The result, or None for an operation that must go through the queue.
     fn carry_out(&self, operation: &Operation<'_>) -> Option<Result<(), IoError>>;
 }
 
@@ -79,9 +78,9 @@ pub(crate) trait Aside {
 struct Flight {
     job: usize,
     way: Way,
-    /// Where it begins in its job.
+    /// Its offset in the job, in bytes.
     within: usize,
-    /// Where it begins in the file.
+    /// Its offset in the file, in bytes.
     offset: u64,
     length: usize,
     done: usize,
@@ -95,19 +94,19 @@ struct Batch<'b, 'j, Q> {
     queue: &'b mut Q,
     aside: &'b dyn Aside,
     jobs: &'b mut [Job<'j>],
-    /// The job to be cut next, and how much of it was.
+    /// The job to cut next, and the bytes of it that are cut already.
     job: usize,
     cut: u64,
     flights: [Flight; DEPTH],
-    /// Pages that no part has.
+    /// The pages without a part, one bit each.
     free: u64,
     under_way: usize,
 }
 
-/// Carries out `jobs`; each tells its own result. Offsets and lengths are multiples of a page.
+/// Carries out `jobs` and sets the result of each. Offsets and lengths are multiples of a page.
 ///
 /// # Errors
-/// As [`Queue::submit`]; jobs that did not come to an end have failed then.
+/// As [`Queue::submit`]; jobs that did not finish have failed then.
 pub(crate) fn run<Q: Queue>(
     queue: &mut Q,
     aside: &dyn Aside,
@@ -120,24 +119,24 @@ pub(crate) fn run<Q: Queue>(
     batch.run()
 }
 
-/// The lowest of `count` neighbouring bits that are all set.
+/// The lowest bit of a run of `count` set bits.
 pub(crate) fn run_of_ones(word: u64, count: usize) -> Option<usize> {
     let mut starts = word;
-    // A bit of `starts` that stays has `count - 1` set bits above it.
+    // A bit that stays in `starts` has `count - 1` set bits above it.
     for n in 1..count {
         starts &= word >> n;
     }
     (starts != 0).then(|| starts.trailing_zeros() as usize)
 }
 
-/// The bits of the pages that `length` bytes from page `first` on take.
+/// The bits of the pages of `length` bytes from page `first` on.
 pub(crate) const fn pages(first: usize, length: usize) -> u64 {
     let count = length.div_ceil(PAGE_SIZE);
     let ones = if count >= DEPTH { u64::MAX } else { (1 << count) - 1 };
     ones << first
 }
 
-/// What an error number of the system means to the user of a device.
+/// Converts an error number of the system to a device's error.
 pub(crate) const fn io_error(errno: i32) -> IoError {
     match errno {
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
@@ -148,7 +147,7 @@ pub(crate) const fn io_error(errno: i32) -> IoError {
     }
 }
 
-/// How many bytes go through the queue for an operation, and which way; the first is where.
+/// The offset, the length in bytes and the direction of an operation in the queue.
 fn transfer(operation: &Operation<'_>) -> (u64, u64, Way) {
     let (offset, length) = operation.range();
     let way = if matches!(operation, Operation::Read { .. }) { Way::Read } else { Way::Write };
@@ -174,7 +173,7 @@ impl<Q: Queue> Batch<'_, '_, Q> {
         }
     }
 
-    /// Begins one part. False when there is none, or no room for it.
+    /// Begins one part. False when no part is left, or no memory is free.
     fn begin_next(&mut self) -> bool {
         let Some(job) = self.jobs.get(self.job) else { return false };
         let (start, whole, way) = transfer(&job.operation);
@@ -218,9 +217,9 @@ impl<Q: Queue> Batch<'_, '_, Q> {
                 if done >= flight.length {
                     return self.complete(first);
                 }
-                // Direct I/O goes on at a whole page only.
+                // Direct I/O can continue only at a page boundary.
                 let kept = done - done % PAGE_SIZE;
-                // Nothing at all is the end of a file that somebody cut off.
+                // No bytes at all: another process has truncated the file.
                 if got == 0 {
                     return self.fail(first, IoError::Failed);
                 }
@@ -260,7 +259,7 @@ impl<Q: Queue> Batch<'_, '_, Q> {
         self.under_way -= 1;
     }
 
-    /// Fails what is under way and what was not begun.
+    /// Fails the parts under way and the jobs that have not begun.
     fn give_up(&mut self) {
         let under_way = self.flights.iter().filter(|flight| flight.length > 0);
         for job in under_way.map(|flight| flight.job).chain(self.job..self.jobs.len()) {

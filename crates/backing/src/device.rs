@@ -1,4 +1,4 @@
-//! An open file or block device, as a device of ours.
+//! The block device for an open file or block device of the system.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -17,19 +17,19 @@ use crate::sys;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// Ranges that pass the end or lie between pages do not reach it: [`block::Checked`] judges them.
+/// [`block::Checked`] is above it and refuses ranges that pass the end or are not whole pages.
 pub(crate) struct BackingFile {
     pub(crate) file: Arc<File>,
     pub(crate) bytes: u64,
     /// A block device, not an ordinary file.
     pub(crate) device: bool,
     pub(crate) pool: Pool,
-    /// Ranges can be given up so that they read as zeroes; until the first time it is refused.
+    /// Punching holes works; false after the first refusal. A punched range reads as zeroes.
     pub(crate) punches: AtomicBool,
 }
 
 impl BackingFile {
-    /// Gives up a range; false if this file or device cannot.
+    /// Punches a hole; false if this file or device does not support it.
     fn punch(&self, offset: u64, length: u64) -> Result<bool, IoError> {
         if length == 0 {
             return Ok(true);
@@ -39,7 +39,7 @@ impl BackingFile {
         }
         let Err(error) = sys::punch(&self.file, offset, length) else { return Ok(true) };
         match error.raw_os_error() {
-            // ENOTTY and EINVAL are what some drivers say.
+            // Some drivers answer ENOTTY or EINVAL.
             Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EINVAL) => {
                 self.punches.store(false, Ordering::Relaxed);
                 Ok(false)
@@ -48,7 +48,7 @@ impl BackingFile {
         }
     }
 
-    /// A hint: what it cannot do is no failure.
+    /// A discard is a hint: a device without support does not fail it.
     fn discard(&self, offset: u64, length: u64) -> Result<(), IoError> {
         if !self.punch(offset, length)? && self.device {
             let _ = sys::discard(&self.file, offset, length);
@@ -61,13 +61,12 @@ impl BackingFile {
         synced.map_err(|error| io_error(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
-    /// The kind of what is at `at`, and where it ends, in whole pages: a page with any data in it
-    /// is data.
+    /// The kind of the extent at `at` and its end, in whole pages: a page with any data is data.
     fn extent_at(&self, at: u64, end: u64) -> (ExtentKind, u64) {
         if self.device {
             return (ExtentKind::Data, end);
         }
-        // Where the file system cannot tell, data is always true.
+        // If the file system does not know, the answer is data, which is always correct.
         let Ok(data) = sys::seek(&self.file, at, false) else { return (ExtentKind::Data, end) };
         let data = data.map_or(end, |data| data - data % P).clamp(at, end);
         if data > at {
@@ -116,7 +115,7 @@ impl BlockDevice for BackingFile {
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        // Whatever it is asked, it waits for the system.
+        // Every operation waits for the system.
         context.may_wait()?;
         let mut job = [Job::new(operation)];
         self.submit_all(context.cpu, &mut job);

@@ -1,4 +1,4 @@
-//! Opening a file or block device, for us alone.
+//! Opens a file or block device exclusively.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -15,20 +15,20 @@ use crate::device::BackingFile;
 use crate::pool::Pool;
 use crate::sys;
 
-/// How a backing store is used.
+/// The options of a backing store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Rings at most: so many calls are carried out at once, further ones wait. Each has 256 KiB
+    /// The most rings, and so the most calls at once; a further call waits. Each ring has 256 KiB
     /// of memory and is made when it is first needed.
     pub rings: usize,
-    /// Use io_uring where it is there.
+    /// Use io_uring if the system has it.
     pub io_uring: bool,
     /// Bypass the page cache where the file system allows.
     pub direct: bool,
-    /// Make all rings now, so that no call has to wait for memory.
+    /// Make all rings at the open, so that no call waits for memory.
     pub ready: bool,
-    /// Keep the space of a file: a discard does nothing to it then, so that a later write finds its
-    /// blocks and waits for nothing of the file system's.
+    /// Keep the blocks of a file: a discard does nothing. So a later write finds its blocks
+    /// allocated and does not wait for the file system.
     pub keep: bool,
 }
 
@@ -39,19 +39,20 @@ impl Default for Options {
     }
 }
 
-/// Opens the block device or ordinary file `path` for this user alone. It is as long as the whole
-/// pages of it, now and for as long as it is open; ranges are multiples of a page.
+/// Opens the block device or ordinary file `path` exclusively. Its size is that of its whole pages
+/// at the open, and never changes. Ranges are multiples of a page. Any thread may call it.
 ///
-/// A page that is read while it is written, or written by two at once, may come out mixed: whoever
-/// writes back keeps its blocks apart.
+/// If a page is read during a write, or two threads write it at once, its data may be mixed. The
+/// caller must not let operations on one page overlap.
 ///
-/// A discard is a hint: ranges read as zeroes afterwards where [`block::Abilities::discard`] says
-/// so, and are undefined elsewhere. That is known for sure only after the first discard.
+/// A discard is a hint. Its range reads as zeroes if [`block::Abilities::discard`] is true, and is
+/// undefined otherwise. The value of that ability is certain only after the first discard.
 ///
 /// # Errors
-/// `ENOENT`, `EACCES` and what else the system says; `EISDIR` for a directory and `ENOTBLK` for
-/// anything else that is neither; `EBUSY` when it is mounted or somebody else has it; `EROFS` when
-/// it takes no writes; `EINVAL` when it is shorter than a page. The sentence names `path`.
+/// `ENOENT`, `EACCES` and other errors of the system; `EISDIR` for a directory; `ENOTBLK` for
+/// anything else that is no file and no block device; `EBUSY` when it is mounted or another process
+/// has it; `EROFS` when it takes no writes; `EINVAL` when it is shorter than a page. The message
+/// names `path`.
 pub fn open(path: &Path, options: Options) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let backing = BackingFile::open(path, options)?;
     Ok(Arc::new(Checked::new(backing)))
@@ -71,7 +72,7 @@ fn failed(path: &Path, error: &io::Error) -> ControlError {
     refusal(path, errno, &why)
 }
 
-/// Is it a block device? An error for what is no ordinary file either.
+/// Is it a block device? An error if it is no ordinary file either.
 fn is_device(path: &Path, kind: FileType) -> Result<bool, ControlError> {
     if kind.is_block_device() || kind.is_file() {
         return Ok(kind.is_block_device());
@@ -92,7 +93,7 @@ fn is_device(path: &Path, kind: FileType) -> Result<bool, ControlError> {
 
 /// Opens it, past the page cache if possible.
 fn open_file(path: &Path, device: bool, direct: bool) -> io::Result<File> {
-    // Exclusive means something for block devices only (open(2)): nobody may mount it meanwhile.
+    // O_EXCL works for block devices only (open(2)): the device cannot be mounted meanwhile.
     let exclusive = if device { libc::O_EXCL } else { 0 };
     let open = |more| {
         let flags = libc::O_CLOEXEC | exclusive | more;
@@ -104,7 +105,7 @@ fn open_file(path: &Path, device: bool, direct: bool) -> io::Result<File> {
     match open(libc::O_DIRECT) {
         Ok(file) if takes_pages(&file) => Ok(file),
         Ok(file) => {
-            // A device stays ours only while it is open; nothing is lost by trying again.
+            // The claim on a device ends here; the next open takes it again.
             drop(file);
             buffered(path, "it wants blocks larger than a page for direct I/O");
             open(0)
@@ -132,18 +133,18 @@ fn takes_pages(file: &File) -> bool {
 impl BackingFile {
     pub(crate) fn open(path: &Path, options: Options) -> Result<BackingFile, ControlError> {
         let failed = |error: io::Error| failed(path, &error);
-        // Looked at before it is opened: opening a tape or a pipe may do something.
+        // The type is checked before the open: to open a tape or a pipe may have effects.
         let device = is_device(path, fs::metadata(path).map_err(failed)?.file_type())?;
         let file = match open_file(path, device, options.direct) {
             Err(error) if device && error.kind() == ErrorKind::PermissionDenied => {
-                // Some drivers say so of a device that takes no writes.
+                // Some drivers answer this for a read-only device.
                 let read_only = File::open(path).is_ok_and(|file| is_read_only(&file));
                 let error = if read_only { libc::EROFS } else { libc::EACCES };
                 return Err(failed(io::Error::from_raw_os_error(error)));
             }
             opened => opened.map_err(failed)?,
         };
-        // It may have been replaced since it was looked at.
+        // The path may have been replaced after the check.
         let found = file.metadata().map_err(failed)?;
         if is_device(path, found.file_type())? != device {
             return Err(refusal(path, Errno::EBUSY, "it was replaced while it was opened"));

@@ -1,4 +1,4 @@
-//! Plain reads and writes, where there is no io_uring.
+//! Plain reads and writes, for a system without io_uring.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +9,11 @@ use units::PAGE_SIZE;
 
 use crate::batch::{DEPTH, Done, Part, Queue, Way};
 
-/// Carries parts out one by one, as they are begun.
+/// Carries out each part at its start, one by one.
 pub(crate) struct Plain {
     file: Arc<File>,
     memory: Vec<u8>,
-    /// Where the first whole page of it is.
+    /// The offset of its first whole page.
     aligned: usize,
     done: [Done; DEPTH],
     count: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Plain {
 impl Plain {
     pub(crate) fn new(file: Arc<File>) -> Plain {
         let mut memory = vec![0u8; (DEPTH + 1) * PAGE_SIZE];
-        // So that its pages are there.
+        // Populates the pages.
         std::hint::black_box(&mut memory[..]).fill(0);
         let aligned = memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
         let done = [Done { first: 0, result: 0 }; DEPTH];

@@ -1,4 +1,4 @@
-//! Rings, one for each user at the same time.
+//! A pool of rings: each caller has a ring of its own.
 
 use std::fs::File;
 use std::io;
@@ -10,21 +10,21 @@ use crate::batch::{Done, Part, Queue};
 use crate::plain::Plain;
 use crate::ring::Ring;
 
-/// What a user gets.
+/// The queue of a caller.
 pub(crate) enum Rail {
-    // In boxes, for they hold tables for all that may be under way.
+    // Boxed, because they hold tables for all parts under way.
     Ring(Box<Ring>),
     Plain(Box<Plain>),
 }
 
-/// Rings of one file. They are made as they are needed, up to a number, and kept.
+/// The rings of one file. They are made when needed, up to a limit, and kept.
 pub(crate) struct Pool {
     file: Arc<File>,
     most: usize,
-    /// There is no io_uring, or none was wanted.
+    /// There is no io_uring, or the options turn it off.
     without: AtomicBool,
     state: Mutex<State>,
-    /// Signalled when a ring comes back or goes.
+    /// Signalled when a ring is returned or dropped.
     freed: Condvar,
 }
 
@@ -45,11 +45,11 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A list and a counter are right even if a thread died holding them.
+        // The list and the counter are valid even if a thread panicked under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ring for this thread alone, until it is dropped; waits for one if all are taken.
+    /// A ring for this thread until the lease is dropped; waits if all rings are taken.
     pub(crate) fn lease(&self) -> Lease<'_> {
         let mut state = self.state();
         loop {
@@ -66,9 +66,9 @@ impl Pool {
         Lease { pool: self, rail: Some(self.make()), broken: false }
     }
 
-    /// Makes all rings there may be.
+    /// Makes all rings, up to the limit.
     pub(crate) fn make_all(&self) {
-        // Each keeps its ring until all have one.
+        // All leases are held until the last ring is made.
         let leases: Vec<Lease<'_>> = (0..self.most).map(|_| self.lease()).collect();
         drop(leases);
     }
@@ -89,25 +89,25 @@ impl Pool {
         Rail::Plain(Box::new(Plain::new(self.file.clone())))
     }
 
-    /// A ring for good.
+    /// Takes a ring for good.
     #[cfg(test)]
     pub(crate) fn take_one(&self) -> Rail {
         self.lease().rail.take().expect("a lease has one until it is dropped")
     }
 
-    /// How many rings there are.
+    /// The number of rings.
     #[cfg(test)]
     pub(crate) fn made(&self) -> usize {
         self.state().made
     }
 }
 
-/// A ring that is allocated.
+/// A ring in use by a caller.
 pub(crate) struct Lease<'p> {
     pool: &'p Pool,
-    /// Taken only when it is dropped.
+    /// None only during the drop.
     rail: Option<Rail>,
-    /// It must not be allocated again.
+    /// The ring must not be used again.
     pub(crate) broken: bool,
 }
 
@@ -120,7 +120,7 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        // A panic may have left operations under way: dropping the ring waits for them.
+        // A panic may leave operations under way: dropping the ring waits for them.
         if self.broken || std::thread::panicking() {
             self.rail = None;
         }

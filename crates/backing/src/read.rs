@@ -1,4 +1,4 @@
-//! Small files, such as dictionaries.
+//! Reads small files, such as dictionaries.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,11 +7,11 @@ use std::path::Path;
 use control::{ControlError, Errno};
 use units::human;
 
-/// The whole contents of the file `path`, which may be up to `most` bytes long.
+/// Reads the whole file `path`, at most `most` bytes. Any thread may call it.
 ///
 /// # Errors
-/// What the system says (`ENOENT`, `EACCES`), `EISDIR` for a directory, `EINVAL` for what is not
-/// an ordinary file, `E2BIG` for one that is longer. The sentence names `path`.
+/// The error of the system (`ENOENT`, `EACCES`), `EISDIR` for a directory, `EINVAL` if it is not an
+/// ordinary file, `E2BIG` if it is longer. The message names `path`.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ControlError> {
     let refuse = |errno: Errno, why: &str| {
         ControlError::new(errno, format!("{} cannot be read: {why}", path.display()))
@@ -19,7 +19,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ControlError> {
     let failed = |error: io::Error| {
         refuse(Errno(error.raw_os_error().unwrap_or(libc::EIO)), &error.to_string())
     };
-    // Looked at before it is opened: opening a pipe waits for somebody to write to it.
+    // The type is checked before the open: an open of a pipe waits for a writer.
     let found = path.metadata().map_err(failed)?;
     if found.is_dir() {
         return Err(refuse(Errno::EISDIR, "it is a directory"));
@@ -28,7 +28,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ControlError> {
         return Err(refuse(Errno::EINVAL, "it is not an ordinary file"));
     }
     let mut contents = Vec::new();
-    // One byte more tells a longer file, also one whose size the system does not know.
+    // One byte more detects a longer file, also if the system does not know its size.
     let file = File::open(path).map_err(failed)?;
     file.take(most.saturating_add(1)).read_to_end(&mut contents).map_err(failed)?;
     if contents.len() as u64 > most {

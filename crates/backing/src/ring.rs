@@ -1,15 +1,15 @@
 //! An io_uring with memory of its own.
 //!
 //! # Why unsafe
-//! The kernel reads and writes the memory of an operation on its own time, which no borrow can
-//! say. What makes it sound is kept in this module:
+//! The kernel reads and writes the memory of an operation, and no borrow shows when. These rules of
+//! the module make it sound:
 //!
-//! - the kernel is only ever given memory of the ring, never a caller's;
+//! - the kernel gets only memory of the ring, never a caller's;
 //! - the pages of an operation under way are marked in `taken`, and [`Queue::memory`] and
-//!   [`Queue::start`] refuse them, so that nobody in this process looks at them meanwhile;
-//! - a mark is taken away only by the operation's completion;
-//! - the memory is unmapped only when no mark is left: dropping a ring, also by a panic, waits for
-//!   all that is under way, and if that cannot be had the memory is never given back.
+//!   [`Queue::start`] refuse them, so no code in this process accesses them meanwhile;
+//! - only the completion of the operation clears its marks;
+//! - the memory is freed only when no mark is left: dropping a ring, also by a panic, waits for all
+//!   operations under way; if this wait fails, the memory is never freed.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -26,8 +26,8 @@ use units::PAGE_SIZE;
 use crate::batch::{DEPTH, Done, Part, Queue, Way, pages};
 
 const BYTES: usize = DEPTH * PAGE_SIZE;
-/// How often the kernel may have no memory for an operation before the ring is given up; a
-/// millisecond apart.
+/// The ring is given up after this many attempts, a millisecond apart, for which the kernel had no
+/// memory.
 const PATIENCE: u32 = 1000;
 
 /// Page-aligned memory, zeroed at first. It is not freed unless [`Memory::free`] is called.
@@ -57,23 +57,23 @@ impl Memory {
     }
 
     /// # Safety
-    /// Nobody, the kernel included, uses the memory any more, and it was not freed before.
+    /// The memory is not in use any more, also not by the kernel, and was not freed before.
     unsafe fn free(&mut self) {
-        // SAFETY: it was allocated with this layout; the rest is the caller's promise.
+        // SAFETY: it was allocated with this layout; the caller promises the rest.
         unsafe { dealloc(self.0.as_ptr(), Memory::LAYOUT) };
     }
 }
 
-/// A ring for one file. One thread at a time may have it.
+/// A ring for one file. One thread at a time may use it.
 pub(crate) struct Ring {
     uring: IoUring,
     memory: Memory,
-    /// The memory is known to the kernel as buffer 0.
+    /// The memory is registered with the kernel as buffer 0.
     registered: bool,
     file: Arc<File>,
-    /// The pages of each part under way, at the number of its first.
+    /// The pages of each part under way, at the index of its first page.
     parts: [u64; DEPTH],
-    /// All of them.
+    /// The pages of all parts under way.
     taken: u64,
     under_way: usize,
 }
@@ -82,32 +82,32 @@ impl Ring {
     /// A ring for `file`.
     ///
     /// # Errors
-    /// What the system answers where there is no io_uring (Linux 5.6 or later), or none for this
-    /// process.
+    /// The error of the system when there is no io_uring (Linux 5.6 or later), or this process may
+    /// not use it.
     pub(crate) fn new(file: Arc<File>) -> io::Result<Ring> {
         let entries = DEPTH as u32;
         let mut builder = IoUring::builder();
         builder.dontfork();
-        // Completions wait until their thread is in the kernel anyway (Linux 5.19).
+        // The kernel runs completions when the thread enters it anyway (Linux 5.19).
         let uring = match builder.setup_coop_taskrun().build(entries) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries)?,
             built => built?,
         };
-        // Came with plain reads and writes (Linux 5.6).
+        // This feature came with plain reads and writes (Linux 5.6).
         if !uring.params().is_feature_rw_cur_pos() {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
         let memory = Memory::new()?;
         let buffer = libc::iovec { iov_base: memory.0.as_ptr().cast(), iov_len: BYTES };
-        // SAFETY: the memory stays for as long as the ring does: see `drop`.
+        // SAFETY: the memory lives as long as the ring: see `drop`.
         let registered = unsafe { uring.submitter().register_buffers(&[buffer]) };
-        // A process may be allowed too little locked memory; it works without, only slower.
+        // The limit of locked memory may be too low; the ring works without it, only slower.
         let registered = registered.is_ok();
         let parts = [0; DEPTH];
         Ok(Ring { uring, memory, registered, file, parts, taken: 0, under_way: 0 })
     }
 
-    /// Waits for every part under way. False if that cannot be had.
+    /// Waits for every part under way. False if the wait fails.
     fn reap(&mut self) -> bool {
         while self.under_way > 0 {
             if self.submit(self.under_way).is_err() {
@@ -140,8 +140,8 @@ impl Queue for Ring {
         let at = self.memory.at(first, 0, length);
         assert!(self.taken & pages(first, length) == 0, "a part is under way in page {first}");
         // SAFETY: the range lies in our memory, which was initialised, and no operation of the
-        // kernel is under way in it. The slice borrows the ring exclusively, so that none can be
-        // begun and no other slice made while it lives.
+        // kernel is under way in it. The slice borrows the ring exclusively, so no operation can
+        // begin and no other slice can exist while it lives.
         unsafe { std::slice::from_raw_parts_mut(at, length) }
     }
 
@@ -149,10 +149,10 @@ impl Queue for Ring {
         let entry = self.entry(part);
         let pages = pages(part.first, part.skip + part.length);
         assert!(self.taken & pages == 0, "a part is under way in page {}", part.first);
-        // SAFETY: `entry` names memory of the ring that no other operation has, and that stays
-        // until its completion was seen. The file is open for as long as the ring is.
+        // SAFETY: `entry` names memory of the ring that no other operation has, and that lives
+        // until its completion is seen. The file is open as long as the ring.
         let pushed = unsafe { self.uring.submission().push(&entry) };
-        // There are as many entries as pages.
+        // The ring has as many entries as pages.
         assert!(pushed.is_ok(), "more parts than the ring has entries");
         self.parts[part.first] = pages;
         self.taken |= pages;
@@ -166,7 +166,7 @@ impl Queue for Ring {
                 Err(error) => error,
             };
             match error.raw_os_error() {
-                // What is there by now is taken; the caller comes again.
+                // The caller takes the completions so far and calls again.
                 Some(libc::EINTR) => return Ok(()),
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                     if !self.uring.completion().is_empty() {
@@ -193,7 +193,7 @@ impl Queue for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Closing a ring does not wait for what is under way in it (io_uring_setup(2)).
+        // Closing a ring does not wait for operations under way (io_uring_setup(2)).
         if self.reap() {
             let _ = self.uring.submitter().unregister_buffers();
             // SAFETY: nothing is under way, and no slice outlives the borrow it was made from.

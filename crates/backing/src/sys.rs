@@ -32,14 +32,14 @@ pub(crate) fn device_is_read_only(device: &File) -> io::Result<bool> {
     Ok(answer != 0)
 }
 
-/// Tells a block device that a range is not needed; what it reads as then is up to it.
+/// Discards a range of a block device; its contents are undefined afterwards.
 pub(crate) fn discard(device: &File, offset: u64, length: u64) -> io::Result<()> {
     let range = [offset, length];
     // SAFETY: the request reads two u64.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD as _, range.as_ptr()) }).map(drop)
 }
 
-/// Gives up a range, of a file or of a block device: it reads as zeroes afterwards.
+/// Punches a hole into a file or a block device: the range reads as zeroes afterwards.
 pub(crate) fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     loop {
@@ -53,23 +53,23 @@ pub(crate) fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     }
 }
 
-/// Locks an open file against everybody else who locks it; `WouldBlock` when somebody has.
+/// Locks an open file (flock(2)); `WouldBlock` when another process has the lock.
 pub(crate) fn lock(file: &File) -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }).map(drop)
 }
 
-/// Gives the lock back, also where a child of this process still has the file for a moment.
+/// Releases the lock, also while a child of this process still has the file open.
 pub(crate) fn unlock(file: &File) {
     // SAFETY: takes no pointer. It cannot fail on an open file.
     let _ = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
 }
 
-/// Where the next data (or, if `hole`, the next hole) is, from `offset` on; nothing when the rest
+/// The offset of the next data (or, if `hole`, the next hole) from `offset` on. None when the rest
 /// of the file has none.
 pub(crate) fn seek(file: &File, offset: u64, hole: bool) -> io::Result<Option<u64>> {
     let whence = if hole { libc::SEEK_HOLE } else { libc::SEEK_DATA };
-    // SAFETY: takes no pointer. The position of the file, which it changes, is used by nobody.
+    // SAFETY: takes no pointer. It changes the file position, which no code uses.
     let at = unsafe { libc::lseek64(file.as_raw_fd(), offset as i64, whence) };
     match u64::try_from(at) {
         Ok(at) => Ok(Some(at)),

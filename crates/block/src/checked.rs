@@ -1,23 +1,23 @@
-//! The contract of an operation, checked for a device that does not do so itself.
+//! A layer that checks operations for a device that does not check them itself.
 
 use units::Cpu;
 
 use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
-/// Refuses what passes the end, is unaligned, or changes a read-only device, so that the device
-/// below need not. Tests put it round a device to see what else it gets; the devices of this
-/// project judge ranges themselves, in the pass that carries them out.
+/// Refuses an operation that passes the end, is unaligned, or changes a read-only device, so that
+/// the device below need not check. Tests put it above a device. The devices of this project check
+/// ranges themselves, in the pass that carries out the operation.
 pub struct Checked<D> {
     next: D,
 }
 
 impl<D: BlockDevice> Checked<D> {
-    /// Checks what reaches `next`.
+    /// Puts the checks above `next`.
     pub const fn new(next: D) -> Checked<D> {
         Checked { next }
     }
 
-    /// The device checked.
+    /// The device below.
     pub const fn inner(&self) -> &D {
         &self.next
     }
@@ -32,8 +32,8 @@ impl<D: BlockDevice> Checked<D> {
     }
 }
 
-/// Passes the jobs that `judge` lets through on to `next`, neighbours together; the others fail as
-/// it says.
+/// Passes the jobs that `judge` accepts on to `next`, neighbours together. The other jobs fail with
+/// the error of `judge`.
 pub(crate) fn submit_allowed<D: BlockDevice>(
     next: &D,
     cpu: Cpu,

@@ -7,55 +7,54 @@ use units::Cpu;
 
 use crate::IoError;
 
-/// What one request asks for. Offsets and lengths are in bytes.
+/// The operation of one request. Offsets and lengths are in bytes.
 #[derive(Debug)]
 pub enum Operation<'a> {
     /// Fill `into` from `offset`.
     Read {
-        /// Where on the device.
+        /// The offset on the device.
         offset: u64,
-        /// Filled completely, or its contents are undefined on error.
+        /// The buffer to fill completely; its contents are undefined on error.
         into: &'a mut [u8],
     },
-    /// Store `from` at `offset`. Atomic per page only: on error some pages may hold new data.
+    /// Store `from` at `offset`. It is atomic per page only: on error some pages may hold new data.
     Write {
-        /// Where on the device.
+        /// The offset on the device.
         offset: u64,
-        /// What to store.
+        /// The data to store.
         from: &'a [u8],
     },
-    /// The range need not be kept: whole pages of it read as zeroes afterwards, parts of pages
-    /// keep their data.
+    /// Free a range: its whole pages read as zeroes afterwards, parts of pages keep their data.
     Discard {
-        /// Where on the device.
+        /// The offset on the device.
         offset: u64,
-        /// How much.
+        /// The length.
         length: u64,
     },
-    /// The whole range reads as zeroes afterwards.
+    /// Make the whole range read as zeroes.
     WriteZeroes {
-        /// Where on the device.
+        /// The offset on the device.
         offset: u64,
-        /// How much.
+        /// The length.
         length: u64,
         /// Whether its pages may become holes.
         mode: ZeroMode,
     },
-    /// What was written must be as durable as this device can make it.
+    /// Make all written data as durable as this device can.
     Flush,
 }
 
-/// How zeroes are to be written.
+/// How to write zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ZeroMode {
-    /// Whole pages may be given up: they are holes afterwards.
+    /// Whole pages may be freed: they are holes afterwards.
     MayPunch,
     /// Pages stay allocated, as zero-filled ones.
     KeepAllocated,
 }
 
 impl Operation<'_> {
-    /// Where it begins and how long it is, in bytes; nothing for a flush.
+    /// Its offset and its length in bytes; 0 and 0 for a flush.
     #[must_use]
     pub fn range(&self) -> (u64, u64) {
         match self {
@@ -67,7 +66,7 @@ impl Operation<'_> {
         }
     }
 
-    /// The same operation, for a while.
+    /// Borrows the operation for one call.
     #[must_use]
     pub fn reborrow(&mut self) -> Operation<'_> {
         match self {
@@ -90,38 +89,39 @@ impl Operation<'_> {
     }
 }
 
-/// May a device wait for a slower one below it before it answers?
+/// May a device wait for a slower device below it?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// The calling thread can wait.
+    /// The calling thread may wait.
     Yes,
-    /// The calling thread serves others too: the device answers [`IoError::WouldBlock`] instead.
+    /// The calling thread serves other requests too: the device returns [`IoError::WouldBlock`]
+    /// instead.
     No,
 }
 
-/// What an operation is carried out with: handed down once, from the frontend to the engine.
+/// The CPU and the wait mode of an operation; the frontend passes it down to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Context {
-    /// The CPU the caller runs on, or any number.
+    /// The CPU of the calling thread; any number is correct.
     pub cpu: Cpu,
-    /// May this take longer than the device's own work?
+    /// May the operation wait for a slower device?
     pub wait: Wait,
 }
 
 impl Context {
-    /// On a thread that can wait.
+    /// The context of a thread that may wait.
     #[must_use]
     pub const fn waiting(cpu: Cpu) -> Context {
         Context { cpu, wait: Wait::Yes }
     }
 
-    /// On a thread that serves others too.
+    /// The context of a thread that serves other requests too.
     #[must_use]
     pub const fn at_once(cpu: Cpu) -> Context {
         Context { cpu, wait: Wait::No }
     }
 
-    /// Nothing if the operation may wait here.
+    /// Checks that the operation may wait.
     ///
     /// # Errors
     /// [`IoError::WouldBlock`] if it may not.
@@ -136,37 +136,37 @@ impl Context {
 /// One of several operations that are carried out together.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation<'a>,
-    /// How it went, afterwards.
+    /// Its result, set when the job is done.
     pub result: Result<(), IoError>,
 }
 
 impl<'a> Job<'a> {
-    /// An operation that has not been carried out.
+    /// Makes a job of an operation that is not carried out yet.
     #[must_use]
     pub const fn new(operation: Operation<'a>) -> Job<'a> {
         Job { operation, result: Ok(()) }
     }
 }
 
-/// How a device is shaped.
+/// The size and the block sizes of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Its size in bytes. Zero while it is not initialised.
     pub bytes: u64,
-    /// Offsets and lengths must be multiples of this many bytes; 1 where any range is taken.
+    /// Offsets and lengths must be multiples of this many bytes; 1 if any range is accepted.
     pub minimum_block: u32,
-    /// Ranges of multiples of this many bytes are served best.
+    /// Ranges in multiples of this many bytes are fastest.
     pub preferred_block: u32,
 }
 
-/// What a device can do beyond reading.
+/// The abilities of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
     /// It takes no changes.
     pub read_only: bool,
-    /// It gives memory back on discard.
+    /// A discard frees memory.
     pub discard: bool,
     /// Writing zeroes is faster than writing data.
     pub fast_zero: bool,
@@ -174,7 +174,7 @@ pub struct Abilities {
     pub flush: bool,
 }
 
-/// What a part of a device holds.
+/// The kind of an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExtentKind {
     /// Stored data.
@@ -190,52 +190,52 @@ pub enum ExtentKind {
 pub struct Extent {
     /// Its length in bytes.
     pub length: u64,
-    /// What it holds.
+    /// Its kind.
     pub kind: ExtentKind,
 }
 
-/// Called with each extent in turn; breaks off when it has seen enough.
+/// Called with each extent in turn. The callback returns `Break` to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
 
-/// A device, a layer over one, or a backing store. Every method may be called by any number of
-/// threads at once.
+/// A device, a layer over one, or a backing store. Any number of threads may call every method at
+/// once.
 pub trait BlockDevice: Send + Sync {
-    /// Its shape, now: a device may be resized. For those who open or resize it; requests do not
-    /// ask.
+    /// Its size and block sizes now; a device may be resized. Callers that open or resize the
+    /// device use it; requests do not.
     fn geometry(&self) -> Geometry;
 
-    /// What it can do.
+    /// Its abilities.
     fn abilities(&self) -> Abilities;
 
-    /// Carries out one operation, on this thread, before it returns. The device judges the range.
+    /// Carries out one operation on this thread, before it returns. The device checks the range.
     ///
-    /// Under [`Wait::No`] it answers [`IoError::WouldBlock`] rather than wait for a slower device
-    /// below. Nothing has changed then, but for the buffer of a read, whose contents are undefined:
-    /// the caller repeats the operation on a thread that can wait. A device that has changed
-    /// something already goes on and waits.
+    /// Under [`Wait::No`] it returns [`IoError::WouldBlock`] instead of waiting for a slower device
+    /// below. Nothing has changed then, except the buffer of a read, whose contents are undefined.
+    /// The caller repeats the operation on a thread that may wait. A device that has already
+    /// changed data continues and waits.
     ///
     /// # Errors
-    /// See [`IoError`]; contents outside the range are never touched.
+    /// See [`IoError`]; data outside the range never changes.
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError>;
 
-    /// Carries out one operation on a thread that can wait; see [`BlockDevice::perform`].
+    /// Carries out one operation on a thread that may wait; see [`BlockDevice::perform`].
     ///
     /// # Errors
-    /// As of [`BlockDevice::perform`], but never [`IoError::WouldBlock`].
+    /// As [`BlockDevice::perform`], but never [`IoError::WouldBlock`].
     fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
         self.perform(Context::waiting(cpu), operation)
     }
 
-    /// Carries out operations that do not depend on each other, in any order and as many at once
-    /// as the device can, before it returns; each job tells its own result. Waits if need be.
+    /// Carries out independent operations before it returns, in any order, as many at once as the
+    /// device can. Sets the result of each job. May wait.
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         for job in jobs {
             job.result = self.submit(cpu, job.operation.reborrow());
         }
     }
 
-    /// Tells what the range holds, in order and without gaps; neighbouring extents may be of one
-    /// kind. The answer is of the moment; others may be writing. It never waits.
+    /// Reports the extents of the range, in order and without gaps; neighbouring extents may have
+    /// the same kind. Other threads may write meanwhile, so the answer may be old. It never waits.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] for a range that passes the end.

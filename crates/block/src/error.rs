@@ -1,34 +1,34 @@
-//! Why an operation failed.
+//! The errors of an operation.
 
 use core::fmt;
 
-/// Why an operation failed. Small and without text: it is made on the data path.
+/// Why an operation failed. It is small and has no text, because the data path makes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoError {
     /// The range passes the end of the device.
     OutOfRange,
     /// Offset or length is not a multiple of the device's minimum block.
     Unaligned,
-    /// The device has no size yet, or is being reset.
+    /// The device has no size yet, or a reset is under way.
     NotReady,
     /// The device takes no changes.
     ReadOnly,
-    /// The device's memory limit is reached. What was stored before is intact.
+    /// The device's memory limit is reached. Stored data is intact.
     NoSpace,
-    /// The system has no memory left. What was stored before is intact.
+    /// The system has no memory left. Stored data is intact.
     NoMemory,
     /// A stored object did not decompress to a page.
     Corrupt,
-    /// The device cannot do this at all.
+    /// The device does not support this operation.
     Unsupported,
     /// A device below failed.
     Failed,
-    /// It would have to wait, and was asked not to ([`crate::Wait::No`]). Nothing has changed.
+    /// The device would have to wait under [`crate::Wait::No`]. Nothing has changed.
     WouldBlock,
 }
 
 impl IoError {
-    /// The Linux error number a frontend answers with: total, so that no frontend invents its own.
+    /// The Linux error number for a frontend. Every error has one, so all frontends use the same.
     #[must_use]
     pub const fn errno(self) -> i32 {
         match self {

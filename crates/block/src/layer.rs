@@ -1,7 +1,6 @@
 //! Layers: devices that own the next device.
 //!
-//! They are part of the product, not of its tests: a user can put a fault layer into a chain as
-//! the tests do.
+//! They are part of the product: a user can put a fault layer into a chain, as the tests do.
 
 mod fault;
 

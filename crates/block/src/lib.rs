@@ -1,8 +1,8 @@
-//! What a request, a block device and a layer are.
+//! The interface of requests, block devices and layers.
 //!
-//! One shape serves all three: a disk, a layer over a disk and later a backing store are each a
-//! [`BlockDevice`]. Frontends (NBD, FUSE, ublk) serve any of them; layers own the next device. A
-//! device judges the range of an operation itself; [`Checked`] does so for one that does not.
+//! A disk, a layer over a disk and a backing store are each a [`BlockDevice`]. Frontends (NBD,
+//! FUSE, ublk) serve any of them; a layer owns the next device. A device checks the range of an
+//! operation itself; [`Checked`] does so for a device that does not.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A device that is nothing but bytes: what the others are compared with.
+//! An uncompressed device, for comparison with the others.
 
 use alloc::{vec, vec::Vec};
 use core::ops::ControlFlow;
@@ -12,19 +12,19 @@ use crate::{
 };
 
 /// An uncompressed RAM disk under one lock: the model in property tests, the device in tests of
-/// frontends, and the baseline in measurements of transports. Ranges must lie within it.
+/// frontends, and the baseline in measurements of transports. Ranges must lie within the device.
 pub struct Plain {
     state: Mutex<State>,
 }
 
 struct State {
     bytes: Vec<u8>,
-    /// One entry per page: was it ever written since it was last given up?
+    /// One entry per page: was it written after it was last freed?
     allocated: Vec<bool>,
 }
 
 impl Plain {
-    /// A device of `bytes` zeroes, none of them allocated.
+    /// A device of `bytes` zeroes; no page is allocated.
     #[must_use]
     pub fn new(bytes: usize) -> Plain {
         let allocated = vec![false; bytes.div_ceil(PAGE_SIZE)];
@@ -39,7 +39,7 @@ impl State {
         }
     }
 
-    /// Gives up the whole pages of a range.
+    /// Frees the whole pages of a range.
     fn punch(&mut self, offset: usize, length: usize) {
         let (first, end) = (offset.div_ceil(PAGE_SIZE), (offset + length) / PAGE_SIZE);
         if first < end {

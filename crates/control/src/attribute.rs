@@ -1,25 +1,25 @@
-//! An attribute: one attribute, defined once.
+//! Attributes, each defined once.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::fmt;
 
 use crate::{ControlError, Errno};
 
-/// What may be done with an attribute. Acting attributes are kept apart, so that no program that
-/// merely looks round can act by accident.
+/// The access to an attribute. Attributes with an effect have their own kinds, so that a program
+/// that only reads values causes no effect by accident.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Read only (0444).
     Read,
-    /// Read only, and by its owner alone (0400).
+    /// Read only, by its owner only (0400).
     ReadOwner,
     /// Write only, a setting (0200).
     Write,
     /// Read and write (0644).
     ReadWrite,
-    /// A write does something (`reset`, `compact`; 0200).
+    /// A write has an effect (`reset`, `compact`; 0200).
     ActOnWrite,
-    /// A read does something (`hot_add`; 0400).
+    /// A read has an effect (`hot_add`; 0400).
     ActOnRead,
 }
 
@@ -36,7 +36,7 @@ impl Access {
         matches!(self, Access::Write | Access::ReadWrite | Access::ActOnWrite)
     }
 
-    /// The mode bits the kernel's file has.
+    /// The mode bits of the kernel's file.
     #[must_use]
     pub const fn mode(self) -> u32 {
         match self {
@@ -48,26 +48,26 @@ impl Access {
     }
 }
 
-/// How an attribute shows its value.
+/// Prints the value of an attribute.
 pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), ControlError>;
-/// How an attribute takes a value; the text comes as it was written, often with a newline.
+/// Takes a new value of an attribute; the text is as written, often with a newline.
 pub type Store<T> = fn(&T, &str) -> Result<(), ControlError>;
 
 /// One attribute of a `T`.
 pub struct Attribute<T> {
     /// The kernel's name.
     pub name: &'static str,
-    /// What may be done with it.
+    /// The access to it.
     pub access: Access,
     /// The unit of its value: `bytes`, `pages`, `count`, `name`, `text`.
     pub unit: &'static str,
     /// One sentence for `--help` and the manual.
     pub help: &'static str,
-    /// Prints the value with its newline, in the kernel's format. May be called at any time by any
-    /// number of threads.
+    /// Prints the value with its newline, in the kernel's format. Any number of threads may call it
+    /// at any time.
     pub show: Option<Show<T>>,
-    /// Takes a value. May be called at any time by any number of threads; a refused value changes
-    /// nothing.
+    /// Takes a value; a refused value changes nothing. Any number of threads may call it at any
+    /// time.
     pub store: Option<Store<T>>,
 }
 
@@ -84,9 +84,9 @@ pub struct AttributeInfo {
     pub help: &'static str,
 }
 
-/// Something with attributes.
+/// An object with attributes.
 pub trait Object: Send + Sync {
-    /// What there is.
+    /// All its attributes.
     fn attributes(&self) -> Vec<AttributeInfo>;
 
     /// The value of one attribute, with its newline.
@@ -96,7 +96,7 @@ pub trait Object: Send + Sync {
     /// cannot be read, or the attribute's own error.
     fn show(&self, name: &str) -> Result<String, ControlError>;
 
-    /// Gives one attribute a value.
+    /// Sets the value of one attribute.
     ///
     /// # Errors
     /// `ENOENT` for an unknown name (the message lists the known ones), `EACCES` for one that
@@ -104,7 +104,7 @@ pub trait Object: Send + Sync {
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError>;
 }
 
-/// Attributes bound to the thing they read.
+/// Attributes bound to their object.
 pub struct Bound<T: 'static> {
     object: Arc<T>,
     attributes: &'static [Attribute<T>],

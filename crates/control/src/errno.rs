@@ -17,7 +17,7 @@ macro_rules! errnos { ($($name:ident = $number:literal, $text:literal;)*) => {
             match self { $(Errno::$name => stringify!($name),)* _ => "E?" }
         }
 
-        /// What the number means, in words.
+        /// The meaning of the number, in words.
         #[must_use]
         pub const fn text(self) -> &'static str {
             match self { $(Errno::$name => $text,)* _ => "unknown error" }
@@ -51,8 +51,8 @@ errnos! {
     ENOTSUP = 95, "operation not supported";
 }
 
-/// A refused operation: the number a kernel attribute would have answered with, and a sentence
-/// that names what was wrong and what is allowed.
+/// The error of an operation: the error number of the kernel's attribute, and a sentence with the
+/// reason and the allowed values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlError {
     /// The error number.
@@ -62,7 +62,7 @@ pub struct ControlError {
 }
 
 impl ControlError {
-    /// A fault with this number and sentence.
+    /// An error with this number and sentence.
     pub fn new(errno: Errno, message: impl Into<String>) -> ControlError {
         ControlError { errno, message: message.into() }
     }

@@ -1,8 +1,8 @@
-//! What an operator can see and turn: attribute attributes, and the errors they answer with.
+//! Attributes for the operator, and their errors.
 //!
-//! An attribute is defined once, as a [`Attribute`] beside the data it reads, with the kernel's
-//! name, format and error numbers. A [`tree`] of directories holds them. Frontends (the CLI, a
-//! control socket, files in a FUSE mount) render the tree and define nothing.
+//! An [`Attribute`] is defined once, beside the data it reads, with the kernel's name, format and
+//! error numbers. A [`tree`] of directories holds them. Frontends (the CLI, a control socket, files
+//! in a FUSE mount) render the tree and define nothing.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The tree of an operator: directories of attributes, in which objects come and go.
+//! The control tree: directories of attributes; objects come and go in it.
 //!
-//! A frontend renders the tree (as files, as a list, as JSON) and adds nothing to it. Directories
-//! are asked anew each time, so that what they hold may change at any moment.
+//! A frontend renders the tree (as files, as a list, as JSON) and adds nothing to it. Each access
+//! asks the directory again, so its contents may change at any moment.
 
 use alloc::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use alloc::{
 
 use crate::{AttributeInfo, ControlError, Errno, Object};
 
-/// What a name in a directory stands for.
+/// An entry of a directory.
 #[derive(Clone)]
 pub enum Node {
     /// A directory.
@@ -24,16 +24,16 @@ pub enum Node {
     Link(String),
     /// A device file.
     Device(DeviceNode),
-    /// An empty file without a meaning of its own: a place to mount something on.
+    /// An empty file, used as a mount point.
     Place,
 }
 
 /// An attribute of an object.
 #[derive(Clone)]
 pub struct AttributeFile {
-    /// What has it.
+    /// The object.
     pub object: Arc<dyn Object>,
-    /// Which attribute; its name may have parts before it that are directories.
+    /// The attribute; its name may begin with directories.
     pub info: AttributeInfo,
 }
 
@@ -46,7 +46,7 @@ impl AttributeFile {
         self.object.show(self.info.name)
     }
 
-    /// Gives it a value.
+    /// Sets the value.
     ///
     /// # Errors
     /// As [`Object::store`].
@@ -58,28 +58,28 @@ impl AttributeFile {
 /// A file that names a device of the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceNode {
-    /// A block device; else a character device.
+    /// True for a block device, false for a character device.
     pub block: bool,
-    /// Its number, first half.
+    /// Its major number.
     pub major: u32,
-    /// Its number, second half.
+    /// Its minor number.
     pub minor: u32,
     /// Permission bits.
     pub mode: u32,
-    /// Whose it is: user and group.
+    /// Its owner: user and group.
     pub owner: (u32, u32),
 }
 
-/// A directory. May be asked by any number of threads at once.
+/// A directory. Any number of threads may call it at once.
 pub trait Directory: Send + Sync {
-    /// What is listed in it, each name once.
+    /// The listed names, each once.
     fn names(&self) -> Vec<String>;
 
-    /// What a name stands for, listed or not.
+    /// The entry of a name, listed or not.
     fn get(&self, name: &str) -> Option<Node>;
 
-    /// Tells objects apart that have the same name one after the other: a number that no other
-    /// object has while this one lives. Directories that stay have 0.
+    /// A number that no other object has while this one lives. It tells apart two objects that have
+    /// the same name one after the other. A permanent directory has 0.
     fn identity(&self) -> u64 {
         0
     }
@@ -93,26 +93,26 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// An empty one.
+    /// An empty directory.
     #[must_use]
     pub fn new() -> Fixed {
         Fixed::default()
     }
 
-    /// With one more name.
+    /// Adds a name.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, node: Node) -> Fixed {
         self.listed.push((name.into(), node));
         self
     }
 
-    /// With one more directory.
+    /// Adds a directory.
     #[must_use]
     pub fn dir(self, name: impl Into<String>, directory: impl Directory + 'static) -> Fixed {
         self.with(name, Node::Directory(Arc::new(directory)))
     }
 
-    /// With a directory that is found under its name, but not listed.
+    /// Adds a directory that is found by its name, but not listed.
     #[must_use]
     pub fn hidden(mut self, name: impl Into<String>, directory: impl Directory + 'static) -> Fixed {
         self.hidden.push((name.into(), Node::Directory(Arc::new(directory))));
@@ -136,18 +136,18 @@ impl Directory for Fixed {
 pub struct Attributes {
     object: Arc<dyn Object>,
     choose: fn(&str) -> bool,
-    /// Of the attributes' names; empty or ends with a slash.
+    /// The first part of the attributes' names; empty or ends with a slash.
     prefix: String,
     identity: u64,
 }
 
 impl Attributes {
-    /// The attributes of `object` whose names `choose` takes.
+    /// The attributes of `object` whose names `choose` accepts.
     pub fn new(object: Arc<dyn Object>, choose: fn(&str) -> bool) -> Attributes {
         Attributes { object, choose, prefix: String::new(), identity: 0 }
     }
 
-    /// The same for an object that comes and goes; see [`Directory::identity`].
+    /// Sets the number of an object that comes and goes; see [`Directory::identity`].
     #[must_use]
     pub fn identified(self, identity: u64) -> Attributes {
         Attributes { identity, ..self }
@@ -192,7 +192,7 @@ impl Directory for Attributes {
     }
 }
 
-/// What `path` stands for, seen from `top`; `top` itself for an empty path.
+/// The entry at `path` below `top`; `top` itself for an empty path.
 #[must_use]
 pub fn find(top: &Arc<dyn Directory>, path: &str) -> Option<Node> {
     let mut node = Node::Directory(top.clone());
@@ -203,7 +203,7 @@ pub fn find(top: &Arc<dyn Directory>, path: &str) -> Option<Node> {
     Some(node)
 }
 
-/// Every listed attribute below `top` with its path, each directory in its own order.
+/// Every listed attribute below `top` with its path, in the order of each directory.
 #[must_use]
 pub fn attributes(top: &dyn Directory) -> Vec<(String, AttributeFile)> {
     let mut found = Vec::new();
@@ -225,7 +225,7 @@ fn walk(directory: &dyn Directory, path: &str, found: &mut Vec<(String, Attribut
     }
 }
 
-/// The fault for an object that went while somebody still had its attributes open.
+/// The error for an object that was removed while its attributes were open.
 #[must_use]
 pub fn gone(name: &str) -> ControlError {
     ControlError::new(Errno::ENODEV, format!("{name} has been removed"))

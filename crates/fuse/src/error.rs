@@ -1,4 +1,4 @@
-//! What can go wrong while a frontend is opened or closed, told to a person.
+//! Errors of opening or closing a frontend, with text for a person.
 
 use std::fmt;
 use std::io;
@@ -6,46 +6,46 @@ use std::path::{Path, PathBuf};
 
 use crate::User;
 
-/// Why a mount or a loop device could not be made or taken down.
+/// Why a mount or a loop device could not be made or removed.
 #[derive(Debug)]
 pub enum Error {
     /// The kernel offers no FUSE here.
     NoFuse(io::Error),
     /// The kernel offers no loop devices here.
     NoLoop(io::Error),
-    /// This user may not do that.
+    /// The user has no permission.
     NoPermission {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What would make it possible.
+        /// The permission that is needed.
         needs: &'static str,
     },
     /// The directory cannot be mounted on.
     MountPoint {
-        /// Which.
+        /// The one that was given.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The reason, and a way out.
         why: String,
     },
     /// The name of a device is taken, or cannot be a file name.
     Name {
-        /// Which.
+        /// The one that was given.
         name: String,
-        /// What is wrong with it, and what is allowed.
+        /// The reason, and what is allowed.
         why: &'static str,
     },
-    /// It is in use, and was left as it was.
+    /// It is in use; nothing has changed.
     Busy {
         /// What is in use.
         what: PathBuf,
-        /// By whom, as far as it can be seen.
+        /// Its users, as far as this process can see them.
         users: Vec<User>,
     },
     /// The operating system refused something else.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// Its answer.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! Requests of the kernel, turned into operations of a device.
+//! Turns requests of the kernel into operations of a device.
 //!
-//! The file behaves as a disk does: its size is the device's, a write that passes the end is cut
-//! off there, one that begins there gets ENOSPC, and O_TRUNC changes nothing.
+//! The file behaves as a disk does: its size is the device's size, a write that passes the end is
+//! cut off there, a write that begins at the end gets ENOSPC, and O_TRUNC changes nothing.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,10 +25,10 @@ use crate::ranges;
 use crate::table::{Served, Table};
 use crate::worker::{LARGEST, Workers, with_buffer};
 
-/// Names and sizes are asked for anew each time: devices come, go and change their size, and
-/// neither is asked for on the data path.
+/// The kernel caches no names and no sizes: devices come, go and change their size. The data path
+/// asks for neither.
 const KEEP: Duration = Duration::ZERO;
-/// Requests that clients which do not wait (loop devices, asynchronous I/O) may have under way.
+/// The most requests under way from clients that do not wait (loop devices, asynchronous I/O).
 const BACKGROUND: u16 = 256;
 
 pub(crate) struct Frontend {
@@ -53,14 +53,14 @@ impl Frontend {
         (cpu, self.table.enter(cpu))
     }
 
-    /// The file, by its number or handle, or the answer for one whose device was removed while it
-    /// was open.
+    /// Finds the file by its number or handle; ESTALE if its device was removed while the file was
+    /// open.
     #[inline]
     fn file<'r>(&'r self, reader: &'r Reader<'_>, number: u64) -> Result<&'r Arc<Served>, Errno> {
         self.table.numbered(reader, number).ok_or(Errno::ESTALE)
     }
 
-    /// Workers wait only if there are no threads for that.
+    /// A worker waits for the device only if there are no waiters.
     #[inline]
     fn context(&self, cpu: Cpu) -> Context {
         Context { cpu, wait: if self.patient.is_there() { Wait::No } else { Wait::Yes } }
@@ -136,15 +136,15 @@ impl Frontend {
         seen.map_err(errno)?;
         match found {
             Some(at) => Ok(at as i64),
-            // There is a hole at the end of every file.
+            // Every file has a hole at its end.
             None if want_hole => Ok(bytes as i64),
             None => Err(Errno::ENXIO),
         }
     }
 }
 
-/// Calls `perform` with `length` for the bytes from `offset` on, and again with as many of them as
-/// `file` still has if it has become smaller. Tells how many these were.
+/// Calls `perform` for `length` bytes from `offset` on. If `file` has become smaller, it calls
+/// `perform` again with the bytes that are left. Returns the number of bytes.
 #[inline]
 fn on_what_is_there(
     file: &Served,
@@ -160,13 +160,13 @@ fn on_what_is_there(
                 length => perform(length).map(|()| length),
             }
         }
-        // It was let wait.
+        // The device was allowed to wait.
         Err(IoError::WouldBlock) if context.wait == Wait::Yes => Err(IoError::Failed),
         Err(error) => Err(error),
     }
 }
 
-/// Answers a read; gives the reply back if the device would have to wait.
+/// Answers a read; returns the reply if the device would have to wait.
 #[inline]
 fn read(
     file: &Served,
@@ -187,7 +187,7 @@ fn read(
     })
 }
 
-/// Answers a write; gives the reply back if the device would have to wait.
+/// Answers a write; returns the reply if the device would have to wait.
 #[inline]
 fn write(
     file: &Served,
@@ -216,7 +216,7 @@ fn empty(reply: ReplyEmpty, done: Result<(), Errno>) {
 
 impl Filesystem for Frontend {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each is refused by kernels that do not know it, which work without.
+        // A kernel that does not know a capability refuses it and works without it.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.set_max_write(LARGEST as u32);
@@ -287,8 +287,8 @@ impl Filesystem for Frontend {
             return reply.error(Errno::EROFS);
         }
         file.opened();
-        // A close has nothing to flush, and a dying process that still had a file of its own
-        // mount open would wait for itself to answer one.
+        // A close has nothing to flush. A dying process with an open file of its own mount would
+        // wait for itself to answer a flush.
         let how = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
@@ -372,12 +372,12 @@ impl Filesystem for Frontend {
                     drop(write(&file, Context::waiting(cpu()), (offset, &payload.data), reply));
                 });
             }
-            // Too much is under way, or memory is out: this thread waits.
+            // Too many bytes are under way, or there is no memory: this thread waits.
             None => drop(write(file, Context::waiting(cpu), (offset, from), reply)),
         }
     }
 
-    /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
+    /// Only a kernel without `FOPEN_NOFLUSH` sends this, at each close.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -439,7 +439,8 @@ impl Filesystem for Frontend {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        // A file's number is also its place: the listing stays right while files come and go.
+        // The number of a file is its offset in the listing, so a listing stays right while files
+        // come and go.
         let own = [(1, "."), (2, "..")].into_iter().map(|(n, name)| (n, name.to_owned()));
         let files = self.table.all();
         let files = files.iter().map(|file| (file.number, file.name.clone()));

@@ -1,7 +1,7 @@
-//! What a daemon that was killed left of its frontends, and how it is cleared.
+//! Finds and clears the mounts and loop devices that a killed daemon left.
 //!
-//! Nothing here asks the dead file system for anything: it looks only at what the kernel tells
-//! about mounts and loop devices, so it answers even when the mount does not.
+//! This code makes no request to the dead file system. It reads only the kernel's lists of mounts
+//! and loop devices, so it works even when the mount does not answer.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use crate::mounts::{self, Mounted};
 use crate::swapfile::remove_point;
 use crate::sys::{self, Unmount};
 
-/// The directory below a daemon's root that its files are mounted at.
+/// The mount point of the files, below a daemon's root.
 pub const FILES: &str = "files";
 
-/// The directory below a daemon's root that its control tree is mounted at.
+/// The mount point of the control tree, below a daemon's root.
 pub const TREE: &str = "sys";
 
-/// The directory below a daemon's root that its swap files are in, each a mount of its own.
+/// The directory of the swap files, below a daemon's root. Each swap file is a mount.
 pub const SWAP: &str = "swap";
 
-/// What [`clear`] did, in sentences for a person.
+/// The report of [`clear`], in sentences for a person.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Report {
-    /// What was cleared.
+    /// The things that were cleared.
     pub cleared: Vec<String>,
-    /// What is still there, and why.
+    /// The things that remain, each with the reason.
     pub remaining: Vec<String>,
 }
 
-/// Is there anything left at `root`? Does not tell a killed daemon from a living one.
+/// Is there a mount or a loop device of `root`? A killed and a living daemon look the same here.
 #[must_use]
 pub fn exist(root: &Path) -> bool {
     let tree = below(root, TREE).is_ok_and(|tree| !ours(&tree).is_empty());
@@ -39,14 +39,15 @@ pub fn exist(root: &Path) -> bool {
     tree || below(root, FILES).is_ok_and(files) || below(root, SWAP).is_ok_and(swap)
 }
 
-/// Clears what a daemon of `root` left behind: file systems on its loop devices are unmounted, the
-/// loop devices detached, the dead FUSE mounts taken down. Only what stands on `root`/files,
-/// `root`/swap and `root`/sys is touched. The caller must know that no daemon of this root is
-/// alive: its mounts would be aborted. What the kernel swaps to is not swapped off here.
+/// Clears what a killed daemon of `root` left. It unmounts the file systems on its loop devices,
+/// detaches the loop devices and unmounts the dead FUSE mounts. It touches only `root`/files,
+/// `root`/swap and `root`/sys, and loop devices on files of them. The caller must know that no
+/// daemon of this root is alive, because its mounts would be aborted. Swap areas are not swapped
+/// off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
     let mut report = Report::default();
-    // Without a root there is nothing below it.
+    // If the root does not exist, nothing is below it.
     let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
     let Ok(swap) = below(root, SWAP) else { return report };
     for mounted in ours(&tree) {
@@ -58,7 +59,7 @@ pub fn clear(root: &Path) -> Report {
     for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
     }
-    // Other files may be in the directory of swap files: only what stands on a mount is ours.
+    // The directory of swap files may hold other files: only a loop device on a mount is ours.
     for stands_on in [&files].into_iter().chain(swap_mounts.iter().map(|mounted| &mounted.at)) {
         for (number, file) in backed_under(stands_on) {
             clear_loop(number, &file, &mut report);
@@ -74,12 +75,12 @@ pub fn clear(root: &Path) -> Report {
 }
 
 fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
-    // The root itself is asked, never what may be mounted below it.
+    // This resolves the root only, not what is mounted below it.
     Ok(root.canonicalize()?.join(directory))
 }
 
-/// Comes before all else: whoever waits for the dead daemon, perhaps the remains of itself, gets an
-/// error now.
+/// Aborts a mount. It comes first: a process that waits for the dead daemon (perhaps the dying
+/// daemon itself) gets an error now.
 fn abort(mounted: &Mounted) {
     // EBUSY is the usual answer, after the abort.
     let _ = sys::unmount(&mounted.at, Unmount::Abort);
@@ -115,8 +116,8 @@ fn clear_loop(number: u32, file: &Path, report: &mut Report) {
     }
     match loopdev::clear(number) {
         Ok(()) => report.cleared.push(format!("detached {node} from {file}")),
-        // Its data is lost. Once the mount below is gone nobody could tell whose it was, so the
-        // kernel is asked now.
+        // Its data is lost. After the mount below is gone, the owner of the loop device is unknown,
+        // so the kernel is asked now.
         Err(busy) => report.remaining.push(match loopdev::clear_later(number) {
             Ok(()) => format!("{busy}; it was on {file}, and goes when that ends"),
             Err(error) => error.to_string(),
@@ -129,7 +130,7 @@ fn clear_mount(files: &Path, report: &mut Report) {
     let plain = mounts::unmount_fuse(files, Unmount::Plain);
     match plain.or_else(|_| mounts::unmount_fuse(files, Unmount::Detach)) {
         Ok(()) => report.cleared.push(format!("unmounted the dead file system at {at}")),
-        // The abort was enough: nobody used it.
+        // The mount had no users: the abort was enough.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             report.cleared.push(format!("unmounted the dead file system at {at}"));
         }

@@ -1,17 +1,16 @@
-//! The frontend for machines that have neither ublk nor nbd: a device appears as a file in a FUSE
-//! mount, and, for root, as a loop device on that file.
+//! The frontend for machines without ublk and nbd. A device appears as a file in a FUSE mount and,
+//! for root, as a loop device on that file.
 //!
-//! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel is
-//! told to bypass its page cache and to let writes run in parallel, so that what is stored
-//! compressed is not also kept uncompressed. [`LoopDevice`] makes a block device of such a file.
-//! [`SwapFile`] serves one device as a file that the kernel may swap to, without the library that
-//! serves the others: on threads that never allocate and never wait for memory.
-//! [`TreeMount`] serves a [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds
-//! and clears what a killed daemon left of them.
+//! [`Mount`] serves any number of [`block::BlockDevice`]s as files of one directory. The kernel
+//! bypasses its page cache, so a page that is stored compressed is not also kept uncompressed.
+//! Writes run in parallel. [`LoopDevice`] makes a block device of such a file. [`SwapFile`] serves
+//! one device as a file that the kernel may swap to. It does not use the library that serves the
+//! other files; its threads never allocate and never wait for memory. [`TreeMount`] serves a
+//! [`control::tree`] as files in the manner of sysfs. [`leftovers`] finds and clears what a killed
+//! daemon left.
 //!
-//! A process must never wait for its own mount with the threads that serve it, nor hold a file of
-//! its own mount open: nothing in here does, and the loop device is opened only while it is being
-//! changed.
+//! A serving thread must never wait for its own mount, and the process must not hold a file of its
+//! own mount open. This crate does neither. It opens the loop device only to change it.
 
 mod error;
 mod frontend;

@@ -1,4 +1,4 @@
-//! Loop devices: a file of the mount as a block device.
+//! Loop devices: block devices on files of the mount.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -14,25 +14,25 @@ use crate::{Error, User, users};
 
 /// How often another program may take a free device before us.
 const RACES: u32 = 64;
-/// How long a device may take to go once nobody uses it: programs that probe new devices have
-/// them open for moments.
+/// How long a device may take to go after its last user: programs that probe new devices open them
+/// for a moment.
 const GOING: Duration = Duration::from_secs(5);
 
 /// How a loop device is set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoopOptions {
-    /// Its logical block size in bytes: with less than a page, small writes become
+    /// Its logical block size in bytes. With less than a page, small writes become
     /// read-modify-write cycles.
     pub block_size: u32,
     /// Bypass the page cache of the file.
     pub direct_io: bool,
     /// Take no writes.
     pub read_only: bool,
-    /// Pass flushes on to the file. Without it the device says that it has no cache to flush,
-    /// which saves a request per flush on devices that have none.
+    /// Pass flushes on to the file. Without it the device reports no write cache, which saves a
+    /// request per flush where there is no cache.
     pub flush: bool,
-    /// The largest request in KiB, if not as large as the driver takes them: what the kernel needs
-    /// of memory for each grows with it.
+    /// The largest request in KiB; `None` for the driver's own limit. A larger request needs more
+    /// kernel memory.
     pub largest_kib: Option<u32>,
 }
 
@@ -48,25 +48,25 @@ impl Default for LoopOptions {
     }
 }
 
-/// A loop device on a file. Dropping it detaches it if it is not in use, and leaves it otherwise.
-/// It holds no file open, so that a process which is killed leaves nothing that waits for itself.
+/// A loop device on a file. Dropping it detaches it unless it is in use. It holds no file open, so
+/// a killed process leaves nothing that waits for itself.
 #[derive(Debug)]
 pub struct LoopDevice {
     number: u32,
     path: PathBuf,
     backing: PathBuf,
-    /// The file as the kernel names it, to know the device again; its file system may be dead by
-    /// then and cannot be asked.
+    /// The kernel's name of the file, which identifies the device later. Its file system may be
+    /// dead then, so it is not asked.
     known_as: Option<PathBuf>,
     attached: bool,
 }
 
 impl LoopDevice {
-    /// Makes the next free loop device stand on `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8).
-    /// Its node in /dev is made if nobody else does.
+    /// Attaches the next free loop device to `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8).
+    /// Makes its node in /dev if udev does not.
     ///
     /// # Errors
-    /// [`Error::NoLoop`] without the driver, [`Error::NoPermission`] for others than root.
+    /// [`Error::NoLoop`] without the driver, [`Error::NoPermission`] for a user other than root.
     pub fn attach(file: &Path, options: LoopOptions) -> Result<LoopDevice, Error> {
         let control = open_control()?;
         let doing = |what: &str| format!("set up a loop device on {}: {what}", file.display());
@@ -108,7 +108,7 @@ impl LoopDevice {
         Err(Error::system(doing("others took each free one first"))(busy))
     }
 
-    /// Only what measured better; where sysfs is read-only the device works all the same.
+    /// Settings that measured better. If sysfs is read-only, the device works without them.
     fn tune(&self, options: LoopOptions) {
         if !options.flush {
             let _ = fs::write(attribute(self.number, "queue/write_cache"), "write through");
@@ -130,20 +130,20 @@ impl LoopDevice {
         self.number
     }
 
-    /// The file it was made to stand on.
+    /// The file that it was attached to.
     #[must_use]
     pub fn backing(&self) -> &Path {
         &self.backing
     }
 
-    /// Does it bypass the page cache of its file? The kernel may refuse to without saying so.
+    /// Does it bypass the page cache of its file? The kernel may refuse this without an error.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         fs::read_to_string(attribute(self.number, "loop/dio")).is_ok_and(|text| text.trim() == "1")
     }
 
-    /// Who keeps it from being detached: nobody if the list is empty. Programs that merely read or
-    /// write it do not.
+    /// The users that keep it from being detached. A program that only reads or writes it is not
+    /// one.
     #[must_use]
     pub fn in_use(&self) -> Vec<User> {
         match claim(self.number) {
@@ -152,27 +152,27 @@ impl LoopDevice {
         }
     }
 
-    /// Takes over the size that its file has now. Must not be called by a thread that serves the
-    /// file: it is asked for its size.
+    /// Sets its size to the size of its file. A thread that serves the file must not call it: the
+    /// call asks the file for its size.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The error of the kernel.
     pub fn refresh_size(&self) -> Result<(), Error> {
         let doing = || Error::system(format!("resize {}", self.path.display()));
-        // The driver may take the size that the file system remembers, which for FUSE is that of
-        // the last time somebody asked.
+        // The driver may take the size that the file system has cached; for FUSE that is the size
+        // of the last request for it.
         fs::metadata(&self.backing).map_err(doing())?;
         let device = open_node(self.number).map_err(doing())?;
         sys::loop_set_capacity(&device).map_err(doing())
     }
 
-    /// Takes it off its file and waits until it is gone. Does nothing the second time, or if
-    /// somebody else detached it.
+    /// Detaches it from its file and waits until it is gone. Does nothing the second time, or if
+    /// another process detached it.
     ///
     /// # Errors
     /// [`Error::Busy`], which names the users, if it is mounted, swapped to, or held by another
-    /// device; it is then as before. Also if a program that has it open does not let go for
-    /// seconds: it then goes when that program closes it.
+    /// device; nothing has changed then. The same error if a program keeps it open for some
+    /// seconds; the device then goes when that program closes it.
     pub fn detach(&mut self) -> Result<(), Error> {
         if self.attached {
             if self.is_ours() {
@@ -183,9 +183,8 @@ impl LoopDevice {
         Ok(())
     }
 
-    /// Like [`LoopDevice::detach`], but unmounts file systems first, from under their users if
-    /// need be: the device then goes when the last of them closes its files. Tells what was
-    /// unmounted.
+    /// As [`LoopDevice::detach`], but it unmounts file systems first, also those in use: the device
+    /// then goes when their last user closes its files. Returns the mount points that it unmounted.
     ///
     /// # Errors
     /// [`Error::Busy`] if it is swapped to or held by another device: their data would be lost.
@@ -202,7 +201,7 @@ impl LoopDevice {
         Ok(unmounted)
     }
 
-    /// The number may have been given to another file since.
+    /// Another file may have this number by now.
     fn is_ours(&self) -> bool {
         self.known_as.is_some() && backing_of(self.number) == self.known_as
     }
@@ -229,7 +228,8 @@ fn open_node(number: u32) -> io::Result<File> {
     let path = node(number);
     let open = || OpenOptions::new().read(true).write(true).open(&path);
     match open() {
-        // Without udev nobody makes the node of a new device; with it, it may come any moment.
+        // Without udev, this process makes the node of a new device. With udev, the node may come
+        // at any moment.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => {
             match sys::make_loop_node(&path, number) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -240,7 +240,7 @@ fn open_node(number: u32) -> io::Result<File> {
     }
 }
 
-/// Opens it as the only one to use it; EBUSY if it is mounted, swapped to or held.
+/// Opens it exclusively; EBUSY if it is mounted, swapped to or held.
 fn claim(number: u32) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node(number))
 }
@@ -250,8 +250,8 @@ fn who(number: u32) -> Vec<User> {
     if users.is_empty() { vec![User::Unknown] } else { users }
 }
 
-/// Detaches loop device `number` unless it is in use, and waits until it is gone. The claim is
-/// held meanwhile, so that nobody can begin to use it.
+/// Detaches loop device `number` unless it is in use, and waits until it is gone. The exclusive
+/// open is kept meanwhile, so that no other user can begin.
 pub(crate) fn clear(number: u32) -> Result<(), Error> {
     let busy = || Error::Busy { what: node(number), users: who(number) };
     let doing = || Error::system(format!("detach {}", node(number).display()));
@@ -264,7 +264,7 @@ pub(crate) fn clear(number: u32) -> Result<(), Error> {
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(()),
         cleared => cleared.map_err(doing())?,
     }
-    // The kernel detaches it when it is closed for the last time.
+    // The kernel detaches it at the last close.
     drop(device);
     let end = Instant::now() + GOING;
     while file.is_some() && backing_of(number) == file {
@@ -276,8 +276,8 @@ pub(crate) fn clear(number: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the kernel detach loop device `number` when its last user closes it: what `LOOP_CLR_FD` does
-/// for a device that others have open too.
+/// Makes the kernel detach loop device `number` when its last user closes it: `LOOP_CLR_FD` does so
+/// for a device that others have open.
 pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
     let done = File::open(node(number)).and_then(|device| match sys::loop_clear(&device) {
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),

@@ -1,4 +1,4 @@
-//! What the system says of its loop devices, ours and others: nothing here opens one.
+//! The loop devices of the system, ours and others, as sysfs shows them. This code opens none.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,13 +10,13 @@ pub(crate) fn node(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/loop{number}"))
 }
 
-/// The file in sysfs of one of its attributes.
+/// The sysfs file of one of its attributes.
 pub(crate) fn attribute(number: u32, name: &str) -> String {
     format!("/sys/block/loop{number}/{name}")
 }
 
-/// The file that loop device `number` stands on, as the kernel names it: never asks the file
-/// system it is in, which may be dead.
+/// The file below loop device `number`, by the kernel's name. It does not ask the file system of
+/// that file, which may be dead.
 pub(crate) fn backing_of(number: u32) -> Option<PathBuf> {
     let mut name = fs::read(attribute(number, "loop/backing_file")).ok()?;
     while name.last() == Some(&b'\n') {
@@ -26,7 +26,7 @@ pub(crate) fn backing_of(number: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(deleted.unwrap_or(name))))
 }
 
-/// Every loop device on a file at or below `path`, which must be absolute and free of links.
+/// Every loop device on a file at or below `path`. `path` must be absolute and without links.
 pub(crate) fn backed_under(path: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
@@ -41,8 +41,8 @@ pub(crate) fn backed_under(path: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The numbers of the loop devices that stand on the file `path`, which must be absolute and free
-/// of links; the file need not be there any more, nor its file system alive.
+/// The numbers of the loop devices on the file `path`. `path` must be absolute and without links;
+/// the file may be gone, and its file system dead. Any thread may call it.
 #[must_use]
 pub fn find_by_backing(path: &Path) -> Vec<u32> {
     let mut found = backed_under(path);

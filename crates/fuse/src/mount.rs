@@ -1,4 +1,4 @@
-//! A directory of files, each of them a device.
+//! A mounted directory: each file is a device.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -22,16 +22,16 @@ use crate::{Error, mounts};
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Threads that serve requests; `None` for one per CPU this process may use.
+    /// The number of worker threads; `None` for one per CPU that this process may use.
     pub workers: Option<usize>,
-    /// Binds each worker to one CPU. On an idle machine that measured up to a third faster for
-    /// clients on every CPU at once; on a busy one slower by more, because the kernel wakes
-    /// whichever worker waited longest, and a bound one cannot go where there is room.
+    /// Binds each worker to one CPU. With clients on every CPU of an idle machine this measured up
+    /// to a third faster. On a busy machine it loses more than that: the kernel wakes the worker
+    /// that waited longest, and a bound worker cannot move to a free CPU.
     pub pin: bool,
-    /// Gives each worker a queue of requests under way of its own (`FUSE_DEV_IOC_CLONE`).
+    /// Gives each worker its own queue of requests under way (`FUSE_DEV_IOC_CLONE`).
     pub clone_fd: bool,
-    /// Threads at most for requests that the device would have to wait for; they hold up nobody
-    /// then. 0 to have the workers wait.
+    /// The most threads for requests that would wait, so that they block no worker. With 0 the
+    /// workers wait.
     pub waiters: usize,
     /// Tells the CPU of the calling thread.
     pub cpu: fn() -> Cpu,
@@ -44,8 +44,8 @@ impl Default for Options {
     }
 }
 
-/// A mounted directory that holds one file per device. Every method may be called by any thread
-/// that is not one of its workers. Dropping it takes it down, by force if need be.
+/// A mounted directory that holds one file per device. Any thread except its workers may call every
+/// method. Dropping it unmounts it, by force if needed.
 pub struct Mount {
     place: Place,
     table: Arc<Table>,
@@ -54,11 +54,11 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts at the directory `at`, which is created (for its owner alone) if it is missing.
-    /// Root needs no helper program; others need fusermount3.
+    /// Mounts at the directory `at`. A missing directory is created, for its owner only. Root needs
+    /// no helper program; other users need fusermount3.
     ///
     /// # Errors
-    /// Says what is missing: FUSE, the permission, or a directory that can be mounted on.
+    /// [`Error`] names the missing thing: FUSE, the permission, or a directory to mount on.
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
@@ -76,7 +76,7 @@ impl Mount {
             owner,
         };
         let mut config = Config::default();
-        // fuser hands the subtype to the helper only; the kernel takes it as an option.
+        // fuser passes the subtype only to the helper; the kernel takes it as an option.
         let subtype = match owner.0 {
             0 => MountOption::CUSTOM("subtype=rampack".into()),
             _ => MountOption::Subtype("rampack".into()),
@@ -88,7 +88,7 @@ impl Mount {
         let session = Session::new(frontend, &at, &config).map_err(|error| refused(&at, error))?;
         let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
         let mount = Mount { place: Place::new(at), table, session: Some(session), patient };
-        // The answer comes from a worker: it shows that they run.
+        // A worker answers this: it shows that the workers run.
         fs::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
     }
@@ -99,24 +99,24 @@ impl Mount {
         &self.place.at
     }
 
-    /// The path of the file called `name`, whether there is one or not.
+    /// The path that the file `name` has or would have.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.place.at.join(name)
     }
 
-    /// Serves `device`, the outermost link of its chain, as the file `name`. The file is as long as
-    /// the device, also when the device changes its size.
+    /// Serves `device`, the outermost device of its chain, as the file `name`. The size of the file
+    /// is the size of the device, also after a resize.
     ///
     /// # Errors
-    /// If the name is taken, or cannot be that of a file.
+    /// [`Error::Name`] if the name is taken or is not a valid file name.
     pub fn add(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<PathBuf, Error> {
         self.table.add(name, device)?;
         Ok(self.path(name))
     }
 
-    /// Takes the file `name` away and gives back its device, once no request is being served from
-    /// it. Who has the file open gets ESTALE from then on. Nothing for an unknown name.
+    /// Removes the file `name` and returns its device when no request uses it. A process that has
+    /// the file open gets ESTALE from then on. None for an unknown name.
     pub fn remove(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         self.table.remove(name)
     }
@@ -127,30 +127,31 @@ impl Mount {
         self.table.all().iter().map(|file| file.name.clone()).collect()
     }
 
-    /// How often the file `name` is open at this moment; a loop device on it counts as one.
+    /// How many opens the file `name` has now; a loop device on it counts as one.
     #[must_use]
     pub fn open_count(&self, name: &str) -> u64 {
         self.table.named(Path::new(name)).map_or(0, |file| file.open_count())
     }
 
-    /// Is it still served? Not after somebody else unmounted or aborted it.
+    /// Is it still served? False after another process unmounted or aborted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
     }
 
-    /// Takes the mount down and waits until its threads have ended. With `force` it goes even if
-    /// files are open: requests under way and later ones fail. Does nothing the second time.
+    /// Unmounts it and waits until its threads have ended. With `force` it unmounts even if files
+    /// are open: requests under way and later ones fail. Does nothing the second time.
     ///
     /// # Errors
-    /// [`Error::Busy`] if files are open and `force` is not given; everything is then as before.
+    /// [`Error::Busy`] if files are open and `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
         if self.session.is_none() {
             return Ok(());
         }
-        // Aborted by somebody else, it is not served any more, but still there.
+        // A mount that another process aborted is not served any more, but still mounted.
         let backoff = if self.is_served() || self.place.is_mounted() {
-            // Whatever comes once it is forced fails, even where the kernel cannot be told to.
+            // After a forced unmount every request fails, even if the kernel cannot be told to fail
+            // it.
             self.place.take_down(force, || self.table.close())?
         } else {
             ENDING
@@ -163,13 +164,13 @@ impl Mount {
     fn join(&mut self, backoff: Duration) {
         let Some(session) = self.session.take() else { return };
         let end = Instant::now() + backoff;
-        // Nobody is there any more to take an answer, but the device is still in use.
+        // The mount takes no more answers, but the device is still in use.
         self.patient.close(backoff);
         while !session.guard.is_finished() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
         if session.guard.is_finished() {
-            // How the threads ended is of no use to anybody: the mount is gone.
+            // The result of the threads is not needed: the mount is gone.
             let _ = session.join();
             self.table.clear();
         }
@@ -186,7 +187,7 @@ pub(crate) fn check_fuse() -> Result<(), Error> {
     open_fuse().map(drop)
 }
 
-/// A new way to the kernel's FUSE client.
+/// Opens /dev/fuse.
 pub(crate) fn open_fuse() -> Result<File, Error> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(channel) => Ok(channel),
@@ -198,7 +199,7 @@ pub(crate) fn open_fuse() -> Result<File, Error> {
     }
 }
 
-/// Makes sure that `at` is a directory that nothing is mounted on.
+/// Checks that `at` is a directory without a mount on it; creates it if it is missing.
 pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     match fs::metadata(at) {
         Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
@@ -228,7 +229,7 @@ fn create(at: &Path) -> Result<(), Error> {
 pub(crate) fn refused(at: &Path, error: io::Error) -> Error {
     let doing = format!("mount at {}", at.display());
     match error.kind() {
-        // The system call was refused, and there is no helper to ask.
+        // The system call was refused, and there is no helper program.
         ErrorKind::NotFound => Error::NoPermission {
             doing,
             needs: "run as root with CAP_SYS_ADMIN, or install fuse3 for its fusermount3",

@@ -1,4 +1,4 @@
-//! What is mounted, and how it is taken down.
+//! The list of mounts, and unmounting.
 
 use std::ffi::OsString;
 use std::fs;
@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Mounted> {
     text.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
-/// What is mounted exactly there, the uppermost last.
+/// The mounts exactly at `path`, the uppermost last.
 pub(crate) fn at(path: &Path) -> Vec<Mounted> {
     all().into_iter().filter(|mounted| mounted.at == path).collect()
 }
@@ -55,7 +55,7 @@ pub(crate) fn unescape(text: &[u8]) -> OsString {
     OsString::from_vec(plain)
 }
 
-/// The devices that swap goes to.
+/// The devices that the kernel swaps to.
 pub(crate) fn swaps() -> Vec<PathBuf> {
     let text = fs::read("/proc/swaps").unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n').skip(1);
@@ -66,8 +66,8 @@ pub(crate) fn swaps() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Fails every request of a FUSE mount, those under way too: it works for the owner of the mount
-/// even when its server does not answer any more.
+/// Fails every request of a FUSE mount, also those under way. The owner of the mount can do it even
+/// when the server does not answer.
 pub(crate) fn abort_fuse(minor: u32) -> bool {
     fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1").is_ok()
 }

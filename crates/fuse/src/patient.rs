@@ -1,4 +1,4 @@
-//! Requests that would have to wait, carried out beside the workers.
+//! Requests that would have to wait: threads beside the workers carry them out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use host::Waiters;
 use sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes written by requests under way, at most: they are kept until the device has taken them.
+/// The most bytes of waiting writes: they are kept until the device has taken them.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What is to be written; counted until it is dropped.
+/// The data of a write; its bytes are counted until it is dropped.
 pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
     bytes: usize,
@@ -22,26 +22,26 @@ impl Drop for Payload {
     }
 }
 
-/// Threads for requests that would have to wait, started when there are any.
+/// Threads for requests that would have to wait. They start with the first such request.
 pub(crate) struct Patient {
     waiters: Option<Waiters>,
     bytes: AtomicUsize,
 }
 
 impl Patient {
-    /// At most `most` threads; with none nothing is put off.
+    /// At most `most` threads; with 0 no request is put off.
     pub(crate) fn new(most: usize) -> Patient {
         let waiters = (most > 0).then(|| Waiters::new("fuse-wait", most));
         Patient { waiters, bytes: AtomicUsize::new(0) }
     }
 
-    /// Is there a place for requests that would have to wait?
+    /// Are there threads for requests that would have to wait?
     #[inline]
     pub(crate) fn is_there(&self) -> bool {
         self.waiters.is_some()
     }
 
-    /// A copy of what is to be written; nothing if too much is under way or memory is out.
+    /// Copies the data of a write; None if too many bytes are under way or there is no memory.
     pub(crate) fn copy(self: &Arc<Patient>, data: &[u8]) -> Option<Payload> {
         let before = self.bytes.fetch_add(data.len(), Ordering::Relaxed);
         let mut payload = Payload { data: Vec::new(), bytes: data.len(), patient: self.clone() };
@@ -53,7 +53,7 @@ impl Patient {
         Some(payload)
     }
 
-    /// Has `task` done; by this thread if no other can be had.
+    /// Runs `task` on a waiter, or on this thread if there is none.
     pub(crate) fn run(&self, task: impl FnOnce() + Send + 'static) {
         let taken = match &self.waiters {
             Some(waiters) => waiters.take(Box::new(task)),
@@ -64,7 +64,7 @@ impl Patient {
         }
     }
 
-    /// Waits for what is under way, at most for `backoff`.
+    /// Waits for the requests under way, for `backoff` at most.
     pub(crate) fn close(&self, backoff: Duration) {
         if let Some(waiters) = &self.waiters {
             waiters.close(Some(backoff));

@@ -1,4 +1,4 @@
-//! Where something of ours is mounted, and how it is taken down there.
+//! The place of a mount, and unmounting it.
 
 use std::path::PathBuf;
 use std::thread;
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use crate::sys::{self, Unmount};
 use crate::{Error, User, mounts, users};
 
-/// How long a mount that was taken down may take to end before its threads are left to themselves.
+/// How long the threads of an unmounted mount may take to end. After that they are no longer waited
+/// for.
 pub(crate) const ENDING: Duration = Duration::from_secs(10);
 
-/// How long a file that was just closed may still count as open: closing is carried out later.
+/// How long a closed file may still count as open: the kernel carries out the close later.
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// The place of a mount.
@@ -22,20 +23,20 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// That of the mount that was just made at `at`.
+    /// The place of the mount that was just made at `at`.
     pub(crate) fn new(at: PathBuf) -> Place {
         let connection = mounts::at(&at).last().map(|mounted| mounted.device.1);
         Place { at, connection }
     }
 
-    /// Is it still there, served or not?
+    /// Is it still mounted, served or not?
     pub(crate) fn is_mounted(&self) -> bool {
         let ours = |number| mounts::at(&self.at).iter().any(|mounted| mounted.device.1 == number);
         self.connection.is_some_and(ours)
     }
 
-    /// Takes it down, and tells how long its threads may take to end. With `force` it goes even if
-    /// files are open; `cut_off` is called before the requests under way are failed.
+    /// Unmounts it and returns how long its threads may take to end. With `force` it unmounts even
+    /// if files are open; then it calls `cut_off` before it fails the requests under way.
     pub(crate) fn take_down(&self, force: bool, cut_off: impl FnOnce()) -> Result<Duration, Error> {
         let end = Instant::now() + CLOSING;
         loop {
@@ -44,7 +45,7 @@ impl Place {
                 Err(error) => error,
             };
             match error.raw_os_error() {
-                // Somebody else unmounted it a moment ago.
+                // Another process unmounted it a moment ago.
                 Some(libc::EINVAL) => return Ok(ENDING),
                 _ if force => {
                     cut_off();
@@ -63,7 +64,7 @@ impl Place {
     }
 
     fn tear_down(&self) -> Result<Duration, Error> {
-        // EBUSY is the usual answer: the requests are failed, and the mount is still there.
+        // EBUSY is the usual answer: the requests have failed, and the mount is still there.
         let aborted = match sys::unmount(&self.at, Unmount::Abort) {
             Ok(()) => return Ok(ENDING),
             Err(error) => error.raw_os_error() == Some(libc::EBUSY),
@@ -71,7 +72,7 @@ impl Place {
         let aborted = aborted || self.connection.is_some_and(mounts::abort_fuse);
         let doing = Error::system(format!("unmount {} by force", self.at.display()));
         mounts::unmount_fuse(&self.at, Unmount::Detach).map_err(doing)?;
-        // Without an abort the threads end when the last file is closed.
+        // Without an abort the threads end at the last close of a file.
         Ok(if aborted { ENDING } else { Duration::ZERO })
     }
 

@@ -1,10 +1,10 @@
-//! Ranges that are given up or zeroed: fallocate(2) as operations of a device.
+//! Translates fallocate(2) into operations of a device.
 
 use block::{Operation, ZeroMode};
 use units::PAGE_SHIFT;
 
-/// What fallocate(2) is for a device, of which `kept` of the `length` bytes from `offset` on lie
-/// before the end; nothing if there is nothing to do.
+/// The operation for a fallocate(2) of `length` bytes from `offset` on, of which `kept` lie before
+/// the end of the device. None if there is nothing to do.
 ///
 /// The loop driver turns discards and unmapping zero writes into `PUNCH_HOLE`, and zero writes
 /// that must stay allocated into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the whole
@@ -33,7 +33,7 @@ pub(crate) fn operation(
             }
             Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::KeepAllocated }
         }
-        // Space cannot be promised: how much a page will need is known when it is written.
+        // Space cannot be reserved: the size of a compressed page is known only when it is written.
         _ => return Err(libc::EOPNOTSUPP),
     };
     Ok((kept > 0).then_some(operation))

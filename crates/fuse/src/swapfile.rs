@@ -1,15 +1,15 @@
-//! One file that the kernel may swap to.
+//! Serves one file that the kernel may swap to.
 //!
-//! When memory is out the kernel waits for its swap space, so whoever serves that must not wait
-//! for memory in turn: a page fault in a serving thread would wait for pages to be written out,
-//! which only this thread can do. So the file is served without the library that serves the other
-//! files. Its threads have all their memory before they begin: a stack and a buffer, written to
-//! page by page. Then they read requests, carry them out and answer them, and do nothing else.
+//! When there is no free memory, the kernel waits for its swap space, so a serving thread must not
+//! wait for memory: a page fault in it would wait for writeback that only this thread can do. So
+//! this file is served without the library that serves the other files. The threads have all their
+//! memory before they begin: a stack and a buffer, written page by page. Then they read requests,
+//! carry them out and answer them, and do nothing else.
 //!
-//! That is half of it. The caller keeps the memory of the process from being taken away again
-//! (`mlockall(2)`), and the device must not allocate either.
+//! Two more conditions: the caller locks the memory of the process (`mlockall(2)`), and the device
+//! does not allocate.
 //!
-//! The root of the mount is the file itself: there are no names to look up.
+//! The root of the mount is the file itself, so no name is looked up.
 
 use std::fs;
 use std::path::Path;
@@ -38,11 +38,11 @@ pub(crate) use connection::remove_point;
 /// How a [`SwapFile`] is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapFileOptions {
-    /// How many threads serve it; at least one does.
+    /// The number of serving threads; at least one.
     pub threads: usize,
-    /// Tells the CPU of the calling thread. Must neither allocate nor wait.
+    /// Returns the CPU of the calling thread. Must neither allocate nor wait.
     pub cpu: fn() -> Cpu,
-    /// Called by each thread once, before it serves: the place to give it a priority.
+    /// Each thread calls it once, before it serves; it may set the thread's priority.
     pub begin: fn(),
 }
 
@@ -52,9 +52,8 @@ impl Default for SwapFileOptions {
     }
 }
 
-/// One file, served by threads of its own that never allocate and never wait for memory. Every
-/// method may be called by any thread that does not serve it. Dropping it takes it down, by force
-/// if need be.
+/// One file, served by its own threads, which never allocate and never wait for memory. Any thread
+/// that does not serve it may call every method. Dropping it unmounts it, by force if needed.
 pub struct SwapFile {
     place: Place,
     file: Arc<File>,
@@ -63,13 +62,13 @@ pub struct SwapFile {
 }
 
 impl SwapFile {
-    /// Serves `device`, the outermost link of its chain, as the file `at`, to root alone. An empty
-    /// file is made there to mount on, and removed in the end; its directory must exist. The size
-    /// is the device's at this moment, which must not change. All threads have their memory when
-    /// this returns.
+    /// Serves `device`, the outermost device of its chain, as the file `at`, to root only. It makes
+    /// an empty file there as the mount point and removes it in the end; the directory must exist.
+    /// The size of the file is the size of the device now, which must not change. All threads have
+    /// their memory when this returns.
     ///
     /// # Errors
-    /// Says what is missing: FUSE, the permission, or a file that can be mounted on.
+    /// [`Error`] names the missing thing: FUSE, the permission, or a file to mount on.
     pub fn serve(
         at: &Path,
         device: Arc<dyn BlockDevice>,
@@ -82,7 +81,7 @@ impl SwapFile {
         let path = connection::prepare(at)?;
         let opened = connection::open(path.clone(), owner, page, &mut Buffer::new(size, page));
         let (place, channel) = opened.inspect_err(|_| remove_point(&path))?;
-        // From here on dropping it undoes everything.
+        // From here on, dropping `swap` undoes everything.
         let mut swap = SwapFile { place, file, threads: Vec::new(), ids: Vec::new() };
         let mut channels = Vec::new();
         for _ in 1..options.threads {
@@ -90,7 +89,7 @@ impl SwapFile {
         }
         channels.push(channel);
         swap.start(channels, options.begin, (size, page))?;
-        // The kernel learns the size, and the answer shows that the threads serve.
+        // The kernel learns the size here. The answer shows that the threads serve.
         fs::metadata(swap.path()).map_err(Error::system("reach the new file"))?;
         Ok(swap)
     }
@@ -116,7 +115,7 @@ impl SwapFile {
         }
         drop(ready);
         for _ in 0..self.threads.len() {
-            // Only a thread that panicked ends without a word.
+            // Only a thread that panicked sends nothing.
             let id = is_ready.recv().map_err(std::io::Error::other);
             self.ids.push(id.map_err(doing())?);
         }
@@ -135,23 +134,23 @@ impl SwapFile {
         &self.ids
     }
 
-    /// How often it is open at this moment; a loop device on it counts as one.
+    /// How many opens it has now; a loop device on it counts as one.
     #[must_use]
     pub fn open_count(&self) -> u64 {
         self.file.open_count()
     }
 
-    /// Is it still served? Not after somebody else unmounted or aborted it.
+    /// Is it still served? False after another process unmounted or aborted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.threads.iter().any(|thread| !thread.is_finished())
     }
 
-    /// Takes the file away and waits until its threads have ended. With `force` it goes even if it
-    /// is open: requests under way and later ones fail. Does nothing the second time.
+    /// Unmounts the file and waits until its threads have ended. With `force` it unmounts even if
+    /// the file is open: requests under way and later ones fail. Does nothing the second time.
     ///
     /// # Errors
-    /// [`Error::Busy`] if it is open and `force` is not given; everything is then as before.
+    /// [`Error::Busy`] if it is open and `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
         let backoff =
             if self.place.is_mounted() { self.place.take_down(force, || {})? } else { ENDING };
@@ -166,7 +165,7 @@ impl SwapFile {
             thread::sleep(Duration::from_millis(1));
         }
         for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
-            // A thread that panicked has said so.
+            // The panic hook has reported a panic of this thread.
             let _ = thread.join();
         }
     }
@@ -178,16 +177,16 @@ impl Drop for SwapFile {
     }
 }
 
-/// The last that a thread does before it serves.
+/// The last preparation of a thread before it serves.
 fn get_ready(begin: fn(), ready: Sender<i32>) {
     host::touch_stack();
     begin();
-    // Nobody listens any more if another thread could not be started; the mount is gone then.
+    // The receiver is gone if another thread could not be started; the mount is gone then too.
     let _ = ready.send(host::thread_id());
 }
 
-/// What the file answers to one request, in memory: for fuzzing and tests. What is longer than the
-/// longest request is cut off. Nothing if no answer is expected.
+/// Answers one request in memory, for fuzzing and tests. A request is cut off at the longest
+/// length. None if the request has no answer.
 #[must_use]
 pub fn drive(request: &[u8], device: Arc<dyn BlockDevice>) -> Option<Vec<u8>> {
     let page = host::page_bytes() as usize;

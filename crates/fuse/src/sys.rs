@@ -1,9 +1,8 @@
 //! The system calls that the standard library does not offer.
 //!
 //! # Why unsafe
-//! Binding a thread to a CPU, mounting and unmounting, making device nodes and driving loop devices
-//! are calls of the C library that take raw pointers. Each is wrapped
-//! here in a function that cannot be misused.
+//! To bind a thread to a CPU, to mount and unmount, to make device nodes and to drive loop devices
+//! takes calls of the C library with raw pointers. A safe function wraps each call.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -17,7 +16,7 @@ use units::Cpu;
 
 /// Bytes of a file name in [`LoopInfo`], the closing NUL included.
 pub(crate) const LOOP_NAME: usize = 64;
-/// The number of block devices called loop.
+/// The major number of loop devices.
 const LOOP_MAJOR: u32 = 7;
 
 const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
@@ -57,7 +56,7 @@ pub(crate) struct LoopConfig {
 const _: () = assert!(mem::size_of::<LoopInfo>() == 232 && mem::size_of::<LoopConfig>() == 304);
 
 impl LoopConfig {
-    /// The whole of `file`, without any option.
+    /// The configuration for the whole of `file`, without options.
     pub(crate) fn new(file: &File) -> LoopConfig {
         let info = LoopInfo {
             device: 0,
@@ -89,7 +88,7 @@ pub(crate) fn loop_get_free(control: &File) -> io::Result<u32> {
 }
 
 pub(crate) fn loop_configure(device: &File, config: &LoopConfig) -> io::Result<()> {
-    // SAFETY: the request reads one `loop_config`, which `config` is for the length of the call.
+    // SAFETY: the request reads one `loop_config`, and `config` lives through the call.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const *config) })
         .map(drop)
 }
@@ -99,7 +98,7 @@ pub(crate) fn loop_clear(device: &File) -> io::Result<()> {
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD as _) }).map(drop)
 }
 
-/// Takes over the size that the file has now.
+/// Sets the size of the loop device to the size of its file.
 pub(crate) fn loop_set_capacity(device: &File) -> io::Result<()> {
     // SAFETY: the request takes no argument.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY as _) }).map(drop)
@@ -109,7 +108,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// Makes the node of a loop device, for its owner alone.
+/// Makes the node of a loop device, with access for its owner only.
 pub(crate) fn make_loop_node(path: &Path, number: u32) -> io::Result<()> {
     let path = c_path(path)?;
     let device = libc::makedev(LOOP_MAJOR, number);
@@ -117,7 +116,7 @@ pub(crate) fn make_loop_node(path: &Path, number: u32) -> io::Result<()> {
     checked(unsafe { libc::mknod(path.as_ptr(), libc::S_IFBLK | 0o600, device) }).map(drop)
 }
 
-/// Mounts a FUSE file system of `kind`, whose options name the descriptor it is served from.
+/// Mounts a FUSE file system of `kind`. `options` names the descriptor of its server.
 pub(crate) fn mount_fuse(at: &Path, kind: &CStr, options: &str) -> io::Result<()> {
     let (at, options) = (c_path(at)?, CString::new(options)?);
     let source = c"rampack";
@@ -129,7 +128,7 @@ pub(crate) fn mount_fuse(at: &Path, kind: &CStr, options: &str) -> io::Result<()
     .map(drop)
 }
 
-/// Makes `fresh`, a newly opened /dev/fuse, another way to the mount that `of` serves.
+/// Connects `fresh`, a newly opened /dev/fuse, to the mount that `of` serves.
 pub(crate) fn fuse_clone(fresh: &File, of: &File) -> io::Result<()> {
     const FUSE_DEV_IOC_CLONE: libc::Ioctl = libc::_IOR::<u32>(229, 0);
     let of = of.as_raw_fd() as u32;
@@ -140,11 +139,11 @@ pub(crate) fn fuse_clone(fresh: &File, of: &File) -> io::Result<()> {
 /// How to unmount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unmount {
-    /// Fails with EBUSY while anybody uses it.
+    /// Fails with EBUSY while the mount is in use.
     Plain,
-    /// FUSE: fails every request, now and later, then as [`Unmount::Plain`].
+    /// FUSE: fails every request, now and later; then as [`Unmount::Plain`].
     Abort,
-    /// Takes it out of the tree; it ends when its last user does.
+    /// Removes the mount from the tree; it ends when its last user does.
     Detach,
 }
 
@@ -172,7 +171,7 @@ pub(crate) fn bind_to_cpu(cpu: usize) -> io::Result<()> {
     checked(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) }).map(drop)
 }
 
-/// The CPUs this thread may run on; none if the system does not tell.
+/// The CPUs that this thread may run on; empty on an error.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: an all-zero set is an empty one.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -184,7 +183,7 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// The CPU this thread runs on, as a CPU.
+/// The CPU that this thread runs on now; 0 on an error. Any thread may call it.
 #[must_use]
 pub fn current_cpu() -> Cpu {
     // SAFETY: the call takes no argument.

@@ -13,27 +13,27 @@ use units::Cpu;
 
 use crate::Error;
 
-/// The number of the first file; smaller ones are the directory's and reserved.
+/// The number of the first file; smaller numbers are for the directory, or reserved.
 const FIRST: u64 = 16;
 
-/// A file: one device under one name. Its number is never given to another; it is also the handle
-/// of the file while it is open.
+/// A file: one device under one name. Its number is never used again, and is also the handle of its
+/// opens.
 pub(crate) struct Served {
     pub(crate) number: u64,
     pub(crate) name: String,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) opens: AtomicU64,
-    /// Bytes the device had when it was last asked.
+    /// The size of the device at the last query, in bytes.
     bytes: AtomicU64,
 }
 
-/// Every file of a mount, in the order of their numbers. Names are looked up under a lock, numbers
-/// by readers without one.
+/// All files of a mount, in the order of their numbers. A lookup by name takes a lock; a reader
+/// looks up a number without one.
 pub(crate) struct Table {
     state: Mutex<State>,
     places: Places,
     readers: Arc<ReaderEpochs>,
-    /// No file is found by its number any more.
+    /// The table is closed: no lookup by number finds a file.
     closed: AtomicBool,
 }
 
@@ -44,8 +44,8 @@ struct State {
 
 type Place = Published<Arc<Served>>;
 
-/// A place for each number there ever was, in pieces that stay where they are: each has twice as
-/// many as the one before.
+/// A place for each number ever used, in pieces that never move. Each piece is twice as long as the
+/// one before.
 struct Places([OnceLock<Box<[Place]>>; PIECES]);
 
 const PIECES: usize = 48;
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Begins a request: files that it finds stay until the reader is dropped.
+    /// Begins a request. A file that it finds stays until the reader is dropped.
     #[inline]
     pub(crate) fn enter(&self, cpu: Cpu) -> Reader<'_> {
         self.readers.enter(cpu)
@@ -117,17 +117,17 @@ impl Table {
         Ok(())
     }
 
-    /// Takes the file away, then waits until no request is being served from it. Must not be
-    /// called by a thread that serves requests.
+    /// Removes the file, then waits until no request uses it. A thread that serves requests must
+    /// not call it.
     pub(crate) fn remove(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         let mut file = {
             let mut state = self.state.lock();
             let at = state.files.iter().position(|file| file.name == name)?;
             state.files.remove(at)
         };
-        // A request is a reader only while it is served, which for memory is microseconds.
+        // A request is a reader while it is served: microseconds for a device in memory.
         drop(self.places.get(file.number).and_then(|place| place.withdraw()));
-        // Those that wait for a slower device below have the file itself, for milliseconds.
+        // A request that waits for a slower device holds the `Arc` itself, for milliseconds.
         loop {
             match Arc::try_unwrap(file) {
                 Ok(served) => return Some(served.device),
@@ -137,14 +137,14 @@ impl Table {
         }
     }
 
-    /// Takes every file away, without waiting. Nothing may be added after it.
+    /// Removes every file without waiting. No file may be added after it.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         let files = mem::take(&mut self.state.lock().files);
         drop(files);
     }
 
-    /// Lets go of the devices of a table that was closed, when no request is served any more.
+    /// Drops the devices of a closed table. No request may be under way.
     pub(crate) fn clear(&self) {
         for place in self.places.iter() {
             drop(place.withdraw());
@@ -174,15 +174,15 @@ impl Table {
 }
 
 impl Served {
-    /// Its size at this moment, in bytes.
+    /// The size of the file now, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.device.geometry().bytes;
         self.bytes.store(bytes, Ordering::Relaxed);
         bytes
     }
 
-    /// How many of `length` bytes from `offset` on it has. The device is asked only if they pass
-    /// the end that is known.
+    /// The number of bytes of the file among `length` bytes from `offset` on. It asks the device
+    /// only if the range passes the known end.
     #[inline]
     pub(crate) fn part(&self, offset: u64, length: u64) -> u64 {
         let bytes = self.bytes.load(Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl Served {
         }
     }
 
-    /// The same, of this moment.
+    /// As [`Served::part`], with the size that the device has now.
     #[cold]
     pub(crate) fn part_now(&self, offset: u64, length: u64) -> u64 {
         self.bytes().saturating_sub(offset).min(length)

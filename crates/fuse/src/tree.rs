@@ -1,8 +1,8 @@
-//! A control tree as files: a FUSE mount of its own, beside that of the devices.
+//! Serves a control tree as files, in a separate FUSE mount.
 //!
-//! A request to it may take as long as what it asks for: it may attach a loop device, whose first
-//! reads go to the mount of the devices, or wait for a device to be free. So this mount has
-//! threads enough that others are answered meanwhile, and shares none with that of the devices.
+//! A request to the tree takes as long as its command. It may attach a loop device, whose first
+//! reads go to the mount of the devices, or wait until a device is free. So this mount has threads
+//! enough to answer other requests meanwhile, and shares none with the mount of the devices.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,28 +23,28 @@ mod inodes;
 use files::Files;
 use inodes::{Handles, Inodes};
 
-/// Requests that may wait at a time without keeping others from being answered.
+/// The number of worker threads. Fewer waiting requests than this do not block the others.
 const WORKERS: usize = 16;
-/// How long its threads may take to end.
+/// How long the threads may take to end.
 const ENDING: Duration = Duration::from_secs(10);
-/// How long a file that was just closed may still count as open.
+/// How long a closed file may still count as open.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// A tree, mounted. Every method may be called by any thread that does not serve it. Dropping it
-/// takes it down, by force if need be.
+/// A mounted tree. Any thread that does not serve it may call every method. Dropping it unmounts
+/// it, by force if needed.
 pub struct TreeMount {
     at: PathBuf,
-    /// The second half of its device number.
+    /// The minor of its device number.
     minor: Option<u32>,
     session: Option<BackgroundSession>,
 }
 
 impl TreeMount {
-    /// Mounts what is below `top` at the directory `at`, which is created if it is missing. When
-    /// root does it, others may look as far as the modes of the files allow.
+    /// Mounts the contents of `top` at the directory `at`, which is created if it is missing. If
+    /// root mounts it, other users have access by the modes of the files.
     ///
     /// # Errors
-    /// Says what is missing: FUSE, the permission, or a directory that can be mounted on.
+    /// [`Error`] names the missing thing: FUSE, the permission, or a directory to mount on.
     pub fn new(at: &Path, top: Arc<dyn Directory>) -> Result<TreeMount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
@@ -71,7 +71,7 @@ impl TreeMount {
         let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
         let minor = mounts::at(&at).last().map(|mounted| mounted.device.1);
         let mount = TreeMount { at, minor, session: Some(session) };
-        // The answer comes from a worker: it shows that they run.
+        // A worker answers this: it shows that the workers run.
         fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
     }
@@ -82,12 +82,12 @@ impl TreeMount {
         &self.at
     }
 
-    /// Takes it down and waits until its threads have ended. With `force` it goes even if files
+    /// Unmounts it and waits until its threads have ended. With `force` it unmounts even if files
     /// are open. Does nothing the second time.
     ///
     /// # Errors
-    /// [`Error::Busy`] if files are open or programs live with it in a namespace of their own, and
-    /// `force` is not given; everything is then as before.
+    /// [`Error::Busy`] if files are open, or programs have it in another mount namespace, and
+    /// `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
         if self.session.is_none() {
             return Ok(());
@@ -97,13 +97,13 @@ impl TreeMount {
             return Err(Error::Busy { what: self.at.clone(), users: elsewhere });
         }
         if !elsewhere.is_empty() {
-            // It would live on where those programs are: it is told to end.
+            // The mount would remain in the namespaces of those programs: it is aborted.
             self.tear_down()?;
         }
         let end = Instant::now() + CLOSING;
         while let Err(error) = mounts::unmount_fuse(&self.at, Unmount::Plain) {
             match error.raw_os_error() {
-                // Somebody else unmounted it.
+                // Another process unmounted it.
                 Some(libc::EINVAL) => break,
                 _ if force => {
                     self.tear_down()?;
@@ -130,7 +130,7 @@ impl TreeMount {
     }
 
     fn tear_down(&self) -> Result<(), Error> {
-        // EBUSY is the usual answer: the requests are failed, and the mount is still there.
+        // EBUSY is the usual answer: the requests have failed, and the mount is still there.
         let _ = sys::unmount(&self.at, Unmount::Abort);
         let _ = self.minor.is_some_and(mounts::abort_fuse);
         match mounts::unmount_fuse(&self.at, Unmount::Detach) {

@@ -1,4 +1,4 @@
-//! Who uses a mount or a block device, as far as this process may see.
+//! Finds the users of a mount or a block device, as far as this process may see them.
 
 use std::fmt;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::{loops, mounts};
 mod namespaces;
 pub(crate) use namespaces::elsewhere;
 
-/// One who uses a mount or a device.
+/// A user of a mount or a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum User {
     /// A file system is mounted from it.
@@ -27,7 +27,7 @@ pub enum User {
         /// Its name.
         name: String,
     },
-    /// Somebody whom this process cannot see, perhaps in another mount namespace.
+    /// A user that this process cannot see, perhaps in another mount namespace.
     Unknown,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for User {
     }
 }
 
-/// Processes whose files, working directory or root match.
+/// Processes with a matching open file, working directory or root.
 fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -62,14 +62,15 @@ fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
     found
 }
 
-/// Users of the FUSE mount at `at`. Touches no file of it, so it answers even if that does not.
+/// Users of the FUSE mount at `at`. It touches no file of the mount, so it works even if the mount
+/// does not answer.
 pub(crate) fn of_mount(at: &Path) -> Vec<User> {
     let loops = loops::backed_under(at).into_iter();
     let loops = loops.map(|(number, _)| User::LoopDevice(loops::node(number)));
     loops.chain(processes(|path| path.starts_with(at))).collect()
 }
 
-/// Users of loop device `number` that keep it from being taken down.
+/// Users of loop device `number` that keep it from being detached.
 pub(crate) fn of_loop(number: u32) -> Vec<User> {
     let node = loops::node(number);
     let mounted = mounts::all().into_iter();

@@ -1,4 +1,4 @@
-//! What belongs to one thread that serves requests: its CPU and its buffer.
+//! The CPU and the buffer of a worker thread.
 
 use std::cell::{Cell, RefCell};
 
@@ -7,8 +7,8 @@ use units::PAGE_SIZE;
 
 use crate::sys;
 
-/// The largest request, in bytes: what Linux allows unless told otherwise (fs.fuse.max_pages_limit
-/// is 256 pages).
+/// The largest request, in bytes: the default limit of Linux (fs.fuse.max_pages_limit is 256
+/// pages).
 pub(crate) const LARGEST: usize = 1 << 20;
 
 thread_local! {
@@ -16,19 +16,19 @@ thread_local! {
     static BUFFER: RefCell<Buffer> = const { RefCell::new(Buffer { memory: Vec::new(), skip: 0 }) };
 }
 
-/// The CPUs that workers are bound to, in turn, as each serves its first request.
+/// The CPUs for workers. A worker is bound to the next one at its first request.
 pub(crate) struct Workers {
     cpus: Vec<usize>,
     next: AtomicU32,
 }
 
 impl Workers {
-    /// Binds each worker to one of `cpus`; to none if there are none.
+    /// Binds each worker to one of `cpus`; if `cpus` is empty, binds none.
     pub(crate) fn new(cpus: Vec<usize>) -> Workers {
         Workers { cpus, next: AtomicU32::new(0) }
     }
 
-    /// To be called at the beginning of a request.
+    /// Called at the beginning of each request.
     #[inline]
     pub(crate) fn enter(&self) {
         if !self.cpus.is_empty() && !ENTERED.get() {
@@ -40,7 +40,7 @@ impl Workers {
     fn bind(&self) {
         ENTERED.set(true);
         let turn = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-        // A CPU may have been taken from us since; the worker then runs anywhere, only slower.
+        // On an error (the CPU is no longer allowed) the worker runs on any CPU, only slower.
         let _ = sys::bind_to_cpu(self.cpus[turn % self.cpus.len()]);
     }
 }
@@ -50,8 +50,8 @@ struct Buffer {
     skip: usize,
 }
 
-/// Lends `length` page-aligned bytes that belong to this thread; nothing is allocated once the
-/// thread has served a read that long. Their contents are those of earlier requests.
+/// Lends `length` page-aligned bytes of this thread's buffer. It allocates only if the thread has
+/// served no read of this length before. The bytes hold data of earlier requests.
 pub(crate) fn with_buffer<R>(length: usize, run: impl FnOnce(&mut [u8]) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {
         let want = length.max(LARGEST) + PAGE_SIZE;

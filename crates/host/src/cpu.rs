@@ -1,4 +1,4 @@
-//! CPUs: which one this is, how many there are, and staying on one.
+//! CPUs: the number of the current one, how many exist, and binding a thread to one.
 //!
 //! # Why unsafe
 //! Calls into libc: no arguments, or a buffer and its own length.
@@ -7,7 +7,8 @@ use std::{fs, io};
 
 use units::Cpu;
 
-/// The CPU this thread runs on at this moment; it may run on another one already.
+/// The CPU this thread runs on. The thread may move to another CPU at any moment. Any thread may
+/// call it.
 ///
 /// A few nanoseconds: glibc reads the number from the thread's restartable-sequences area, or
 /// asks the vDSO (sched_getcpu(3)).
@@ -19,12 +20,13 @@ pub fn cpu() -> Cpu {
     Cpu(u32::try_from(cpu).unwrap_or(0))
 }
 
-/// How many CPUs a program should make so that each CPU has one of its own.
+/// How many per-CPU instances a program needs so that each CPU has its own.
 ///
-/// One more than the highest CPU number *present* (/sys/devices/system/cpu/present, kernel
-/// document `admin-guide/cputopology.rst`). Not the *possible* ones: virtual machines often
-/// announce hundreds that will never exist, and CPUs cost memory. A CPU plugged in later shares a
-/// CPU, as CPUs are taken modulo their number. Without sysfs it's the number of configured CPUs.
+/// One more than the highest CPU number *present* (/sys/devices/system/cpu/present, kernel document
+/// `admin-guide/cputopology.rst`). Not the *possible* ones: virtual machines often announce
+/// hundreds that will never exist, and CPUs cost memory. A CPU that is plugged in later shares the
+/// state of another one, because CPU numbers are taken modulo this number. Without sysfs it is the
+/// number of configured CPUs.
 #[must_use]
 pub fn cpus() -> usize {
     fs::read_to_string("/sys/devices/system/cpu/present")
@@ -56,12 +58,12 @@ pub fn online_cpus() -> usize {
     allowed_cpus().len().max(1)
 }
 
-/// The numbers of the CPUs this thread may run on, ascending (sched_getaffinity(2)). Empty if the
-/// system does not say.
+/// The numbers of the CPUs this thread may run on, ascending (sched_getaffinity(2)). Empty on an
+/// error.
 #[must_use]
 pub fn allowed_cpus() -> Vec<usize> {
     const WORD: usize = u64::BITS as usize;
-    // The system refuses a mask shorter than its own with EINVAL, and doesn't tell its length.
+    // The kernel refuses a mask shorter than its own with EINVAL, and does not report its length.
     for words in [16, 64, 256, 1024] {
         let mut mask = vec![0u64; words];
         // SAFETY: the buffer is as long as said, and a CPU mask is made of machine words.
@@ -75,10 +77,11 @@ pub fn allowed_cpus() -> Vec<usize> {
     Vec::new()
 }
 
-/// Keeps this thread, and threads it starts from now on, on CPU `cpu` (sched_setaffinity(2)).
+/// Binds this thread, and threads that it starts later, to CPU `cpu` (sched_setaffinity(2)).
 ///
 /// # Errors
-/// The system's, naming the CPU: there is no such CPU, or this process may not use it.
+/// The error of the system, with the CPU in its text: the CPU does not exist, or this process may
+/// not use it.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     const WORD: usize = u64::BITS as usize;
     const HIGHEST: usize = 1 << 16;

@@ -1,8 +1,8 @@
-//! What the engine is given by the system: memory from the operating system, the CPU one runs on,
-//! threads that may wait, swapping, and what a process can learn about itself and its machine.
+//! Services of the operating system for the engine: memory, the current CPU, threads that may wait,
+//! swapping, and data about the process and its machine.
 //!
-//! With the program and the frontends this is the only crate that may use libc. Everything below it
-//! takes memory as a [`pagealloc::MemoryProvider`] and CPUs as numbers, and tests pretend both.
+//! Only this crate, the program and the frontends may use libc. The crates below take memory as a
+//! [`pagealloc::MemoryProvider`] and CPUs as numbers; tests simulate both.
 
 mod cpu;
 mod heap;

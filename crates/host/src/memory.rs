@@ -1,28 +1,28 @@
-//! How much memory there is, and how much of it is ours.
+//! The memory of the machine, and the part that this process has.
 //!
 //! # Why unsafe
 //! One call of sysconf(3), which takes a number and returns one.
 
 use std::fs;
 
-/// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)); limits
-/// of a control group are not taken into account. 0 if the machine does not say.
+/// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)); it
+/// ignores the limits of a memcg. 0 if the file cannot be read.
 #[must_use]
 pub fn total_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
 }
 
-/// Bytes that could be had without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)).
-/// 0 if the machine does not say.
+/// Bytes that can be allocated without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)).
+/// 0 if the file cannot be read.
 #[must_use]
 pub fn available_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemAvailable:").unwrap_or(0)
 }
 
-/// Bytes of this process that are in memory now.
+/// Resident bytes of this process now.
 ///
-/// This is `Rss` of /proc/self/smaps_rollup (proc_pid_smaps(5)), which counts page tables entry by
-/// entry: exact, but it takes milliseconds per gigabyte. Where that file is missing, it's the
+/// This is `Rss` of /proc/self/smaps_rollup (proc_pid_smaps(5)), for which the kernel walks the
+/// page tables: exact, but it takes milliseconds per gigabyte. If that file is missing, it is the
 /// second number of /proc/self/statm, which is fast but may lag by some dozens of pages per thread.
 /// 0 if neither can be read.
 #[must_use]
@@ -36,7 +36,7 @@ fn resident_from_statm() -> Option<u64> {
     Some(pages * page_bytes())
 }
 
-/// Bytes in a page of the operating system, which need not be 4096.
+/// Bytes in a page of the operating system; it may differ from 4096.
 #[must_use]
 pub fn page_bytes() -> u64 {
     // SAFETY: sysconf takes a number and returns one.
@@ -49,7 +49,7 @@ fn field_in_kib(path: &str, name: &str) -> Option<u64> {
     parse_field_in_kib(&text, name)
 }
 
-/// Bytes from a line such as `Rss:   4 kB`.
+/// Parses the bytes from a line such as `Rss: 4 kB`.
 pub(crate) fn parse_field_in_kib(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = rest.trim().strip_suffix("kB")?.trim_end().parse().ok()?;

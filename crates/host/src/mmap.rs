@@ -1,21 +1,21 @@
 //! Memory from mmap.
 //!
-//! Addresses are reserved without access (`PROT_NONE`, `MAP_NORESERVE`) and made usable piece by
-//! piece, so that capacity costs nothing and a limit on the process is met by an error instead of
-//! a signal (mmap(2), mprotect(2), and the kernel document `mm/overcommit-accounting.rst`).
+//! Addresses are reserved without access (`PROT_NONE`, `MAP_NORESERVE`) and committed piece by
+//! piece. So reserved capacity costs nothing, and a process at its limit gets an error, not a
+//! signal (mmap(2), mprotect(2), and the kernel document `mm/overcommit-accounting.rst`).
 //!
-//! Where transparent huge pages are set to `always`, the first touch of a byte would cost 2 MiB,
-//! which makes nonsense of a sparse table, and khugepaged would fill up what was given back.
-//! Regions therefore opt out. [`RegionKeeper::collapse`] opts a block in for as long as the system
-//! takes to make it a huge page, which it stays then (kernel document
-//! `admin-guide/mm/transhuge.rst`). That may take milliseconds: a huge page has to be found and
-//! cleared. So memory that is wanted at once comes in pages ([`RegionKeeper::populate`]).
+//! With transparent huge pages set to `always`, the first touch of a byte would cost 2 MiB, also in
+//! a sparse table, and khugepaged would refill freed pages. Regions therefore opt out.
+//! [`RegionKeeper::collapse`] opts a block in while the kernel makes it a huge page; the block then
+//! stays one (kernel document `admin-guide/mm/transhuge.rst`). A collapse may take milliseconds,
+//! because the kernel must find and clear a huge page. So memory that is needed at once is
+//! populated in small pages ([`RegionKeeper::populate`]).
 //!
-//! In a process that locks what it maps ([`crate::lock_memory`]) regions are locked page by page,
-//! as they are touched or populated; otherwise reserving would take the memory of all of it.
+//! In a process that locks its memory ([`crate::lock_memory`]), a region's pages are locked when
+//! they are touched or populated. Otherwise a reservation would take all its memory at once.
 //!
 //! # Why unsafe
-//! Mapping memory is unsafe by nature: this module is where address ranges come from.
+//! Mapping memory is unsafe by nature: this module provides all address ranges.
 
 use std::io;
 use std::ptr::NonNull;
@@ -27,11 +27,11 @@ use units::PAGEBLOCK_SIZE;
 use crate::memory::page_bytes;
 use crate::swap::locks_what_it_maps;
 
-/// Give up a range also if it is locked (Linux 5.18, madvise(2)).
+/// Free the pages of a range, also locked ones (Linux 5.18, madvise(2)).
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// Collapse a range into huge pages now (Linux 6.1, madvise(2)).
 const MADV_COLLAPSE: libc::c_int = 25;
-/// Fault a range in as if it were written to (Linux 5.14, madvise(2)).
+/// Populate a range as a write would (Linux 5.14, madvise(2)).
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// Allocates ranges of private anonymous memory.
@@ -39,7 +39,7 @@ const MADV_POPULATE_WRITE: libc::c_int = 23;
 pub struct Mmap;
 
 impl Mmap {
-    /// The system: memory by mmap.
+    /// Makes the provider.
     #[must_use]
     pub const fn new() -> Mmap {
         Mmap
@@ -51,12 +51,12 @@ impl MemoryProvider for Mmap {
         let no_memory = NoMemory { bytes };
         let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(no_memory)?;
         let mapping = Mapping::new(bytes).ok_or(no_memory)?;
-        // SAFETY: the mapping owns its range and has aligned it.
+        // SAFETY: the mapping owns its range, and the range is aligned.
         Ok(unsafe { Region::new(mapping.base, bytes, Box::new(mapping)) })
     }
 }
 
-/// As [`Mmap`], for those who must not wait for memory: it is provided ahead of its use.
+/// As [`Mmap`], but memory is provided ahead of its use, for threads that must not wait for memory.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct MmapAhead;
 
@@ -70,7 +70,7 @@ impl MemoryProvider for MmapAhead {
     }
 }
 
-/// A range that is ours until dropped.
+/// An owned range of addresses; dropping it unmaps the range.
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
@@ -85,7 +85,7 @@ impl Mapping {
     /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB.
     fn new(bytes: usize) -> Option<Mapping> {
         let padded = bytes.checked_add(PAGEBLOCK_SIZE)?;
-        // SAFETY: a new private mapping at an address of the system's choice disturbs nobody.
+        // SAFETY: a new private mapping at an address that the system chooses overlaps no other.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -102,7 +102,7 @@ impl Mapping {
         let start = address.cast::<u8>();
         let before = start.align_offset(PAGEBLOCK_SIZE);
         let after = PAGEBLOCK_SIZE - before;
-        // SAFETY: both parts lie within the mapping just made and outside what is kept of it.
+        // SAFETY: both parts lie within the new mapping and outside the part that is kept.
         let base = unsafe {
             let base = start.add(before);
             unmap(start, before);
@@ -111,11 +111,11 @@ impl Mapping {
         };
         let mapping = Mapping { base: NonNull::new(base)?, bytes };
         if locks_what_it_maps() {
-            // SAFETY: the range is ours; locking changes no contents. What is not locked by it is
-            // locked by the process, which then takes memory for all that is committed.
+            // SAFETY: the range is ours; locking changes no contents. On an error the lock of the
+            // process applies, and every committed page takes memory.
             unsafe { libc::mlock2(mapping.at(0, bytes), bytes, libc::MLOCK_ONFAULT) };
         }
-        // A kernel without huge pages refuses, and is right.
+        // A kernel without huge pages refuses this; that is fine.
         mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
         Some(mapping)
     }
@@ -129,8 +129,8 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset).cast()
     }
 
-    /// In a process that keeps its memory locked (mlockall(2)), memory goes back only by a call of
-    /// its own. Older kernels have none, so the range is unlocked meanwhile.
+    /// Frees the pages of a locked range (mlockall(2)), which needs its own advice. An older kernel
+    /// does not have this advice, so the range is unlocked meanwhile.
     fn release_locked(&self, offset: usize, bytes: usize) {
         if self.advise(offset, bytes, MADV_DONTNEED_LOCKED) {
             return;
@@ -145,18 +145,18 @@ impl Mapping {
     }
 
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> bool {
-        // SAFETY: `at` has checked that the range is ours. Of the advices used, only the two
-        // DONTNEED change contents, and `release` promises just that.
+        // SAFETY: `at` has checked that the range is ours. Of the advice values used, only the two
+        // DONTNEED change contents, and `release` documents that.
         unsafe { libc::madvise(self.at(offset, bytes), bytes, advice) == 0 }
     }
 }
 
-// SAFETY: the mapping was made by us, is unmapped only in `drop`, and its address is given to one
-// `Region` only.
+// SAFETY: this module made the mapping, only `drop` unmaps it, and only one `Region` gets its
+// address.
 unsafe impl RegionKeeper for Mapping {
     fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: `at` has checked that the range is ours; granting access takes nothing away.
+        // SAFETY: `at` has checked that the range is ours; granting access changes no contents.
         let result = unsafe { libc::mprotect(self.at(offset, bytes), bytes, access) };
         if result == 0 { Ok(()) } else { Err(NoMemory { bytes }) }
     }
@@ -191,8 +191,8 @@ unsafe impl RegionKeeper for Mapping {
         }
         for at in (start..end).step_by(page) {
             let byte = self.at(at, 1).cast::<u8>();
-            // SAFETY: the byte lies in the committed range, and whoever uses it meanwhile does so
-            // by atomics or not at all, as the caller promises; its value stays.
+            // SAFETY: the byte lies in the committed range. The caller promises that other threads
+            // use it only by atomics, or not at all. Its value stays.
             unsafe { sync::touch(byte) };
         }
         true
@@ -201,7 +201,7 @@ unsafe impl RegionKeeper for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours, and whoever drops the region has stopped using it.
+        // SAFETY: the range is ours, and the owner that drops the region no longer uses it.
         unsafe { unmap(self.base.as_ptr(), self.bytes) };
     }
 }
@@ -209,11 +209,11 @@ impl Drop for Mapping {
 /// Unmaps `bytes` at `start`, if any.
 ///
 /// # Safety
-/// The range is mapped, is the caller's, and is used no more.
+/// The range is mapped, belongs to the caller, and is not used any more.
 unsafe fn unmap(start: *mut u8, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller's promise. It cannot fail but for a lack of mapping descriptors,
-        // in which case the addresses stay taken and nothing else happens.
+        // SAFETY: the caller's promise. It fails only if the kernel has no mapping descriptor left;
+        // the addresses then stay mapped.
         unsafe { libc::munmap(start.cast(), bytes) };
     }
 }

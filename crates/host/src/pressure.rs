@@ -1,7 +1,7 @@
-//! Waiting for memory to become short, and how long programs have waited for it.
+//! Waits until memory is short, and measures how long programs waited for memory.
 //!
 //! # Why unsafe
-//! poll(2) on descriptors that are open as long as the call lasts.
+//! poll(2) on descriptors that stay open during the call.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -12,38 +12,37 @@ use std::time::Duration;
 use crate::memory::{available_memory, total_memory};
 
 const PSI: &str = "/proc/pressure/memory";
-/// Somebody waited for memory for a tenth of a second within one second (kernel document
-/// `accounting/psi.rst`).
+/// The trigger: some task waited for memory for a tenth of a second within one second (kernel
+/// document `accounting/psi.rst`).
 const TRIGGER: &[u8] = b"some 100000 1000000\0";
-/// Where the kernel tells of no pressure, memory is short when less than one part in so many is
-/// available.
+/// Without PSI, memory is short when less than one part in this many is available.
 const SHORT: u64 = 16;
 
-/// What was waited for.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
     /// Memory is short.
     Short,
     /// The time is over.
     Quiet,
-    /// Somebody called [`PressureEnd::end`].
+    /// A thread called [`PressureEnd::end`].
     Ended,
 }
 
-/// Tells when memory is short: when the kernel says that somebody waits for it (PSI), or, where it
-/// does not, when little is available.
+/// Detects that memory is short: by PSI, when tasks wait for memory, or without PSI by little
+/// available memory.
 #[derive(Debug)]
 pub struct Pressure {
     psi: Option<File>,
     ended: PipeReader,
 }
 
-/// Ends the waiting of a [`Pressure`]; dropping it does too.
+/// Ends the wait of a [`Pressure`]; dropping it does so too.
 #[derive(Debug)]
 pub struct PressureEnd(PipeWriter);
 
 impl PressureEnd {
-    /// Whoever waits, now or later, is told.
+    /// Ends the wait of now, and every later one.
     pub fn end(&self) {
         let _ = (&self.0).write_all(b"e");
     }
@@ -53,7 +52,7 @@ impl Pressure {
     /// Begins to watch.
     ///
     /// # Errors
-    /// When there are no descriptors left.
+    /// An error when the process has no descriptor left.
     pub fn new() -> io::Result<(Pressure, PressureEnd)> {
         let (ended, end) = io::pipe()?;
         let psi = || -> io::Result<File> {
@@ -68,7 +67,8 @@ impl Pressure {
         Ok((Pressure { psi: psi().ok(), ended }, PressureEnd(end)))
     }
 
-    /// Does the kernel tell? Otherwise available memory is looked at when the time is over.
+    /// Does the kernel report pressure (PSI)? Otherwise a wait checks the available memory at its
+    /// end.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.psi.is_some()
@@ -78,19 +78,20 @@ impl Pressure {
     #[must_use]
     pub fn wait(&mut self, time: Duration) -> Waited {
         let psi = self.psi.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        // One whose descriptor is negative is passed over.
+        // poll(2) skips a negative descriptor.
         let mut wanted = [
             libc::pollfd { fd: self.ended.as_raw_fd(), events: libc::POLLIN, revents: 0 },
             libc::pollfd { fd: psi, events: libc::POLLPRI, revents: 0 },
         ];
         let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: an array of two, whose descriptors are open as long as `self` is.
+        // SAFETY: the array has two entries, and their descriptors are open as long as `self`
+        // lives.
         let ready = unsafe { libc::poll(wanted.as_mut_ptr(), 2, time) };
         if ready > 0 && wanted[0].revents != 0 {
             return Waited::Ended;
         }
         if ready > 0 && wanted[1].revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
-            // The kernel has nothing more to tell: it would answer at once for ever.
+            // The kernel has ended the trigger: a poll would return at once for ever.
             self.psi = None;
         } else if ready > 0 && wanted[1].revents & libc::POLLPRI != 0 {
             return Waited::Short;
@@ -102,21 +103,22 @@ impl Pressure {
     }
 }
 
-/// How long anybody has waited for memory.
+/// The time that tasks have waited for memory.
 #[derive(Debug)]
 pub struct MemoryStall(File);
 
 impl MemoryStall {
-    /// Opens the kernel's file for it and reads it once, so that the kernel has its buffer.
+    /// Opens the kernel's file and reads it once, so that the kernel has allocated its buffer.
     ///
     /// # Errors
-    /// Kernels without PSI, or started with `psi=0`, do not tell.
+    /// The error of the system, for example on a kernel without PSI or with `psi=0`.
     pub fn open() -> io::Result<MemoryStall> {
         let stall = MemoryStall(File::open(PSI)?);
         stall.total().map(|_| stall).ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// For how long at least one program has waited for memory, since the machine started.
+    /// How long at least one task has waited for memory since the machine started. None on an
+    /// error.
     #[must_use]
     pub fn total(&self) -> Option<Duration> {
         let mut text = [0; 256];
@@ -125,7 +127,7 @@ impl MemoryStall {
     }
 }
 
-/// The microseconds of the line `some avg10=… avg60=… avg300=… total=N`.
+/// Parses the microseconds of the line `some avg10=… avg60=… avg300=… total=N`.
 pub(crate) fn parse_stall(text: &str) -> Option<Duration> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;

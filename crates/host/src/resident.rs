@@ -1,19 +1,19 @@
-//! Having everything in memory that threads may need who must not wait for memory, and finding out
-//! whether they did.
+//! Makes all memory resident for threads that must not wait for memory, and counts their page
+//! faults.
 //!
 //! # Why unsafe
-//! madvise(2) on mappings of this process, as the system lists them; gettid(2).
+//! madvise(2) on mappings of this process from /proc/self/maps; gettid(2).
 
 use std::fs;
 use std::io;
 
-/// Fault a range in as if it were read from (Linux 5.14, madvise(2)).
+/// Populate a range as a read would (Linux 5.14, madvise(2)).
 const MADV_POPULATE_READ: libc::c_int = 22;
-/// Fault a range in as if it were written to.
+/// Populate a range as a write would.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
-/// Mappings without a name that are larger than this are stacks of other threads, buffers and
-/// regions; whoever needs those in memory sees to it.
+/// A larger mapping without a name is a stack of another thread, a buffer or a region. Its owner
+/// populates it if needed.
 const LARGE: u64 = 1 << 20;
 
 /// A line of /proc/self/maps (proc_pid_maps(5)).
@@ -24,7 +24,7 @@ pub(crate) struct Mapped {
     pub readable: bool,
     pub writable: bool,
     pub shared: bool,
-    /// Of a file, or what the kernel calls it; nothing for other memory.
+    /// The file's path, or the kernel's name; empty for other memory.
     pub name: String,
 }
 
@@ -35,19 +35,19 @@ impl Mapped {
         let (start, end) = range.split_once('-')?;
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let has = |n: usize, letter: u8| access.get(n) == Some(&letter);
-        // Offset, device and number of the file.
+        // Skips offset, device and inode number of the file.
         let name = words.skip(3).collect::<Vec<_>>().join(" ");
         let (readable, writable, shared) = (has(0, b'r'), has(1, b'w'), has(3, b's'));
         Some(Mapped { start: number(start)?, end: number(end)?, readable, writable, shared, name })
     }
 
-    /// How it is to be faulted in, if at all.
+    /// The advice that populates it; None to leave it.
     pub fn advice(&self) -> Option<libc::c_int> {
         let wanted = match &*self.name {
             "[heap]" | "[stack]" => true,
             "" => self.end - self.start <= LARGE,
-            // Code and data of the program and its libraries. What the kernel maps by itself
-            // ([vdso], [vvar]) is in memory always.
+            // Code and data of the program and its libraries. The kernel's own mappings ([vdso],
+            // [vvar]) are always in memory.
             name => name.starts_with('/') && !self.shared,
         };
         match (wanted && self.readable, self.writable) {
@@ -58,16 +58,17 @@ impl Mapped {
     }
 }
 
-/// Has the code and the data of this program and its libraries, the heap, the stack of its first
-/// thread and small mappings in memory now. With [`crate::lock_memory`] before it they stay there,
-/// and so does what is mapped later.
+/// Populates the code and the data of this program and its libraries, the heap, the stack of its
+/// first thread and small mappings. After [`crate::lock_memory`] they stay in memory, and so does
+/// all that is mapped later.
 ///
 /// # Errors
-/// What madvise(2) reports for the first part that could not be had; `EINVAL` before Linux 5.14.
+/// The error of madvise(2) for the first part that could not be populated; `EINVAL` before Linux
+/// 5.14.
 pub fn make_resident() -> io::Result<()> {
     let here = 0u8;
     let page = crate::page_bytes() as usize;
-    // Known to be there, so that what is refused here is the call.
+    // This page is mapped, so an error here means that the kernel lacks the call.
     let at = &raw const here as usize / page * page;
     populate(at, page, MADV_POPULATE_READ)?;
     let text = fs::read_to_string("/proc/self/maps")?;
@@ -76,8 +77,8 @@ pub fn make_resident() -> io::Result<()> {
         let length = (mapped.end - mapped.start) as usize;
         if let Err(error) = populate(mapped.start as usize, length, advice) {
             match error.raw_os_error() {
-                // It went in the meantime, or has another access; or a page of a file beyond that
-                // file's end.
+                // The mapping is gone or has another access, or the page lies past the end of its
+                // file.
                 Some(libc::ENOMEM | libc::EINVAL | libc::EFAULT) => {}
                 _ => return Err(error),
             }
@@ -87,8 +88,8 @@ pub fn make_resident() -> io::Result<()> {
 }
 
 fn populate(start: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: populating changes no contents. If the range is not mapped any more, or as something
-    // else, the call fails or populates that.
+    // SAFETY: populating changes no contents. If the range is unmapped or mapped anew meanwhile,
+    // the call fails or populates the new mapping.
     let result = unsafe { libc::madvise(start as *mut libc::c_void, length, advice) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -103,9 +104,9 @@ pub fn thread_id() -> i32 {
 /// Page faults of a thread so far (proc_pid_stat(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Faults {
-    /// For which memory was had without reading.
+    /// Faults without a read from a device.
     pub minor: u64,
-    /// For which something was read from a device.
+    /// Faults with a read from a device.
     pub major: u64,
 }
 
@@ -116,7 +117,7 @@ pub fn thread_faults(thread: i32) -> Option<Faults> {
 }
 
 pub(crate) fn parse_faults(stat: &str) -> Option<Faults> {
-    // The name, which may have blanks and parentheses in it, ends with the last parenthesis.
+    // The name may contain blanks and parentheses; it ends at the last parenthesis.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     // Field 3 comes first: minor faults are field 10, major ones 12.
     let minor = fields.nth(7)?.parse().ok()?;

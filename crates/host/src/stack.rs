@@ -1,20 +1,20 @@
 //! Stacks of threads that must not fault.
 //!
 //! # Why unsafe
-//! Where a thread's stack lies is asked of the C library, and madvise(2) takes an address.
+//! The C library reports the address of a thread's stack, and madvise(2) takes an address.
 
 use std::hint::black_box;
 use std::{io, mem, ptr};
 
 /// Bytes of stack of a thread that must not fault.
 pub const SERVING_STACK: usize = 256 << 10;
-/// What of it may be in use already, or be the C library's.
+/// The part of the stack that may be in use already, or belongs to the C library.
 const MARGIN: usize = 32 << 10;
 
-/// Has the whole stack of this thread in memory. For threads with a stack of [`SERVING_STACK`],
-/// before they begin.
+/// Populates the whole stack of this thread. For a thread with a stack of [`SERVING_STACK`], before
+/// it begins its work.
 pub fn touch_stack() {
-    // Before Linux 5.14 the last pages stay as they were; nothing comes that far down.
+    // Before Linux 5.14 the last pages stay unpopulated; the stack never grows that deep.
     if populate().is_err() {
         fill();
     }
@@ -36,7 +36,7 @@ fn populate() -> io::Result<()> {
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
-    // SAFETY: the call before filled the attributes in; the places of the answers are ours.
+    // SAFETY: the call before initialised the attributes; the results go to local variables.
     unsafe {
         libc::pthread_attr_getstack(&attributes, &mut start, &mut bytes);
         libc::pthread_attr_destroy(&mut attributes);

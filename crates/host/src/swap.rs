@@ -1,11 +1,11 @@
-//! Swapping on and off, and what keeps a process alive that serves swap space.
+//! swapon and swapoff, and the protections of a process that serves swap space.
 //!
-//! A process whose pages could be swapped out to the device it serves would wait for itself. So
-//! its memory is locked, its threads never start I/O to find memory, and it is the last to be
-//! ended when memory is out (mlockall(2), prctl(2), proc_pid_oom_score_adj(5)).
+//! If pages of a process are swapped out to the device that it serves, it waits for itself. So its
+//! memory is locked, its threads never start I/O to reclaim memory, and the OOM killer takes it
+//! last (mlockall(2), prctl(2), proc_pid_oom_score_adj(5)).
 //!
 //! # Why unsafe
-//! System calls with numbers or C strings made here, and mallopt(3), which takes numbers.
+//! System calls with numbers or C strings, and mallopt(3), which takes numbers.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io, ptr};
 
-/// Give up the whole area when swapping on, and each cluster of pages once it is free: without
-/// `SWAP_FLAG_DISCARD_ONCE` or `_PAGES` beside it, Linux does both (swapon(2)).
+/// Discard the whole area at swapon, and each cluster of pages when it is free. Without
+/// `SWAP_FLAG_DISCARD_ONCE` or `_PAGES`, Linux does both (swapon(2)).
 const SWAP_FLAG_DISCARD: libc::c_int = 0x1_0000;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 /// The highest priority a swap area can have (swapon(2)).
@@ -26,11 +26,11 @@ const PR_GET_IO_FLUSHER: libc::c_int = 58;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Has the kernel swap to the block device `path`, which has a swap header, with discards; at
-/// `priority`, or below all others without one.
+/// Makes the kernel swap to the block device `path`, with discards. The device must have a swap
+/// header. Without `priority`, the area comes after all others.
 ///
 /// # Errors
-/// What `swapon(2)` reports.
+/// The error of `swapon(2)`.
 pub fn swap_on(path: &Path, priority: Option<u16>) -> io::Result<()> {
     let path = c_string(path)?;
     let prefer = |priority: u16| SWAP_FLAG_PREFER | libc::c_int::from(priority & HIGHEST_PRIORITY);
@@ -39,19 +39,19 @@ pub fn swap_on(path: &Path, priority: Option<u16>) -> io::Result<()> {
     check(unsafe { libc::swapon(path.as_ptr(), flags) })
 }
 
-/// Has the kernel read everything back that it swapped to `path`, and stop swapping to it. It may
-/// take minutes. No signal breaks it off: they are held back from this thread meanwhile.
+/// Makes the kernel read back all pages that it swapped to `path`, and stop swapping to it. It may
+/// take minutes. Signals of this thread are blocked meanwhile, so none interrupts it.
 ///
-/// The process that calls this is the first that the kernel ends when memory is out, whatever its
-/// [`oom_score`]: one that serves what is read back has another process do it.
+/// In an OOM the kernel kills the calling process first, whatever its [`oom_score`]. So a process
+/// that serves the area must let another process make this call.
 ///
 /// # Errors
-/// What `swapoff(2)` reports: `ENOMEM` when there is no memory for what would be read back. The
-/// kernel goes on swapping to it then.
+/// The error of `swapoff(2)`: `ENOMEM` when there is no memory for the pages. The kernel goes on
+/// swapping to `path` then.
 pub fn swap_off(path: &Path) -> io::Result<()> {
     let path = c_string(path)?;
-    // SAFETY: the sets are made here; an all-zero one is a valid value that sigfillset overwrites.
-    // The mask of this thread is as before when this returns.
+    // SAFETY: the sets are local; an all-zero set is a valid value that sigfillset overwrites. The
+    // mask of this thread is restored before the return.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -65,29 +65,29 @@ pub fn swap_off(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The process takes memory for what it maps.
+/// True while the process locks the memory that it maps.
 static LOCKS: Mutex<bool> = Mutex::new(false);
 
 fn locks() -> MutexGuard<'static, bool> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Is memory that this process maps locked from the start?
+/// Is new memory of this process locked from the start?
 pub(crate) fn locks_what_it_maps() -> bool {
     *locks()
 }
 
-/// Keeps every page of this process in memory from now on. What is mapped already takes no memory
-/// by it that it does not have (`MCL_ONFAULT`); what is mapped later is in memory from the start,
-/// stacks and the heap among it, so that nobody who uses it takes a page fault. But for regions
-/// ([`crate::Mmap`]), which have their memory as they are populated or touched.
+/// Keeps every page of this process in memory from now on. Existing mappings take no additional
+/// memory (`MCL_ONFAULT`). Later mappings, also stacks and the heap, are populated from the start,
+/// so their users take no page fault. Regions ([`crate::Mmap`]) are the exception: their pages come
+/// when they are populated or touched.
 ///
 /// # Errors
-/// What `mlockall(2)` reports; `EPERM` or `ENOMEM` without `CAP_IPC_LOCK`.
+/// The error of `mlockall(2)`; `EPERM` or `ENOMEM` without `CAP_IPC_LOCK`.
 pub fn lock_memory() -> io::Result<()> {
-    // Each call replaces what the one before said of later mappings; only the first concerns those
-    // that are there (Linux, `apply_mlockall_flags`).
-    // SAFETY: a number, which concerns no memory's contents.
+    // Each call replaces the setting for later mappings; only the first call changes the existing
+    // mappings (Linux, `apply_mlockall_flags`).
+    // SAFETY: the call takes a number and changes no memory contents.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
     *locks() = true;
     // SAFETY: as above.
@@ -105,9 +105,9 @@ pub fn unlock_memory() {
     unsafe { libc::munlockall() };
 }
 
-/// Has the calling thread run before all ordinary ones, as soon as it has something to do, at the
-/// lowest of the real-time priorities (`SCHED_RR`, sched(7)). Such a thread may take part of the
-/// memory that the kernel keeps in reserve. Threads that it starts are ordinary ones again.
+/// Gives the calling thread the lowest real-time priority (`SCHED_RR`, sched(7)): when it can run,
+/// it runs before all ordinary threads. Such a thread may use part of the kernel's memory reserve.
+/// Threads that it starts are ordinary ones.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE`.
@@ -118,28 +118,28 @@ pub fn set_real_time() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &parameter) })
 }
 
-/// Has the kernel start no I/O when it looks for memory for this thread, nor for those it starts
-/// from now on: it might wait for this process.
+/// Makes the kernel start no I/O when it reclaims memory for this thread, or for threads that it
+/// starts later: such I/O might wait for this process.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`, `EINVAL` before Linux 5.6.
 pub fn set_io_flusher(on: bool) -> io::Result<()> {
     let on = libc::c_ulong::from(on);
-    // SAFETY: numbers, which concern no memory.
+    // SAFETY: the call takes numbers only.
     check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, 0, 0, 0) })
 }
 
-/// Is this thread under the promise of [`set_io_flusher`]?
+/// Is [`set_io_flusher`] on for this thread?
 #[must_use]
 pub fn is_io_flusher() -> bool {
-    // SAFETY: numbers, which concern no memory.
+    // SAFETY: the call takes numbers only.
     unsafe { libc::prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0) == 1 }
 }
 
-/// How soon this process is ended when memory is out: -1000 never, 1000 first.
+/// The OOM score adjustment of this process: the OOM killer takes -1000 never, 1000 first.
 ///
 /// # Errors
-/// What reading it reports.
+/// The error of the read.
 pub fn oom_score() -> io::Result<i32> {
     let text = fs::read_to_string(OOM_SCORE)?;
     text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
@@ -148,7 +148,7 @@ pub fn oom_score() -> io::Result<i32> {
 /// Sets [`oom_score`].
 ///
 /// # Errors
-/// `EACCES` for less than it was, without `CAP_SYS_RESOURCE`.
+/// `EACCES` for a lower value than before, without `CAP_SYS_RESOURCE`.
 pub fn set_oom_score(score: i32) -> io::Result<()> {
     fs::write(OOM_SCORE, score.to_string())
 }

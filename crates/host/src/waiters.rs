@@ -1,4 +1,4 @@
-//! A few threads for what may have to wait, so that it holds up nobody else.
+//! A few threads for tasks that may wait, so that these tasks block no other.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -7,15 +7,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a thread without work stays.
+/// How long a thread without a task stays.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Something to be done.
+/// A task for a waiter.
 pub type Task = Box<dyn FnOnce() + Send>;
 
-/// Threads that are started when there is something to do, up to a number, and end when there has
-/// been nothing for some seconds. Tasks begin in the order they are given. Every method may be
-/// called by any thread.
+/// Threads for tasks. A thread starts when there is a task, up to a limit, and ends after some
+/// seconds without one. Tasks begin in the order they are given. Any thread may call every method.
 pub struct Waiters {
     shared: Arc<Shared>,
 }
@@ -24,7 +23,7 @@ struct Shared {
     name: &'static str,
     most: usize,
     state: Mutex<State>,
-    /// Signalled when a task comes, a thread goes, and at the end.
+    /// Signalled when a task comes, when a thread ends, and at the close.
     changed: Condvar,
 }
 
@@ -44,17 +43,17 @@ impl fmt::Debug for Waiters {
 }
 
 impl Waiters {
-    /// At most `most` threads (at least one), called `name`; none yet.
+    /// Allows at most `most` threads (at least one) with the name `name`; it starts none yet.
     #[must_use]
     pub fn new(name: &'static str, most: usize) -> Waiters {
         let (state, changed) = (Mutex::default(), Condvar::new());
         Waiters { shared: Arc::new(Shared { name, most: most.max(1), state, changed }) }
     }
 
-    /// Has `task` done. A task that panics ends alone.
+    /// Runs `task` on a waiter. A panic ends only its own task.
     ///
     /// # Errors
-    /// Gives the task back when it is closed, or the system has not a single thread for it.
+    /// Returns the task when this is closed, or when there is no thread and none can be started.
     pub fn take(&self, task: Task) -> Result<(), Task> {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -68,7 +67,7 @@ impl Waiters {
             match thread.spawn(move || own.work()) {
                 Ok(_) => state.threads += 1,
                 Err(_) if state.threads == 0 => return state.tasks.pop_back().map_or(Ok(()), Err),
-                // One of those there are will come to it.
+                // One of the existing threads will take it.
                 Err(_) => {}
             }
         }
@@ -77,14 +76,14 @@ impl Waiters {
         Ok(())
     }
 
-    /// Threads there are now.
+    /// The number of threads now.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.shared.state().threads
     }
 
-    /// Takes no more tasks, and waits for those it has; at most for `backoff`, if given. False if
-    /// some are not done then.
+    /// Takes no more tasks, and waits for the tasks it has, at most for `backoff` if given. False
+    /// if some are not done then.
     pub fn close(&self, backoff: Option<Duration>) -> bool {
         let shared = &*self.shared;
         let end = backoff.map(|backoff| Instant::now() + backoff);
@@ -113,7 +112,7 @@ impl Drop for Waiters {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No task runs while it is held.
+        // No task runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +121,7 @@ impl Shared {
         loop {
             if let Some(task) = state.tasks.pop_front() {
                 drop(state);
-                // Told by the panic hook already; what the task belongs to has its own guard.
+                // The panic hook has reported a panic; the owner of the task has its own guard.
                 let _ = catch_unwind(AssertUnwindSafe(task));
                 state = self.state();
                 continue;

@@ -1,8 +1,8 @@
-//! How much memory the kernel would allocate before it looks for more: its watermarks.
+//! Reads the kernel's watermarks: how much memory it can allocate before it reclaims.
 //!
-//! A zone of the kernel has three (kernel document `admin-guide/sysctl/vm.rst`, min_free_kbytes and
-//! watermark_scale_factor). Below *low* kswapd is woken, and it goes on to *high*; at *min* whoever
-//! allocates has to reclaim himself, and what is left is for those who reclaim.
+//! A kernel zone has three (kernel document `admin-guide/sysctl/vm.rst`, min_free_kbytes and
+//! watermark_scale_factor). Below *low* the kernel wakes kswapd, which reclaims up to *high*. At
+//! *min* the allocating task must reclaim by itself, and the rest is for reclaim.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,11 +10,11 @@ use std::os::unix::fs::FileExt;
 /// A watermark.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Watermark {
-    /// Who allocates reclaims.
+    /// The allocating task reclaims.
     Min,
     /// kswapd is woken.
     Low,
-    /// kswapd is content.
+    /// kswapd stops.
     High,
 }
 
@@ -32,14 +32,14 @@ impl Above {
     }
 }
 
-/// Asks the kernel, again and again, by one open file and memory of its own.
+/// Reads /proc/zoneinfo repeatedly, with one open file and one buffer.
 #[derive(Debug)]
 pub struct Watermarks {
     file: Option<File>,
     text: Vec<u8>,
 }
 
-/// What /proc/zoneinfo has on machines of some hundred CPUs; what is beyond is not looked at.
+/// Bytes of /proc/zoneinfo on a machine of some hundred CPUs; the rest is not read.
 const ROOM: usize = 256 * 1024;
 
 impl Default for Watermarks {
@@ -49,14 +49,13 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// To be asked by one thread.
+    /// Opens /proc/zoneinfo. One thread at a time may use it.
     #[must_use]
     pub fn new() -> Watermarks {
         Watermarks { file: File::open("/proc/zoneinfo").ok(), text: vec![0; ROOM] }
     }
 
-    /// What is free above each watermark now; `None` where the kernel does not tell
-    /// (/proc/zoneinfo).
+    /// The free memory above each watermark now; `None` if /proc/zoneinfo cannot be read.
     #[must_use]
     pub fn look(&mut self) -> Option<Above> {
         let (file, mut length) = (self.file.as_ref()?, 0);
@@ -70,8 +69,9 @@ impl Watermarks {
     }
 }
 
-/// Sums up all zones. What a zone keeps for those who can use no other (`protection`, by the
-/// highest zone the caller may use) is not for ordinary allocations.
+/// Sums up all zones. A zone keeps memory for allocations that can use no higher zone
+/// (`protection`, by the highest zone the caller may use); an ordinary allocation cannot use it, so
+/// it is subtracted.
 pub(crate) fn parse(text: &str) -> Option<Above> {
     let mut above = Above::default();
     let (mut free, mut marks, mut seen) = (0, [0; 3], false);
@@ -83,7 +83,7 @@ pub(crate) fn parse(text: &str) -> Option<Above> {
             (Some("pages"), Some("free")) => free = number(words.next())?,
             (Some("min"), _) => marks[0] = number(second)?,
             (Some("low"), _) => marks[1] = number(second)?,
-            // Further down is a `high:` of each CPU's.
+            // Each CPU also has a `high:`, further down.
             (Some("high"), _) => marks[2] = number(second)?,
             (Some("protection:"), _) => {
                 let last = line.rsplit([' ', '(']).next()?.trim_end_matches(')');

@@ -1,5 +1,5 @@
-//! One 4 KiB request after the other over a pair of sockets, to a RAM disk that copies: what the
-//! protocol and two threads cost.
+//! Measures the cost of the protocol and of two threads: 4 KiB requests, one after the other, over
+//! a socket pair to a RAM disk that copies.
 //!
 //! ```sh
 //! cargo bench -p rampack-nbd --bench socket
@@ -46,7 +46,7 @@ impl Client {
         client
     }
 
-    /// The old way to an export: its name, and no replies but its size and flags.
+    /// Chooses an export with EXPORT_NAME: the server replies with its size and flags only.
     fn choose(&mut self, name: &str) {
         let greeting: [u8; 18] = self.receive();
         assert!(greeting.starts_with(b"NBDMAGICIHAVEOPT"));

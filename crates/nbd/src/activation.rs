@@ -7,23 +7,24 @@ use crate::{Listener, Stream, sys};
 
 /// The first descriptor passed: SD_LISTEN_FDS_START.
 const FIRST: RawFd = 3;
-/// More than anybody passes.
+/// A limit above any real number of passed sockets.
 const MOST: RawFd = 1024;
 
 /// A socket passed at start.
 #[derive(Debug)]
 pub enum Activated {
-    /// Clients connect to it.
+    /// A listening socket.
     Listener(Listener),
-    /// It is a client's connection already (`Accept=yes`).
+    /// The connection of one client (`Accept=yes`).
     Connected(Stream),
 }
 
-/// The sockets passed to this process by `LISTEN_PID` and `LISTEN_FDS`; none when it was started
-/// in another way. To be called once, before other descriptors are opened.
+/// Takes the sockets that `LISTEN_PID` and `LISTEN_FDS` pass to this process. The list is empty
+/// when the process was started in another way. Call it once, before the process opens other
+/// descriptors.
 ///
 /// # Errors
-/// When `LISTEN_FDS` is not a number of open sockets; the text says what it is.
+/// An error when `LISTEN_FDS` is not a number of open sockets; the text shows its value.
 pub fn activated() -> io::Result<Vec<Activated>> {
     let variable = |name| std::env::var(name).ok();
     let count = passed(
@@ -35,10 +36,10 @@ pub fn activated() -> io::Result<Vec<Activated>> {
     (FIRST..FIRST + count).map(adopt).collect()
 }
 
-/// How many sockets were passed to process `own`.
+/// The number of sockets passed to process `own`.
 pub(crate) fn passed(pid: Option<&str>, fds: Option<&str>, own: u32) -> Result<RawFd, String> {
     let (Some(pid), Some(fds)) = (pid, fds) else { return Ok(0) };
-    // The variables are inherited: those of a parent are not meant for us.
+    // A child inherits the variables: `LISTEN_PID` names the process they are for.
     if pid.parse() != Ok(own) {
         return Ok(0);
     }

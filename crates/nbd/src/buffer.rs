@@ -1,20 +1,20 @@
 //! The two buffers of a connection.
 //!
-//! Both are plain zeroed memory with marks, so that a request can be received, read into and sent
-//! without a copy and without initialising anything twice. They grow to the largest request seen
-//! and shrink again when such requests stop coming.
+//! Both are zeroed memory with marks. A request is received, read into and sent without a copy, and
+//! no byte is initialised twice. A buffer grows to the largest request and shrinks again after a
+//! number of smaller ones.
 
 use std::io;
 
 use crate::spin::Spinner;
 use crate::stream::Stream;
 
-/// What a buffer is given at first, in bytes: room for 63 WRITEs of a page.
+/// The first size of a buffer, in bytes: room for 63 WRITEs of a page.
 const FIRST: usize = 256 << 10;
-/// Batches without need of it after which a grown buffer is given back.
+/// A grown buffer shrinks after more than this many batches that did not need its size.
 const PATIENCE: u32 = 64;
 
-/// Memory for `length` bytes, or an error where it cannot be had.
+/// Grows `bytes` to `length` bytes or more; an error when there is no memory.
 fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
     let length = length.next_power_of_two();
     if bytes.len() < length {
@@ -25,7 +25,7 @@ fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// What has been received and not yet been used.
+/// Received bytes that are not used yet.
 pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
@@ -49,7 +49,7 @@ impl Input {
         debug_assert!(self.start <= self.end, "more was consumed than was there");
     }
 
-    /// Receives once, having made room for at least `need` unused bytes. False at the end of the
+    /// Makes room for at least `need` unused bytes, then receives once. False at the end of the
     /// stream.
     pub(crate) fn receive(
         &mut self,
@@ -57,7 +57,7 @@ impl Input {
         spinner: &mut Spinner,
         need: usize,
     ) -> io::Result<bool> {
-        // What is left is part of one request, so there is little to move.
+        // The rest is part of one request: few bytes are moved.
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
@@ -92,7 +92,7 @@ impl Output {
         Output { bytes: vec![0; FIRST], length: 0, small_batches: 0 }
     }
 
-    /// One that grows to the reply it is for.
+    /// An empty output that grows with its reply.
     pub(crate) fn small() -> Output {
         Output { bytes: Vec::new(), length: 0, small_batches: 0 }
     }
@@ -113,13 +113,13 @@ impl Output {
         Ok(&mut self.bytes[self.length..end])
     }
 
-    /// The first `length` bytes of the room are part of the output now.
+    /// Adds the first `length` bytes of the room to the output.
     #[inline]
     pub(crate) fn keep(&mut self, length: usize) {
         self.length += length;
     }
 
-    /// Takes back everything after the first `length` bytes.
+    /// Drops everything after the first `length` bytes.
     pub(crate) fn cut(&mut self, length: usize) {
         self.length = self.length.min(length);
     }
@@ -132,7 +132,7 @@ impl Output {
         Ok(())
     }
 
-    /// Appends text, and tells how long it was.
+    /// Appends text and returns its length in bytes.
     pub(crate) fn put_text(&mut self, text: core::fmt::Arguments<'_>) -> io::Result<usize> {
         let before = self.length;
         io::Write::write_fmt(self, text)?;

@@ -1,4 +1,4 @@
-//! One connection on one thread.
+//! Serves one connection on one thread.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::spin::Spinner;
 use crate::stop::Stop;
 use crate::stream::Stream;
 
-/// Replies of this many bytes are sent although more requests are there.
+/// When this many bytes of replies wait, they are sent before the next request.
 const ENOUGH: usize = 256 << 10;
 
-/// The way out of a connection.
+/// The sending side of a connection.
 struct Outlet<'s> {
     stream: &'s Stream,
     later: Option<Arc<Later>>,
-    /// It came to its end as it should.
+    /// The connection ended without an error.
     ended: bool,
 }
 
@@ -36,7 +36,7 @@ impl Outlet<'_> {
 }
 
 impl Drop for Outlet<'_> {
-    /// The connection lasts as long as any request of it: the device is in use.
+    /// Waits for every request of the connection: they use the device.
     fn drop(&mut self) {
         let Some(later) = &self.later else { return };
         if !self.ended {
@@ -46,8 +46,8 @@ impl Drop for Outlet<'_> {
     }
 }
 
-/// Serves `stream` until its client leaves, misbehaves, or `stop` is given and every request
-/// received has been answered. Requests that would have to wait go to `later`.
+/// Serves `stream` until the client leaves or breaks the protocol. After `stop` is given, it
+/// answers every received request and ends. A request that would wait goes to `later`.
 pub(crate) fn serve(
     stream: &Stream,
     exports: &dyn Exports,

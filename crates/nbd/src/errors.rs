@@ -10,7 +10,7 @@ pub(crate) const ENOSPC: u32 = 28;
 pub(crate) const EOVERFLOW: u32 = 75;
 pub(crate) const ENOTSUP: u32 = 95;
 
-/// The error the protocol has for what a device answered. The document allows only a few numbers;
+/// Converts a device's error to an error number of the protocol. The document allows a few numbers;
 /// any other becomes EIO.
 pub(crate) const fn on_the_wire(error: IoError) -> u32 {
     match error.errno() as u32 {
@@ -19,7 +19,8 @@ pub(crate) const fn on_the_wire(error: IoError) -> u32 {
     }
 }
 
-/// The same for a request that adds data: beyond the end there is no space, says the document.
+/// As [`on_the_wire`], for a request that adds data: past the end it is ENOSPC, as the document
+/// says.
 pub(crate) const fn on_the_wire_for_write(error: IoError) -> u32 {
     match error {
         IoError::OutOfRange => ENOSPC,

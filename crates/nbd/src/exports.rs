@@ -1,27 +1,27 @@
-//! What a server offers.
+//! The exports of a server.
 
 use core::fmt;
 use std::sync::Arc;
 
 use block::BlockDevice;
 
-/// How an export presents itself.
+/// The name and the description of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportInfo {
     /// Its name: at most 4096 bytes.
     pub name: String,
-    /// A line for people; may be empty. At most 4096 bytes.
+    /// A line for a person; may be empty. At most 4096 bytes.
     pub description: String,
 }
 
-/// Why an export cannot be had.
+/// Why an export cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OpenError {
-    /// There is none of this name.
+    /// No export has this name.
     Unknown,
-    /// It exists but is not to be had now; says why.
+    /// The export exists but cannot be opened now; the text is the reason.
     Refused(String),
-    /// The server is going away.
+    /// The server is shutting down.
     ShuttingDown,
 }
 
@@ -37,21 +37,23 @@ impl fmt::Display for OpenError {
 
 impl core::error::Error for OpenError {}
 
-/// The exports of a server. Called by every connection's thread, during negotiation only.
+/// The exports of a server. The thread of every connection calls it, during negotiation only;
+/// several threads may call it at once.
 pub trait Exports: Send + Sync {
-    /// All of them; the first is the default, which clients ask for by the empty name.
+    /// All exports. The first is the default: a client asks for it by the empty name.
     fn list(&self) -> Vec<ExportInfo>;
 
-    /// The device of an export; `name` is never empty unless an export is named so. It judges the
-    /// ranges of requests, for it may be resized while clients believe the size they were told.
-    /// The connection keeps what is returned until it ends, so it may carry a guard.
+    /// The device of an export; `name` is empty only if an export has the empty name. The device
+    /// checks the range of each request, because it may be resized after the client learned its
+    /// size. The connection keeps the returned device until it ends, so the device may carry a
+    /// guard.
     ///
     /// # Errors
-    /// [`OpenError`], which the client is told.
+    /// [`OpenError`]; the server reports it to the client.
     fn open(&self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError>;
 }
 
-/// A single export.
+/// A list of one export.
 pub struct One {
     info: ExportInfo,
     device: Arc<dyn BlockDevice>,

@@ -1,9 +1,9 @@
-//! Requests that would have to wait, carried out beside their connection.
+//! Requests that would have to wait: other threads carry them out.
 //!
-//! Such a request goes to a thread that may wait, and its reply is sent when there is one, while
-//! the connection goes on with later requests: the protocol lets a server answer in any order. The
-//! replies of a connection go out one after another; a thread that finds another one sending
-//! leaves its reply there, so that a client which takes nothing holds up one thread and no more.
+//! A waiter thread takes such a request and sends its reply. Meanwhile the connection serves later
+//! requests: the protocol lets a server answer in any order. The replies of a connection are sent
+//! one after another. A thread that finds another thread sending leaves its reply to that thread,
+//! so a client that does not receive blocks only one thread.
 
 use std::io;
 use std::mem;
@@ -16,18 +16,18 @@ use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
 use crate::stream::Stream;
 
-/// Requests of one connection that may be under way, and bytes of them; a longer one is under way
-/// alone.
+/// The most requests of one connection under way, and the most bytes of them. A longer request is
+/// under way alone.
 const MOST: usize = 64;
 const MOST_BYTES: usize = MAX_PAYLOAD as usize;
 
-/// The requests of a connection that are under way, and its way out.
+/// The requests of a connection that are under way, and the stream for their replies.
 pub(crate) struct Later {
     stream: Arc<Stream>,
     waiters: Arc<Waiters>,
     cpu: fn() -> Cpu,
     state: Mutex<State>,
-    /// Signalled when a request has ended and when nobody sends any more.
+    /// Signalled when a request ends and when the sending thread is done.
     changed: Condvar,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Later {
 struct State {
     count: usize,
     bytes: usize,
-    /// Some thread is sending.
+    /// A thread is sending.
     sending: bool,
-    /// Replies for it to send next, and what each request has cost.
+    /// Replies that this thread sends next, each with the cost of its request.
     ready: Vec<(Output, usize)>,
-    /// The client is gone: nothing is sent any more.
+    /// The client is gone: no reply is sent any more.
     failed: bool,
 }
 
@@ -49,7 +49,7 @@ impl Later {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that panics runs while it is held.
+        // No code that panics runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl Later {
         if state.failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
-    /// Has a request of `bytes` bytes carried out. `work` puts its reply.
+    /// Hands a request of `bytes` bytes to a waiter. `work` carries it out and puts its reply.
     pub(crate) fn begin(
         self: &Arc<Later>,
         bytes: usize,
@@ -83,7 +83,8 @@ impl Later {
         drop(state);
         let under_way = UnderWay { later: self.clone(), bytes, ended: false };
         let task = Box::new(move || {
-            // Nobody would be told. The device goes before the connection that has it.
+            // There is no client to answer. The device is dropped before the connection that has
+            // it.
             if under_way.later.state().failed {
                 drop(work);
                 return;
@@ -94,13 +95,13 @@ impl Later {
                 under_way.reply(output);
             }
         });
-        // Without a thread it is this one that waits.
+        // If there is no waiter, this thread waits.
         if let Err(task) = self.waiters.take(task) {
             task();
         }
     }
 
-    /// Sends what the connection itself has to say.
+    /// Sends the output of the connection's own thread.
     #[inline]
     pub(crate) fn send(&self, output: &mut Output) -> io::Result<()> {
         if output.len() == 0 {
@@ -120,8 +121,8 @@ impl Later {
         sent
     }
 
-    /// Sends the replies that others left, then lets others send. `alive` is false when sending
-    /// has failed.
+    /// Sends the replies that other threads left, then lets other threads send. `alive` is false
+    /// when sending has failed.
     fn send_ready(&self, mut alive: bool) {
         let mut state = self.state();
         loop {
@@ -147,18 +148,17 @@ impl Later {
         drop(state);
         self.changed.notify_all();
         if !alive {
-            // The connection may be waiting for a request that never comes.
+            // The connection's thread may still wait to receive: this wakes it.
             self.stream.cut();
         }
     }
 
-    /// Nothing is sent any more, and what is not yet begun is left.
+    /// Stops sending. A request that has not begun is dropped.
     pub(crate) fn give_up(&self) {
         self.state().fail();
     }
 
-    /// Waits until nothing is under way any more; what is gets its reply, unless the client is
-    /// gone.
+    /// Waits for every request under way. Each gets its reply, unless the client is gone.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
         while state.count > 0 || state.sending {
@@ -181,8 +181,8 @@ impl State {
     }
 }
 
-/// A request under way. Dropped without a reply, by a panic of the device for instance, it ends
-/// its connection.
+/// A request under way. When it is dropped without a reply, for example by a panic of the device,
+/// it ends its connection.
 struct UnderWay {
     later: Arc<Later>,
     bytes: usize,

@@ -2,14 +2,13 @@
 //!
 //! It speaks the fixed newstyle protocol of the NBD document (`doc/proto.md` of the
 //! NetworkBlockDevice project) with structured replies and `base:allocation`, without TLS and
-//! without extended headers. The protocol itself is a `Session` that turns
-//! bytes into bytes and does no I/O; [`Server`] gives it threads and sockets, [`drive`] gives it a
-//! slice.
+//! without extended headers. A `Session` is the protocol: it turns bytes into bytes and does no
+//! I/O. [`Server`] runs it with threads and sockets, [`drive`] with a slice.
 //!
-//! One thread serves one connection: it receives as many requests as there are, carries them out
-//! in order on itself, and sends all their replies at once. Nothing is allocated per request. A
-//! request that the device would have to wait for ([`block::IoError::WouldBlock`]) goes to one of a
-//! few other threads, and is answered out of order: it holds up nobody.
+//! One thread serves one connection. It receives all requests that have arrived, carries them out
+//! in order, and sends all their replies at once. A request allocates nothing. A request that would
+//! wait ([`block::IoError::WouldBlock`]) goes to one of a few other threads and is answered out of
+//! order; the other requests go on.
 
 mod activation;
 mod buffer;
@@ -47,14 +46,14 @@ use buffer::Output;
 use outcome::Progress;
 use session::Session;
 
-/// Replies kept by [`drive`] before it stops, in bytes.
+/// [`drive`] stops when this many bytes of replies wait.
 const DRIVE_LIMIT: usize = 2 * MAX_PAYLOAD as usize;
 
-/// A whole connection in memory: what the server sends to a client that sends `input` and then
-/// hangs up. `device` is the only export, named `disk`.
+/// Runs a whole connection in memory. A client sends `input` and hangs up; the result is the bytes
+/// that the server sends. `device` is the only export, named `disk`.
 ///
-/// For fuzzing and tests. Returns whatever `input` is, and stops as if the client had vanished
-/// once 64 MiB of replies are waiting.
+/// For fuzzing and tests. It returns for any `input`. It stops, as if the client had left, when 64
+/// MiB of replies wait.
 #[must_use]
 pub fn drive(input: &[u8], device: Arc<dyn BlockDevice>) -> Vec<u8> {
     let exports = One::new("disk", "", device);

@@ -1,4 +1,4 @@
-//! Where clients connect.
+//! Listening sockets.
 
 use core::fmt;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::{fs, thread};
 
 use crate::{Stream, sys};
 
-/// A listening socket. A unix socket's file is removed when it is dropped.
+/// A listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
@@ -21,16 +21,16 @@ pub struct Listener {
     _file: Option<SocketFile>,
 }
 
-/// Why a socket cannot be listened at. Its text names the path or address.
+/// Why a server cannot listen at a socket. The text names the path or address.
 #[derive(Debug)]
 pub enum ListenError {
     /// A server answers at this path.
     InUse(PathBuf),
-    /// Something that is not a socket is in the way.
+    /// The path exists and is not a socket.
     NotASocket(PathBuf),
     /// The path is longer than the system allows for a socket.
     TooLong(PathBuf),
-    /// Another process has held the directory's lock for a second.
+    /// Another process held the directory's lock for more than a second.
     Locked(PathBuf),
     /// The system refused.
     Path(PathBuf, io::Error),
@@ -74,8 +74,8 @@ impl core::error::Error for ListenError {
 }
 
 impl Listener {
-    /// A unix socket at `path` that only its owner may connect to (mode 0600, from the start).
-    /// What a killed server left at `path` is replaced.
+    /// Listens at a unix socket `path`. Only its owner may connect (mode 0600 from the start). A
+    /// socket that a killed server left at `path` is replaced.
     ///
     /// # Errors
     /// [`ListenError`]; [`ListenError::InUse`] when a server answers at `path`.
@@ -84,7 +84,8 @@ impl Listener {
         if path.as_os_str().len() > sys::SOCKET_PATH_MAX {
             return Err(ListenError::TooLong(path.to_path_buf()));
         }
-        // Two servers that both found the same stale socket must not remove each other's new one.
+        // Two servers may find the same stale socket: the lock keeps one from removing the other's
+        // new one.
         let _lock = lock_directory(path)?;
         let fd = match sys::listen_unix(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -97,7 +98,8 @@ impl Listener {
         Ok(Listener { fd, tcp: false, _file: Some(file) })
     }
 
-    /// A TCP socket. NBD has no password: whoever reaches the address has the device.
+    /// Listens at a TCP address. NBD has no password: any client that reaches the address can use
+    /// the device.
     ///
     /// # Errors
     /// [`ListenError::Address`].
@@ -106,14 +108,14 @@ impl Listener {
         Ok(Listener { fd: socket.into(), tcp: true, _file: None })
     }
 
-    /// A socket that listens already, as socket activation passes it.
+    /// Takes a socket that already listens, as socket activation passes it.
     #[must_use]
     pub fn listening(fd: OwnedFd) -> Listener {
         let domain = sys::socket_option(fd.as_fd(), libc::SO_DOMAIN).unwrap_or(libc::AF_UNIX);
         Listener { fd, tcp: domain != libc::AF_UNIX, _file: None }
     }
 
-    /// Where a TCP socket listens: with port 0 the system chose one.
+    /// The address of a TCP socket; if port 0 was asked for, with the port that the system chose.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         let socket = self.tcp.then(|| self.fd.try_clone().ok())??;
@@ -132,8 +134,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Locks the directory of `path` against other servers that are about to listen in it. Where the
-/// directory cannot be opened the lock is done without.
+/// Locks the directory of `path` against other servers that are about to listen in it. If the
+/// directory cannot be opened, there is no lock.
 fn lock_directory(path: &Path) -> Result<Option<File>, ListenError> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -150,7 +152,7 @@ fn lock_directory(path: &Path) -> Result<Option<File>, ListenError> {
     Err(ListenError::Locked(path.to_path_buf()))
 }
 
-/// Removes the socket at `path` if nobody listens there any more.
+/// Removes the socket at `path` if no server listens there any more.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     let failed = |error| ListenError::Path(path.to_path_buf(), error);
     let kind = match fs::symlink_metadata(path) {
@@ -165,7 +167,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(failed)
         }
-        // Connected, or refused for a reason that only a living listener gives.
+        // The connection was made, or refused with an error that only a live listener causes.
         _ => Err(ListenError::InUse(path.to_path_buf())),
     }
 }
@@ -189,9 +191,9 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Another server may have taken the path since, if somebody removed ours.
+        // If our socket was removed, the path may now be another server's.
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
-            // Nobody can be told that it failed; the next server clears it.
+            // An error is ignored here; the next server removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -14,17 +14,17 @@ use crate::wire::{
 };
 use crate::{Exports, MAX_PAYLOAD, OpenError};
 
-/// The longest data of an option that is looked at, in bytes: room for two strings of the largest
-/// size and a good many small ones.
+/// The longest option data that is parsed, in bytes: two strings of the largest size and many small
+/// ones fit.
 const MAX_OPTION: u32 = 64 << 10;
-/// Data of an option above this is not even read: the connection is dropped.
+/// An option with more data than this, in bytes, ends the connection.
 const MAX_DISCARDED: u32 = 16 << 20;
-/// Options on one connection; real clients send about ten.
+/// The most options on one connection; real clients send about ten.
 const MAX_OPTIONS: u32 = 1024;
 
 /// The only metadata context.
 const ALLOCATION: &str = "base:allocation";
-/// Its namespace: in a list, a query for all contexts of it.
+/// Its namespace; in a LIST query it asks for all its contexts.
 const NAMESPACE: &[u8] = b"base:";
 
 pub(crate) struct Negotiation {
@@ -35,28 +35,28 @@ pub(crate) struct Negotiation {
     options: u32,
 }
 
-/// What became of an option.
+/// The result of one option.
 pub(crate) enum Step {
     /// Negotiation goes on.
     Go(Outcome),
-    /// This many bytes were used; negotiation is over.
+    /// The option used this many bytes, and negotiation is over.
     Begin(usize, Box<Transmission>),
 }
 
-/// An export about to be told or begun.
+/// An opened export, for a reply or for transmission.
 struct Opened {
     name: String,
     description: String,
     device: Arc<dyn BlockDevice>,
 }
 
-/// Finds an export; the empty name is the first one's.
+/// Opens an export; the empty name means the first one.
 fn open(exports: &dyn Exports, name: &str) -> Result<Opened, OpenError> {
     let list = exports.list();
     let found = list.into_iter().find(|entry| name.is_empty() || entry.name == name);
     let (name, description) = match found {
         Some(entry) => (entry.name, entry.description),
-        // A device may be offered without being listed.
+        // An export may be offered and not listed.
         None if !name.is_empty() => (name.to_string(), String::new()),
         None => return Err(OpenError::Unknown),
     };
@@ -193,7 +193,7 @@ impl Negotiation {
         Ok(Step::Begin(used, self.begin(opened)))
     }
 
-    /// INFO and GO; a device to go on with after a successful GO.
+    /// Answers INFO and GO; after a successful GO it returns the device.
     fn info(
         &self,
         exports: &dyn Exports,
@@ -240,10 +240,10 @@ impl Negotiation {
         if query.wants(info::DESCRIPTION) && !opened.description.is_empty() {
             tell(info::DESCRIPTION, [opened.description.as_bytes(), &[], &[]])?;
         }
-        // A client that did not ask must still learn of a device that does not take any range.
+        // A client must learn the minimum block of a device, even if it did not ask for it.
         if query.wants(info::PAGEBLOCK_SIZE) || geometry.minimum_block > 1 {
             let minimum = geometry.minimum_block.max(1);
-            // "The preferred block size MUST be at least the minimum", and be a sane one.
+            // "The preferred block size MUST be at least the minimum"; here it is 512 or more.
             let preferred = geometry.preferred_block.max(minimum).max(512);
             tell(
                 info::PAGEBLOCK_SIZE,
@@ -262,7 +262,7 @@ impl Negotiation {
     ) -> io::Result<()> {
         let setting = option == opt::SET_META_CONTEXT;
         if setting {
-            // Whatever becomes of it, a SET takes back the one before.
+            // A SET cancels the one before, even if it fails.
             self.allocation_of = None;
         }
         if !self.structured {
@@ -279,7 +279,7 @@ impl Negotiation {
         };
         let mut queries = query.queries().peekable();
         let everything = !setting && queries.peek().is_none();
-        // A namespace alone is a wildcard, which may only be used to list.
+        // A namespace alone is a wildcard; only LIST may use it.
         let chosen =
             |query: &[u8]| query == ALLOCATION.as_bytes() || (!setting && query == NAMESPACE);
         if everything || queries.any(chosen) {
@@ -313,9 +313,9 @@ fn list(exports: &dyn Exports, data: &[u8], output: &mut Output) -> io::Result<(
     reply(output, opt::LIST, rep::ACK, &[])
 }
 
-/// What the client may use. FLUSH and FUA are offered even where they do nothing: a client that
-/// wants durability then says so, and more than RAM can give is not promised anywhere. Connections
-/// share one device, so a flush on one of them covers all.
+/// The flags that the client may use. FLUSH and FUA are offered even where they do nothing, so a
+/// client that wants durability asks for it; no durability beyond that of RAM is promised. All
+/// connections share one device, so a flush on one covers all.
 fn transmission_flags(device: &dyn BlockDevice, structured: bool) -> u16 {
     let abilities = device.abilities();
     let mut flags = export::HAS_FLAGS

@@ -1,29 +1,29 @@
-//! What became of bytes that a client sent.
+//! The results of parsing a client's bytes.
 
-/// What became of the bytes shown.
+/// The result of one step over the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// So many were used.
+    /// The step used this many bytes.
     Consumed(usize),
-    /// None were: the message is at least so many bytes long.
+    /// No byte was used: the message is at least this many bytes long.
     Need(usize),
-    /// None were: the message has so many bytes, and there is no room for them beside the requests
-    /// under way.
+    /// No byte was used: the message has this many bytes, and the requests under way leave no room
+    /// for it.
     Full(usize),
-    /// The connection is over, once the output is sent.
+    /// The connection ends after the output is sent.
     Close,
 }
 
-/// Data that the client sends although its request is refused.
+/// Data of a refused request, which the client still sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Discarding {
     /// Bytes still to come.
     pub(crate) left: u64,
-    /// What to answer then: clients do not expect a reply to what they have not yet sent.
+    /// The answer, sent after the data: a client expects no reply before it has sent the request.
     pub(crate) then: Answer,
 }
 
-/// An error put off.
+/// An error that is answered later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     /// To a request.
@@ -32,10 +32,10 @@ pub(crate) enum Answer {
     Option { option: u32, kind: u32, message: &'static str },
 }
 
-/// What a handler makes of a message.
+/// The result of a handler for one message.
 pub(crate) enum Outcome {
-    /// Nothing special.
+    /// The message is done, or not complete yet.
     Progress(Progress),
-    /// This many bytes were used; throw away the data that follows.
+    /// The message used this many bytes; the data that follows is thrown away.
     Discard(usize, Discarding),
 }

@@ -1,4 +1,4 @@
-//! Threads: one per listener, one per connection.
+//! The server: one thread per listener, one thread per connection.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +22,7 @@ struct Shared {
     stop: Stop,
     waiters: Arc<Waiters>,
     live: Mutex<Live>,
-    /// Signalled when a connection ends and when the stop is given.
+    /// Signalled when a connection ends and when the server is told to stop.
     changed: Condvar,
 }
 
@@ -35,17 +35,17 @@ struct Live {
 
 struct Client {
     stream: Arc<Stream>,
-    /// The export it has or asked for last.
+    /// The export that the client has or asked for last.
     export: Option<String>,
 }
 
 impl Shared {
     fn live(&self) -> MutexGuard<'_, Live> {
-        // A map and a counter are right even if a thread died holding them.
+        // The map and the counter are valid even if a thread panicked under this lock.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection in. None when the server is stopping or full.
+    /// Registers a connection. None when the server is stopping or full.
     fn register(self: &Arc<Self>, stream: Stream) -> Option<Registered> {
         let stream = Arc::new(stream);
         let mut live = self.live();
@@ -60,7 +60,7 @@ impl Shared {
     }
 }
 
-/// A connection that is counted; ends it when dropped, also by a panic of its device.
+/// A registered connection. Dropping it ends the connection, also after a panic of its device.
 struct Registered {
     shared: Arc<Shared>,
     id: u64,
@@ -77,7 +77,7 @@ impl Registered {
     }
 }
 
-/// The server's exports; notes which one the client has, before it has it.
+/// The server's exports; records the name of the export before the client has it.
 impl Exports for Registered {
     fn list(&self) -> Vec<ExportInfo> {
         self.shared.exports.list()
@@ -105,10 +105,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that offers `exports` and listens nowhere yet.
+    /// Makes a server for `exports`; it listens nowhere yet.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// An error when the process has no descriptor left.
     pub fn new(exports: Arc<dyn Exports>, options: Options) -> io::Result<Server> {
         let (live, changed) = (Mutex::default(), Condvar::new());
         let waiters = Arc::new(Waiters::new("nbd-wait", options.waiters));
@@ -120,8 +120,8 @@ impl Server {
     /// Serves one client on the calling thread until it leaves or the server is shut down.
     ///
     /// # Errors
-    /// What receiving or sending failed with; [`io::ErrorKind::ConnectionRefused`] when the server
-    /// is shutting down or has as many connections as it may.
+    /// The error of receiving or sending; [`io::ErrorKind::ConnectionRefused`] when the server is
+    /// shutting down or has [`Options::max_connections`].
     pub fn serve(&self, stream: Stream) -> io::Result<()> {
         match self.shared.register(stream) {
             Some(registered) => registered.serve(),
@@ -137,11 +137,11 @@ impl Server {
         spawn(&self.shared, stream)
     }
 
-    /// Serves every client that connects to `listener`, on a thread each, until shut down; the
-    /// listener is closed then.
+    /// Serves every client that connects to `listener`, each on its own thread. Closes the listener
+    /// when the server shuts down.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// An error when no thread can be started.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
         sys::set_nonblocking(listener.as_fd())?;
         let shared = self.shared.clone();
@@ -151,15 +151,15 @@ impl Server {
         Ok(())
     }
 
-    /// Connections served now.
+    /// The number of connections now.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.live().clients.len()
     }
 
-    /// Cuts off every client that has the export `name`, and waits until they have let go of it, at
-    /// most for [`Options::grace`]: what is under way is carried out, and nobody is told. Tells how
-    /// many still have it. New clients are not kept away; neither are those that come by pipes.
+    /// Cuts off every client of the export `name` and waits until they release it, for
+    /// [`Options::grace`] at most. Requests under way are carried out, but not answered. Returns
+    /// how many clients still have the export. It does not stop new clients, nor clients on pipes.
     pub fn disconnect(&self, name: &str) -> usize {
         let end = Instant::now() + self.shared.options.grace;
         let mut live = self.shared.live();
@@ -178,8 +178,8 @@ impl Server {
         }
     }
 
-    /// Stops: no client is accepted any more, requests already received are answered, then their
-    /// connections are closed. Returns at once; [`Server::join`] waits.
+    /// Stops the server: it accepts no client, answers the requests already received, then closes
+    /// their connections. Returns at once; [`Server::join`] waits.
     pub fn shutdown(&self) {
         let live = self.shared.live();
         self.shared.stop.give();
@@ -190,8 +190,8 @@ impl Server {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until the server has been shut down and every connection has ended. Clients that do
-    /// not take their replies within [`Options::grace`] are cut off.
+    /// Waits until the server is shut down and every connection has ended. A client that does not
+    /// receive its replies within [`Options::grace`] is cut off.
     pub fn join(&self) {
         let shared = &*self.shared;
         let wait = |live| shared.changed.wait(live).unwrap_or_else(PoisonError::into_inner);
@@ -202,7 +202,7 @@ impl Server {
         let acceptors = std::mem::take(&mut live.acceptors);
         drop(live);
         for thread in acceptors {
-            // A panic there has been reported already; there is nothing left to end.
+            // The panic hook has reported a panic of this thread; nothing else is to do.
             let _ = thread.join();
         }
         let end = Instant::now() + shared.options.grace;
@@ -220,7 +220,7 @@ impl Server {
             }
         }
         drop(live);
-        // Each connection has waited for its own.
+        // Each connection has waited for its own requests.
         shared.waiters.close(None);
     }
 }
@@ -230,12 +230,12 @@ fn spawn(shared: &Arc<Shared>, stream: Stream) -> io::Result<()> {
         return Err(io::ErrorKind::ConnectionRefused.into());
     };
     let name = format!("nbd-{}", registered.id);
-    // How a connection ended is its client's affair: it has seen the same error.
+    // The result is not used: the client has seen the same error.
     let serving = move || drop(registered.serve());
     thread::Builder::new().name(name).spawn(serving).map(drop)
 }
 
-/// Accepts until the stop is given. Sleeps while nobody connects.
+/// Accepts clients until the server stops. Sleeps while no client connects.
 fn accept(shared: &Arc<Shared>, listener: &Listener) {
     loop {
         let ready = sys::wait([listener.as_fd(), shared.stop.fd()], For::Reading, -1);
@@ -245,18 +245,18 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
         match ready {
             Ok([true, _]) => {}
             Ok(_) => continue,
-            // Without memory to wait, a pause is all there is.
+            // The wait itself found no memory: the thread pauses instead.
             Err(_) => {
                 thread::sleep(Duration::from_millis(100));
                 continue;
             }
         }
-        // Whoever cannot be served is told by the connection being closed.
+        // A client that cannot be served sees its connection closed.
         match listener.accept() {
             Ok(stream) => drop(spawn(shared, stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // No descriptors or no memory: the connection stays in the queue, so that trying
-            // again at once would be a busy loop.
+            // No descriptor or no memory: the connection stays in the queue, and a retry at once
+            // would be a busy loop.
             Err(_) => drop(sys::wait([shared.stop.fd()], For::Reading, 100)),
         }
     }

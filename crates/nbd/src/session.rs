@@ -1,7 +1,7 @@
-//! One connection's protocol, without its I/O.
+//! The protocol of one connection, without its I/O.
 //!
-//! [`Session::advance`] is shown the bytes received and not yet used; it uses up one message, or
-//! part of one that is being thrown away, and appends what is to be sent.
+//! [`Session::advance`] takes the received bytes that are not used yet. It consumes one message, or
+//! a part of discarded data, and appends the bytes to send.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::wire::{
 };
 
 enum Phase {
-    /// The greeting is sent; the client's flags are awaited.
+    /// The greeting is sent; the client's flags come next.
     Greeted,
     Negotiating(Negotiation),
     Transmitting(Box<Transmission>),
@@ -27,14 +27,14 @@ enum Phase {
 
 pub(crate) struct Session<'e> {
     exports: &'e dyn Exports,
-    /// Where requests go that would have to wait; without it they wait here.
+    /// Takes the requests that would wait; without it they wait on this thread.
     later: Option<Arc<Later>>,
     phase: Phase,
     discarding: Option<Discarding>,
 }
 
 impl<'e> Session<'e> {
-    /// A connection just made; puts the greeting.
+    /// Begins a new connection and puts the greeting.
     pub(crate) fn new(
         exports: &'e dyn Exports,
         output: &mut Output,
@@ -53,7 +53,7 @@ impl<'e> Session<'e> {
         matches!(self.phase, Phase::Transmitting(_))
     }
 
-    /// Uses up what it can of `input`, once. Never waits and never panics, whatever it is shown.
+    /// Consumes the first message of `input`, if it is complete. It never panics and never waits.
     #[inline]
     pub(crate) fn advance(&mut self, input: &[u8], output: &mut Output, cpu: Cpu) -> Progress {
         if self.discarding.is_some() {

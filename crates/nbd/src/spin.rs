@@ -1,29 +1,29 @@
-//! Looking for the next request for a moment before sleeping.
+//! Polls for the next request for a moment before the thread sleeps.
 //!
-//! Waking a thread on another CPU costs both sides more than a request does, so a client that
-//! answers a reply with the next request is best met awake. Where the client needs this very CPU,
-//! or thinks for longer, looking only takes time from it: each time it was in vain it is tried
-//! less often.
+//! Waking a thread on another CPU costs both sides more than a request does. So it pays to stay
+//! awake for a client that sends the next request right after a reply. If the client needs this
+//! CPU, or pauses for longer, polling takes time from it. After each poll that finds nothing, the
+//! thread polls less often.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::stream::Stream;
 
-/// Times without looking between two tries, at most.
+/// The most receives without polling between two polls.
 const RARELY: u32 = 256;
 
-/// Whether looking is worth while on one connection.
+/// Decides when to poll on one connection.
 pub(crate) struct Spinner {
     limit: Duration,
-    /// Receives to go until the next try.
+    /// Receives left until the next poll.
     skip: u32,
-    /// What `skip` becomes the next time it was in vain.
+    /// The value of `skip` after the next poll that finds nothing.
     penalty: u32,
 }
 
 impl Spinner {
-    /// Looks for up to `limit`, and never where there is only one CPU.
+    /// Polls for up to `limit`; never on a machine with one CPU.
     pub(crate) fn new(limit: Duration) -> Spinner {
         let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         let limit = if alone { Duration::ZERO } else { limit };

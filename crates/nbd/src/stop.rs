@@ -1,4 +1,4 @@
-//! How threads that wait for a client or a connection are told to stop.
+//! The stop signal for threads that wait for a client or a connection.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use sync::atomic::{AtomicBool, Ordering};
 /// Tells every thread to stop.
 pub(crate) struct Stop {
     given: AtomicBool,
-    /// Readable for ever once `hold` is shut down.
+    /// Stays readable after `hold` is shut down.
     seen: UnixStream,
     hold: UnixStream,
 }
@@ -20,18 +20,18 @@ impl Stop {
         Ok(Stop { given: AtomicBool::new(false), seen, hold })
     }
 
-    /// Was it given? Threads that wait are woken by other means, so this orders nothing.
+    /// Is the stop given? Other means wake the waiting threads, so this load orders nothing.
     #[inline]
     pub(crate) fn given(&self) -> bool {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// Readable once it was given.
+    /// A descriptor that is readable after the stop is given.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.seen.as_fd()
     }
 
-    /// Gives it, to all who wait and will wait.
+    /// Gives the stop to all threads that wait now or later.
     pub(crate) fn give(&self) {
         self.given.store(true, Ordering::Relaxed);
         // It cannot fail on a connected pair.

@@ -1,4 +1,4 @@
-//! What connects a client.
+//! The stream to a client: a socket or two pipes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,10 +19,10 @@ enum Kind {
 }
 
 impl Stream {
-    /// A connected stream socket, or anything else that reads and writes both ways.
+    /// Takes a connected stream socket, or another descriptor that reads and writes both ways.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// An error when the process has no descriptor left.
     pub fn new(fd: OwnedFd) -> io::Result<Stream> {
         if sys::socket_option(fd.as_fd(), libc::SO_TYPE).is_ok() {
             return Ok(Stream(Kind::Socket(fd)));
@@ -31,7 +31,7 @@ impl Stream {
         Ok(Stream(Kind::Pipes { input: File::from(fd), output }))
     }
 
-    /// What is received from, and what is sent to.
+    /// Receives from `input` and sends to `output`.
     #[must_use]
     pub fn pair(input: OwnedFd, output: OwnedFd) -> Stream {
         Stream(Kind::Pipes { input: File::from(input), output: File::from(output) })
@@ -41,17 +41,17 @@ impl Stream {
     /// may read or print there.
     ///
     /// # Errors
-    /// When they are closed, or the system has no descriptor left.
+    /// An error when they are closed, or the process has no descriptor left.
     pub fn stdio() -> io::Result<Stream> {
         let input = io::stdin().as_fd().try_clone_to_owned()?;
-        // One socket for both is the usual case; it is faster as such.
+        // Usually one socket is both; the socket calls are faster.
         if sys::socket_option(input.as_fd(), libc::SO_TYPE).is_ok() {
             return Ok(Stream(Kind::Socket(input)));
         }
         Ok(Stream::pair(input, io::stdout().as_fd().try_clone_to_owned()?))
     }
 
-    /// Receives what is there, waiting for the first byte. Zero at the end of the stream.
+    /// Receives the available bytes; waits for the first byte. Zero at the end of the stream.
     #[inline]
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -69,7 +69,8 @@ impl Stream {
         }
     }
 
-    /// Receives what is there, if anything is. Pipes cannot be asked.
+    /// Receives the available bytes without waiting; None when there are none, and always for
+    /// pipes.
     #[inline]
     pub(crate) fn receive_now(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let Kind::Socket(fd) = &self.0 else { return Ok(None) };
@@ -106,14 +107,14 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until there is something to receive, or until `end`, which is an error.
+    /// Waits for a byte to receive; an error when `end` passes first.
     pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            // Up, so that it does not come back too early over and over.
+            // Rounded up: a wait that ends too early would only be repeated.
             let milliseconds = i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1;
             if sys::wait([self.input()], For::Reading, milliseconds)? == [true] {
                 return Ok(());
@@ -128,8 +129,8 @@ impl Stream {
         }
     }
 
-    /// Before receiving: true when `stop` came first. A socket is woken by
-    /// [`Stream::stop_receiving`] and needs no system call here; pipes have nothing like it.
+    /// Called before a receive; true when `stop` came first. [`Stream::stop_receiving`] wakes a
+    /// socket, so a socket needs no system call here; for pipes the thread polls `stop` too.
     #[inline]
     pub(crate) fn stopped(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
         match &self.0 {
@@ -144,14 +145,14 @@ impl Stream {
         }
     }
 
-    /// Wakes whoever receives; what can still be sent is.
+    /// Wakes the receiving thread; replies can still be sent.
     pub(crate) fn stop_receiving(&self) {
         if let Kind::Socket(fd) = &self.0 {
             sys::shutdown(fd.as_fd(), libc::SHUT_RD);
         }
     }
 
-    /// Wakes whoever sends as well.
+    /// Wakes the receiving thread and the sending thread.
     pub(crate) fn cut(&self) {
         if let Kind::Socket(fd) = &self.0 {
             sys::shutdown(fd.as_fd(), libc::SHUT_RDWR);
@@ -166,9 +167,9 @@ impl From<UnixStream> for Stream {
 }
 
 impl From<std::net::TcpStream> for Stream {
-    /// Replies are sent when they are complete, so there is nothing for the system to wait for.
+    /// Turns off Nagle's algorithm: each send is a complete batch of replies.
     fn from(socket: std::net::TcpStream) -> Stream {
-        // Without it the connection works, only slower.
+        // On an error the connection works, only slower.
         let _ = socket.set_nodelay(true);
         Stream(Kind::Socket(socket.into()))
     }

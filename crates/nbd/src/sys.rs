@@ -18,7 +18,7 @@ fn checked(result: c_int) -> io::Result<c_int> {
 #[inline]
 pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8], wait: bool) -> io::Result<usize> {
     let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: `into` is exclusively ours and as long as is said.
+    // SAFETY: `into` is exclusively ours and as long as `len()` says.
     let got = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), flags) };
     usize::try_from(got).map_err(|_| io::Error::last_os_error())
 }
@@ -27,27 +27,27 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8], wait: bool) -> io::Re
 #[inline]
 pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     let flags = libc::MSG_NOSIGNAL;
-    // SAFETY: `bytes` is readable and as long as is said.
+    // SAFETY: `bytes` is readable and as long as `len()` says.
     let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// Ends one direction of a socket, or both; `how` is a `SHUT_` constant.
 pub(crate) fn shutdown(fd: BorrowedFd<'_>, how: c_int) {
-    // A peer that has gone already is what was wanted.
+    // An error means that the peer has gone already: that is the wanted state.
     // SAFETY: takes no pointer.
     let _ = unsafe { libc::shutdown(fd.as_raw_fd(), how) };
 }
 
-/// What to wait for.
+/// The event to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
     Writing,
 }
 
-/// Waits until one of `fds` is ready or broken, or for `milliseconds` (-1: for ever); tells which
-/// are.
+/// Waits until one of `fds` is ready or broken, or for `milliseconds` (-1: for ever). Returns for
+/// each whether it is.
 pub(crate) fn wait<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     what: For,
@@ -69,7 +69,7 @@ pub(crate) fn socket_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_i
     let mut value: c_int = 0;
     let mut length = mem::size_of::<c_int>() as libc::socklen_t;
     let place = (&raw mut value).cast();
-    // SAFETY: the value and its length are both ours, and the length is the value's.
+    // SAFETY: `value` and `length` are local, and `length` is the size of `value`.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length)
     };
@@ -82,11 +82,11 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: no address is asked for.
     let result =
         unsafe { libc::accept4(listener.as_raw_fd(), none, none.cast(), libc::SOCK_CLOEXEC) };
-    // SAFETY: the number was just made, and nobody else knows it.
+    // SAFETY: the descriptor is new, and nothing else has it.
     checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes calls on `fd` return at once when they would wait.
+/// Makes `fd` non-blocking.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes no pointer.
     let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
@@ -95,18 +95,18 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Owns a descriptor that this process was started with, and keeps it from its children.
+/// Takes ownership of a descriptor that was passed to this process and marks it close-on-exec.
 ///
 /// # Errors
-/// EBADF when there is no such descriptor.
+/// EBADF when the descriptor is not open.
 pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointer; fails on what is not open.
+    // SAFETY: takes no pointer; fails if `fd` is not open.
     checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
     // SAFETY: it is open, and by the contract of socket activation it was passed for us to own.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Tries to lock an open file or directory against other processes; false when one holds it.
+/// Tries to lock an open file or directory (flock(2)); false when another process holds the lock.
 pub(crate) fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: takes no pointer.
     match checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
@@ -120,8 +120,8 @@ pub(crate) fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
 pub(crate) const SOCKET_PATH_MAX: usize =
     mem::size_of::<libc::sockaddr_un>() - mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
 
-/// A unix socket that listens at `path` and that only its owner can connect to, from the moment
-/// it exists: Linux gives the file the permissions that the socket had before `bind`.
+/// Listens at a unix socket `path`. Only its owner can connect, from the start: Linux gives the
+/// file the permissions that the socket had before `bind`.
 pub(crate) fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     let bytes = CString::new(path.as_os_str().as_bytes())?;
     let bytes = bytes.as_bytes_with_nul();
@@ -131,7 +131,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
     let fd =
         checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the number was just made, and nobody else knows it.
+    // SAFETY: the descriptor is new, and nothing else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: takes no pointer.
     checked(unsafe { libc::fchmod(fd, 0o600) })?;
@@ -142,7 +142,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<OwnedFd> {
         *to = *from as libc::c_char;
     }
     let length = mem::size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: the address is as long as is said, and its path ends with a zero.
+    // SAFETY: the address has `length` bytes, and its path ends with a zero.
     checked(unsafe { libc::bind(fd, (&raw const address).cast(), length) })?;
     // SAFETY: takes no pointer.
     checked(unsafe { libc::listen(fd, 128) })?;

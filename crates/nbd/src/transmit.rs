@@ -20,7 +20,7 @@ mod runs;
 
 use runs::Runs;
 
-/// A WRITE above this is not even thrown away: the connection is dropped.
+/// A refused WRITE longer than this, in bytes, ends the connection; a shorter one is discarded.
 const MAX_DISCARDED: u32 = 4 * MAX_PAYLOAD;
 
 /// A connection after negotiation.
@@ -28,10 +28,10 @@ pub(crate) struct Transmission {
     served: Arc<Served>,
     /// `base:allocation` was chosen.
     contexts: bool,
-    /// Memory for what a range holds, kept so that a request allocates nothing.
+    /// The runs of a range; the memory is kept so that a request allocates nothing.
     runs: Runs,
     later: Option<Arc<Later>>,
-    /// Requests wait here only if there are no threads for that.
+    /// Requests wait on this thread only if there are no waiters.
     wait: Wait,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct Transmission {
 enum Answered {
     /// Its reply is in the output.
     Now,
-    /// It would have to wait. Nothing is in the output, and nothing was changed that a repetition
-    /// does not change again.
+    /// The request would have to wait. Nothing is in the output. The request can be repeated: a
+    /// repetition makes the same changes.
     WouldBlock,
 }
 
@@ -58,7 +58,7 @@ impl From<u32> for Failure {
     }
 }
 
-/// A device as a client has it: what requests are carried out with, on any thread.
+/// The device of a client, and how replies are sent. Any thread may carry out requests with it.
 struct Served {
     device: Arc<dyn BlockDevice>,
     structured: bool,
@@ -78,7 +78,7 @@ impl Transmission {
         Transmission { served, contexts, runs: Runs::default(), later: None, wait: Wait::Yes }
     }
 
-    /// Requests that would have to wait go there from now on.
+    /// Sends requests that would wait to `later` from now on.
     pub(crate) fn put_off_to(&mut self, later: Option<Arc<Later>>) {
         self.wait = if later.is_some() { Wait::No } else { Wait::Yes };
         self.later = later;
@@ -122,7 +122,7 @@ impl Transmission {
         }
     }
 
-    /// Has a request carried out on a thread that may wait.
+    /// Hands a request to a thread that may wait.
     #[cold]
     fn put_off(&self, request: Request, from: &[u8], output: &mut Output) -> io::Result<Outcome> {
         let used = Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER + from.len())));
@@ -208,14 +208,15 @@ impl Transmission {
     }
 }
 
-/// Are only flags set that this command knows?
+/// An error if a flag is set that this command does not know.
 #[inline]
 fn check_flags(request: Request, known: u16) -> Result<(), u32> {
     if request.flags & !(known | cmd::FLAG_FUA) != 0 { Err(EINVAL) } else { Ok(()) }
 }
 
 impl Served {
-    /// Has the device carry out an operation; it judges the range, unless that is empty.
+    /// Lets the device carry out an operation. The device checks the range; an empty range is
+    /// checked here.
     #[inline]
     fn ask(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         if let (offset, 0) = operation.range()
@@ -224,13 +225,13 @@ impl Served {
             return self.lies_within(offset, 0);
         }
         match self.device.perform(context, operation) {
-            // It was let wait.
+            // The device was allowed to wait.
             Err(IoError::WouldBlock) if context.wait == Wait::Yes => Err(IoError::Failed),
             done => done,
         }
     }
 
-    /// The same; errors become those of the protocol by `on_the_wire`.
+    /// As `ask`; `on_the_wire` converts the error to one of the protocol.
     #[inline]
     fn perform(
         &self,
@@ -245,7 +246,8 @@ impl Served {
         }
     }
 
-    /// Does the device have the range at this moment? For ranges of which it is asked nothing else.
+    /// Checks that the range lies within the device now, for a range that the device does not
+    /// check.
     #[cold]
     fn lies_within(&self, offset: u64, length: u64) -> Result<(), IoError> {
         let end = offset.checked_add(length);
@@ -253,7 +255,7 @@ impl Served {
         if end.is_none_or(|end| end > bytes) { Err(IoError::OutOfRange) } else { Ok(()) }
     }
 
-    /// Puts the reply to a request without data in it.
+    /// Puts a reply without data.
     #[inline]
     fn reply(
         request: Request,
@@ -294,7 +296,7 @@ impl Served {
         check_flags(request, 0)
     }
 
-    /// Makes what a request changed durable if it asks for that.
+    /// Flushes the device if the request has FUA.
     #[inline]
     fn force(&self, request: Request, context: Context) -> Result<(), Failure> {
         if request.flags & cmd::FLAG_FUA == 0 {
@@ -303,7 +305,7 @@ impl Served {
         self.perform(context, Operation::Flush, on_the_wire)
     }
 
-    /// The commands without a payload either way.
+    /// Carries out the commands without a payload in either direction.
     fn simple(
         &self,
         request: Request,
@@ -344,7 +346,7 @@ impl Served {
                 self.perform(context, operation, on_the_wire_for_write)?;
                 self.force(request, context)
             }
-            // There is nothing nearer than memory to bring it to.
+            // A prefetch does nothing: the data is in memory already.
             cmd::CACHE => {
                 check_flags(request, 0)?;
                 self.lies_within(offset, length).map_err(|error| on_the_wire(error).into())

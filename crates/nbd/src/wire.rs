@@ -1,8 +1,8 @@
 //! The bytes of the protocol: numbers, parsers, headers. No I/O, no state.
 //!
-//! Every parser takes what has arrived so far. `Ok(None)` means that more is needed; [`Malformed`]
-//! means that no further byte can help. All integers are big-endian. Numbers and layouts are those
-//! of the NBD protocol document.
+//! Every parser takes the bytes received so far. `Ok(None)` means that more bytes are needed.
+//! [`Malformed`] means that the message is wrong, whatever follows. All integers are big-endian.
+//! Numbers and layouts are those of the NBD protocol document.
 
 mod numbers;
 
@@ -11,10 +11,10 @@ use core::fmt;
 pub(crate) use numbers::*;
 pub use numbers::{MAX_PAYLOAD, OPTION_HEADER, REQUEST_HEADER};
 
-/// Why bytes are not what the protocol allows there.
+/// Why the bytes break the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
-    /// The magic number of a message is wrong: nothing after it can be understood.
+    /// The magic number of a message is wrong.
     Magic,
     /// A length inside the message passes its end.
     Short,
@@ -56,11 +56,11 @@ pub struct Request {
     pub flags: u16,
     /// The command.
     pub command: u16,
-    /// What the client recognises the reply by.
+    /// The client's number for the request; the reply carries it.
     pub cookie: u64,
-    /// Where on the device.
+    /// The offset on the device, in bytes.
     pub offset: u64,
-    /// How many bytes; for a WRITE that many follow.
+    /// The length in bytes; for a WRITE this many bytes follow.
     pub length: u32,
 }
 
@@ -76,7 +76,7 @@ fn be64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The header of an option from the first [`OPTION_HEADER`] bytes.
+/// Parses the header of an option from the first [`OPTION_HEADER`] bytes.
 ///
 /// # Errors
 /// [`Malformed::Magic`], as soon as the magic number is there.
@@ -90,7 +90,7 @@ pub fn parse_option_header(bytes: &[u8]) -> Result<Option<OptionHeader>, Malform
     Ok(Some(OptionHeader { option, length }))
 }
 
-/// The header of a request from the first [`REQUEST_HEADER`] bytes.
+/// Parses the header of a request from the first [`REQUEST_HEADER`] bytes.
 ///
 /// # Errors
 /// [`Malformed::Magic`], as soon as the magic number is there.
@@ -116,13 +116,13 @@ pub fn parse_request(bytes: &[u8]) -> Result<Option<Request>, Malformed> {
     }))
 }
 
-/// The flags a client answers the greeting with: `NBD_FLAG_C_*`.
+/// Parses the flags of the client's answer to the greeting: `NBD_FLAG_C_*`.
 #[must_use]
 pub fn parse_client_flags(bytes: &[u8]) -> Option<u32> {
     be32(bytes, 0)
 }
 
-/// An export name at the start of an option's data.
+/// Parses an export name, which is all of an option's data.
 ///
 /// # Errors
 /// [`Malformed::Name`] above 4096 bytes, [`Malformed::Text`] when it is not UTF-8.
@@ -133,18 +133,18 @@ pub fn parse_name(bytes: &[u8]) -> Result<&str, Malformed> {
     core::str::from_utf8(bytes).map_err(|_| Malformed::Text)
 }
 
-/// A string behind its 32-bit length, and what follows.
+/// A string with its 32-bit length before it, and the rest of the data.
 fn counted(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let length = be32(bytes, 0).ok_or(Malformed::Short)? as usize;
     bytes[4..].split_at_checked(length).ok_or(Malformed::Short)
 }
 
-/// What a client asks of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+/// The parsed data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InfoQuery<'a> {
     /// The export.
     pub name: &'a str,
-    /// Big-endian 16-bit numbers of the information wanted.
+    /// The kinds of information wanted: big-endian 16-bit numbers.
     kinds: &'a [u8],
 }
 
@@ -156,10 +156,10 @@ impl InfoQuery<'_> {
     }
 }
 
-/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+/// Parses the data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 ///
 /// # Errors
-/// [`Malformed`], whatever does not fit exactly.
+/// [`Malformed`] when the data is not exactly one query.
 pub fn parse_info_query(data: &[u8]) -> Result<InfoQuery<'_>, Malformed> {
     let (name, rest) = counted(data)?;
     let name = parse_name(name)?;
@@ -172,12 +172,12 @@ pub fn parse_info_query(data: &[u8]) -> Result<InfoQuery<'_>, Malformed> {
     }
 }
 
-/// What a client asks of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+/// The parsed data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetaQuery<'a> {
     /// The export.
     pub name: &'a str,
-    /// The queries, each behind its length; all lengths have been checked.
+    /// The queries, each after its length; all lengths are checked.
     queries: &'a [u8],
 }
 
@@ -193,10 +193,10 @@ impl<'a> MetaQuery<'a> {
     }
 }
 
-/// The data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+/// Parses the data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 ///
 /// # Errors
-/// [`Malformed`], whatever does not fit exactly.
+/// [`Malformed`] when the data is not exactly one query.
 pub fn parse_meta_query(data: &[u8]) -> Result<MetaQuery<'_>, Malformed> {
     let (name, rest) = counted(data)?;
     let name = parse_name(name)?;

@@ -1,4 +1,4 @@
-//! A page on a disk, by content and codec.
+//! Measures stores and loads of a page on a disk, by content and codec.
 //!
 //! ```sh
 //! cargo bench -p rampack --bench pages                    # all of them
@@ -69,13 +69,13 @@ fn fill(disk: &Disk, pages: &Pages) {
     (0..PAGES).for_each(|index| disk.store(index, pages.get(index)).expect("memory"));
 }
 
-/// Page after page, from the beginning again after the last.
+/// The next page; the first one after the last.
 fn next(index: &mut u64) -> u64 {
     *index = (*index + 1) % PAGES;
     *index
 }
 
-/// Into slots that are empty.
+/// Stores into empty slots.
 #[divan::bench(args = CASES, sample_size = AT_ONCE)]
 fn store(bencher: Bencher, case: &Case) {
     let (disk, pages) = setting(case);
@@ -90,7 +90,7 @@ fn store(bencher: Bencher, case: &Case) {
         .bench_local_values(|index| disk.store(index, pages.get(index)));
 }
 
-/// In place of a page that is there, by another one of its kind.
+/// Overwrites a stored page with another one of its kind.
 #[divan::bench(args = CASES)]
 fn overwrite(bencher: Bencher, case: &Case) {
     let (disk, pages) = setting(case);

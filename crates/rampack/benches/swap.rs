@@ -1,4 +1,4 @@
-//! A page in the cache of swap areas, by content, under the codec it has by itself.
+//! Measures stores and loads of a page in the swap cache, by content, with the default codec.
 //!
 //! ```sh
 //! cargo bench -p rampack --bench swap
@@ -13,14 +13,14 @@ use divan::Bencher;
 use divan::counter::BytesCount;
 use rampack::{AreaOptions, Key, Memcg, PAGE_SIZE, Rampack, SwapType, Zswap, cpu};
 
-/// A page that does not shrink is refused where there is nothing behind the area.
+/// An area without a device refuses an incompressible page, so there is none here.
 const CONTENTS: [Content; 3] = [Content::Compressible, Content::Half, Content::SameFilled];
 
 fn main() {
     divan::main();
 }
 
-/// An area with nothing behind it.
+/// An area without a device.
 struct Area {
     zswap: Arc<Zswap>,
     swap: SwapType,
@@ -39,7 +39,7 @@ impl Area {
         Area { zswap, swap, memcg, pages: Pages::of(content), last: 0 }
     }
 
-    /// Page after page, from the beginning again after the last.
+    /// The next page; the first one after the last.
     fn next(&mut self) -> Key {
         self.last = (self.last + 1) % PAGES;
         Key { swap: self.swap, offset: self.last }
@@ -57,7 +57,7 @@ impl Drop for Area {
     }
 }
 
-/// In place of a page that is there, after the first round.
+/// After the first round, each store replaces a stored page.
 #[divan::bench(args = CONTENTS)]
 fn store(bencher: Bencher, content: Content) {
     let mut area = Area::new(content);
@@ -67,7 +67,7 @@ fn store(bencher: Bencher, content: Content) {
     });
 }
 
-/// Of a page that was just stored, so that it is there whether loads leave it or take it.
+/// Loads a page that was just stored, so it is present whether or not a load removes it.
 #[divan::bench(args = CONTENTS, sample_size = AT_ONCE)]
 fn load(bencher: Bencher, content: Content) {
     let area = std::cell::RefCell::new(Area::new(content));

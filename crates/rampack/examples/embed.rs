@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A page as a database has it: rows that look like each other.
+/// A page as in a database: similar rows.
 fn row_page(number: u64) -> [u8; PAGE_SIZE] {
     let mut page = [0; PAGE_SIZE];
     for (row, bytes) in page.chunks_mut(64).enumerate() {

@@ -1,5 +1,5 @@
-//! A compressed cache in front of a file: pages that find no room in memory go to the file, and
-//! come back from there. What `rampack swap on` serves to the kernel, without a kernel.
+//! A compressed cache in front of a file: pages without room in memory are written to the file and
+//! read back from it. It works as `rampack swap on`, but without the kernel.
 //!
 //! ```sh
 //! cargo run --release -p rampack --example swap_cache -- /tmp/pages
@@ -13,7 +13,7 @@ use block::Operation;
 use rampack::{AreaOptions, BlockDevice, PAGE_SIZE, Rampack, SwapDevice, SwapType};
 
 const PAGES: u64 = 8192;
-/// What the cache may take in memory: less than the pages need.
+/// The memory limit of the cache: less than the pages need.
 const ROOM: u64 = 4 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -48,7 +48,7 @@ fn run(path: &Path) -> Result<(u64, u64), Box<dyn Error>> {
     Ok((PAGES, in_memory))
 }
 
-/// A page that shrinks to half of its size.
+/// A page that compresses to half of its size.
 fn page(number: u64) -> [u8; PAGE_SIZE] {
     let mut page = [0; PAGE_SIZE];
     fastrand::Rng::with_seed(number).fill(&mut page[..PAGE_SIZE / 2]);

@@ -1,4 +1,4 @@
-//! A device of this process.
+//! The devices of this process.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use zram::Stats;
 
 use crate::Machine;
 
-/// What a device is to be.
+/// The options of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DiskOptions {
     /// Its size in bytes, rounded up to pages. It costs memory only as pages are stored.
@@ -18,7 +18,7 @@ pub struct DiskOptions {
     pub algorithm: String,
     /// The codec's level, or its default.
     pub level: Option<i32>,
-    /// The most memory it may take for what is stored, in bytes; 0 for any amount.
+    /// The memory limit for stored pages, in bytes; 0 for no limit.
     pub mem_limit: u64,
 }
 
@@ -29,13 +29,14 @@ impl Default for DiskOptions {
     }
 }
 
-/// A compressed RAM disk of this process, or a store of pages; gone when the last clone is.
+/// A compressed RAM disk of this process, also a store of pages. Dropping the last clone removes
+/// it. Any number of threads may call every method.
 #[derive(Clone)]
 pub struct Disk {
     disk: Arc<Removed>,
 }
 
-/// Removes the device from its machine in the end.
+/// Removes the device from its machine when it is dropped.
 struct Removed {
     disk: Arc<zram::Disk>,
     machine: Arc<Machine>,
@@ -43,7 +44,7 @@ struct Removed {
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // Users of the device itself (openers) may remain: then it stays with its machine.
+        // If the device itself is still open, it stays with its machine.
         let _ = self.machine.remove(self.disk.id());
     }
 }
@@ -64,7 +65,8 @@ impl Disk {
     /// Stores page `index`. Pages are 4096 bytes; the first is 0.
     ///
     /// # Errors
-    /// `OutOfRange` past the end, `NoSpace` at the memory limit, `NoMemory`; the page is as it was.
+    /// `OutOfRange` past the end, `NoSpace` at the memory limit, `NoMemory`; the page has not
+    /// changed then.
     pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
         self.disk.disk.store_page(host::cpu(), index, page)
     }
@@ -72,13 +74,13 @@ impl Disk {
     /// Loads page `index`; zeroes if it was never stored.
     ///
     /// # Errors
-    /// `OutOfRange` past the end, `Corrupt` if what is stored does not decompress, `Failed` if it
-    /// was written back and cannot be read.
+    /// `OutOfRange` past the end, `Corrupt` if the stored object does not decompress, `Failed` if
+    /// the page was written back and cannot be read.
     pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
         self.disk.disk.load_page(host::cpu(), index, page)
     }
 
-    /// Gives up `count` pages from `first` on; they read as zeroes afterwards.
+    /// Frees `count` pages from `first` on; they read as zeroes afterwards.
     ///
     /// # Errors
     /// `OutOfRange` past the end; nothing has changed then.
@@ -86,17 +88,17 @@ impl Disk {
         self.disk.disk.discard_pages(host::cpu(), first, count)
     }
 
-    /// Statistics, of the moment.
+    /// The statistics now.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.disk.disk.stats()
     }
 
-    /// Moves objects together and gives memory that comes free by it back to the system. Returns
-    /// the bytes that came free.
+    /// Compacts the zspages and gives the freed frames back to the operating system. Returns the
+    /// freed bytes.
     ///
     /// # Errors
-    /// None for a device of this library.
+    /// A device of this library returns no error.
     pub fn compact(&self) -> Result<u64, ControlError> {
         let frames = self.disk.disk.compact()?;
         self.disk.machine.frames().drain();

@@ -1,4 +1,4 @@
-//! The system round the devices of this process: files to write pages back to, and dictionaries.
+//! The files of the system: backing stores for writeback, and dictionaries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use block::BlockDevice;
 use control::ControlError;
 use zram::HostFiles;
 
-/// The longest file that is read as a whole, in bytes. Dictionaries have some hundred kilobytes at
-/// most: what is longer is a mistake.
+/// The longest file that is read as a whole, in bytes. A dictionary has some hundred kilobytes at
+/// most; a longer file is a mistake.
 const LONGEST: u64 = 1 << 20;
 
-/// The system that this process runs on: files and block devices by their paths.
+/// Opens files and block devices of this system by their paths.
 pub struct HostSystem;
 
 impl HostFiles for HostSystem {

@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! A [`Disk`] may be used by any number of threads at once. It is a [`BlockDevice`] too, for byte
-//! ranges of any alignment, and can be served by every frontend that serves one.
+//! Any number of threads may use a [`Disk`] at once. It is a [`BlockDevice`] too, for byte ranges
+//! of any alignment, and every frontend can serve it.
 
 mod disk;
 mod host_files;
@@ -25,7 +25,7 @@ mod machine;
 
 use std::sync::Arc;
 
-/// The crates below, for programs that build on more than this one shows.
+/// The crates below, for programs that need more than this crate's own interface.
 pub use {backing, block, control, host, pagealloc, sync, units, zcomp, zram, zswap};
 /// The servers of block devices.
 #[cfg(feature = "serve")]
@@ -51,10 +51,10 @@ pub struct Rampack {
 }
 
 impl Rampack {
-    /// With as many CPUs and as much memory as the machine has.
+    /// Makes a zone for devices, with the CPUs and the memory of this machine.
     ///
     /// # Errors
-    /// `ENOMEM` when the process may not have the addresses.
+    /// `ENOMEM` when the process cannot reserve the addresses.
     pub fn new() -> Result<Rampack, ControlError> {
         let (cpus, memory) = (host::cpus(), host::total_memory());
         let options = MachineOptions {
@@ -68,22 +68,22 @@ impl Rampack {
         Ok(Rampack { machine: Arc::new(machine) })
     }
 
-    /// A new device.
+    /// Makes a new device.
     ///
     /// # Errors
-    /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM` when memory
-    /// or addresses are out.
+    /// `EINVAL` for a size of 0, an unknown algorithm or a level that it refuses; `ENOMEM` when
+    /// there is no memory or there are no addresses left.
     pub fn disk(&self, options: DiskOptions) -> Result<Disk, ControlError> {
         Disk::create(&self.machine, options)
     }
 
-    /// The compressed cache in front of swap areas: the same for every clone, made now if there was
-    /// none. It shares the memory and the limits of the process with the devices.
+    /// The compressed cache in front of swap areas. It is made at the first call; every clone has
+    /// the same one. It shares the memory and the limits of the process with the devices.
     ///
-    /// It starts no thread: with a device below an area, somebody calls [`Zswap::work`] when
-    /// [`Zswap::event`] is notified, and [`Zswap::shrink`] when memory is short. Whoever serves an
-    /// area ([`SwapDevice`]) as swap space to the kernel needs the protections that `rampack swap
-    /// on` tries to get.
+    /// It starts no thread. For an area with a device below it, a thread of the program must call
+    /// [`Zswap::work`] when [`Zswap::event`] is notified, and [`Zswap::shrink`] when memory is
+    /// short. A process that serves an area ([`SwapDevice`]) to the kernel as swap space needs the
+    /// protections that `rampack swap on` tries to get.
     ///
     /// ```
     /// # fn main() -> Result<(), rampack::Fault> {
@@ -104,20 +104,20 @@ impl Rampack {
     /// ```
     ///
     /// # Errors
-    /// `ENOMEM` when memory or addresses are out.
+    /// `ENOMEM` when there is no memory or there are no addresses left.
     pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
         self.machine.swap()
     }
 
-    /// Does for the memory behind it what can wait: asks the system for huge pages under what is
-    /// full, at most for `most` blocks of 2 MiB, and tells for how many. To be called now and then
-    /// by a thread that has time, say once a second for 8 blocks as the daemon does; each may take
-    /// some milliseconds. Without it everything works, a few percent slower.
+    /// Does deferred work on memory: it asks the system for huge pages under full pageblocks, at
+    /// most `most` blocks of 2 MiB, and returns their number. A thread with time should call it
+    /// regularly; the daemon calls it once a second for 8 blocks. Each block may take some
+    /// milliseconds. Without these calls everything works, a few percent slower.
     pub fn maintain(&self, most: u32) -> u32 {
         self.machine.frames().maintain(most)
     }
 
-    /// The machine behind it, for those who need its devices' attributes.
+    /// Its machine, for callers that need the attributes of its devices.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine

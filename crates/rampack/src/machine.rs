@@ -1,4 +1,4 @@
-//! A machine: a zone, and the devices that share it.
+//! A machine: a zone and the devices that share it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use zcomp::{Chosen, Params};
 use zram::{Disk, HostFiles, Resources};
 use zswap::{Parts, Zswap};
 
-/// How a machine is made.
+/// The options of a machine.
 pub struct MachineOptions {
-    /// CPUs, or pretended ones: how many of each per-CPU thing there are.
+    /// The number of CPUs, real or simulated: each per-CPU structure exists this many times.
     pub cpus: usize,
-    /// The most bytes all devices together may ever take; addresses are reserved for them.
+    /// The most bytes that all devices together may take; addresses are reserved for them.
     pub memory: u64,
-    /// The system round it: files to write pages back to, and dictionaries.
+    /// The files of the system: backing stores for writeback, and dictionaries.
     pub files: Arc<dyn HostFiles>,
-    /// Where the cache in front of swap areas has its memory from. It has a zone of its own there:
-    /// with a provider whose memory is provided ahead ([`MemoryProvider::is_ahead`]) stores wait
-    /// for none.
+    /// The memory provider of the cache in front of swap areas, which has its own zone there. With
+    /// a provider that provides memory ahead ([`MemoryProvider::is_ahead`]) a store never waits for
+    /// memory.
     pub swap_scenario: Arc<dyn MemoryProvider>,
-    /// Whether its devices keep the time of last use for each page, in four bytes, when nobody
-    /// chooses otherwise. The times are those of [`Machine::set_clock`].
+    /// The default of its devices: whether they keep the time of last use of each page, in four
+    /// bytes. The times are those of [`Machine::set_clock`].
     pub track_access: bool,
 }
 
-/// For how many times the machine's memory there are entries of swapped pages: pages that are one
-/// pattern, or shrink much, take next to none of it.
+/// The entries of swapped pages cover this many times the machine's memory: a same-filled page, or
+/// one that compresses well, takes almost no memory.
 const ENTRIES_PER_PAGE: u64 = 16;
 
-/// A zone for `memory` bytes.
+/// Makes a zone for `memory` bytes.
 fn zone(
     provider: &dyn MemoryProvider,
     cpus: usize,
@@ -44,7 +44,7 @@ fn zone(
     Ok(Arc::new(zone.map_err(|error| ControlError::new(Errno::ENOMEM, error.to_string()))?))
 }
 
-/// A zone and the devices that share it. All methods may be called by any number of threads.
+/// A zone and the devices that share it. Any number of threads may call every method.
 pub struct Machine {
     resources: Arc<Resources>,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
@@ -54,7 +54,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine without devices, whose disks have their memory from `provider`.
+    /// Makes a machine without devices; its disks take their memory from `provider`.
     ///
     /// # Errors
     /// `ENOMEM` when there are no addresses for the zone.
@@ -88,8 +88,8 @@ impl Machine {
         Ok(disk)
     }
 
-    /// It is `seconds` now, by the clock that pages are dated by; counted from when the machine
-    /// started, as Linux does.
+    /// Sets the clock for the access times of pages: `seconds` since the machine started, as in
+    /// Linux.
     pub fn set_clock(&self, seconds: u32) {
         self.resources.clock.set(seconds);
     }
@@ -97,11 +97,11 @@ impl Machine {
     /// Resets a device and removes it.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, `EBUSY` while it has users; nothing has changed then. `EBUSY`
-    /// also if somebody takes it into use at that moment; it has been reset then.
+    /// `ENODEV` if there is no such device, `EBUSY` while it has users; nothing has changed then.
+    /// `EBUSY` also if another thread opens it during the call; the device is reset then.
     pub fn remove(&self, id: u32) -> Result<(), ControlError> {
         let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
-        // Not under the lock: a writeback may be under way, which is waited for.
+        // The reset is not under the lock, because it may wait for a writeback.
         self.disk(id).ok_or_else(none)?.reset()?;
         let mut disks = self.disks.lock();
         let disk = disks.get(&id).ok_or_else(none)?;
@@ -125,11 +125,11 @@ impl Machine {
         self.disks.lock().values().cloned().collect()
     }
 
-    /// The cache in front of swap areas, made now if there was none. It begins with the default
-    /// codec and `max_pool_percent` of the machine's memory.
+    /// The cache in front of swap areas; the first call makes it. It begins with the default codec
+    /// and `max_pool_percent` of the machine's memory.
     ///
     /// # Errors
-    /// `ENOMEM` when memory or addresses are out.
+    /// `ENOMEM` when there is no memory or there are no addresses left.
     pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
         let mut swap = self.swap.lock();
         if let Some(zswap) = &*swap {
@@ -138,11 +138,11 @@ impl Machine {
         self.make_swap(&mut swap)
     }
 
-    /// The cache in front of swap areas, made anew unless an area is on: whatever it consists of is
-    /// mapped from now on. Settings are those it begins with.
+    /// Makes the cache in front of swap areas anew, so that all its memory is a new mapping. The
+    /// new cache has the default settings. If an area is on, it returns the existing cache.
     ///
     /// # Errors
-    /// `ENOMEM` when memory or addresses are out; the old one is still there then.
+    /// `ENOMEM` when there is no memory or there are no addresses left; the old cache stays then.
     pub fn swap_anew(&self) -> Result<Arc<Zswap>, ControlError> {
         let mut swap = self.swap.lock();
         match &*swap {
@@ -168,7 +168,7 @@ impl Machine {
         Ok(zswap)
     }
 
-    /// The cache in front of swap areas, if it was ever asked for.
+    /// The cache in front of swap areas, if it was made.
     #[must_use]
     pub fn swap_if_made(&self) -> Option<Arc<Zswap>> {
         self.swap.lock().clone()
@@ -181,7 +181,7 @@ impl Machine {
     }
 }
 
-/// A codec of the cache, by its name. As Linux answers, a name it does not know is `ENOENT`.
+/// Finds a codec of the cache by its name. `ENOENT` for an unknown name, as in Linux.
 fn find_codec(name: &str) -> Result<Chosen, ControlError> {
     let params = Params::default();
     match zcomp::open(name, &params) {

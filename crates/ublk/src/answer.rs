@@ -1,4 +1,4 @@
-//! Requests of the driver, and how the device answers them. Nothing here allocates or locks.
+//! Parses the driver's requests and answers them. This code does not allocate and takes no lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use units::Cpu;
 
 use crate::wire::{self, Descriptor, SECTOR_SHIFT};
 
-/// What is asked. Offsets and lengths are in bytes.
+/// A request. Offsets and lengths are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     Read { offset: u64, length: usize },
@@ -18,8 +18,7 @@ pub(crate) enum Request {
     Flush,
 }
 
-/// Reads a request to a device, in which one buffer holds `largest` bytes. The device judges the
-/// range.
+/// Parses a request to a device whose buffers hold `largest` bytes. The device checks the range.
 ///
 /// The error is a Linux error number.
 pub(crate) fn parse(request: &Descriptor, largest: usize) -> Result<Request, i32> {
@@ -43,7 +42,7 @@ pub(crate) fn parse(request: &Descriptor, largest: usize) -> Result<Request, i32
     }
 }
 
-/// The device, and what is known of it from the beginning.
+/// The device, and how it is served.
 pub(crate) struct Served {
     device: Arc<dyn BlockDevice>,
     cpu: fn() -> Cpu,
@@ -56,14 +55,15 @@ impl Served {
         Served { device, cpu, largest }
     }
 
-    /// Reads what is asked; the error is what the driver is told.
+    /// Parses a request; the error is the result for the driver.
     pub(crate) fn parse(&self, request: &Descriptor) -> Result<Request, i32> {
         parse(request, self.largest).map_err(|errno| -errno)
     }
 
-    /// Carries `request` out, whose data is or will be in `buffer`. What the driver is told: how
-    /// many bytes were moved, or a negative Linux error number. A device that panics has failed.
-    /// Nothing if the device would have to wait, and was not to; nothing has changed then.
+    /// Carries out `request`; its data is in `buffer`, or is read into it. Returns the result for
+    /// the driver: the bytes transferred, or a negative Linux error number. A panic of the device
+    /// is an error too. None if the device would have to wait under `Wait::No`; nothing has changed
+    /// then.
     pub(crate) fn answer(&self, request: Request, buffer: &mut [u8], wait: Wait) -> Option<i32> {
         let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(request, buffer, wait)));
         Some(match done {

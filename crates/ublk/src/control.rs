@@ -1,4 +1,4 @@
-//! The driver's control device: devices are added, started, stopped and deleted.
+//! The driver's control device: it adds, starts, stops and deletes devices.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use crate::sys::{Argument, ControlRing};
 use crate::wire::{self, Command, Info, Parameters};
 
 const CONTROL: &str = "/dev/ublk-control";
-/// A device that is not there.
+/// A device number that is never in use.
 const NOBODY: u32 = i32::MAX as u32;
 
 /// The control device, for one thread at a time.
@@ -16,16 +16,17 @@ pub(crate) struct Control {
     ring: ControlRing,
 }
 
-/// Tells whether this process can make ublk devices here.
+/// Checks whether this process can make ublk devices. Any thread may call it.
 ///
 /// # Errors
-/// Says what is missing: the driver, a driver that is new enough, permission, or io_uring.
+/// [`Error`] names the missing thing: the driver, a driver that is new enough, the permission, or
+/// io_uring.
 pub fn available() -> Result<(), Error> {
     Control::open().map(drop)
 }
 
 impl Control {
-    /// Opens it, and asks the driver whether it knows the commands.
+    /// Opens the control device and checks that the driver knows the commands.
     pub(crate) fn open() -> Result<Control, Error> {
         let file = open_file()?;
         let ring = ControlRing::new(file).map_err(|error| match error.raw_os_error() {
@@ -47,48 +48,48 @@ impl Control {
         self.ring.run(what, Command::new(device, data), with)
     }
 
-    /// Adds a device, and says in `info` what became of it.
+    /// Adds a device; `info` then holds its values.
     pub(crate) fn add(&mut self, info: &mut Info) -> io::Result<()> {
         self.run(wire::ADD, info.number, 0, Argument::Info(info))
     }
 
-    /// What is known of device `number`.
+    /// The driver's information on device `number`.
     pub(crate) fn info(&mut self, number: u32) -> io::Result<Info> {
         let mut info = Info::default();
         self.run(wire::GET_INFO, number, 0, Argument::Info(&mut info))?;
         Ok(info)
     }
 
-    /// To be called between adding and starting.
+    /// Sets the parameters; called after `add` and before `start`.
     pub(crate) fn set(&mut self, number: u32, mut parameters: Parameters) -> io::Result<()> {
         self.run(wire::SET_PARAMETERS, number, 0, Argument::Parameters(&mut parameters))
     }
 
-    /// Waits until all queues are served, and makes the block device. It is read from on the way.
+    /// Waits until all queues are served, and makes the block device. The kernel reads from the
+    /// device meanwhile.
     pub(crate) fn start(&mut self, number: u32) -> io::Result<()> {
         self.run(wire::START, number, u64::from(std::process::id()), Argument::None)
     }
 
-    /// Takes the block device away and ends what waits for requests.
+    /// Removes the block device and ends the commands that wait for requests.
     pub(crate) fn stop(&mut self, number: u32) -> io::Result<()> {
         self.run(wire::STOP, number, 0, Argument::None)
     }
 
-    /// Deletes it. Its number becomes free when nobody has it open any more, which is not waited
-    /// for (Linux 6.7).
+    /// Deletes it without waiting (Linux 6.7). Its number becomes free at the last close.
     pub(crate) fn delete_later(&mut self, number: u32) -> io::Result<()> {
         gone(self.run(wire::DELETE_LATER, number, 0, Argument::None))
     }
 
-    /// Deletes it as any driver can. It may wait until nobody has it open any more: this process
-    /// must not.
+    /// Deletes it, also with an older driver. It may wait for the last close, so this process must
+    /// not have the device open.
     pub(crate) fn delete(&mut self, number: u32) -> io::Result<()> {
         let deleted = self.delete_later(number);
         deleted.or_else(|_| gone(self.run(wire::DELETE, number, 0, Argument::None)))
     }
 }
 
-/// A device that is not there need not be deleted.
+/// A device that does not exist counts as deleted.
 fn gone(answer: io::Result<()>) -> io::Result<()> {
     match answer {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),

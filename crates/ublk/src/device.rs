@@ -1,4 +1,4 @@
-//! A device: made, served, taken down.
+//! Makes, serves and removes a device.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -22,27 +22,27 @@ use crate::sys;
 use crate::waiters::{self, Jobs, Mailbox};
 use crate::wire::{self, Info, Parameters};
 
-/// How long the threads may take to end once the device is stopped.
+/// How long the threads may take to end after the device is stopped.
 const ENDING: Duration = Duration::from_secs(5);
-/// How long the nodes of a new device may take to come, and those of an old one to go.
+/// How long the nodes of a new device may take to appear, and the nodes of an old one to go.
 const NODES: Duration = Duration::from_secs(5);
 
 /// How a [`Ublk`] is served.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How many queues it has, each with a thread of its own: at least 1. There is at most one for
-    /// each CPU that this process may use.
+    /// The number of queues, each with its own thread: at least 1, and at most one for each CPU
+    /// that this process may use.
     pub queues: usize,
-    /// How many requests one queue takes at once, 1 to 4096. Each has a buffer of its own.
+    /// The number of requests that one queue takes at once, 1 to 4096. Each has its own buffer.
     pub depth: u16,
-    /// Bytes of one request, at most; a multiple of the system's page.
+    /// The largest request in bytes; a multiple of the system's page.
     pub largest: u32,
-    /// How many threads carry out requests that would have to wait for a slower device. With none
-    /// the queues' threads wait themselves.
+    /// The number of threads for requests that would wait for a slower device. With 0 the queues'
+    /// threads wait.
     pub waiters: usize,
-    /// Tells the CPU of the calling thread. Must neither allocate nor wait.
+    /// Returns the CPU of the calling thread. Must neither allocate nor wait.
     pub cpu: fn() -> Cpu,
-    /// Called by each thread once, before it serves: the place to give it a priority.
+    /// Each thread calls it once, before it serves; it may set the thread's priority.
     pub begin: fn(),
 }
 
@@ -77,16 +77,16 @@ impl Options {
     }
 }
 
-/// A block device /dev/ublkbN whose requests threads of this process carry out. Every method may
-/// be called by any thread that does not serve it. Dropping it takes it down, by force if need be:
-/// who uses it then gets errors.
+/// A block device /dev/ublkbN; threads of this process carry out its requests. Any thread that does
+/// not serve it may call every method. Dropping it removes it, by force if needed: its users then
+/// get errors.
 pub struct Ublk {
     control: Control,
     number: u32,
     path: PathBuf,
-    /// The driver has it under this number. Once it was taken down the number may be another's.
+    /// The device exists under this number. After its removal another device may have the number.
     is_ours: bool,
-    /// What the server talks through.
+    /// The character device of the server.
     device: Option<Arc<File>>,
     mailboxes: Vec<Arc<Mailbox<Tag>>>,
     jobs: Option<Arc<Jobs<Tag>>>,
@@ -95,12 +95,13 @@ pub struct Ublk {
 }
 
 impl Ublk {
-    /// Serves `device`, the outermost link of its chain, as a new block device for root alone. Its
-    /// size is the device's at this moment, which must not change. All threads have their memory
-    /// when this returns, and the node of the block device is there.
+    /// Serves `device`, the outermost device of its chain, as a new block device for root only. Its
+    /// size is the size of `device` now, which must not change. When this returns, all threads have
+    /// their memory and the node of the block device exists.
     ///
     /// # Errors
-    /// Those of [`crate::available`]; [`Error::Unfit`] for options or a device that cannot be.
+    /// Those of [`crate::available`]; [`Error::Unfit`] for invalid options or a device that cannot
+    /// be served.
     pub fn serve(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
         options.check(&*device)?;
         let mut control = Control::open()?;
@@ -111,7 +112,7 @@ impl Ublk {
             Some(libc::EPERM | libc::EACCES) => Error::NoPermission,
             _ => Error::system("add a ublk device")(error),
         })?;
-        // From here on dropping it undoes everything.
+        // From here on, dropping `ublk` undoes everything.
         let mut ublk = Ublk {
             control,
             number: info.number,
@@ -192,20 +193,20 @@ impl Ublk {
 
     fn await_threads(&mut self, is_ready: &Receiver<io::Result<i32>>) -> io::Result<()> {
         for _ in 0..self.threads.len() {
-            // Only a thread that panicked ends without a word.
+            // Only a thread that panicked sends nothing.
             let id = is_ready.recv().map_err(io::Error::other)??;
             self.ids.push(id);
         }
         Ok(())
     }
 
-    /// Cuts it into partitions of these bytes and gives their nodes, `/dev/ublkbNp1` and on.
-    /// Nothing is written to it; the partitions go with the device. To be called once, by one
+    /// Makes a partition of each range of bytes and returns their nodes, `/dev/ublkbNp1` and on. It
+    /// writes nothing to the device; the partitions go with the device. Call it once, from one
     /// thread.
     ///
     /// # Errors
-    /// What the system reports, for ranges that overlap or end behind the device too. Partitions
-    /// that were made stay.
+    /// The error of the system, also for ranges that overlap or pass the end of the device.
+    /// Partitions that were made stay.
     pub fn split(&self, parts: &[Range<u64>]) -> Result<Vec<PathBuf>, Error> {
         let doing = || Error::system(format!("cut {} into partitions", self.path.display()));
         let device = OpenOptions::new().read(true).write(true).open(&self.path).map_err(doing())?;
@@ -229,34 +230,34 @@ impl Ublk {
         self.number
     }
 
-    /// The numbers of its threads, as in /proc/self/task: those of the queues, and waiters.
+    /// The numbers of its threads, as in /proc/self/task: queue threads and waiters.
     #[must_use]
     pub fn threads(&self) -> &[i32] {
         &self.ids
     }
 
-    /// Is it there? Not after it was taken down, or somebody else deleted it.
+    /// Does it exist? False after it was removed or another process deleted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.is_ours && nodes::attributes(Kind::Block, self.number).exists()
     }
 
-    /// Takes the device away and waits until requests under way are answered and its threads have
+    /// Removes the device. Waits until the requests under way are answered and its threads have
     /// ended. Does nothing the second time.
     ///
     /// # Errors
-    /// [`Error::Busy`] if it is mounted, swapped to, or held by another device: it is then as
-    /// before. Programs that merely have it open do not keep it.
+    /// [`Error::Busy`] if it is mounted, swapped to, or held by another device; nothing has changed
+    /// then. A program that only has it open does not prevent the removal.
     pub fn take_down(&mut self) -> Result<(), Error> {
         if !self.is_ours {
             return Ok(());
         }
-        // Held until the device is stopped, so that nobody can begin to use it.
+        // The exclusive open is held until the device is stopped, so that no user can begin.
         let claim = match nodes::claim(self.number) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 return Err(Error::Busy(self.path.clone()));
             }
-            // Without a node, or a device behind it, nobody uses it.
+            // A device without a node, or a node without a device, has no users.
             claimed => claimed.ok(),
         };
         let stopped = self.control.stop(self.number);
@@ -264,11 +265,11 @@ impl Ublk {
         self.end(stopped)
     }
 
-    /// What is to be done once the driver was told to stop it.
+    /// Cleans up after the driver was told to stop the device.
     fn end(&mut self, stopped: io::Result<()>) -> Result<(), Error> {
         let doing = Error::system(format!("take {} down", self.path.display()));
         let stopped = match stopped {
-            // Somebody else deleted it.
+            // Another process deleted it.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
             stopped => stopped,
         };
@@ -276,7 +277,8 @@ impl Ublk {
             jobs.close();
         }
         self.join();
-        // While it is open here its number is nobody else's, whoever deletes it.
+        // While this process has it open, no other device gets its number, even if another process
+        // deletes it.
         let deleted = self.control.delete_later(self.number);
         self.device = None;
         let deleted = deleted.or_else(|_| self.control.delete(self.number));
@@ -296,12 +298,12 @@ impl Ublk {
         };
         wait(&self.threads, end);
         if !is_over(&self.threads) {
-            // The driver keeps a request; the kernel takes it back when its ring is closed.
+            // The driver still has a request; the kernel cancels it when the ring is closed.
             self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
             wait(&self.threads, end + ENDING);
         }
         for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
-            // A thread that panicked has said so.
+            // The panic hook has reported a panic of this thread.
             let _ = thread.join();
         }
     }
@@ -316,31 +318,32 @@ impl Drop for Ublk {
     }
 }
 
-/// The last that a thread does before it serves.
+/// The last preparation of a thread before it serves.
 fn get_ready(begin: fn()) {
     host::touch_stack();
     begin();
 }
 
-/// Tells who waits for the thread how its preparation went, and goes on with what was made.
+/// Reports the result of the preparation to the waiting thread, and returns the value that was
+/// made.
 fn say<T>(made: io::Result<T>, ready: Sender<io::Result<i32>>) -> Option<T> {
     let (made, told) = match made {
         Ok(made) => (Some(made), Ok(host::thread_id())),
         Err(error) => (None, Err(error)),
     };
-    // Nobody listens any more if another thread could not be started; the device is deleted then.
+    // The receiver is gone if another thread could not be started; the device is deleted then.
     let _ = ready.send(told);
     made
 }
 
-/// The node of a device that was just made.
+/// Waits for the node of a new device.
 fn wait_for_node(kind: Kind, number: u32) -> Result<PathBuf, Error> {
     let node = nodes::path(kind, number);
     wait_for(|| nodes::make(kind, number))
         .map_err(Error::system(format!("make {}", node.display())))
 }
 
-/// What `make` gives, once the system has told of it.
+/// The result of `make`, repeated until the system shows the device.
 fn wait_for(make: impl Fn() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
     let end = Instant::now() + NODES;
     loop {
@@ -353,7 +356,7 @@ fn wait_for(make: impl Fn() -> io::Result<PathBuf>) -> io::Result<PathBuf> {
     }
 }
 
-/// Waits until the system has forgotten the device.
+/// Waits until the system no longer shows the device.
 pub(crate) fn wait_until_gone(number: u32) {
     let end = Instant::now() + NODES;
     while nodes::attributes(Kind::Character, number).exists() && Instant::now() < end {

@@ -1,15 +1,15 @@
-//! What can go wrong while a device is made or taken down, told to a person.
+//! Errors of making or removing a device, with text for a person.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a device could not be made or taken down.
+/// Why a device could not be made or removed.
 #[derive(Debug)]
 pub enum Error {
     /// The kernel offers no ublk here.
     NoDriver(io::Error),
-    /// This process may use no io_uring, or the kernel has none that will do.
+    /// This process may not use io_uring, or the kernel's io_uring is not sufficient.
     NoUring(io::Error),
     /// The driver does not know the commands of Linux 6.4.
     TooOld,
@@ -17,13 +17,13 @@ pub enum Error {
     NoPermission,
     /// The device or the options cannot be served.
     Unfit(&'static str),
-    /// It is in use, and was left as it was.
+    /// It is in use; nothing has changed.
     Busy(PathBuf),
     /// The operating system refused something else.
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// Its answer.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,9 +1,8 @@
-//! Devices that a killed process left, and how they are cleared.
+//! Finds and clears devices that a killed process left.
 //!
-//! When the process of a device ends, the driver takes the block device away by itself: requests
-//! under way and later ones fail. What is left is a number, and a node to talk through. Each
-//! device of ours bears a mark with the number of its process, so that no other server's is
-//! touched.
+//! When the process of a device ends, the driver removes the block device by itself: requests under
+//! way and later ones fail. A device number and a character device remain. Each device of ours has
+//! a mark with its process number, so the devices of other servers are not touched.
 
 use std::fs;
 
@@ -22,11 +21,12 @@ pub struct Leftover {
     pub pid: u32,
 }
 
-/// Devices that processes of ours left when they were killed. Those of living processes are none,
-/// and so is a device whose process number another process has by now.
+/// The devices that killed processes of ours left. The devices of living processes are not
+/// included, nor is a device whose process number now belongs to another process. Any thread may
+/// call it.
 ///
 /// # Errors
-/// Those of [`crate::available`]. Without the driver there are none, which is no error.
+/// Those of [`crate::available`]. Without the driver the list is empty; that is not an error.
 pub fn leftovers() -> Result<Vec<Leftover>, Error> {
     let numbers = nodes::numbers();
     if numbers.is_empty() {
@@ -42,10 +42,10 @@ pub fn leftovers() -> Result<Vec<Leftover>, Error> {
 }
 
 /// Deletes device `number`, which the process `pid` left. Does nothing if there is no such device,
-/// if it is not ours, or if it is another process's.
+/// if it is not ours, or if it belongs to another process.
 ///
 /// # Errors
-/// [`Error::Busy`] if the process is alive; what the driver answers.
+/// [`Error::Busy`] if the process is alive; the error of the driver.
 pub fn clear(number: u32, pid: u32) -> Result<(), Error> {
     if !nodes::attributes(Kind::Character, number).exists() {
         return Ok(());
@@ -65,23 +65,23 @@ pub fn clear(number: u32, pid: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whose device it is; nothing if it is not one of ours, or gone.
+/// The process of the device; None if the device is not ours, or gone.
 fn pid_of(control: &mut Control, number: u32) -> Result<Option<u32>, Error> {
     match control.info(number) {
         Ok(info) => Ok(wire::marked_by(info.mark)),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
-        // Of a user who is not root, and named by a path.
+        // The device of a user other than root: the driver wants its path.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
         Err(error) => Err(Error::system(format!("ask for ublk device {number}"))(error)),
     }
 }
 
-/// A process that has ended is no more alive because nobody asked how it ended.
+/// Is the process alive? A zombie is not.
 fn is_alive(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
 }
 
-/// Whether the process has ended, by its line in /proc (proc_pid_stat(5)).
+/// Has the process ended, by its line in /proc (proc_pid_stat(5))?
 pub(crate) fn has_ended(stat: &str) -> bool {
     let state = stat.rfind(')').and_then(|end| stat[end + 1..].split_ascii_whitespace().next());
     matches!(state, None | Some("Z" | "X" | "x"))

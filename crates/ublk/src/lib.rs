@@ -1,17 +1,17 @@
-//! The frontend for swap space: a device appears as the block device `/dev/ublkbN` of the kernel's
-//! driver ublk, and threads of this process carry its requests out.
+//! The frontend for swap space. A device appears as the block device `/dev/ublkbN` of the kernel's
+//! driver ublk, and threads of this process carry out its requests.
 //!
-//! When memory is out the kernel waits for its swap space, so nothing on the way of a request may
-//! wait for memory. ublk needs none for a request: neither a worker nor an object of its own
-//! stands between the block layer and the serving thread. And the threads here have all they use
-//! before the device appears: their stacks, their buffers, their rings. Once they serve they use
-//! no heap, write no log and take no lock that somebody holds while in the kernel.
+//! When there is no free memory, the kernel waits for its swap space, so no step of a request may
+//! wait for memory. ublk allocates nothing per request: between the block layer and the serving
+//! thread it has no worker and no object. The threads here have all they use before the device
+//! appears: their stacks, buffers and rings. A serving thread uses no heap, writes no log and takes
+//! no lock that another thread holds in a system call.
 //!
-//! That is half of it. The caller keeps the memory of the process from being taken away again
-//! (`mlockall(2)`), and the device must not allocate either.
+//! Two more conditions: the caller locks the memory of the process (`mlockall(2)`), and the device
+//! does not allocate.
 //!
-//! [`Ublk`] is a device that is served, [`available`] tells whether there can be one, and
-//! [`leftovers`] finds what a killed process left.
+//! [`Ublk`] is a served device. [`available`] checks whether one can be made. [`leftovers`] finds
+//! the devices that a killed process left.
 
 mod answer;
 mod control;

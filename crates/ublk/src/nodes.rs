@@ -1,4 +1,4 @@
-//! The nodes of devices in /dev, and who uses them.
+//! The nodes of devices in /dev and their users.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -10,9 +10,9 @@ use crate::sys;
 /// The kinds of nodes that a device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// What the server talks through.
+    /// The character device of the server.
     Character,
-    /// What everybody else uses.
+    /// The block device of all other users.
     Block,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn path(kind: Kind, number: u32) -> PathBuf {
     })
 }
 
-/// What the system says of it.
+/// Its sysfs directory.
 pub(crate) fn attributes(kind: Kind, number: u32) -> PathBuf {
     PathBuf::from(match kind {
         Kind::Character => format!("/sys/class/ublk-char/ublkc{number}"),
@@ -32,9 +32,9 @@ pub(crate) fn attributes(kind: Kind, number: u32) -> PathBuf {
     })
 }
 
-/// Has the kernel pass requests on as they come: no throttling of writes (`wbt_wait`), which would
-/// have reclaim wait for memory to answer in the time of a disk, and no scheduler. What cannot be
-/// set stays as it is; requests then go the longer way.
+/// Makes the kernel pass requests on at once. It turns off the scheduler and the throttling of
+/// writes (`wbt_wait`), which would make reclaim wait as for a disk. A setting that fails stays as
+/// it is; requests are then slower.
 pub(crate) fn pass_at_once(number: u32) {
     let queue = attributes(Kind::Block, number).join("queue");
     for (attribute, value) in [("wbt_lat_usec", "0"), ("scheduler", "none")] {
@@ -42,7 +42,7 @@ pub(crate) fn pass_at_once(number: u32) {
     }
 }
 
-/// The numbers of all devices there are, of whomever.
+/// The numbers of all ublk devices, of every server.
 pub(crate) fn numbers() -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/class/ublk-char").into_iter().flatten().flatten() {
@@ -54,8 +54,8 @@ pub(crate) fn numbers() -> Vec<u32> {
     found
 }
 
-/// Sees to it that the node is there: the system makes it if /dev is its own, and udev removes
-/// none. A node of an earlier device with other numbers is replaced.
+/// Makes sure that the node exists: it makes the node if devtmpfs did not, and udev does not remove
+/// it. A node of an earlier device with another number is replaced.
 pub(crate) fn make(kind: Kind, number: u32) -> io::Result<PathBuf> {
     make_at(path(kind, number), kind, &attributes(kind, number))
 }
@@ -70,7 +70,7 @@ fn make_at(path: PathBuf, kind: Kind, attributes: &Path) -> io::Result<PathBuf> 
         fs::remove_file(&path)?;
     }
     match sys::make_node(&path, kind == Kind::Block, device) {
-        // Somebody else was quicker.
+        // Another process may have made it first.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ if is_node(&path, kind, device) => Ok(path),
         _ => Err(ErrorKind::AlreadyExists.into()),
@@ -87,20 +87,20 @@ fn is_node(path: &Path, kind: Kind, (major, minor): (u32, u32)) -> bool {
     })
 }
 
-/// Major and minor number from a text such as `259:3`.
+/// Parses major and minor number from a text such as `259:3`.
 pub(crate) fn parse_device(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// The node of partition `part` of device `number`, once the system has told of it.
+/// The node of partition `part` of device `number`; an error until the system shows it.
 pub(crate) fn make_part(number: u32, part: u32) -> io::Result<PathBuf> {
     let name = format!("ublkb{number}p{part}");
     let attributes = attributes(Kind::Block, number).join(&name);
     make_at(PathBuf::from(format!("/dev/{name}")), Kind::Block, &attributes)
 }
 
-/// Removes the nodes of a device that is gone, if the system did not.
+/// Removes the nodes of a device that is gone, if the system has not.
 pub(crate) fn remove(number: u32) {
     let parts = (1..).map(|part| PathBuf::from(format!("/dev/ublkb{number}p{part}")));
     for part in parts.take_while(|part| part.symlink_metadata().is_ok()) {
@@ -115,7 +115,7 @@ pub(crate) fn remove(number: u32) {
     }
 }
 
-/// Opens the device as the only one to use it; EBUSY if it is mounted, swapped to or held.
+/// Opens the device exclusively; EBUSY if it is mounted, swapped to or held.
 pub(crate) fn claim(number: u32) -> io::Result<File> {
     let path = path(Kind::Block, number);
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path)

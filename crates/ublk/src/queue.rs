@@ -1,8 +1,8 @@
-//! What the thread of a queue does: it takes what requests there are, carries them out, and
-//! answers them all in the call that waits for the next.
+//! The loop of a queue's thread: it takes all waiting requests, carries them out, and answers them
+//! in the same system call that waits for the next ones.
 //!
-//! Once it serves it uses its stack, its ring with its buffers, and the device: no heap, no log.
-//! The exception is a device that panics: the panic is told and unwound on the heap, as ever.
+//! A serving thread uses its stack, its ring with its buffers, and the device: no heap, no log. The
+//! exception is a panic of the device: its report and its unwinding use the heap.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::ring::{Event, Ring, Tag};
 use crate::waiters::{Job, Jobs, Mailbox};
 use crate::wire::Descriptor;
 
-/// One queue, but for its ring.
+/// One queue, without its ring.
 pub(crate) struct Queue {
     pub(crate) number: u16,
     pub(crate) served: Arc<Served>,
     pub(crate) mailbox: Arc<Mailbox<Tag>>,
-    /// Where requests go that would have to wait; nowhere if there are no waiters.
+    /// The list for requests that would have to wait; None if there are no waiters.
     pub(crate) jobs: Option<Arc<Jobs<Tag>>>,
     pub(crate) wake: Arc<std::fs::File>,
 }
@@ -33,8 +33,8 @@ impl Queue {
                 match event {
                     Event::Request(tag, descriptor) => self.carry_out(ring, tag, &descriptor),
                     Event::Wake => {
-                        // It is empty before the mailbox is looked into, so that what comes after
-                        // that wakes this thread again.
+                        // The wake-up is emptied before the mailbox is read, so a later entry wakes
+                        // this thread again.
                         let _ = (&*self.wake).read(&mut [0; 8]);
                         ring.rearm();
                     }
@@ -58,7 +58,7 @@ impl Queue {
         if let Some(jobs) = &self.jobs {
             match jobs.put(Job { queue: self.number, tag, request }) {
                 Ok(()) => return,
-                // There is room for all requests, so this does not happen.
+                // The list has room for all requests, so this does not happen.
                 Err(job) => tag = job.tag,
             }
         }

@@ -1,14 +1,14 @@
 //! The ring of one queue, with the memory of its requests.
 //!
 //! # Why unsafe
-//! The driver copies data into and out of the buffers of a queue, and describes requests in memory
-//! that it shares, on its own time, which no borrow can say. What makes it sound is kept in this
-//! module:
+//! The driver copies data into and out of the buffers of a queue, and writes descriptors of
+//! requests to shared memory. No borrow shows when it does so. These rules of the module make it
+//! sound:
 //!
-//! - a buffer belongs to its [`Tag`], of which there is one: who has the tag has the buffer;
-//! - a tag is given to the driver with the command that names its buffer, and is had again only
-//!   when that command has ended;
-//! - the memory goes when the last tag does, and a tag that the driver has when the ring is
+//! - each buffer has one [`Tag`]; the owner of the tag owns the buffer;
+//! - the command that names a buffer gives the tag to the driver, and only the end of that command
+//!   gives it back;
+//! - the memory is freed with the last tag, and a tag that the driver still has when the ring is
 //!   dropped is never dropped.
 
 use std::alloc::{Layout, alloc, dealloc};
@@ -25,9 +25,9 @@ use io_uring::{IoUring, opcode, types};
 
 use crate::wire::{self, Descriptor, IoCommand};
 
-/// What the wake-up's completion is known by; all others by their tag.
+/// The user data of the wake-up's completion; all others have their tag's number.
 const WAKE: u64 = u64::MAX;
-/// How long nothing is asked of the system after it had no memory.
+/// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The buffers of a queue.
@@ -39,19 +39,20 @@ struct Memory {
 
 // SAFETY: memory belongs to the process, not to a thread.
 unsafe impl Send for Memory {}
-// SAFETY: nothing is done through a shared reference but to compute addresses.
+// SAFETY: a shared reference only computes addresses.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// `depth` buffers of `largest` bytes, a multiple of `page`, all of them written to.
+    /// Allocates `depth` buffers of `largest` bytes, a multiple of `page`, and writes to all of
+    /// them.
     fn new(depth: u16, largest: usize, page: usize) -> io::Result<Memory> {
         let bytes = largest.checked_mul(usize::from(depth)).filter(|bytes| *bytes > 0);
         let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, page).ok());
         let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Zeroes may be allocated without memory behind them; these bytes may not.
-        // SAFETY: the range was just allocated, and nobody else knows of it.
+        // Zeroed memory may have no pages yet; a write of other bytes makes them present.
+        // SAFETY: the range was just allocated, and nothing else refers to it.
         unsafe { ptr::write_bytes(start.as_ptr(), 0xa5, layout.size()) };
         Ok(Memory { start, layout, largest })
     }
@@ -59,7 +60,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout. No tag is left, so nobody uses it.
+        // SAFETY: it was allocated with this layout. No tag is left, so it has no user.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
@@ -77,16 +78,16 @@ impl Tag {
         unsafe { self.memory.start.add(offset) }
     }
 
-    /// Its buffer, all of it.
+    /// Its whole buffer.
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
-        // SAFETY: the range is this tag's alone, was written to when it was made, and stays while
-        // the tag does. There is one tag of each number, the driver does not have it, and the
-        // slice borrows it exclusively.
+        // SAFETY: the range belongs to this tag only, was initialised when it was allocated, and
+        // lives as long as the tag. Each number has one tag, the driver does not have this one, and
+        // the slice borrows it exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.address().as_ptr(), self.memory.largest) }
     }
 }
 
-/// The descriptions of a queue's requests, which the driver writes.
+/// The descriptors of a queue's requests, which the driver writes.
 struct Descriptors {
     start: NonNull<Descriptor>,
     bytes: usize,
@@ -104,7 +105,7 @@ impl Descriptors {
         let offset = (usize::from(queue) * apart) as libc::off_t;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
         let fd = device.as_raw_fd();
-        // SAFETY: a new mapping, of which the system chooses the place.
+        // SAFETY: a new mapping at an address that the system chooses.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, flags, fd, offset) };
         if start == libc::MAP_FAILED {
@@ -117,8 +118,8 @@ impl Descriptors {
     fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "request {tag} is none of the queue");
         // SAFETY: it lies within the mapping, which is aligned to pages. The driver wrote it before
-        // the command ended that told of it, and leaves it until it is answered; should it write
-        // all the same, any bytes are a description.
+        // the end of the command that reports it, and does not change it until the answer. If it
+        // writes anyway, any bytes are a valid descriptor.
         unsafe { self.start.add(usize::from(tag)).read_volatile() }
     }
 }
@@ -130,27 +131,27 @@ impl Drop for Descriptors {
     }
 }
 
-/// Who has a tag.
+/// The owner of a tag.
 enum Holder {
-    /// Nobody yet.
+    /// The ring; the driver has not had it yet.
     Here(Tag),
-    /// The driver, by the command that answers the request before with this result.
+    /// The driver; its command answers the request before with this result.
     Driver(ManuallyDrop<Tag>, i32),
-    /// Who carries the request out.
+    /// The thread that carries out the request.
     Server,
-    /// The driver gave it back for ever.
+    /// The driver gave it back for good.
     Gone,
 }
 
-/// What has come.
+/// An event of a ring.
 pub(crate) enum Event {
     /// A request.
     Request(Tag, Descriptor),
-    /// Somebody wrote to the wake-up.
+    /// A thread wrote to the wake-up.
     Wake,
 }
 
-/// What a queue is made of.
+/// The sizes of a queue.
 pub(crate) struct Shape {
     pub(crate) queue: u16,
     pub(crate) depth: u16,
@@ -165,18 +166,17 @@ pub(crate) struct Ring {
     uring: IoUring,
     descriptors: Descriptors,
     holders: Box<[Holder]>,
-    /// How many requests there may still be.
+    /// The number of tags that may still get requests.
     left: usize,
     queue: u16,
     wake: Arc<File>,
     device: Arc<File>,
-    /// The device is the ring's file 0.
+    /// The device is registered as the ring's file 0.
     registered: bool,
 }
 
 impl Ring {
-    /// The ring of a queue of `device`, with all its memory. What is written to `wake` wakes its
-    /// thread.
+    /// The ring of a queue of `device`, with all its memory. A write to `wake` wakes its thread.
     pub(crate) fn new(device: Arc<File>, shape: &Shape, wake: Arc<File>) -> io::Result<Ring> {
         let Shape { queue, depth, largest, page } = *shape;
         let uring = build(u32::from(depth) + 1)?;
@@ -189,7 +189,7 @@ impl Ring {
         Ok(Ring { uring, descriptors, holders, left, queue, wake, device, registered })
     }
 
-    /// Gives all tags to the driver, and tells how that went. To be called once, first.
+    /// Gives all tags to the driver; an error if it refuses. Called once, first.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         for number in 0..self.holders.len() {
             if let Holder::Here(tag) = mem::replace(&mut self.holders[number], Holder::Gone) {
@@ -198,7 +198,7 @@ impl Ring {
         }
         self.rearm();
         self.uring.submit()?;
-        // No request comes before the device is started: what has ended has failed.
+        // No request comes before the device is started, so a command that has ended has failed.
         match self.uring.completion().next() {
             Some(entry) if entry.result() < 0 => Err(io::Error::from_raw_os_error(-entry.result())),
             Some(_) => Err(io::ErrorKind::InvalidData.into()),
@@ -206,8 +206,8 @@ impl Ring {
         }
     }
 
-    /// Answers the request of `tag`: `result` is what was moved in bytes, or a negative error
-    /// number. The driver is told at the next [`Ring::wait`].
+    /// Answers the request of `tag`. `result` is the number of bytes transferred, or a negative
+    /// error number. The driver gets it at the next [`Ring::wait`].
     pub(crate) fn commit(&mut self, tag: Tag, result: i32) {
         self.give(tag, wire::COMMIT_AND_FETCH, result);
     }
@@ -223,7 +223,7 @@ impl Ring {
             opcode::UringCmd16::new(device, what).cmd(command.bytes()).build()
         };
         self.holders[usize::from(number)] = Holder::Driver(ManuallyDrop::new(tag), result);
-        // The entry names memory of the tag, which nobody has until the command ends.
+        // The entry names memory of the tag, which has no other user until the command ends.
         self.push(&entry.user_data(u64::from(number)));
     }
 
@@ -236,17 +236,18 @@ impl Ring {
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) {
         loop {
-            // SAFETY: entries come from `give`, whose memory stays until the command was seen to
-            // end, and from `rearm`, which names none. The files are open while the ring is.
+            // SAFETY: entries come from `give`, whose memory lives until the end of the command is
+            // seen, and from `rearm`, which names no memory. The files are open as long as the
+            // ring.
             if unsafe { self.uring.submission().push(entry) }.is_ok() {
                 return;
             }
-            // Each tag has one command at most, so there is always room.
+            // Each tag has at most one command, so the ring has room for all.
             let _ = self.uring.submit();
         }
     }
 
-    /// Tells the driver what was answered, and waits until something has come.
+    /// Sends the answers to the driver and waits for the next event.
     pub(crate) fn wait(&mut self) {
         if let Err(error) = self.uring.submit_and_wait(1)
             && error.raw_os_error() != Some(libc::EINTR)
@@ -256,7 +257,7 @@ impl Ring {
         }
     }
 
-    /// What has come next; nothing if that was all for now.
+    /// The next event; None if there is no more for now.
     pub(crate) fn next(&mut self) -> Option<Event> {
         loop {
             let entry = self.uring.completion().next()?;
@@ -272,7 +273,7 @@ impl Ring {
             match entry.result() {
                 0 => return Some(Event::Request(tag, self.descriptors.get(number))),
                 error if is_passing(-error) => {
-                    // The ring had no memory for the command, and the driver never saw it.
+                    // The ring had no memory for the command, so the driver never saw it.
                     sleep(PAUSE);
                     self.give(tag, wire::COMMIT_AND_FETCH, result);
                 }
@@ -285,7 +286,7 @@ impl Ring {
         }
     }
 
-    /// May there be another request? Not after the device was stopped.
+    /// May another request come? False after the device was stopped.
     pub(crate) fn is_live(&self) -> bool {
         self.left > 0
     }
@@ -295,8 +296,8 @@ fn is_passing(errno: i32) -> bool {
     matches!(errno, libc::ENOMEM | libc::EAGAIN | libc::EINTR)
 }
 
-/// A ring that runs what comes to it only while its thread waits in it (Linux 6.1); without that,
-/// one that at least does not interrupt its thread (Linux 5.19).
+/// Makes a ring that runs its task work only while its thread waits in it (Linux 6.1), or else one
+/// that does not interrupt its thread (Linux 5.19).
 fn build(entries: u32) -> io::Result<IoUring> {
     let built =
         IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(entries);

@@ -2,8 +2,8 @@
 //!
 //! # Why unsafe
 //! mknod(2), eventfd(2) and ioctl(2) are calls of the C library. A command of the control device
-//! names memory that the kernel reads and writes: it is the ring's own, on the heap, and given back
-//! only after the command was seen to end.
+//! names memory that the kernel reads and writes. This memory belongs to the ring, on the heap, and
+//! is freed only after the end of the command is seen.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,14 +19,14 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::wire::{Command, Info, Parameters};
 
-/// How long nothing is asked of the system after it had no memory.
+/// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
 fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
 }
 
-/// Makes the node of a device, for its owner alone.
+/// Makes the node of a device, with access for its owner only.
 pub(crate) fn make_node(path: &Path, block: bool, (major, minor): (u32, u32)) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let kind = if block { libc::S_IFBLK } else { libc::S_IFCHR };
@@ -48,7 +48,7 @@ struct PartitionCall {
     data: *mut Partition,
 }
 
-/// `struct blkpg_partition`; the names are no longer looked at.
+/// `struct blkpg_partition`; the kernel ignores the names.
 #[repr(C)]
 struct Partition {
     start: i64,
@@ -58,7 +58,8 @@ struct Partition {
     volume_name: [u8; 64],
 }
 
-/// Makes `bytes` bytes of a block device its partition `number`, from 1. Nothing is written to it.
+/// Makes the range `bytes` of a block device its partition `number`, counted from 1. It writes
+/// nothing to the device.
 pub(crate) fn add_partition(device: &File, number: u32, bytes: Range<u64>) -> io::Result<()> {
     let number = libc::c_int::try_from(number).map_err(io::Error::other)?;
     let start = i64::try_from(bytes.start).map_err(io::Error::other)?;
@@ -72,23 +73,22 @@ pub(crate) fn add_partition(device: &File, number: u32, bytes: Range<u64>) -> io
     checked(unsafe { libc::ioctl(device.as_raw_fd(), BLKPG, &raw const call) }).map(drop)
 }
 
-/// Something to wake a thread with: a file that can be read from after somebody wrote to it. Reads
-/// do not wait.
+/// Makes a wake-up for a thread: an eventfd, readable after a write to it. A read does not wait.
 pub(crate) fn wake() -> io::Result<File> {
     // SAFETY: no pointers.
     let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-    // SAFETY: it was just opened, and belongs to nobody else.
+    // SAFETY: it was just opened, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// What a command of the control device reads or writes.
+/// The data that a command of the control device reads or writes.
 pub(crate) enum Argument<'a> {
     None,
     Info(&'a mut Info),
     Parameters(&'a mut Parameters),
 }
 
-/// A copy of an [`Argument`] that stays where it is.
+/// A copy of an [`Argument`] at a fixed address.
 #[repr(C)]
 union Place {
     info: Info,
@@ -99,7 +99,7 @@ union Place {
 pub(crate) struct ControlRing {
     uring: IoUring<squeue::Entry128, cqueue::Entry>,
     file: File,
-    /// How many commands there have been; each is known by its number.
+    /// The number of commands so far; each command is identified by its number.
     commands: u64,
 }
 
@@ -110,7 +110,7 @@ impl ControlRing {
         Ok(ControlRing { uring, file, commands: 0 })
     }
 
-    /// Has the driver carry out `what`, and waits for it, however long that takes.
+    /// Runs the command `what` in the driver and waits for its end, for any time.
     pub(crate) fn run(
         &mut self,
         what: u32,
@@ -122,7 +122,7 @@ impl ControlRing {
             Argument::Info(info) => Some(Place { info: **info }),
             Argument::Parameters(parameters) => Some(Place { parameters: **parameters }),
         };
-        // From here to the end of the command it is the kernel's.
+        // From here to the end of the command, the kernel may use the memory.
         let place = place.map(|place| Box::into_raw(Box::new(place)));
         if let Some(place) = place {
             command.address = place as u64;
@@ -132,19 +132,19 @@ impl ControlRing {
         let entry = opcode::UringCmd80::new(control, what).cmd(command.bytes()).build();
         self.commands += 1;
         let entry = entry.user_data(self.commands);
-        // SAFETY: what the entry names stays until the command has ended: it was leaked above, and
-        // the file is open for as long as the ring is.
+        // SAFETY: the memory that the entry names lives until the command has ended: it was leaked
+        // above. The file is open as long as the ring.
         let pushed = unsafe { self.uring.submission().push(&entry) };
         // No other command is under way.
         pushed.map_err(io::Error::other)?;
         let result = self.ended()?;
         if let Some(place) = place {
-            // SAFETY: it was made above from a box, and the command that knew of it has ended.
+            // SAFETY: it was made above from a box, and the command that names it has ended.
             let place = unsafe { Box::from_raw(place) };
             match with {
                 Argument::None => {}
-                // SAFETY: this is the part that was written when it was made. The kernel writes
-                // integers, of which all values are good.
+                // SAFETY: this field was initialised above. The kernel writes integers, and every
+                // value of them is valid.
                 Argument::Info(info) => *info = unsafe { place.info },
                 // SAFETY: as above.
                 Argument::Parameters(parameters) => *parameters = unsafe { place.parameters },
@@ -157,7 +157,7 @@ impl ControlRing {
     fn ended(&mut self) -> io::Result<i32> {
         loop {
             let waited = self.uring.submit_and_wait(1);
-            // A command that was given up may end later.
+            // A command that was abandoned may end later.
             let commands = self.commands;
             if let Some(entry) = self.uring.completion().find(|entry| entry.user_data() == commands)
             {

@@ -1,4 +1,4 @@
-//! Requests that would have to wait, carried out beside the queues.
+//! Requests that would have to wait: waiters carry them out beside the queues.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,14 +12,14 @@ use sync::{EventCount, Mutex};
 use crate::answer::{Request, Served};
 use crate::ring::Tag;
 
-/// A list with room for so many, which never allocates.
+/// A list with a fixed capacity; it never allocates.
 pub(crate) struct Room<T> {
     list: Mutex<VecDeque<T>>,
     most: usize,
 }
 
 impl<T> Room<T> {
-    /// Room for `most`; its memory was written to.
+    /// A list with room for `most`; all its memory is written.
     pub(crate) fn new(most: usize, any: impl Fn() -> T) -> Room<T> {
         let mut list = VecDeque::with_capacity(most);
         list.extend((0..most).map(|_| any()));
@@ -37,13 +37,13 @@ impl<T> Room<T> {
         Ok(())
     }
 
-    /// Takes the one that was put there first.
+    /// Takes the oldest entry.
     pub(crate) fn take(&self) -> Option<T> {
         self.list.lock().pop_front()
     }
 }
 
-/// What one queue is told by others.
+/// Messages of other threads to one queue.
 pub(crate) struct Mailbox<T> {
     done: Room<Option<(T, i32)>>,
     wake: Arc<File>,
@@ -56,31 +56,31 @@ impl<T> Mailbox<T> {
         Mailbox { done: Room::new(depth, || None), wake, leave: AtomicBool::new(false) }
     }
 
-    /// A request was carried out, with this result.
+    /// Reports the result of a request.
     pub(crate) fn finish(&self, tag: T, result: i32) {
-        // There is room for every request of the queue.
+        // The list has room for every request of the queue.
         let _ = self.done.put(Some((tag, result)));
         self.ring();
     }
 
-    /// The next that was carried out.
+    /// The next request that was carried out, and its result.
     pub(crate) fn finished(&self) -> Option<(T, i32)> {
         self.done.take().flatten()
     }
 
-    /// The thread is to end, whatever the driver has.
+    /// Tells the thread to end, even if the driver still has tags.
     pub(crate) fn leave(&self) {
         self.leave.store(true, Ordering::Relaxed);
         self.ring();
     }
 
-    /// Is the thread to end?
+    /// Must the thread end?
     pub(crate) fn is_to_leave(&self) -> bool {
         self.leave.load(Ordering::Relaxed)
     }
 
     fn ring(&self) {
-        // It fails only when the thread has been woken 2^64 times and did not look.
+        // It fails only after 2^64 wake-ups that the thread did not read.
         let _ = (&*self.wake).write(&1u64.to_ne_bytes());
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct Jobs<T> {
 }
 
 impl<T> Jobs<T> {
-    /// Room for `most` of them.
+    /// A list with room for `most` requests.
     pub(crate) fn new(most: usize) -> Jobs<T> {
         let room = Room::new(most, || None);
         Jobs { room, event: EventCount::default(), closed: AtomicBool::new(false) }
@@ -114,12 +114,12 @@ impl<T> Jobs<T> {
                 Ok(())
             }
             Err(Some(job)) => Err(job),
-            // What comes back is what was put.
+            // `put` returns the value it was given.
             Err(None) => Ok(()),
         }
     }
 
-    /// The next job; waits for it. Nothing when no more will come.
+    /// Waits for the next job. None when the list is closed and empty.
     pub(crate) fn take(&self) -> Option<Job<T>> {
         loop {
             let ticket = self.event.ticket();
@@ -133,14 +133,14 @@ impl<T> Jobs<T> {
         }
     }
 
-    /// No more will come: waiters end when they have done all there is.
+    /// Closes the list: waiters carry out the remaining jobs, then end.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.event.notify_all();
     }
 }
 
-/// What a waiter does until the jobs are closed.
+/// The loop of a waiter, until the list of jobs is closed.
 pub(crate) fn wait(jobs: &Jobs<Tag>, mailboxes: &[Arc<Mailbox<Tag>>], served: &Served) {
     while let Some(Job { queue, mut tag, request }) = jobs.take() {
         let result = served.answer(request, tag.buffer(), Wait::Yes).unwrap_or(-libc::EIO);

@@ -1,19 +1,19 @@
-//! What is exchanged with the driver, as linux/ublk_cmd.h has it: commands by the numbers that
-//! Linux 6.4 brought, in the byte order of the machine.
+//! The structures and commands of linux/ublk_cmd.h. Commands have the numbers of Linux 6.4. Numbers
+//! are in the byte order of the machine.
 
 use std::mem;
 
 use block::{Abilities, Geometry};
 use units::{PAGE_SHIFT, PAGE_SIZE};
 
-/// The system calls call a block 512 bytes.
+/// The driver counts in sectors of 512 bytes.
 pub(crate) const SECTOR_SHIFT: u32 = 9;
-/// Requests of one queue, at most.
+/// The most requests of one queue.
 pub(crate) const MOST_DEPTH: u16 = 4096;
-/// Bytes that one discard, or one write of zeroes, may cover: it holds up its queue.
+/// The most bytes of one discard or write of zeroes: a request blocks its queue.
 const MOST_CLEARED: u64 = 256 << 20;
 
-/// `struct ublksrv_ctrl_cmd`: goes into an entry of a ring with large entries.
+/// `struct ublksrv_ctrl_cmd`: part of an entry of a ring with large entries.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Command {
@@ -27,7 +27,7 @@ pub(crate) struct Command {
     reserved: u32,
 }
 
-/// `struct ublksrv_io_cmd`: goes into an entry of an ordinary ring.
+/// `struct ublksrv_io_cmd`: part of an entry of an ordinary ring.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IoCommand {
@@ -50,13 +50,13 @@ pub(crate) struct Info {
     pub(crate) server: i32,
     padding2: u32,
     pub(crate) flags: u64,
-    /// For the server to use as it likes: see [`mark`].
+    /// Free for the server to use: see [`mark`].
     pub(crate) mark: u64,
     owner: [u32; 2],
     reserved: [u64; 2],
 }
 
-/// `struct ublk_params`, as long as it was in Linux 6.0; the driver takes a part of what it knows.
+/// `struct ublk_params` with its length in Linux 6.0; a later driver accepts the shorter form.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Parameters {
@@ -112,13 +112,13 @@ pub(crate) const DELETE: u32 = control(READS | WRITES, 0x05);
 pub(crate) const START: u32 = control(READS | WRITES, 0x06);
 pub(crate) const STOP: u32 = control(READS | WRITES, 0x07);
 pub(crate) const SET_PARAMETERS: u32 = control(READS | WRITES, 0x08);
-/// Deletes without waiting for the last who has it open (Linux 6.7).
+/// Deletes without waiting for the last close (Linux 6.7).
 pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
 
 pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x20);
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
 
-/// Any device: in [`Command`] and [`Info`] when one is added.
+/// Any number: in [`Command`] and [`Info`] when a device is added.
 pub(crate) const NEW: u32 = u32::MAX;
 /// The command is for no queue.
 const NO_QUEUE: u16 = u16::MAX;
@@ -133,7 +133,7 @@ pub(crate) const WRITE: u32 = 1;
 pub(crate) const FLUSH: u32 = 2;
 pub(crate) const DISCARDED: u32 = 3;
 pub(crate) const ZEROED: u32 = 5;
-/// Of a write of zeroes: the blocks must stay allocated.
+/// Flag of a write of zeroes: the blocks must stay allocated.
 pub(crate) const NO_UNMAP: u32 = 1 << 15;
 
 impl Command {
@@ -141,7 +141,7 @@ impl Command {
         Command { device, queue: NO_QUEUE, data, ..Command::default() }
     }
 
-    /// As it stands in a ring's entry.
+    /// Encodes it for a ring's entry.
     pub(crate) fn bytes(&self) -> [u8; 80] {
         let mut bytes = [0; 80];
         bytes[..4].copy_from_slice(&self.device.to_ne_bytes());
@@ -155,7 +155,7 @@ impl Command {
 }
 
 impl IoCommand {
-    /// As it stands in a ring's entry.
+    /// Encodes it for a ring's entry.
     pub(crate) fn bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&self.queue.to_ne_bytes());
@@ -167,14 +167,14 @@ impl IoCommand {
 }
 
 impl Info {
-    /// What is asked for when a device is added. `largest` is in bytes.
+    /// The values for a new device. `largest` is in bytes.
     pub(crate) fn new(queues: u16, depth: u16, largest: u32, mark: u64) -> Info {
         Info { queues, depth, largest, number: NEW, server: -1, mark, ..Info::default() }
     }
 }
 
 impl Parameters {
-    /// How the block layer is to see a device; requests have `largest` bytes at most.
+    /// The parameters of a device for the block layer. A request has `largest` bytes at most.
     pub(crate) fn new(geometry: Geometry, abilities: Abilities, largest: u32) -> Parameters {
         let cleared = (MOST_CLEARED >> SECTOR_SHIFT) as u32;
         let attribute = |has: bool, bit: u32| if has { bit } else { 0 };
@@ -199,15 +199,15 @@ impl Parameters {
     }
 }
 
-/// Says in [`Info::mark`] that a device is ours.
+/// The half of [`Info::mark`] that identifies a device of ours.
 const OURS: u64 = 0x726d_706b;
 
-/// What a device of the process `pid` is marked with.
+/// The mark of a device of the process `pid`.
 pub(crate) fn mark(pid: u32) -> u64 {
     OURS << 32 | u64::from(pid)
 }
 
-/// The process that marked a device so; nothing if it is not one of ours.
+/// The process that set `mark`; None if the device is not ours.
 pub(crate) fn marked_by(mark: u64) -> Option<u32> {
     (mark >> 32 == OURS).then_some(mark as u32)
 }

@@ -1,8 +1,7 @@
-//! Words of all crates: how long things are, what they are counted in, and how a person writes
-//! them.
+//! Types of all crates: sizes, units, and their text forms.
 //!
-//! Everything here is a plain value. This crate knows no device, allocates nothing but the text of
-//! an error, and can do no I/O.
+//! Everything here is a plain value. This crate knows no device and does no I/O. It allocates only
+//! the text of an error.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,9 +19,9 @@ pub const PAGE_SHIFT: u32 = 12;
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
 /// Bytes in a sector, the unit in which Linux counts block devices: 512.
 pub const SECTOR_SIZE: usize = 512;
-/// Frames in a 2 MiB block, the unit in which memory goes back to the operating system.
+/// Frames in a 2 MiB pageblock, the unit in which memory is freed to the operating system.
 pub const FRAMES_PER_PAGEBLOCK: u32 = 512;
-/// Bytes in that block.
+/// Bytes in a pageblock.
 pub const PAGEBLOCK_SIZE: usize = PAGE_SIZE * FRAMES_PER_PAGEBLOCK as usize;
 /// The largest buddy order: blocks of `1 << MAX_ORDER` frames (4 MiB), as in Linux.
 pub const MAX_ORDER: u8 = 10;
@@ -36,7 +35,7 @@ pub const fn pages_for(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_SIZE as u64)
 }
 
-/// A frame: 4 KiB of memory that the page allocator allocates, by number within its zone.
+/// A frame: 4 KiB of memory of the page allocator, by its number within its zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame(pub u32);
 
@@ -56,7 +55,7 @@ impl Order {
         if n <= MAX_ORDER { Some(Order(n)) } else { None }
     }
 
-    /// The number itself, for indexing.
+    /// The order as a number, for indexing.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
@@ -69,10 +68,10 @@ impl Order {
     }
 }
 
-/// The number of a CPU; in a test, of a pretended one. Per-CPU state is reached by a number that is
-/// passed in, never by asking the operating system. Any number is valid: it is taken modulo the
-/// CPUs that exist. Two threads may use one CPU at a time (one was preempted): per-CPU state must
-/// be correct then too, only slower.
+/// The number of a CPU; in a test, of a simulated one. A caller passes it in to select per-CPU
+/// state; the code below never asks the operating system. Any number is valid: it is taken modulo
+/// the number of CPUs. Two threads may use one CPU number at a time (after a preemption): per-CPU
+/// state must then still be correct, only slower.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cpu(pub u32);
 

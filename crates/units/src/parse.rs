@@ -1,20 +1,20 @@
-//! Sizes as an administrator writes them.
+//! Parses sizes as an administrator writes them.
 
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// Why a size was refused. Its text names what was wrong and what is allowed.
+/// Why a size was refused. The text gives the reason and the allowed forms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParseSizeError {
-    /// Nothing was written.
+    /// The text is empty.
     Empty,
-    /// No digit where the number should begin.
+    /// The number does not begin with a digit.
     NoNumber(String),
-    /// Something follows the number that is not one of the suffixes.
+    /// The number is followed by text that is not a suffix.
     Junk {
         /// The whole text.
         text: String,
-        /// What follows the number and its suffix.
+        /// The text after the number and its suffix.
         rest: String,
     },
     /// More than 2^64 - 1 bytes.
@@ -39,14 +39,14 @@ impl fmt::Display for ParseSizeError {
 
 impl core::error::Error for ParseSizeError {}
 
-/// Bytes from text such as `4096`, `0x1000`, `512M` or `1g`.
+/// Parses bytes from text such as `4096`, `0x1000`, `512M` or `1g`.
 ///
 /// The suffixes and the `0x` and leading-`0` (octal) prefixes are those of the kernel's `memparse`
-/// (`lib/cmdline.c`, behaviour); unlike it, anything after the suffix is an error. White space
-/// round the text (a shell's newline) is passed over.
+/// (`lib/cmdline.c`, behaviour); unlike `memparse`, any text after the suffix is an error. White
+/// space around the text (a shell's newline) is skipped.
 ///
 /// # Errors
-/// [`ParseSizeError`], which says what was wrong.
+/// [`ParseSizeError`], with the reason.
 pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -57,7 +57,8 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
         [b'0', next, ..] if next.is_ascii_digit() => (8, &trimmed[1..]),
         _ => (10, trimmed),
     };
-    // A hexadecimal number may end in E, which is also a suffix: digits win, as in the kernel.
+    // A hexadecimal number may end in E, which is also a suffix: it counts as a digit, as in the
+    // kernel.
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
     let (number, suffix) = digits.split_at(end);
     if number.is_empty() {

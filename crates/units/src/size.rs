@@ -1,9 +1,8 @@
-//! Sizes as zramctl prints them.
+//! Prints sizes as zramctl does.
 
 use core::fmt;
 
-/// Bytes to be printed as zramctl prints them: `4K`, `1.4M`, `2G`; at most one decimal, and none
-/// where it would be a zero.
+/// Bytes, printed as zramctl does: `4K`, `1.4M`, `2G`; at most one decimal, and none if it is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Human(pub u64);
 

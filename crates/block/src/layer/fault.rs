@@ -1,4 +1,4 @@
-//! Failures on purpose, from a seed.
+//! A layer that injects faults from a seed.
 
 use sync::Mutex;
 use units::Cpu;
@@ -6,16 +6,16 @@ use units::Cpu;
 use crate::checked::submit_allowed;
 use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
-/// Which operations fail, and how often.
+/// The operations that fail, and their rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
-    /// Where the pseudo-random sequence begins; the same seed fails the same operations.
+    /// The seed of the pseudo-random sequence; the same seed fails the same operations.
     pub seed: u64,
-    /// Reads that fail, of a million.
+    /// The failing reads per million.
     pub reads_per_million: u32,
-    /// Writes, discards and zeroings that fail, of a million.
+    /// The failing writes, discards and zeroings per million.
     pub changes_per_million: u32,
-    /// Flushes that fail, of a million.
+    /// The failing flushes per million.
     pub flushes_per_million: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct Fault<D> {
 }
 
 impl<D: BlockDevice> Fault<D> {
-    /// Fails operations on `next` by `plan`.
+    /// Puts the layer above `next`; it fails operations by `plan`.
     pub fn new(next: D, plan: FaultPlan) -> Fault<D> {
         Fault { next, plan, numbers: Mutex::new(fastrand::Rng::with_seed(plan.seed)) }
     }

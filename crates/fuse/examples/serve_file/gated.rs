@@ -1,4 +1,4 @@
-//! A device with pages that must be waited for until they are let go.
+//! A device whose pages can be held: an operation on a held page waits until it is released.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use units::{Cpu, PAGE_SIZE};
 
-/// Of any size up to that it was made with.
+/// A RAM disk that can be resized up to its first size.
 pub struct Gated {
     inner: Plain,
     state: Mutex<State>,

@@ -2,11 +2,12 @@
 //! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
-//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`,
-//! `unmount`, `force`, and of devices whose pages can be made to wait, or that are resized:
-//! `add-gated NAME BYTES`, `resize NAME BYTES` (up to those), `hold NAME PAGE`, `waiting NAME COUNT`
-//! (waits until so many operations wait), `release NAME`, `release-when NAME PATH` (once there is
-//! such a file).
+//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `remove NAME`,
+//! `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `unmount`, `force`.
+//!
+//! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
+//! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
+//! COUNT operations wait), `release NAME`, `release-when NAME PATH` (when the file PATH exists).
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! RAM disks, good and bad.
+//! RAM disks, some with faults.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ enum Kind {
     Failing,
     Slow,
     Panicking,
-    /// Memory that nobody touched, and how many pages of it are touched by now.
+    /// Untouched memory, and the number of its pages that are touched by now.
     Fresh(Mutex<(Vec<u8>, usize)>),
     Greedy,
 }
@@ -27,7 +27,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// All its memory is touched.
+    /// Makes a disk and touches all its memory.
     pub fn new(bytes: usize, kind: &str) -> Result<Disk, &'static str> {
         let kind = match kind {
             "plain" => Kind::Plain,

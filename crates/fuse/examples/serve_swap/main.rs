@@ -42,7 +42,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         ..SwapFileOptions::default()
     };
     let mut swap = SwapFile::serve(Path::new(path), disk, options)?;
-    // Telling that they are ready is not part of serving.
+    // The threads' report that they are ready is not counted as serving.
     let before = CountingHeap::calls();
     println!("ok {}", swap.path().display());
     for line in io::stdin().lock().lines() {

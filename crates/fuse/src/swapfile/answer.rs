@@ -1,8 +1,8 @@
-//! What the file answers: requests become operations of its device.
+//! Answers requests to the file with operations of its device.
 //!
-//! It behaves as the files of [`Mount`](crate::Mount) do: its size is the device's, a read is cut
-//! off at the end and so is a write that passes it, a write that begins there gets ENOSPC, and
-//! O_TRUNC changes nothing. Nothing here allocates, locks or looks anything up.
+//! The file behaves as the files of [`Mount`](crate::Mount) do. Its size is the size of the device.
+//! A read or a write that passes the end is cut off there. A write that begins at the end gets
+//! ENOSPC. O_TRUNC changes nothing. This code does not allocate and takes no lock.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use super::reply::{Attributes, Reply};
 use super::wire::{Call, Request, SET_OPEN, SET_RIGHTS, SET_SIZE};
 use crate::ranges;
 
-/// The file: one device, and what is known of it from the beginning.
+/// The file: one device, and its attributes from the beginning.
 pub(crate) struct File {
     device: Arc<dyn BlockDevice>,
     attributes: Attributes,
@@ -26,7 +26,7 @@ pub(crate) struct File {
     opens: AtomicU64,
 }
 
-/// An answer, and how many bytes of the buffer's data follow it.
+/// An answer, and the number of bytes of the buffer's data that follow it.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     pub(crate) data: usize,
@@ -54,12 +54,12 @@ impl File {
         File { device, attributes, read_only, flush, cpu, opens: AtomicU64::new(0) }
     }
 
-    /// How often it is open at this moment.
+    /// How many opens it has now.
     pub(crate) fn open_count(&self) -> u64 {
         self.opens.load(Ordering::Relaxed)
     }
 
-    /// Carries out `request`, which is in `buffer`. Nothing if no answer is expected.
+    /// Carries out `request`, which is in `buffer`. None if the request has no answer.
     pub(crate) fn answer(&self, request: &Request, buffer: &mut Buffer) -> Option<Answer> {
         let unique = request.unique;
         let answer = match &request.call {
@@ -78,7 +78,7 @@ impl File {
             Call::Sync => self.flush().map(|()| Reply::done(unique)),
             Call::GetAttr => Ok(Reply::attributes(unique, &self.attributes)),
             Call::SetAttr { valid, size } => self.set(*valid, *size).map(|()| {
-                // Nothing changed, but that is an answer too.
+                // Nothing changed; the answer holds the attributes.
                 Reply::attributes(unique, &self.attributes)
             }),
             Call::Open { flags } => self.open(*flags).map(|()| Reply::opened(unique)),
@@ -90,11 +90,11 @@ impl File {
                 let blocks = units::pages_for(self.attributes.size);
                 Ok(Reply::statistics(unique, blocks, PAGE_SIZE as u32))
             }
-            // Only kernels that do not know of files without a flush send this one.
+            // Only a kernel without `FOPEN_NOFLUSH` sends a flush.
             Call::Flush | Call::Destroy => Ok(Reply::done(unique)),
-            // It comes once, before there is a file.
+            // INIT comes once, before the file exists.
             Call::Init { .. } => Err(libc::EIO),
-            // The kernel remembers that, and asks no more.
+            // The kernel remembers this and does not ask again.
             Call::Unknown => Err(libc::ENOSYS),
         };
         Some(answer.unwrap_or_else(|errno| Reply::error(unique, errno)).into())
@@ -103,7 +103,7 @@ impl File {
     fn read(&self, unique: u64, offset: u64, length: u32, buffer: &mut Buffer) -> Answer {
         let left = self.attributes.size.saturating_sub(offset);
         let length = (length as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
-        // The kernel was told how much it may ask for.
+        // The kernel knows the longest read.
         let Some(into) = buffer.data(length) else {
             return Reply::error(unique, libc::EIO).into();
         };

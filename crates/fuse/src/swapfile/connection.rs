@@ -1,4 +1,4 @@
-//! The mount, and the words that are changed with the kernel before the file is served.
+//! Mounts the file and exchanges the first requests with the kernel.
 
 use std::fs::{self, File as Channel, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use crate::mount::open_fuse;
 use crate::place::Place;
 use crate::{Error, mounts, sys};
 
-/// Bytes of data in one request, at most, where pages are not larger.
+/// The most bytes of data in one request, unless a page is larger.
 const LARGEST: usize = 128 << 10;
 
 /// The largest request where pages have `page` bytes.
@@ -21,8 +21,8 @@ pub(crate) fn largest(page: usize) -> usize {
     LARGEST.max(page)
 }
 
-/// Mounts a file at `at`, and returns the descriptor that its requests come from. `buffer` is for
-/// requests of `largest` bytes of data.
+/// Mounts a file at `at` and returns the descriptor of its requests. `buffer` holds requests of
+/// `largest` bytes of data.
 pub(crate) fn open(
     at: PathBuf,
     owner: (u32, u32),
@@ -49,7 +49,7 @@ pub(crate) fn open(
 
 fn mount(at: &Path, options: &str) -> io::Result<()> {
     match sys::mount_fuse(at, c"fuse.rampack", options) {
-        // The name of a kind of file system may have no second part there; it is an option then.
+        // This kernel takes no second part in the name of a file system type; it is an option then.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {
             let again = sys::mount_fuse(at, c"fuse", &format!("{options},subtype=rampack"));
             again.map_err(|_| error)
@@ -68,7 +68,7 @@ fn refused(at: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Answers the first request of the kernel, and a second one if it would rather speak a later
+/// Answers the first request of the kernel, and a second one if the kernel begins with a later
 /// version.
 fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) -> io::Result<()> {
     loop {
@@ -95,8 +95,8 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
     }
 }
 
-/// Another descriptor for the same requests: with a queue of requests under way of its own if the
-/// kernel can do that.
+/// Another descriptor for the same requests, with its own queue of requests under way if the kernel
+/// supports that.
 pub(crate) fn another(channel: &Channel) -> Result<Channel, Error> {
     let fresh = open_fuse()?;
     match sys::fuse_clone(&fresh, channel) {
@@ -105,8 +105,7 @@ pub(crate) fn another(channel: &Channel) -> Result<Channel, Error> {
     }
 }
 
-/// Makes sure that `at` is an empty file that nothing is mounted on, and returns its path without
-/// links.
+/// Makes sure that `at` is an empty file without a mount on it. Returns its path without links.
 pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     let refuse = |why: &str| Err(Error::mount_point(at, why));
     let Some(name) = at.file_name() else { return refuse("it has no name") };
@@ -116,7 +115,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     };
     let directory = directory.canonicalize();
     let path = directory.map_err(|error| Error::mount_point(at, error.to_string()))?.join(name);
-    // The file itself may be dead, and is not asked before this.
+    // The file may belong to a dead mount: the mounts are checked before the file.
     if let Some(mounted) = mounts::at(&path).last() {
         let source = mounted.source.to_string_lossy();
         let kind = &mounted.kind;
@@ -132,7 +131,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Removes what was mounted on, if it is that.
+/// Removes the mount point if it is an empty file without a mount.
 pub(crate) fn remove_point(at: &Path) {
     if mounts::at(at).is_empty() && is_empty_file(at) {
         let _ = fs::remove_file(at);

@@ -1,35 +1,35 @@
-//! Answers to the kernel's FUSE client, put into bytes (linux/fuse.h, version 7).
+//! Encodes answers to the kernel's FUSE client (linux/fuse.h, version 7).
 //!
-//! An answer is a few numbers of fixed places; the data of a read follows it from another buffer.
+//! An answer is a few numbers at fixed offsets. The data of a read follows from another buffer.
 
 /// Bytes of the header that every answer begins with.
 const HEADER: usize = 16;
 /// Bytes of the longest answer without data: a header, and 104 bytes of attributes.
 const LONGEST: usize = HEADER + 104;
 
-/// The version of the protocol that is spoken here.
+/// The version of the protocol.
 pub(crate) const MAJOR: u32 = 7;
-/// The revision that is spoken at most.
+/// The latest revision in use.
 const MINOR: u32 = 40;
-/// The oldest revision that is spoken: that of Linux 3.0. Requests of earlier ones are shorter.
+/// The oldest supported revision: that of Linux 3.0. Earlier requests are shorter.
 pub(crate) const OLDEST: u32 = 16;
 /// The first revision whose answer to INIT has 64 bytes.
 const LONG_INIT: u32 = 23;
 
-/// Attributes are asked for anew each time, which no read and no write does: they tell whether the
-/// file is still served.
+/// The kernel caches no attributes: a request for them shows whether the file is still served.
+/// Reads and writes do not ask for them.
 const KEPT_SECONDS: u64 = 0;
-/// Requests that the kernel has under way for clients that do not wait, at most.
+/// The most requests under way for clients that do not wait.
 const BACKGROUND: u16 = 256;
 
-/// What is asked of the kernel, if it offers it.
+/// The features that are requested if the kernel offers them.
 const WANTED: u32 = ASYNC_READ | BIG_WRITES | ASYNC_DIO | MAX_PAGES;
 const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 const ASYNC_DIO: u32 = 1 << 15;
 const MAX_PAGES: u32 = 1 << 22;
 
-/// Of an opened file: no page cache, writes beside each other, nothing to do at a close.
+/// Flags of an opened file: no page cache, parallel writes, no flush at a close.
 const DIRECT: u32 = 1 | PARALLEL_WRITES | NO_FLUSH;
 const PARALLEL_WRITES: u32 = 1 << 6;
 const NO_FLUSH: u32 = 1 << 5;
@@ -40,28 +40,28 @@ pub(crate) struct Reply {
     length: usize,
 }
 
-/// What is told of the file.
+/// The attributes of the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes {
     /// Its size in bytes.
     pub(crate) size: u64,
-    /// Its kind and who may do what, as in stat(2).
+    /// Its type and permissions, as in stat(2).
     pub(crate) mode: u32,
     /// The user and the group it belongs to.
     pub(crate) owner: (u32, u32),
-    /// When it began, in seconds since 1970.
+    /// Its start time, in seconds since 1970.
     pub(crate) since: u64,
-    /// The bytes that are best read or written at once.
+    /// The best size of a read or a write, in bytes.
     pub(crate) block: u32,
 }
 
-/// What the kernel said in its first request, and how large requests may be here.
+/// The kernel's first request, and the largest request here.
 #[derive(Clone, Copy)]
 pub(crate) struct Greeting {
     pub(crate) minor: u32,
     pub(crate) readahead: u32,
     pub(crate) flags: u32,
-    /// Bytes of data in one request, at most; a multiple of `page`.
+    /// The most bytes of data in one request; a multiple of `page`.
     pub(crate) largest: u32,
     /// Bytes in a page of the system.
     pub(crate) page: u32,
@@ -94,29 +94,29 @@ impl Reply {
         self.put(&value.to_ne_bytes())
     }
 
-    /// Everything but the data.
+    /// The bytes of the answer, without the data.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// It is done.
+    /// The request succeeded.
     pub(crate) fn done(unique: u64) -> Reply {
         Reply::new(unique, 0)
     }
 
-    /// It failed; `errno` is a Linux error number.
+    /// The request failed; `errno` is a Linux error number.
     pub(crate) fn error(unique: u64, errno: i32) -> Reply {
         Reply::new(unique, errno)
     }
 
-    /// `length` bytes were read, and follow.
+    /// `length` bytes were read and follow the answer.
     pub(crate) fn data(unique: u64, length: usize) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.say_length(HEADER + length);
         reply
     }
 
-    /// So many bytes were written.
+    /// `length` bytes were written.
     pub(crate) fn written(unique: u64, length: usize) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.word(length as u32).word(0);
@@ -130,7 +130,7 @@ impl Reply {
         reply
     }
 
-    /// The file is so.
+    /// The attributes of the file.
     pub(crate) fn attributes(unique: u64, file: &Attributes) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.long(KEPT_SECONDS).word(0).word(0);
@@ -141,7 +141,7 @@ impl Reply {
         reply
     }
 
-    /// The file system has so many blocks, all of them in use, and one file.
+    /// The file system has `blocks` blocks, all in use, and one file.
     pub(crate) fn statistics(unique: u64, blocks: u64, block: u32) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.long(blocks).long(0).long(0).long(1).long(0);
@@ -152,7 +152,8 @@ impl Reply {
         reply
     }
 
-    /// What is spoken, and how large requests may be. `greeting.minor` is at least [`OLDEST`].
+    /// The answer to INIT: the revision and the largest request. `greeting.minor` is at least
+    /// [`OLDEST`].
     pub(crate) fn greeting(unique: u64, greeting: &Greeting) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.word(MAJOR).word(greeting.minor.min(MINOR)).word(greeting.readahead);
@@ -166,7 +167,7 @@ impl Reply {
         reply
     }
 
-    /// The kernel speaks a later version: this one is spoken here, and it asks again.
+    /// The answer to INIT of a later version: it names this version, and the kernel asks again.
     pub(crate) fn version(unique: u64) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.word(MAJOR).word(MINOR).long(0).long(0);

@@ -1,8 +1,8 @@
-//! What a serving thread does: read a request, carry it out, answer it.
+//! The loop of a serving thread: read a request, carry it out, answer it.
 //!
-//! Once it serves it uses its stack, its buffer, its descriptor and the file, and nothing else:
-//! no heap, no lock, no log. What may come of memory is the device's business. The exception is a
-//! device that panics: the panic is told and unwound on the heap, as ever.
+//! A serving thread uses its stack, its buffer, its descriptor and the file: no heap, no lock, no
+//! log. The device must not need memory either. The exception is a panic of the device: its report
+//! and its unwinding use the heap.
 
 use std::fs::File as Channel;
 use std::io::{self, IoSlice, Read, Write};
@@ -15,11 +15,10 @@ use super::buffer::Buffer;
 use super::reply::Reply;
 use super::wire;
 
-/// How long nothing is read after an error that should not be.
+/// The pause after an unexpected error of a read.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Serves `file` to the kernel at the other end of `channel` until the file system is unmounted or
-/// aborted.
+/// Serves the requests of `channel` to `file` until the file system is unmounted or aborted.
 pub(crate) fn serve(mut channel: &Channel, file: &File, buffer: &mut Buffer) {
     loop {
         let length = match channel.read(buffer.request()) {
@@ -39,7 +38,7 @@ pub(crate) fn serve(mut channel: &Channel, file: &File, buffer: &mut Buffer) {
     }
 }
 
-/// What to do after a read that brought nothing.
+/// The next step after a read without a request.
 #[derive(PartialEq, Eq, Debug)]
 enum Next {
     Again,
@@ -49,16 +48,16 @@ enum Next {
 
 fn after(error: Option<&io::Error>) -> Next {
     match error.and_then(io::Error::raw_os_error) {
-        // The request was taken back while it was read; a signal came; another thread has it.
+        // The request was cancelled during the read; a signal came; another thread took the
+        // request.
         Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => Next::Again,
-        // Unmounted; or aborted, as it is told to those who ask for the difference.
+        // The file system was unmounted or aborted.
         Some(libc::ENODEV | libc::ECONNABORTED) => Next::End,
         _ => Next::Pause,
     }
 }
 
-/// Carries out the request that is in the first `length` bytes of `buffer`. Nothing if it has no
-/// answer.
+/// Carries out the request in the first `length` bytes of `buffer`. None if it has no answer.
 pub(crate) fn respond(file: &File, buffer: &mut Buffer, length: usize) -> Option<Answer> {
     let request = match wire::parse(&buffer.request()[..length]) {
         Ok(request) => request,
@@ -76,8 +75,8 @@ fn send(mut channel: &Channel, answer: &Answer, buffer: &mut Buffer) {
         let Err(error) = channel.write_vectored(parts) else { return };
         match error.raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => {}
-            // Nobody waits for it any more, or the kernel could not take all of it: it then tells
-            // that to who waits.
+            // The client no longer waits, or the kernel could not take the whole answer. In the
+            // second case the kernel gives the client an error.
             _ => return,
         }
     }

@@ -1,13 +1,14 @@
-//! Requests of the kernel's FUSE client, read from bytes (linux/fuse.h, version 7).
+//! Parses requests of the kernel's FUSE client (linux/fuse.h, version 7).
 //!
-//! Any bytes give a request or a fault; nothing here panics, allocates or has a state. Only what a
-//! single file is asked is told apart. Numbers are in the byte order of the machine.
+//! Any bytes parse to a request or an error. The parser does not panic, does not allocate and keeps
+//! no state. It knows only the requests for a single file. Numbers are in the byte order of the
+//! machine.
 
 use std::ops::Range;
 
 /// Bytes of the header that every request begins with.
 pub const HEADER: usize = 40;
-/// Bytes before the data of a write: the header and what describes the write.
+/// Bytes before the data of a write: the header and the description of the write.
 pub const BEFORE_DATA: usize = HEADER + WRITE;
 /// Bytes that describe a write.
 const WRITE: usize = 40;
@@ -17,89 +18,89 @@ const WRITE: usize = 40;
 pub struct Request {
     /// Its number, for the answer.
     pub unique: u64,
-    /// What is asked.
+    /// The operation.
     pub call: Call,
 }
 
-/// What is asked. Offsets, lengths and sizes are in bytes.
+/// The operation of a request. Offsets, lengths and sizes are in bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
-    /// The first request: what the kernel speaks and can do.
+    /// The first request: the kernel's version and features.
     Init {
         /// The version of the protocol.
         major: u32,
         /// Its revision.
         minor: u32,
-        /// Bytes the kernel would read ahead.
+        /// The kernel's readahead in bytes.
         readahead: u32,
-        /// What the kernel can do, a bit each.
+        /// The kernel's features, one bit each.
         flags: u32,
     },
-    /// The attributes of the file.
+    /// Get the attributes of the file.
     GetAttr,
-    /// A change of attributes.
+    /// Change attributes.
     SetAttr {
-        /// Which of them change, a bit each.
+        /// The attributes that change, one bit each.
         valid: u32,
-        /// The new size, if it is one of them.
+        /// The new size, if `valid` has [`SET_SIZE`].
         size: u64,
     },
-    /// The file is opened.
+    /// Open the file.
     Open {
-        /// As for open(2).
+        /// The flags of open(2).
         flags: i32,
     },
-    /// What was opened is closed for the last time.
+    /// The last close of an open file.
     Release,
-    /// Bytes are wanted.
+    /// Read bytes.
     Read {
-        /// From where.
+        /// The offset.
         offset: u64,
-        /// How many.
+        /// The length.
         length: u32,
     },
-    /// Bytes are to be kept.
+    /// Write bytes.
     Write {
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// Where they are in the bytes of the request.
+        /// The place of the data within the request.
         data: Range<usize>,
     },
-    /// A descriptor is closed.
+    /// The close of a descriptor.
     Flush,
-    /// What was written must be durable.
+    /// Make written data durable.
     Sync,
     /// As fallocate(2).
     Allocate {
-        /// From where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// The length.
         length: u64,
-        /// How, as for the system call.
+        /// The mode of the system call.
         mode: i32,
     },
-    /// How large the file system is.
+    /// Get the size of the file system.
     StatFs,
-    /// The file system is unmounted.
+    /// The unmount of the file system.
     Destroy,
-    /// Something that is not answered: the kernel forgets, or somebody lost patience.
+    /// A request without an answer: FORGET, INTERRUPT and the like.
     Silent,
-    /// Something that a single file need not know.
+    /// An operation that a single file does not support.
     Unknown,
 }
 
-/// A request that does not hold what it should.
+/// A malformed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
-    /// Its number if it can be answered.
+    /// The number of the request, if it can be answered.
     pub unique: Option<u64>,
 }
 
-/// Of [`Call::SetAttr`]: the size is to change.
+/// In [`Call::SetAttr`]: the size changes.
 pub const SET_SIZE: u32 = 1 << 3;
-/// Of [`Call::SetAttr`]: mode, owner or group are to change.
+/// In [`Call::SetAttr`]: the mode, owner or group changes.
 pub const SET_RIGHTS: u32 = 0b111;
-/// Of [`Call::SetAttr`]: it is done through an open file.
+/// In [`Call::SetAttr`]: the change comes through an open file.
 pub const SET_OPEN: u32 = 1 << 6;
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -110,10 +111,10 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
-/// Reads one request, which must be all of `bytes`.
+/// Parses one request, which must be all of `bytes`.
 ///
 /// # Errors
-/// [`Malformed`] if it is cut off, or longer or shorter than it says.
+/// [`Malformed`] if the request is cut off, or its length is not the one in its header.
 pub fn parse(bytes: &[u8]) -> Result<Request, Malformed> {
     let unique = long(bytes, 8).filter(|unique| *unique != 0);
     let request = || {

@@ -1,10 +1,9 @@
-//! Requests of the kernel, turned into questions to a tree.
+//! Turns requests of the kernel into calls to a control tree.
 //!
-//! A file behaves as an attribute in sysfs does (Linux, fs/kernfs/file.c and fs/sysfs/file.c, seen
-//! from outside): it is 4096 bytes long to look at, a read from the beginning takes the value and
-//! later reads go on in what was taken, a write is one new value wherever it is aimed at, of which
-//! a page is taken and nothing after a NUL, and nobody, not root either, opens one in a direction
-//! that it does not have.
+//! A file behaves as a sysfs attribute does (Linux, fs/kernfs/file.c and fs/sysfs/file.c, seen from
+//! outside). Its size is 4096 bytes. A read at offset 0 takes the value, and later reads continue
+//! in this copy. A write at any offset is one new value; it is cut off after a page or at a NUL. A
+//! user, also root, can open it only in the directions that it has.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,13 +23,13 @@ use sync::Mutex;
 
 use super::inodes::{Handles, Inodes, Open, TOP};
 
-/// Names and values are asked for anew each time.
+/// The kernel caches no names and no values.
 const KEEP: Duration = Duration::ZERO;
-/// How long every file looks, and what one write brings at most.
+/// The size of every file, and the longest value of a write.
 const LENGTH: usize = 4096;
-/// The longest write that comes in one request; what is longer is cut off at [`LENGTH`] anyway.
+/// The longest write in one request; its value is cut off at [`LENGTH`].
 const WRITE: u32 = 128 << 10;
-/// Numbers in listings of what the kernel has no number for.
+/// A bit that marks the numbers, in listings, of nodes without an inode number.
 const UNNUMBERED: u64 = 1 << 48;
 
 pub(crate) struct Files {
@@ -54,12 +53,12 @@ fn kind(node: &Node) -> FileType {
     }
 }
 
-/// A device number as the FUSE protocol has it (the kernel's `new_encode_dev`).
+/// Encodes a device number for the FUSE protocol (the kernel's `new_encode_dev`).
 fn device_number(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
-/// The value that was written: up to a NUL, at most a page.
+/// The written value: up to a NUL, at most a page.
 fn written(data: &[u8]) -> (usize, String) {
     let taken = &data[..data.len().min(LENGTH)];
     let text = taken.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -109,7 +108,8 @@ impl Files {
         let open = match self.node(number)? {
             Node::Attribute(attribute) => {
                 let access = attribute.info.access;
-                // Also those that act: `access.readable` speaks of reads without an effect.
+                // Includes attributes that act on a read: `access.readable` means reads without an
+                // effect.
                 let reads = access.readable() || access == Access::ActOnRead;
                 let may = match flags.acc_mode() {
                     OpenAccMode::O_RDONLY => reads,
@@ -166,7 +166,7 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Refused by kernels that do not know it, which work without.
+        // A kernel that does not know it refuses it and works without it.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.set_max_write(WRITE);
         Ok(())
@@ -210,7 +210,7 @@ impl Filesystem for Files {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // A change of size is O_TRUNC, which changes nothing here.
+        // A change of size comes from O_TRUNC, which changes nothing here.
         match self.node(number) {
             Ok(_) if mode.is_some() || uid.is_some() || gid.is_some() => {
                 reply.error(Errno::EPERM);
@@ -273,7 +273,7 @@ impl Filesystem for Files {
         }
     }
 
-    /// Only kernels that do not know `FOPEN_NOFLUSH` send this, at each close.
+    /// Only a kernel without `FOPEN_NOFLUSH` sends this, at each close.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }

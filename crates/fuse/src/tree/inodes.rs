@@ -1,4 +1,4 @@
-//! What the kernel knows of a tree: numbers for nodes, and files it has open.
+//! The inode numbers of a tree's nodes, and its open files.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -7,19 +7,18 @@ use std::sync::Arc;
 use control::tree::{AttributeFile, Directory, Node};
 use sync::Mutex;
 
-/// The number of the directory that is mounted.
+/// The number of the root directory.
 pub(crate) const TOP: u64 = 1;
 
 struct Inode {
     parent: u64,
     name: String,
     node: Node,
-    /// How often the kernel was told of it and has not forgotten.
+    /// The kernel's lookup count: lookups minus forgets.
     lookups: u64,
 }
 
-/// Numbers of nodes. Each is given once: what comes under the name of something that went is
-/// another file.
+/// The numbers of nodes. Each number is used once: a new node under an old name is another file.
 pub(crate) struct Inodes {
     state: Mutex<State>,
 }
@@ -30,8 +29,8 @@ struct State {
     names: HashMap<(u64, String), u64>,
 }
 
-/// What makes two nodes of a kind different files. The kernel keeps the number of a device file as
-/// it was first told: under another, it would lead to whatever has the old number now.
+/// Tells two nodes of one kind apart. The kernel keeps the device number of a device file from its
+/// first lookup, so another device number is another file.
 fn identity(node: &Node) -> u64 {
     match node {
         Node::Directory(directory) => directory.identity(),
@@ -40,7 +39,7 @@ fn identity(node: &Node) -> u64 {
     }
 }
 
-/// Nodes of different kinds are different types of file.
+/// The kind of a node; another kind is another type of file.
 fn kind(node: &Node) -> (Discriminant<Node>, bool) {
     (discriminant(node), matches!(node, Node::Device(it) if it.block))
 }
@@ -57,7 +56,7 @@ impl Inodes {
         self.state.lock().inodes.get(&number).map(|inode| inode.node.clone())
     }
 
-    /// The kernel is about to be told that `name` in directory `parent` is `node`.
+    /// Counts a lookup: the reply tells the kernel that `name` in directory `parent` is `node`.
     pub(crate) fn remember(&self, parent: u64, name: &str, node: &Node) -> u64 {
         let mut state = self.state.lock();
         let key = (parent, name.to_owned());
@@ -98,17 +97,17 @@ impl Inodes {
     }
 }
 
-/// Something open.
+/// An open file or directory.
 pub(crate) enum Open {
-    /// A directory as it was when it was opened, so that a listing in parts is of one moment.
+    /// A directory as it was at its open, so that a listing in parts shows one moment.
     Directory(Vec<(String, Node)>),
-    /// An attribute, and its value as it was when it was last read from the beginning.
+    /// An attribute, and its value at the last read from offset 0.
     Attribute(AttributeFile, Mutex<Option<Vec<u8>>>),
     /// An empty file.
     Nothing,
 }
 
-/// What is open, by handle.
+/// The open files, by handle.
 pub(crate) struct Handles {
     state: Mutex<(u64, HashMap<u64, Arc<Open>>)>,
 }
@@ -132,7 +131,7 @@ impl Handles {
 
     pub(crate) fn remove(&self, handle: u64) {
         let removed = self.state.lock().1.remove(&handle);
-        // What it holds may be the last of an object: that ends without the lock.
+        // This may drop the last reference to an object: it happens without the lock.
         drop(removed);
     }
 }

@@ -1,5 +1,5 @@
-//! Programs that live with a mount of ours in a mount namespace of their own, where it counts as
-//! another mount and does not keep ours from being taken down.
+//! Finds programs that have our mount in another mount namespace. There it is another mount, and
+//! does not make an unmount of ours fail.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::User;
 use crate::mounts;
 
-/// Where `rampack exec` puts a part of the tree in the namespace of its command.
+/// The directory in the namespace of a command where `rampack exec` mounts a part of the tree.
 const THERE: &str = "/dev";
 
 /// Processes in other mount namespaces that have the file system 0:`minor` at `/dev`.

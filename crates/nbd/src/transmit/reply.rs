@@ -14,12 +14,12 @@ const fn done(last: bool) -> u16 {
     if last { chunk::FLAG_DONE } else { 0 }
 }
 
-/// Success, and nothing to say.
+/// Success without data.
 pub(super) fn none(output: &mut Output, request: Request) -> io::Result<()> {
     output.put(&chunk_header(chunk::FLAG_DONE, chunk::NONE, request.cookie, 0))
 }
 
-/// These bytes are zeroes.
+/// A hole: these bytes are zeroes.
 pub(super) fn hole(
     output: &mut Output,
     request: Request,
@@ -32,8 +32,9 @@ pub(super) fn hole(
     output.put(&length.to_be_bytes())
 }
 
-/// Data, which `read` puts where it is sent from. If it cannot be read, an error with the offset
-/// of its first byte ends the reply; nothing is put where `read` would block. Tells how it went.
+/// A chunk of data, which `read` puts straight into the output. If the read fails, an error chunk
+/// with the offset of its first byte ends the reply. If `read` would block, nothing is put. Returns
+/// the result.
 #[inline]
 pub(super) fn data(
     output: &mut Output,
@@ -63,7 +64,7 @@ pub(super) fn data(
     Ok(Ok(()))
 }
 
-/// What the range holds, as far as that was found out.
+/// The runs of the range, as far as they were found.
 pub(super) fn block_status(
     output: &mut Output,
     request: Request,

@@ -1,4 +1,4 @@
-//! What a range holds, as runs that differ.
+//! The state of a range, as a list of runs.
 
 use core::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::wire::{Request, STATE_HOLE, STATE_ZERO, cmd};
 /// asks again from there.
 const MAX_DESCRIPTORS: usize = 8192;
 
-/// A part of a range, all of one state.
+/// A part of a range in one state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     /// Its length in bytes; never zero.
@@ -20,7 +20,7 @@ pub(super) struct Run {
     pub(super) state: u32,
 }
 
-/// The runs of the range last asked for.
+/// The runs of the last range.
 #[derive(Default)]
 pub(super) struct Runs {
     found: Vec<Run>,
@@ -39,13 +39,13 @@ impl Runs {
         self.found.iter().copied()
     }
 
-    /// One run of data.
+    /// Sets one run of data.
     pub(super) fn set_one(&mut self, length: u32) {
         self.found.clear();
         self.found.push(Run { length, state: 0 });
     }
 
-    /// The whole range, told apart by whether it reads as zeroes.
+    /// Splits the whole range into runs of zeroes and runs of data.
     pub(super) fn of_zeroes(
         &mut self,
         device: &dyn BlockDevice,
@@ -53,7 +53,7 @@ impl Runs {
         request: Request,
     ) -> Result<(), IoError> {
         self.collect(device, cpu, request, STATE_ZERO, usize::MAX)?;
-        // A device that stops short is taken to hold data from there: that is always true.
+        // If the device reports a part only, the rest counts as data: that is always correct.
         let told: u32 = self.found.iter().map(|run| run.length).sum();
         let left = request.length - told;
         match self.found.last_mut() {
@@ -64,7 +64,7 @@ impl Runs {
         Ok(())
     }
 
-    /// The beginning of the range at least, told apart by `base:allocation`.
+    /// Splits the range by `base:allocation`. It may cover only the beginning of the range.
     pub(super) fn of_allocation(
         &mut self,
         device: &dyn BlockDevice,

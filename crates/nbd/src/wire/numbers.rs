@@ -1,7 +1,7 @@
 //! The numbers of the protocol document, under its own names without the `NBD_` prefix.
 
-/// The longest payload of one READ or WRITE, in bytes, as told in `NBD_INFO_BLOCK_SIZE`: what the
-/// protocol document asks every server to take.
+/// The longest payload of one READ or WRITE, in bytes, which `NBD_INFO_BLOCK_SIZE` reports. The
+/// protocol document asks every server to accept this length.
 pub const MAX_PAYLOAD: u32 = 32 << 20;
 /// Bytes in the header of an option.
 pub const OPTION_HEADER: usize = 16;

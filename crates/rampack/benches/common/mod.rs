@@ -1,38 +1,38 @@
-//! Pages by how well they shrink.
+//! Test pages by their compressibility.
 #![allow(dead_code, reason = "each benchmark uses some of this")]
 
 use rampack::{PAGE_SIZE, Page};
 
-/// Pages of a store. Those of a content repeat after [`DISTINCT`] of them.
+/// The number of pages of a store. The contents repeat after [`DISTINCT`] pages.
 pub const PAGES: u64 = 1024;
-/// What a benchmark does at most between two readings of the clock: less than [`PAGES`].
+/// The most operations between two readings of the clock: less than [`PAGES`].
 pub const AT_ONCE: u32 = 256;
 const DISTINCT: usize = 64;
 
-/// How well a page shrinks.
+/// The compressibility of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Words, as in text: to a third or less.
+    /// Words, as in text: it compresses to a third or less.
     Compressible,
-    /// Random in one half.
+    /// One half is random.
     Half,
-    /// Random: it is kept as it is.
+    /// Random: it is stored uncompressed.
     Incompressible,
-    /// The same eight bytes over and over.
+    /// The same eight bytes repeated.
     SameFilled,
 }
 
-/// Pages with a content.
+/// Pages of one kind of content.
 pub struct Pages(Vec<Page>);
 
 impl Pages {
-    /// The same each time.
+    /// Makes the pages; they are the same each time.
     pub fn of(content: Content) -> Pages {
         let mut numbers = fastrand::Rng::with_seed(1);
         Pages((0..DISTINCT).map(|_| page(content, &mut numbers)).collect())
     }
 
-    /// What page `index` of a store holds.
+    /// The contents of page `index` of a store.
     pub fn get(&self, index: u64) -> &Page {
         &self.0[index as usize % DISTINCT]
     }

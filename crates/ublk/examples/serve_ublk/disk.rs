@@ -1,4 +1,4 @@
-//! RAM disks, good and bad.
+//! RAM disks, some with faults.
 
 use std::hint::black_box;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,18 +11,18 @@ use units::{Cpu, PAGE_SIZE};
 enum Kind {
     Plain,
     Failing,
-    /// Operations in the second half take so long.
+    /// An operation in the second half takes this long.
     Slow(Duration),
     /// Operations in the second half wait until they are released.
     Held(Arc<Gate>),
-    /// All operations would have to wait, but none does.
+    /// Every operation answers that it would have to wait, but never waits.
     Waiting,
     Panicking,
     Greedy,
     ReadOnly,
 }
 
-/// Where the operations of a held disk wait.
+/// The operations of a held disk wait here.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<(bool, u32)>,
@@ -39,12 +39,12 @@ impl Gate {
         state.1 -= 1;
     }
 
-    /// How many wait.
+    /// The number of waiting operations.
     pub fn waiting(&self) -> u32 {
         self.state.lock().unwrap().1
     }
 
-    /// All go on, and later ones do not wait.
+    /// Releases all operations; later ones do not wait.
     pub fn release(&self) {
         self.state.lock().unwrap().0 = true;
         self.changed.notify_all();
@@ -58,7 +58,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// All its memory is touched. `gate` is for the kind `held`.
+    /// Makes a disk and touches all its memory. `gate` is for the kind `held`.
     pub fn new(bytes: usize, kind: &str, gate: Arc<Gate>) -> Result<Disk, &'static str> {
         let kind = match kind {
             "plain" => Kind::Plain,
@@ -102,7 +102,7 @@ impl BlockDevice for Disk {
         match &self.kind {
             Kind::Plain | Kind::ReadOnly => {}
             Kind::Waiting => context.may_wait()?,
-            // The kernel looks for partitions in front.
+            // The kernel reads the first pages to find partitions.
             Kind::Failing if page < 64 => {}
             Kind::Failing => return Err(IoError::Failed),
             Kind::Slow(time) if self.is_slow(offset) => {

@@ -1,15 +1,15 @@
 //! Serves one RAM disk as a block device until its standard input ends:
-//! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear what killed
-//! ones left. All its memory is locked.
+//! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear the
+//! devices that killed servers left. All its memory is locked.
 //!
 //! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
 //! half take half a second); `held` (those in the second half wait until they are released);
-//! `waiting` (each would have to wait, and none does); `panicking` (operations that begin in page 77
-//! panic); `greedy` (each calls the heap); `readonly`.
+//! `waiting` (each answers that it would have to wait, and none waits); `panicking` (operations
+//! that begin in page 77 panic); `greedy` (each calls the heap); `readonly`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
-//! (minor and major ones of its threads since then), `held` (how many operations wait to be
+//! (minor and major faults of its threads since then), `held` (how many operations wait to be
 //! released), `release`, `served`, `down`.
 
 use std::error::Error;
@@ -69,7 +69,7 @@ fn serve(
     let begin = || CountingHeap::count_this_thread(true);
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
     host::make_resident()?;
-    // Telling that they are ready is not part of serving.
+    // The threads' report that they are ready is not counted as serving.
     let before = done(&ublk);
     println!("ok {}", ublk.path().display());
     for line in io::stdin().lock().lines() {
@@ -82,7 +82,7 @@ fn serve(
     Ok(())
 }
 
-/// What its threads did before they served, or up to now.
+/// The counts of its threads, before they served or up to now.
 struct Done {
     heap_calls: u64,
     minor_faults: u64,
