@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `rampack-lab`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `rampack-lab backing`: reading and writing pages of a file at random, as writeback and reads of
-//! backed pages do it, one by one and in batches, by io_uring and by plain calls.
+//! `rampack-lab backing` reads and writes pages of a file at random, as writeback and reads of
+//! backed pages do: one by one and in batches, by io_uring and by plain calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::table;
 
 /// Pages under way at once.
 const BATCHES: [usize; 4] = [1, 8, 32, 128];
-/// What offsets are drawn from.
+/// The seed of the offsets.
 const SEED: u64 = 0x0062_6163_6b69_6e67;
 
-/// What was measured.
+/// The results of a run.
 #[derive(Serialize)]
 struct Report {
     command: &'static str,
@@ -33,7 +33,7 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// Pages a second of one way, one direction and one size of batches.
+/// Pages a second of one way, one direction and one batch size.
 #[derive(Serialize)]
 struct Row {
     way: &'static str,
@@ -83,13 +83,13 @@ pub fn run(args: &BackingArgs) -> Result<()> {
     Ok(())
 }
 
-/// The file, past the page cache, one user at a time.
+/// Opens the file past the page cache. One user at a time has it.
 fn open(path: &Path, way: &str) -> Result<Arc<dyn BlockDevice>> {
     let options = Options { rings: 1, io_uring: way == "io_uring", ..Options::default() };
     backing::open(path, options).map_err(|fault| anyhow!("{fault}"))
 }
 
-/// Writes all of it, so that its blocks are there.
+/// Writes the whole file, so that its blocks exist.
 fn fill(device: &dyn BlockDevice) -> Result<()> {
     const PIECE: usize = 64 * PAGE_SIZE;
     let memory = Memory::new(PIECE)?;
@@ -103,7 +103,7 @@ fn fill(device: &dyn BlockDevice) -> Result<()> {
     Ok(())
 }
 
-/// Batches of pages for so long; pages a second.
+/// Moves batches of pages for the given time. Returns pages a second.
 fn turn(
     device: &dyn BlockDevice,
     is_write: bool,
@@ -133,7 +133,7 @@ fn turn(
 }
 
 impl Report {
-    /// For people to read.
+    /// The results as text.
     fn text(&self) -> String {
         let mut table = table::table(["pages a second", "batch", "median", "least-most"]);
         for row in &self.rows {

@@ -1,9 +1,8 @@
 //! A memory cgroup of our own, of either version, in which a program has less memory than it wants.
 //!
 //! Version 1 is described in the kernel document `admin-guide/cgroup-v1/memory.rst`, version 2 in
-//! `admin-guide/cgroup-v2.rst`. Under version 2 the kernel counts what zswap keeps against the
-//! group's limit; under version 1 it does not.
-//! Groups of version 1 have a [`Relief`].
+//! `admin-guide/cgroup-v2.rst`. Under version 2 the kernel counts the pages in zswap against the
+//! group's limit; under version 1 it does not. Groups of version 1 have a [`Relief`].
 
 mod lines;
 mod relief;
@@ -23,22 +22,22 @@ use crate::sys::{self, Usage};
 pub use lines::numbers;
 use relief::Relief;
 
-/// How long processes may take to die: what they wait for may be a slow disk.
+/// How long processes may take to die: they may wait for a slow disk.
 const DYING: Duration = Duration::from_secs(120);
-/// How long a group may be busy after its last process has gone.
+/// How long a group may stay busy after its last process has ended.
 const LEAVING: Duration = Duration::from_secs(20);
 
-/// Numbers the groups of this process.
+/// Numbers for the groups of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Which interface the kernel offers.
+/// The cgroup interface of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Version {
     One,
     Two,
 }
 
-/// Where memory cgroups are made on this machine.
+/// The place where this machine makes memory cgroups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Hierarchy {
     top: PathBuf,
@@ -79,19 +78,19 @@ fn words_in(path: &Path, word: &str) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.split_ascii_whitespace().any(|it| it == word))
 }
 
-/// A group, removed with all processes in it when this is dropped.
+/// A memory cgroup. Drop kills all its processes and removes it.
 pub struct Group {
     path: PathBuf,
     version: Version,
     relief: Option<Relief>,
 }
 
-/// What the group's own counters say; those that this kernel does not keep are not there.
+/// The group's own counters. A counter that this kernel does not keep is `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counted {
-    /// The most memory it has ever had, in bytes.
+    /// The peak of its memory, in bytes.
     pub peak_bytes: Option<u64>,
-    /// Page faults for which something was read.
+    /// Page faults that read something.
     pub major_faults: Option<u64>,
     /// Pages read from swap.
     pub swapped_in: Option<u64>,
@@ -100,10 +99,10 @@ pub struct Counted {
 }
 
 impl Group {
-    /// A group that may use `limit` bytes, or as much as it likes.
+    /// Makes a group that may use `limit` bytes; without `limit`, as much as it wants.
     ///
     /// # Errors
-    /// There are no memory cgroups, or this process may not make any.
+    /// The machine has no memory cgroups, or this process may not make any.
     pub fn new(limit: Option<u64>) -> Result<Group> {
         let Hierarchy { top, version } = Hierarchy::find()?;
         if version == Version::Two && !words_in(&top.join("cgroup.subtree_control"), "memory") {
@@ -112,7 +111,7 @@ impl Group {
                 format!("cannot enable memory cgroups in {}; that takes root", path.display())
             })?;
         }
-        // Relaxed: only the numbers must differ.
+        // Relaxed: the numbers must differ, and order nothing.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = top.join(format!("rampack-lab-{}-{number}", process::id()));
         fs::create_dir(&path).with_context(|| {
@@ -134,12 +133,12 @@ impl Group {
         Ok(group)
     }
 
-    /// Bytes by which its limit was raised, as the kernel was about to give it up.
+    /// Bytes by which [`Relief`] raised the limit when the kernel was about to end a process.
     pub fn relieved(&self) -> u64 {
         self.relief.as_ref().map_or(0, Relief::bytes)
     }
 
-    /// Makes a child of this command begin its life in the group.
+    /// Makes a child of this command start in the group.
     ///
     /// # Errors
     /// The group cannot be entered.
@@ -150,13 +149,13 @@ impl Group {
         Ok(sys::enter(command, procs.into()))
     }
 
-    /// The processes in it.
+    /// The processes in the group.
     fn processes(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// What its processes have used, with the children they have waited for.
+    /// CPU time and faults of its processes and of the children they have waited for.
     pub fn usage(&self) -> Usage {
         let ticks = sys::ticks();
         let mut sum = Usage::default();
@@ -170,14 +169,14 @@ impl Group {
         sum
     }
 
-    /// Kills all processes in it, and waits until they are gone.
+    /// Kills all processes in the group and waits until they are gone.
     ///
     /// # Errors
-    /// They do not go within minutes.
+    /// A process is still there after minutes.
     pub fn kill(&self) -> Result<()> {
         let begun = Instant::now();
-        // Linux 5.14 and later do it at once; processes are killed one by one elsewhere, until no
-        // new ones come.
+        // Linux 5.14 and later kill all at once. On older kernels we kill the processes one by one,
+        // until no new ones come.
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
         loop {
             let processes = self.processes();
@@ -194,7 +193,7 @@ impl Group {
         }
     }
 
-    /// Its counters.
+    /// The group's counters.
     pub fn counted(&self) -> Counted {
         let peak = match self.version {
             Version::One => "memory.max_usage_in_bytes",
@@ -214,7 +213,7 @@ impl Group {
     fn remove(&mut self) -> Result<()> {
         self.kill()?;
         self.relief = None;
-        // What is left is page cache; the group would stay in the kernel's memory for as long.
+        // Only page cache is left. It would keep the group in the kernel's memory.
         let empty = match self.version {
             Version::One => ("memory.force_empty", "0"),
             Version::Two => ("memory.reclaim", "1T"),
@@ -242,20 +241,20 @@ impl Drop for Group {
     }
 }
 
-/// What `/proc/PID/stat` says of a process and the children it has waited for, in ticks.
+/// The times in `/proc/PID/stat`, in ticks: of a process and of the children it has waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// In the program.
+    /// Time in the program.
     pub user: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: u64,
-    /// Faults for which something was read.
+    /// Faults that read something.
     pub major_faults: u64,
 }
 
 impl Times {
-    /// From the text of `/proc/PID/stat`: fields 12 to 17 of proc_pid_stat(5). The second field
-    /// may have blanks and parentheses in it.
+    /// Parses the text of `/proc/PID/stat`: fields 12 to 17 of proc_pid_stat(5). The second field
+    /// may contain blanks and parentheses.
     pub fn parse(text: &str) -> Option<Times> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();

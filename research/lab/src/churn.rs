@@ -1,11 +1,11 @@
-//! `rampack-lab churn`: what is left over in a pool that is filled and freed many times.
+//! `rampack-lab churn`: how much memory a pool keeps that is filled and freed many times.
 //!
-//! A disk is filled with pages; in each round a random half of them is discarded and replaced by
-//! pages of other sizes. After each half of a round the disk is compacted, as an operator would do
-//! it. Then its pool is compared with that of a fresh disk that got the same contents once, and the
-//! memory of this process with what the pool says it has.
+//! The command fills a disk with pages. In each round it discards a random half of them and stores
+//! pages of other sizes. After each half of a round it compacts the disk, as an operator would.
+//! Then it compares the pool with that of a fresh disk that got the same contents once, and the
+//! memory of this process with the bytes that the pool reports.
 //!
-//! * [`content`]: the pages. [`report`]: what is shown.
+//! * [`content`]: the pages. [`report`]: the results.
 
 mod content;
 mod report;
@@ -25,7 +25,7 @@ use report::{Report, Round};
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such zone, no memory, the corpus cannot be read, or a page is not what was stored.
+/// The zone is unknown, memory is out, the corpus cannot be read, or a page has changed.
 pub fn run(args: &ChurnArgs) -> Result<()> {
     let mut variants = Variants::default();
     if let Some(zone) = &args.zone {
@@ -49,11 +49,11 @@ struct Churn<'a> {
     random: fastrand::Rng,
 }
 
-/// What pool and process have, in bytes.
+/// Bytes of the pool, the engine and the process.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     pool: u64,
-    /// The pool, and what the engine needs to find things in it.
+    /// The pool and the engine's tables.
     engine: u64,
     rss: u64,
 }
@@ -74,7 +74,7 @@ impl Churn<'_> {
         stored.map_err(|error| anyhow!("storing page {slot}: {error}"))
     }
 
-    /// Compacts, and looks.
+    /// Compacts the disk and takes its sizes.
     fn look(&self, disk: &Disk, base: u64) -> Result<Taken> {
         disk.compact().map_err(|fault| anyhow!("{fault}"))?;
         let stats = disk.stats();
@@ -84,7 +84,7 @@ impl Churn<'_> {
     }
 
     fn go(mut self, bar: &indicatif::ProgressBar) -> Result<Report> {
-        // All that grows is there before anything is measured.
+        // Everything that grows is allocated before the first measurement.
         let mut contents: Vec<usize> = vec![0; self.slots];
         let mut order: Vec<usize> = (0..self.slots).collect();
         let mut rounds = Vec::with_capacity(self.args.rounds as usize);
@@ -165,8 +165,8 @@ impl Churn<'_> {
         })
     }
 
-    /// What a disk takes that got these contents once: bytes of its pool, before it is compacted
-    /// and after.
+    /// Stores these contents once on a fresh disk. Returns the bytes of its pool before and after
+    /// compaction.
     fn fresh(&self, contents: &[usize]) -> Result<(u64, u64)> {
         let disk = self.disk()?;
         for (slot, &which) in contents.iter().enumerate() {

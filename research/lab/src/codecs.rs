@@ -1,11 +1,11 @@
-//! `rampack-lab codecs`: what each codec takes to compress and decompress a page, and what comes
-//! out.
+//! `rampack-lab codecs`: the time each codec takes to compress and decompress a page, and the
+//! compressed size.
 //!
 //! All codecs get the same pages in the same shuffled order, and take turns: in each round every
-//! codec compresses all pages, then decompresses what it made, and then it is the next one's turn.
-//! Medians of the rounds leave out what disturbed some of them, and only time the CPU spent on it
-//! counts: a codec waits for nothing, so the rest is other programs'. liblzo2, where it is
-//! installed, takes part like any other; our decoder reads its pages too, and its decoder ours.
+//! codec compresses all pages, then decompresses them, and then the next codec begins. Medians of
+//! the rounds leave out disturbed rounds. Only CPU time counts: a codec never waits, so the rest
+//! belongs to other programs. liblzo2 takes part where it is installed; our decoder also reads its
+//! pages, and its decoder reads ours.
 
 mod contest;
 mod kernel;
@@ -23,7 +23,7 @@ use crate::pages::by_name;
 use contest::{Contest, Contestant};
 use liblzo2::Library;
 
-/// What a run without names compares: the names of the codecs, in the kernel's order.
+/// The codecs that a run without names compares, in the kernel's order.
 const ALL: &[&str] = &[
     zcomp::LZO_RLE,
     zcomp::LZO,
@@ -40,8 +40,8 @@ const SEED: u64 = 0x636f_6465_6373;
 /// Runs the command.
 ///
 /// # Errors
-/// The corpus cannot be read, a codec is unknown or brings back another page, or the device is not
-/// one.
+/// The corpus cannot be read, a codec is unknown or returns another page, or the device is no block
+/// device.
 pub fn run(args: &CodecsArgs) -> Result<()> {
     let corpus = read(&args.corpus)?;
     let all = corpus.len() / PAGE_SIZE;
@@ -77,7 +77,7 @@ pub fn run(args: &CodecsArgs) -> Result<()> {
     Ok(())
 }
 
-/// Who takes part: liblzo2 if there is one and our lzo is in it, then the codecs.
+/// The contestants: liblzo2 if it is installed and our lzo takes part, then the codecs.
 fn contestants(args: &CodecsArgs) -> Result<Vec<Contestant>> {
     let mut named: Vec<(String, Option<i32>)> = Vec::new();
     for text in &args.algorithms {
@@ -115,7 +115,7 @@ fn contestants(args: &CodecsArgs) -> Result<Vec<Contestant>> {
     Ok(contestants)
 }
 
-/// Whether it is the same eight bytes over and over.
+/// Whether the page repeats the same eight bytes.
 fn is_same_filled(page: &Page) -> bool {
     page[8..] == page[..PAGE_SIZE - 8]
 }

@@ -1,8 +1,9 @@
-//! `rampack-lab corpus`: dumps of live programs.
+//! `rampack-lab corpus` makes dumps of live programs.
 //!
-//! A program is started, grows to the size wanted, is stopped in the middle of its work, and its
-//! resident private-anonymous pages are written to a file: what would go to swap. Dumps hold parts
-//! of other people's programs and of this machine's files, so they are made, never shipped.
+//! The command starts a program, lets it grow to the wanted size and stops it in the middle of its
+//! work. It writes the resident private anonymous pages to a file: the pages that would go to swap.
+//! Dumps hold parts of other people's programs and of this machine's files, so we make them and
+//! never ship them.
 
 mod content;
 mod dump;
@@ -29,14 +30,14 @@ use recipe::{RECIPES, Recipe};
 
 /// A program that has not reached its size within this time is dumped as it is.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The least that makes a dump worth having.
+/// The fewest pages of a useful dump.
 const LEAST_PAGES: u64 = 64;
 
 /// Runs the command.
 ///
 /// # Errors
-/// A program that does not exist was asked for, the directory cannot be written, or not one
-/// program could be dumped.
+/// The name of a program is unknown, the directory cannot be written, or no program could be
+/// dumped.
 pub fn run(args: &CorpusArgs) -> Result<()> {
     let recipes = choose(&args.programs)?;
     fs::create_dir_all(&args.out)
@@ -72,7 +73,7 @@ pub fn run(args: &CorpusArgs) -> Result<()> {
     Ok(())
 }
 
-/// The recipes asked for, or all.
+/// The recipes of these names, or all.
 fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
     if names.is_empty() {
         return Ok(RECIPES.iter().collect());
@@ -98,11 +99,11 @@ fn make(recipe: &Recipe, args: &CorpusArgs) -> Result<Entry> {
         (subject.grow)()?;
         let bytes = dump::anonymous_bytes(process)?;
         bar.set_position(bytes.min(wanted));
-        // Some of them cannot be taken. Counting those that can takes longer.
+        // Some of these bytes cannot be taken. Counting the pages that can be takes longer.
         let enough = bytes >= wanted && dump::wanted_pages(process)?.len() >= args.pages as usize;
         Ok(enough.then_some(()))
     });
-    // What was reached is worth having, if the program lives and nobody wants us to stop.
+    // A smaller dump is still useful, if the program lives and nobody interrupted us.
     interrupt::check()?;
     if let Err(error) = reached {
         subject.running.check()?;
@@ -117,7 +118,7 @@ fn make(recipe: &Recipe, args: &CorpusArgs) -> Result<Entry> {
     subject.running.kill();
     let name = format!("{}.pages", recipe.name);
     let path = args.out.join(&name);
-    // Whoever reads an earlier dump of this name keeps it whole.
+    // The rename keeps an earlier dump of this name whole for its readers.
     let partial = args.out.join(format!("{name}.partial"));
     fs::write(&partial, &pages)
         .and_then(|()| fs::rename(&partial, &path))

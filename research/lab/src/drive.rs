@@ -1,8 +1,8 @@
 //! What `locks` and `streams` share: workloads, contents, subjects that take turns, and results.
 //!
-//! In each repetition, for each number of threads, every subject is brought up with an empty device
-//! of its own, goes through all modes of the workload, is verified, and is taken down before the
-//! next one's turn. The order of subjects moves on by one with each repetition.
+//! Each repetition goes through the numbers of threads. For each, every subject starts with an
+//! empty device of its own, runs all modes of the workload, is verified, and is taken down before
+//! the next subject starts. Each repetition begins with the next subject.
 
 mod content;
 mod ledger;
@@ -36,11 +36,11 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// From the command line; the first of `ours` is what the others are compared with.
+    /// Makes the run that the command line asks for. The others are compared with the first of
+    /// `ours`.
     ///
     /// # Errors
-    /// Contents that are not there, subjects that cannot be brought up, options that make no sense
-    /// together.
+    /// Contents are missing, a subject cannot start, or two options contradict each other.
     pub fn new(
         args: &DriveArgs,
         threads: &[u32],
@@ -79,10 +79,10 @@ impl Experiment {
         Ok(Experiment { plan, source })
     }
 
-    /// Runs it.
+    /// Runs the experiment.
     ///
     /// # Errors
-    /// A subject's, a page that is not what was written, or being interrupted.
+    /// A subject fails, a page is not the written one, or the run is interrupted.
     pub fn run(&self, command: &'static str) -> Result<Report> {
         let Plan { workload, threads, repeat, subjects, .. } = &self.plan;
         let modes = workload.modes();
@@ -107,7 +107,7 @@ impl Experiment {
         result.map(|()| report.finished())
     }
 
-    /// One subject's turn: the rate of each mode.
+    /// One subject's turn. Returns the rate of each mode.
     fn turn(&self, subject: usize, threads: usize, bar: &ProgressBar) -> Result<Vec<Rate>> {
         let Plan { workload, subjects, setting, cpus, .. } = &self.plan;
         let subject = &subjects[subject];

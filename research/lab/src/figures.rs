@@ -1,12 +1,12 @@
 //! `rampack-lab figures`: every measurement of docs/BENCHMARKS.md, one after the other, and its
 //! tables.
 //!
-//! Each measurement is one or several runs of this program as a child, alone on the machine as far
-//! as we can see to it. What they print as JSON goes to `NAME.json`, with the commit; the tables of
-//! `figures.md` are made of these files, and of no other.
+//! Each measurement is one or several runs of this program as a child process, alone on the machine
+//! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. The tables of
+//! `figures.md` come from these files only.
 //!
 //! * [`list`]: the measurements: names, arguments, what they need, which tables they make.
-//! * [`taken`]: what runs have shown, in files; [`document`]: all tables of these.
+//! * [`taken`]: the results of runs, in files; [`document`]: all their tables.
 //! * [`machine`]: the commit, the day and the machine.
 //! * [`cells`]: medians and spreads; [`tables`], [`studies`]: the tables.
 
@@ -31,7 +31,7 @@ use list::{MEASUREMENTS, Measurement, Need, Sizes};
 use machine::Machine;
 use taken::{Run, Taken};
 
-/// The directory of dumps, in that of the figures.
+/// The directory of dumps, inside that of the figures.
 const DUMPS: &str = "dumps";
 /// The part of the full time that a quick run takes.
 const QUICK_PACE: f64 = 0.03;
@@ -39,8 +39,8 @@ const QUICK_PACE: f64 = 0.03;
 /// Runs the command.
 ///
 /// # Errors
-/// The directory cannot be written, a measurement failed (after all others have been made), or it
-/// was interrupted.
+/// The directory cannot be written, a measurement failed (reported after all others are made), or
+/// the command was interrupted.
 pub fn run(args: &FiguresArgs) -> Result<()> {
     if args.list {
         for measurement in MEASUREMENTS {
@@ -95,7 +95,7 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
     Ok(())
 }
 
-/// The measurements asked for, or all that are not long.
+/// The measurements of these names, or all that are not long.
 fn choose(names: &[String]) -> Result<Vec<&'static Measurement>> {
     let known = || MEASUREMENTS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
     if names.is_empty() {
@@ -110,12 +110,12 @@ fn choose(names: &[String]) -> Result<Vec<&'static Measurement>> {
     Ok(MEASUREMENTS.iter().filter(named).collect())
 }
 
-/// How long these should take in full.
+/// Sum of the measurements' times at full size.
 fn seconds(measurements: &[&Measurement]) -> f64 {
     measurements.iter().map(|measurement| f64::from(measurement.seconds)).sum()
 }
 
-/// How many times as long this takes as it should, by what was measured so far.
+/// Ratio of the real time to the expected time, from the measurements made so far.
 fn pace(quick: bool, done: &[&Measurement], since: Instant) -> f64 {
     match seconds(done) {
         0.0 if quick => QUICK_PACE,
@@ -124,8 +124,8 @@ fn pace(quick: bool, done: &[&Measurement], since: Instant) -> f64 {
     }
 }
 
-/// Dumps of the programs there are, and half-compressible pages. Those that are there already are
-/// kept: another run on the same directory sees the same pages.
+/// Makes dumps of the installed programs, and half-compressible pages. Existing dumps are kept, so
+/// another run on the same directory sees the same pages.
 fn make_dumps(out: &Path, quick: bool) -> Result<()> {
     let pages = if quick { "2048" } else { "25600" };
     let dumps = out.join(DUMPS);
@@ -136,7 +136,7 @@ fn make_dumps(out: &Path, quick: bool) -> Result<()> {
         if !dumps.join(format!("{program}.pages")).is_file() {
             eprintln!("a dump of {program}");
             let line = format!("corpus --out {DUMPS} --pages {pages} --program {program}");
-            // A program that is not installed is told of, and left out of the tables.
+            // A program that is not installed gets a message, and is left out of the tables.
             if let Err(error) = child(out, &line) {
                 interrupt::check()?;
                 eprintln!("no dump of {program}: {error:#}");
@@ -146,7 +146,7 @@ fn make_dumps(out: &Path, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// All runs of a measurement.
+/// Makes all runs of a measurement.
 fn measure(
     measurement: &Measurement,
     out: &Path,
@@ -175,10 +175,10 @@ fn measure(
     Ok(taken)
 }
 
-/// Runs this program with the words of `line` in `directory`; what it prints.
+/// Runs this program with the words of `line` in `directory`. Returns its output.
 fn child(directory: &Path, line: &str) -> Result<String> {
     let us = std::env::current_exe().context("cannot tell where this program is")?;
-    // A file, not a pipe: nobody has to read while it measures.
+    // A file, not a pipe: no process has to read while the child measures.
     let (output, errors) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
     let mut command = Command::new(us);
     command.args(line.split_ascii_whitespace()).current_dir(directory);
@@ -188,7 +188,7 @@ fn child(directory: &Path, line: &str) -> Result<String> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        // A Ctrl-C at a terminal is for the child as well; it ends and tidies up.
+        // A Ctrl-C at a terminal reaches the child too. The child ends and cleans up.
         std::thread::sleep(Duration::from_millis(20));
     };
     let read = |path: &Path| -> Result<String> { Ok(std::io::read_to_string(File::open(path)?)?) };

@@ -1,10 +1,10 @@
-//! `rampack-lab hungry`: programs that check what they have in memory, in a cgroup with less of it
-//! than they want.
+//! `rampack-lab hungry`: programs that check their memory, in a cgroup with less memory than they
+//! want.
 //!
-//! A page that swap gives back wrong makes a run fail: stress-ng checks what it wrote, what was
-//! sorted is compared with a sort that had memory enough, every value of the database is compared
-//! with what its key says it must be. A run in which nothing was swapped fails too, for it shows
-//! nothing.
+//! A page that comes back wrong from swap makes a run fail. stress-ng checks the patterns that it
+//! wrote. The sorted file is compared with a sort that had enough memory. Every value of the
+//! database is compared with the value that its key gives. A run without any swapping fails too,
+//! because it shows nothing.
 
 mod redis;
 mod report;
@@ -27,7 +27,7 @@ use crate::swap::{Kind, Mode, Shop};
 use report::{Report, Run};
 use task::{Task, Verdict};
 
-/// The kinds of swap that `all` stands for.
+/// The kinds of swap in `all`.
 const KINDS: [Kind; 4] = [Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
 
 /// The programs.
@@ -52,7 +52,7 @@ impl Program {
         }
     }
 
-    /// From the command line: names, or `all`.
+    /// Parses the command line: names, or `all`.
     fn list(texts: &[String]) -> Result<Vec<Program>> {
         let mut programs = Vec::new();
         for text in texts {
@@ -75,7 +75,7 @@ impl Program {
         Ok(programs)
     }
 
-    /// Its executable file.
+    /// Finds its executable file.
     fn find(self) -> Result<PathBuf> {
         let (name, package) = match self {
             Program::StressNg => ("stress-ng", "stress-ng"),
@@ -90,8 +90,8 @@ impl Program {
 /// Runs the command.
 ///
 /// # Errors
-/// A program is missing, a kind of swap cannot be had here, something cannot be taken down again, a
-/// run did not pass, or it was interrupted.
+/// A program is missing, a kind of swap is impossible here, something cannot be taken down, a run
+/// did not pass, or the command was interrupted.
 pub fn run(args: &HungryArgs) -> Result<()> {
     let modes = Mode::list(&args.swap.swap, &KINDS)?;
     let programs = Program::list(&args.program)?;
@@ -159,7 +159,7 @@ pub fn run(args: &HungryArgs) -> Result<()> {
     Ok(())
 }
 
-/// How often a program is run that is refused memory.
+/// Most attempts for a program that is refused memory.
 const ATTEMPTS: u32 = 4;
 
 fn judged(program: Program, mode: &Mode, verdict: Verdict, measured: Measured) -> Run {
@@ -178,8 +178,8 @@ fn judged(program: Program, mode: &Mode, verdict: Verdict, measured: Measured) -
     Run { program, swap, attempts: 1, passed, verdict, measured }
 }
 
-/// Whether a system call failed because the group was at its limit. Then the kernel would have
-/// ended a program, which [`crate::cgroup`] keeps it from; but it lets only page faults wait.
+/// Whether a system call failed because the group was at its limit. The kernel would otherwise have
+/// ended a program, which [`crate::cgroup`] prevents; but the kernel lets only page faults wait.
 fn was_refused_memory(verdict: &Verdict, measured: &Measured) -> bool {
     let refused = |message: &String| message.contains("Cannot allocate memory");
     measured.relieved_bytes > 0 && verdict.as_ref().is_err_and(refused)

@@ -1,15 +1,14 @@
-//! `rampack-lab index`: the indexes of zswap, one tree and split ones.
+//! `rampack-lab index` compares the indexes of zswap: one tree and split ones.
 //!
-//! Measured on as many threads as there are CPUs, the index alone, or the whole engine with it.
-//! What more threads would do to each other is simulated on the machine of `locks_sim`, from the
-//! times that one thread was measured to take, and compared with what two threads were measured to
-//! take.
+//! It measures the index alone, or the whole engine with it, on as many threads as there are CPUs.
+//! More threads are simulated on the machine of `locks_sim`, from the times of one thread. The
+//! simulation of two threads is compared with the measurement of two threads.
 //!
-//! * [`workers`]: what threads do, and how long it takes.
-//! * [`subject`]: what they do it with.
+//! * [`workers`]: the threads' calls, and their times.
+//! * [`subject`]: the index or engine they call.
 //! * [`variant`]: the indexes.
-//! * [`simulated`]: the same on the simulated machine.
-//! * [`report`]: what is shown of it.
+//! * [`simulated`]: the indexes on the simulated machine.
+//! * [`report`]: the results.
 
 mod report;
 mod simulated;
@@ -30,7 +29,7 @@ use workers::{Mix, Workers};
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, no memory, or an index that gives what was not put in.
+/// Two options contradict each other, memory is out, or an index returns a wrong entry.
 pub fn run(args: &IndexArgs) -> Result<()> {
     let variants = variant::named(&args.variants)?;
     let cpus = host::allowed_cpus();
@@ -53,7 +52,7 @@ pub fn run(args: &IndexArgs) -> Result<()> {
     report.show(args)
 }
 
-/// All situations in turn, as often as there are rounds; who begins moves on by one each time.
+/// Measures all situations in turn in each round. Each round begins with the next situation.
 fn measure(
     args: &IndexArgs,
     variants: &[Variant],

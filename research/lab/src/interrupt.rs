@@ -1,5 +1,5 @@
-//! Being asked to stop: SIGINT and SIGTERM set a flag, so that whatever was started is ended and
-//! removed on the way out.
+//! Stops the lab on request. SIGINT and SIGTERM set a flag; the lab then ends and removes
+//! everything it started.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -11,11 +11,11 @@ use sync::atomic::{AtomicBool, Ordering};
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on signals are noted instead of killing the process; the second one kills it, unless
-/// `patient`: then there is swap to be taken away first, however often the user asks.
+/// Notes signals from now on instead of dying. A second signal kills the process, unless `patient`:
+/// then the lab must take swap away first, however often the user asks.
 ///
 /// # Errors
-/// The system's, when it takes no handler.
+/// The error of the system call that sets the handler.
 pub fn watch(patient: bool) -> Result<()> {
     let asked = ASKED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
@@ -31,9 +31,9 @@ pub fn watch(patient: bool) -> Result<()> {
 /// Whether this process was asked to stop.
 ///
 /// # Errors
-/// If it was.
+/// A signal has arrived.
 pub fn check() -> Result<()> {
-    // Relaxed: the flag is alone, nothing is published with it.
+    // Relaxed: the flag is alone and publishes nothing.
     if ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed)) {
         bail!("interrupted");
     }
@@ -43,7 +43,7 @@ pub fn check() -> Result<()> {
 /// Asks `ready` every few milliseconds until it has an answer, for at most `limit`.
 ///
 /// # Errors
-/// What `ready` reports, being interrupted, or that `limit` has passed, naming `what` was awaited.
+/// The error of `ready`, an interrupt, or a timeout after `limit` that names `what`.
 pub fn wait_for<T>(
     what: &str,
     limit: Duration,

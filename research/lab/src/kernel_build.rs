@@ -1,8 +1,8 @@
 //! `rampack-lab kernel-build`: a build of the kernel in a memory cgroup, with swap of any kind.
 //!
-//! It is the measurement with which zswap was proposed in 2013 (N jobs, plain swap against zswap)
-//! and with which its index was split in 2024 (real, user and sys). Each turn begins with a clean
-//! tree and dropped caches, and ends when the build does or its time is over.
+//! With this measurement zswap was proposed in 2013 (N jobs, plain swap against zswap), and its
+//! index was split in 2024 (real, user and sys). Each turn begins with a clean tree and dropped
+//! caches. It ends with the build or at the time limit.
 
 mod report;
 mod source;
@@ -26,8 +26,8 @@ use source::Source;
 /// Runs the command.
 ///
 /// # Errors
-/// There is no source, or a kind of swap cannot be had here; something cannot be taken down again;
-/// a build failed or ran out of time, which is told after all the figures; or it was interrupted.
+/// There is no source, or a kind of swap is impossible here; something cannot be taken down; a
+/// build failed or timed out, which is reported after all figures; or the command was interrupted.
 pub fn run(args: &KernelBuildArgs) -> Result<()> {
     let modes = Mode::list(&args.swap.swap, &KINDS)?;
     if args.limit.len() > args.jobs.len() {
@@ -77,7 +77,7 @@ pub fn run(args: &KernelBuildArgs) -> Result<()> {
     Ok(())
 }
 
-/// One build, from a clean tree.
+/// Makes one build from a clean tree.
 fn build(
     args: &KernelBuildArgs,
     shop: &Shop,
@@ -94,7 +94,7 @@ fn build(
     let mut command: Command = source.make();
     command.arg(format!("-j{}", setting.jobs));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
-    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
     stage.take(&mut command)?;
     forget_files()?;

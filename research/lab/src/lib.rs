@@ -1,19 +1,25 @@
-//! The lab: dumps memory of live programs, and measures with it.
+//! The lab: it dumps memory of live programs and measures rampack with the dumps.
 //!
-//! Its commands: `corpus` makes page dumps of programs that are installed; `pages` stores and loads
-//! such a dump, page by page, against the engine in process, any block device, and the bare codec;
-//! `codecs` sets the codecs side by side, with liblzo2 and the kernel's; `locks` and `streams` put
-//! variants of the engine under the loads of two experiments with Linux's zram; `locks-sim`
-//! simulates threads that want the same slots, on more CPUs than there are; `index` compares the
-//! indexes of zswap, and `zone` the designs of page allocators, whose threads `zone-sim` simulates;
-//! `churn` looks what is left over in a pool that was filled and freed many times; `serve` serves a
-//! device of any designs to real programs; `nbd` sets rampack's NBD server beside others; `backing`
-//! reads and writes a file as pages are written back; `kernel-build` and `hungry` run programs of
-//! others in a memory cgroup, with several kinds of swap. Numbers of one run are comparable with
-//! each other, because what is compared takes turns; numbers of different runs are not. `figures`
-//! runs them all, one after the other, and makes the tables of docs/BENCHMARKS.md.
+//! Its commands:
 //!
-//! The lab is no part of the program `rampack`, and nothing depends on it.
+//! * `corpus` makes page dumps of installed programs.
+//! * `pages` stores and loads such a dump, page by page, with the engine in process, any block
+//!   device, and the bare codec.
+//! * `codecs` compares the codecs with each other, with liblzo2 and with the kernel's.
+//! * `locks` and `streams` run variants of the engine under the loads of two experiments with
+//!   Linux's zram.
+//! * `locks-sim` simulates threads that want the same slots, on more CPUs than there are.
+//! * `index` compares the indexes of zswap.
+//! * `zone` compares the designs of page allocators; `zone-sim` simulates their threads.
+//! * `churn` measures how much memory a pool keeps that was filled and freed many times.
+//! * `serve` serves a device of any designs to real programs.
+//! * `nbd` compares rampack's NBD server with others.
+//! * `backing` reads and writes a file as writeback does.
+//! * `kernel-build` and `hungry` run other programs in a memory cgroup, with several kinds of swap.
+//! * `figures` runs all of these and makes the tables of docs/BENCHMARKS.md.
+//!
+//! Numbers of one run are comparable, because the subjects take turns; numbers of different runs
+//! are not. The lab is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
 mod backing_file;
@@ -51,8 +57,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Runs the program with the arguments of this process. Errors go to standard error; the exit
-/// status is 0, 1 for a failure, or 2 for arguments that make no sense.
+/// Runs the program with the arguments of this process. Errors go to standard error. The exit
+/// status is 0, 1 for a failure, or 2 for invalid arguments.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments = args::Arguments::parse();

@@ -1,5 +1,5 @@
-//! `rampack-lab locks`: the schemes that guard slots, under the loads by which zram's lock of the
-//! whole table was replaced by one for each entry (Weijie Yang, 2014).
+//! `rampack-lab locks`: the schemes that guard slots, under the loads with which Weijie Yang in
+//! 2014 replaced zram's table lock by one lock for each entry.
 
 use anyhow::{Result, bail};
 use designs::{SLOT_SCHEMES, Variants};
@@ -7,7 +7,7 @@ use designs::{SLOT_SCHEMES, Variants};
 use crate::args::LocksArgs;
 use crate::drive::{Experiment, Figure, Ours, Subject, Through};
 
-/// What the experiment began with: one lock for all slots.
+/// The base of the experiment: one lock for all slots.
 const BASE: &str = "global-rwlock";
 /// Bytes of each thread, as in `iozone -s 200M`.
 const SIZE: u64 = 200 << 20;
@@ -15,13 +15,13 @@ const SIZE: u64 = 200 << 20;
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, a subject that fails, or a page that is not what was written.
+/// Two options contradict each other, a subject fails, or a page is not the written one.
 pub fn run(args: &LocksArgs) -> Result<()> {
     let experiment = Experiment::new(&args.drive, &args.threads, subjects(args)?, SIZE)?;
     experiment.run("locks")?.show(&args.drive, Figure::Median)
 }
 
-/// Who takes part, the base first.
+/// The subjects, the base first.
 fn subjects(args: &LocksArgs) -> Result<Vec<Subject>> {
     let mut schemes: Vec<&str> = args.schemes.iter().map(String::as_str).collect();
     if schemes.is_empty() {

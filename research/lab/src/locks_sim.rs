@@ -1,14 +1,13 @@
-//! `rampack-lab locks-sim`: what threads do to each other on more CPUs than there are.
+//! `rampack-lab locks-sim` simulates contention between threads on more CPUs than there are.
 //!
-//! Everything that happens between CPUs is simulated, event by event, from what was measured in the
-//! same run: what moving a line costs, how long sections are, how long one thread takes. The engine
-//! on two threads is measured too, and the simulation is compared with it before it says anything
-//! of more threads.
+//! It simulates all events between CPUs from measurements of the same run: the cost of moving a
+//! line, the length of sections, the time of one thread. It also measures the engine on two threads
+//! and compares the simulation with that, before the simulation is used for more threads.
 //!
 //! * [`lines`], [`lock`], [`locking`], [`machine`]: the simulated machine.
-//! * [`schemes`], [`engine`], [`reader_epochs`]: what the engine does on it.
-//! * [`primitives`], [`sections`], [`content`], [`points`]: what is measured.
-//! * [`study`]: both beside each other. [`report`], [`picture`]: what is shown of it.
+//! * [`schemes`], [`engine`], [`reader_epochs`]: the simulated engine.
+//! * [`primitives`], [`sections`], [`content`], [`points`]: the measurements.
+//! * [`study`]: measurements and simulation together. [`report`], [`picture`]: the results.
 
 mod content;
 mod engine;
@@ -34,8 +33,8 @@ use study::Study;
 /// Runs the command.
 ///
 /// # Errors
-/// There is one CPU only, the corpus cannot be read, the engine fails, or the picture cannot be
-/// written.
+/// The machine has only one CPU, the corpus cannot be read, the engine fails, or the picture cannot
+/// be written.
 pub fn run(args: &LocksSimArgs) -> Result<()> {
     let bar = ProgressBar::new(1);
     if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {

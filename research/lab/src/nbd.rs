@@ -1,7 +1,7 @@
-//! `rampack-lab nbd`: NBD servers under the same load, in turn.
+//! `rampack-lab nbd` measures NBD servers under the same load, in turn.
 //!
-//! Ours, and the memory plugin of nbdkit with and without compression. All run at once, each on a
-//! Unix socket in a directory of its own, and all but one are idle at any time.
+//! The servers are ours, and the memory plugin of nbdkit with and without compression. All run at
+//! once, each on a Unix socket in a directory of its own. All but one are idle at any time.
 
 mod fio;
 mod report;
@@ -21,7 +21,7 @@ use server::Server;
 /// Runs the command.
 ///
 /// # Errors
-/// fio is missing, a server cannot be started or breaks off, or it was interrupted.
+/// fio is missing, a server cannot start or ends early, or the command was interrupted.
 pub fn run(args: &NbdArgs) -> Result<()> {
     let fio = programs::find("fio").context("fio is not installed; the package fio brings it")?;
     let directory =
@@ -48,7 +48,7 @@ pub fn run(args: &NbdArgs) -> Result<()> {
         bar.set_message(format!("{} {what}", server.name));
         interrupt::check()
     };
-    // Pages that were never written cost nothing to read.
+    // Pages that were never written cost nothing to read, so all are written first.
     for server in &mut servers {
         step(server, "filling")?;
         fio.run(server, Load::Fill)?;
@@ -69,7 +69,7 @@ pub fn run(args: &NbdArgs) -> Result<()> {
     for (server, outcome) in servers.iter_mut().zip(&mut outcomes) {
         outcome.resident_bytes = server.resident_bytes()?;
     }
-    // The servers end before their directory goes.
+    // The servers end before their directory is removed.
     drop(servers);
 
     let report = Report::new(version, args, &outcomes);

@@ -1,4 +1,4 @@
-//! Bytes as pages.
+//! Splits bytes into pages.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,19 +9,19 @@ use units::{PAGE_SIZE, Page};
 
 use crate::sys::Memory;
 
-/// The pages of `bytes`; what is left over at the end is not one.
+/// The pages of `bytes`, without a rest shorter than a page.
 pub fn pages(bytes: &[u8]) -> impl ExactSizeIterator<Item = &Page> {
     bytes.chunks_exact(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page long"))
 }
 
-/// Page `index` of `bytes`. Panics if there is none.
+/// Page `index` of `bytes`. Panics if `index` is out of range.
 #[inline]
 #[must_use]
 pub fn page(bytes: &[u8], index: usize) -> &Page {
     bytes[index * PAGE_SIZE..][..PAGE_SIZE].try_into().expect("a slice is a page long")
 }
 
-/// Page `index` of `bytes`, to be written. Panics if there is none.
+/// Page `index` of `bytes`, writable. Panics if `index` is out of range.
 #[inline]
 #[must_use]
 pub fn page_mut(bytes: &mut [u8], index: usize) -> &mut Page {
@@ -31,7 +31,7 @@ pub fn page_mut(bytes: &mut [u8], index: usize) -> &mut Page {
 /// The whole pages of a file, in memory of our own.
 ///
 /// # Errors
-/// It cannot be read, or has not even one.
+/// The file cannot be read, or is shorter than a page.
 pub fn read(path: &Path) -> Result<Memory> {
     let shown = path.display();
     let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;

@@ -1,4 +1,4 @@
-//! `rampack-lab pages`: what storing and loading a page costs.
+//! `rampack-lab pages` measures the cost of storing and loading a page.
 
 mod codec;
 mod contest;
@@ -34,7 +34,7 @@ pub fn run(args: &PagesArgs) -> Result<()> {
     let corpus = page::read(&args.corpus)?;
     let work = Work::new(&corpus, args.threads as usize)?.churning(args.churn);
     let kinds = kinds(args)?;
-    // Dropped in the end, whatever happens: that resets the device.
+    // Dropped at the end in every case: the drop resets the device.
     let _setup = setup(args, &kinds, work.pages())?;
     let contest = Contest::new(&work, &kinds, args.algorithm.as_deref(), args.level)?;
 
@@ -58,7 +58,7 @@ pub fn run(args: &PagesArgs) -> Result<()> {
     Ok(())
 }
 
-/// What takes part: first what was asked for, or the engine; then what it is compared with.
+/// The contestants: first the one asked for, or the engine; then the ones to compare it with.
 fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
     let engine = |name: Option<&str>| match name {
         None => Ok(Kind::Engine(SLOT_SCHEMES[0])),
@@ -95,7 +95,7 @@ fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
     Ok(kinds)
 }
 
-/// Sets up the kernel's device, if that was asked for.
+/// Sets up the kernel's device, if the command line asks for that.
 fn setup(args: &PagesArgs, kinds: &[Kind], pages: usize) -> Result<Option<kernel::Setup>> {
     let Some(algorithm) = &args.setup_kernel_zram else { return Ok(None) };
     let is_zram = |path: &&Path| path.to_string_lossy().starts_with("/dev/zram");

@@ -1,4 +1,4 @@
-//! Bars beside bars, as an SVG.
+//! Draws groups of bars as an SVG.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (960, 540);
-/// Each bar has so much room at least, for its number.
+/// Least width of a bar, so that its number fits.
 const BAR: usize = 30;
 
-/// A picture: in each group one bar of each series.
+/// A bar chart: each group has one bar of each series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the bars are counted in.
+    /// The unit of the bars.
     pub unit: String,
     /// The groups, from left to right.
     pub groups: Vec<String>,
@@ -46,7 +46,7 @@ impl Bars {
         let above = 1.12 + 0.06 * self.series.len() as f64;
         let highest = values.fold(0.0, f64::max);
         let top = highest * above + 1e-9;
-        // Ratios, and not numbers of something.
+        // Small numbers are ratios, so they need digits.
         let digits = if highest < 10.0 { 2 } else { 0 };
         let groups = self.groups.len().max(1) as f64;
         let mut chart = ChartBuilder::on(&area)
@@ -56,7 +56,7 @@ impl Bars {
             .y_label_area_size(72)
             .build_cartesian_2d(0.0..groups, 0.0..top)?;
         let label = |place: &f64| {
-            // Labels stand in the middle of a group, where half numbers are.
+            // Labels stand in the middle of a group, at half numbers.
             let group = *place as usize;
             let middle = (place.fract() - 0.5).abs() < 1e-6;
             self.groups.get(group).filter(|_| middle).cloned().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Programs that get less memory than they want: a memory cgroup, swap of some kind, counters
-//! around it, and a limit of time.
+//! Runs programs that get less memory than they want: in a memory cgroup, with some kind of swap,
+//! counters and a time limit.
 
 mod disks;
 
@@ -17,17 +17,17 @@ use crate::swap::{Area, Mode, Shop, Told, Vmstat};
 use crate::sys::{self, Usage};
 pub use disks::{Disk, Disks};
 
-/// How often the swap is looked at.
+/// Time between two samples of the swap.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// How often a process is asked whether it has ended.
+/// Time between two checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A group with swap, ready for programs. All of it is taken down when this is dropped.
+/// A group with swap, ready for programs. Drop takes everything down.
 pub struct Stage {
-    // Dropped in this order, after the group's processes were killed: swap is empty then.
+    // Dropped in this order, after the group's processes are killed: then swap is empty.
     area: Option<Box<dyn Area>>,
     group: Group,
-    /// When programs are killed.
+    /// The time after which programs are killed.
     timeout: Duration,
     begun: Instant,
     vmstat: Vmstat,
@@ -36,50 +36,50 @@ pub struct Stage {
     sampled: Instant,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// By itself.
+    /// The program ended by itself.
     Itself(ExitStatus),
-    /// It was killed, because its time was over.
+    /// The program was killed at the time limit.
     TimedOut,
 }
 
-/// What was measured between the beginning and the end.
+/// The measurements between the beginning and the end.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Seconds by the clock.
+    /// Wall-clock seconds.
     pub seconds: f64,
-    /// Seconds on the CPU in the programs.
+    /// CPU seconds in the programs.
     pub user_seconds: f64,
-    /// Seconds on the CPU in the kernel on their behalf.
+    /// CPU seconds in the kernel for the programs.
     pub system_seconds: f64,
-    /// Both by the clock, in percent of one CPU.
+    /// User and system time over wall-clock time, in percent of one CPU.
     pub cpu_percent: f64,
-    /// Page faults of the programs for which something was read, from swap too.
+    /// Page faults of the programs that read something, from swap too.
     pub major_faults: u64,
-    /// What the kernel counted, all over the machine.
+    /// The kernel's counters of the whole machine.
     pub vmstat: Vmstat,
-    /// What the memory cgroup counted.
+    /// The counters of the memory cgroup.
     pub group: Counted,
-    /// Bytes by which the limit was raised: the kernel was about to give the group up, as nothing
-    /// could be reclaimed in time.
+    /// Bytes by which the limit was raised: the kernel was about to give the group up, because it
+    /// could not reclaim anything in time.
     pub relieved_bytes: u64,
-    /// What swap tells.
+    /// The figures of the swap.
     pub swap: Told,
-    /// What disks read, swap and everything else.
+    /// Bytes read from disks, by swap and everything else.
     pub disk_read_bytes: u64,
-    /// What disks wrote.
+    /// Bytes written to disks.
     pub disk_written_bytes: u64,
-    /// Of each block device that did anything.
+    /// Each block device that moved data.
     pub disks: Vec<Disk>,
 }
 
 impl Stage {
-    /// Makes swap, and a group that may have `limit` bytes. Without swap there is no limit.
+    /// Makes swap, and a group limited to `limit` bytes. Without swap there is no limit.
     ///
     /// # Errors
-    /// There can be no such swap or group here.
+    /// This machine cannot have such swap or such a group.
     pub fn new(shop: &Shop, mode: &Mode, limit: Option<u64>, timeout: Duration) -> Result<Stage> {
         let group = Group::new(limit)?;
         let area = shop.make(mode)?;
@@ -96,10 +96,10 @@ impl Stage {
         })
     }
 
-    /// The clock starts, and counters are judged from here.
+    /// Starts the clock, and takes the base of the counters.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counters cannot be read.
     pub fn begin(&mut self) -> Result<()> {
         if let Some(area) = &mut self.area {
             area.begin()?;
@@ -124,10 +124,10 @@ impl Stage {
         self.area.as_ref()?.process()
     }
 
-    /// Looks at the swap if it is time.
+    /// Samples the swap if it is time.
     ///
     /// # Errors
-    /// Whoever serves it is gone, or this was interrupted.
+    /// The process that serves the swap is gone, or the run is interrupted.
     pub fn look(&mut self) -> Result<()> {
         interrupt::check()?;
         if self.sampled.elapsed() > SAMPLE {
@@ -139,22 +139,22 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether the time is over.
+    /// Whether the time limit has passed.
     pub fn is_late(&self) -> bool {
         self.begun.elapsed() > self.timeout
     }
 
-    /// Waits for a program in the group, kills all of it when the time is over, and measures.
+    /// Waits for a program in the group, kills the group at the time limit, and measures.
     ///
     /// # Errors
-    /// Whoever serves the swap is gone, or this was interrupted.
+    /// The process that serves the swap is gone, or the run is interrupted.
     pub fn wait(&mut self, child: &mut Child, name: &str) -> Result<(Ended, Measured)> {
         loop {
             if let Some(status) = child.try_wait().with_context(|| name.to_owned())? {
                 return Ok((Ended::Itself(status), self.measure(None)?));
             }
             if self.is_late() {
-                // Whoever is killed now is waited for by nobody of ours.
+                // We do not wait for processes that are killed now, so their usage is read first.
                 let usage = self.group.usage();
                 let measured = self.measure(Some(usage))?;
                 self.group.kill()?;
@@ -166,10 +166,10 @@ impl Stage {
         }
     }
 
-    /// What has happened since the beginning; `usage` is of programs that still run.
+    /// The measurements since the beginning; `usage` is that of programs that still run.
     ///
     /// # Errors
-    /// Counters cannot be read.
+    /// The counters cannot be read.
     pub fn measure(&mut self, usage: Option<Usage>) -> Result<Measured> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let (vmstat, disks) = (Vmstat::now()?.since(self.vmstat), Disks::now()?.since(&self.disks));
@@ -200,7 +200,7 @@ impl Stage {
         })
     }
 
-    /// What programs in the group have used, while they run.
+    /// The usage of the group's programs while they run.
     pub fn usage(&self) -> Usage {
         self.group.usage()
     }
@@ -208,7 +208,7 @@ impl Stage {
     /// Ends all programs and takes the swap away.
     ///
     /// # Errors
-    /// Something stays.
+    /// The swap or the group cannot be removed.
     pub fn end(mut self) -> Result<()> {
         self.group.kill()?;
         match self.area.take() {
@@ -220,18 +220,18 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Only who has no processes in swap may lose it.
+        // The swap may go only if no process has pages in it.
         if let Err(error) = self.group.kill() {
             eprintln!("rampack-lab: {error:#}");
         }
     }
 }
 
-/// Writes everything to disks, and forgets what was read from them (kernel document
+/// Writes all dirty data to disks, and drops the page cache (kernel document
 /// `admin-guide/sysctl/vm.rst`).
 ///
 /// # Errors
-/// Only root may do that.
+/// This process is not root.
 pub fn forget_files() -> Result<()> {
     let sync = crate::programs::find("sync").unwrap_or_else(|| Path::new("/bin/sync").to_owned());
     crate::programs::said(&sync, &[])?;

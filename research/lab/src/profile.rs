@@ -1,9 +1,8 @@
-//! Where CPUs spend their time, by groups of code: `perf record` on the whole machine while
-//! something runs.
+//! CPU time by groups of code: `perf record` on the whole machine while something runs.
 //!
-//! A group is told by who ran and by the name of the function. For a run with swap of ours that
-//! separates what is ours (engine, codec) from what carries pages to us (FUSE, the loop device, the
-//! kernel's block layer) and from the program itself.
+//! The process and the name of the function give the group. For a run with our swap the groups
+//! separate our code (engine, codec), the way of pages to us (FUSE, the loop device, the kernel's
+//! block layer), and the program itself.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -18,14 +17,14 @@ use crate::programs::{self, Running, last_words};
 use crate::sys;
 use crate::table;
 
-/// Samples a second of each CPU; odd, so as not to walk in step with timers.
+/// Samples a second of each CPU. The number is odd to avoid the rhythm of timers.
 const RATE: u32 = 199;
-/// How long perf may take to begin, and to end.
+/// Time that perf may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many functions of each group are named.
+/// Number of functions listed for each group.
 const NAMED: usize = 4;
 
-/// A profile under way.
+/// A running profile.
 pub struct Recorder {
     perf: std::path::PathBuf,
     running: Running,
@@ -37,15 +36,15 @@ pub struct Recorder {
 /// Shares of CPU time. Idle CPUs are left out.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shares {
-    /// Samples, at so many a second of each CPU.
+    /// Number of samples.
     pub samples: u64,
-    /// Samples a second.
+    /// Samples a second of each CPU.
     pub rate: u32,
-    /// By group.
+    /// The share of each group.
     pub groups: Vec<Share>,
 }
 
-/// Of one group.
+/// The share of one group.
 #[derive(Clone, Debug, Serialize)]
 pub struct Share {
     /// Its name.
@@ -56,7 +55,7 @@ pub struct Share {
     pub functions: Vec<(String, f64)>,
 }
 
-/// A sample: who ran, and where.
+/// A sample: the process and the function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Sample<'a> {
     command: &'a str,
@@ -66,10 +65,10 @@ struct Sample<'a> {
 }
 
 impl Recorder {
-    /// Begins; `server` is the process that serves swap, if one does.
+    /// Starts the profile; `server` is the process that serves swap, if there is one.
     ///
     /// # Errors
-    /// perf is not installed, or not allowed to look.
+    /// perf is not installed, or may not record.
     pub fn start(server: Option<u32>) -> Result<Recorder> {
         let perf = programs::find("perf")
             .context("perf is not installed; the package linux-perf brings it")?;
@@ -92,7 +91,7 @@ impl Recorder {
         Ok(Recorder { perf, running, directory, server, log })
     }
 
-    /// Ends, and counts.
+    /// Stops perf and counts the samples.
     ///
     /// # Errors
     /// perf fails.
@@ -120,12 +119,12 @@ impl Recorder {
 }
 
 impl Sample<'_> {
-    /// From a line `command process address symbol (object)`; the command may have blanks in it.
+    /// Parses a line `command process address symbol (object)`. The command may contain blanks.
     fn parse(line: &str) -> Option<Sample<'_>> {
         let (rest, object) = line.trim().strip_suffix(')')?.rsplit_once(" (")?;
         let words: Vec<&str> = rest.split_ascii_whitespace().collect();
         let is_address = |word: &&str| word.len() >= 6 && u64::from_str_radix(word, 16).is_ok();
-        // The address is the first word of its kind behind a number.
+        // The address is the first hexadecimal word after a number.
         let at = (2..words.len()).find(|&at| {
             words.get(at).is_some_and(is_address) && words[at - 1].parse::<u32>().is_ok()
         })?;
@@ -139,7 +138,7 @@ impl Sample<'_> {
         self.object.starts_with("[kernel") || self.object.starts_with("[guest.kernel")
     }
 
-    /// The group it counts for, or none if a CPU was idle or looked at itself.
+    /// The group of the sample. `None` if the CPU was idle or ran perf itself.
     fn group(&self, server: Option<u32>) -> Option<&'static str> {
         let has = |words: &[&str]| words.iter().any(|word| self.symbol.contains(word));
         if self.command.starts_with("swapper") || self.command.starts_with("perf") {
@@ -173,7 +172,7 @@ impl Sample<'_> {
     }
 }
 
-/// Which part of our daemon a function belongs to.
+/// The part of our daemon that a function belongs to.
 fn ours(symbol: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| symbol.contains(word));
     match () {
@@ -217,7 +216,7 @@ fn shares<'a>(samples: impl Iterator<Item = Sample<'a>>, server: Option<u32>) ->
 }
 
 impl Shares {
-    /// For people to read.
+    /// The shares as text.
     pub fn table(&self) -> String {
         let text = format!("{} samples, {} a second of a CPU\n", self.samples, self.rate);
         let mut table = table::unnamed();

@@ -1,4 +1,4 @@
-//! Programs of others: finding them, running them, ending them.
+//! Finds, runs and ends other programs.
 
 use std::env;
 use std::fs::File;
@@ -13,14 +13,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::sys::{self, Signal};
 
-/// The path of the program `name`, looked for as a shell does.
+/// The path of the program `name`, searched as a shell does.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     in_directories(env::split_paths(&path), name)
 }
 
-/// The same for a program that root runs, which the path of other users may not name.
+/// As `find`, for a program of root, whose directory may be missing in other users' `PATH`.
 #[must_use]
 pub fn find_for_root(name: &str) -> Option<PathBuf> {
     find(name).or_else(|| in_directories(["/usr/sbin", "/sbin"].map(PathBuf::from), name))
@@ -35,7 +35,7 @@ fn in_directories(all: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<
 /// The program `rampack` of the same build as this one.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn beside_us() -> Result<PathBuf> {
     let us = env::current_exe().context("cannot tell where this program is")?;
     let path = us.with_file_name("rampack");
@@ -49,10 +49,10 @@ pub fn beside_us() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What a program prints, standard output and error together, without the last newline.
+/// The output of a program, standard output and error together, without the last newline.
 ///
 /// # Errors
-/// It cannot be run, or fails.
+/// The program cannot run, or fails.
 pub fn said(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -67,28 +67,28 @@ pub fn said(program: &Path, arguments: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// The first line of what a program says of its version, or an empty text.
+/// The first line of a program's version message, or an empty text.
 #[must_use]
 pub fn version(program: &Path, option: &str) -> String {
     said(program, &[option]).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// A program that runs until this is dropped.
+/// A running program. Drop ends it.
 pub struct Running {
     child: Child,
     name: String,
-    /// How long it has to end when it is asked to.
+    /// Time that it has to end after a request.
     backoff: Duration,
 }
 
-/// How long most programs have to end.
+/// Time that most programs have to end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Running {
-    /// Starts `command`, which dies with us; `fixed` as in [`sys::bind`].
+    /// Starts `command`, which dies with this process; `fixed` as in [`sys::bind`].
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot run.
     pub fn start(command: &mut Command, fixed: bool) -> Result<Running> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child =
@@ -96,11 +96,11 @@ impl Running {
         Ok(Running { child, name, backoff: PATIENCE })
     }
 
-    /// Starts `command`, which is asked to end when we die, and has `backoff` to do so, for it has
-    /// things to take down.
+    /// Starts `command`. When this process dies, the program gets a request to end, and `backoff`
+    /// to clean up.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot run.
     pub fn start_gently(command: &mut Command, backoff: Duration) -> Result<Running> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child =
@@ -113,16 +113,16 @@ impl Running {
         &mut self.child
     }
 
-    /// Its number.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Nothing, while it runs.
+    /// Succeeds while the program runs.
     ///
     /// # Errors
-    /// It has ended; says how.
+    /// The program has ended; the message says how.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait().with_context(|| self.name.clone())? {
             None => Ok(()),
@@ -132,13 +132,13 @@ impl Running {
 }
 
 impl Running {
-    /// Ends it at once, without asking: right for a process that stands still.
+    /// Kills it at once without a request: right for a stopped process.
     pub fn kill(mut self) {
         self.kill_and_wait();
     }
 
     fn kill_and_wait(&mut self) {
-        // Fails when it has ended, which is what is wanted. SIGKILL reaches a stopped process too.
+        // Fails if the program has ended, which is fine. SIGKILL reaches a stopped process, too.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -146,7 +146,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A server may have files to remove, so it is asked first.
+        // A server may have files to remove, so we first request it to end.
         if sys::signal(&mut self.child, Signal::Terminate).is_ok() {
             let begun = Instant::now();
             while begun.elapsed() < self.backoff {
@@ -160,7 +160,7 @@ impl Drop for Running {
     }
 }
 
-/// The end of what a program wrote to its standard error.
+/// The last part of a program's standard error.
 #[must_use]
 pub fn last_words(mut log: File) -> String {
     let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
 //! `rampack-lab serve`: a device of any designs for real programs, until it is interrupted.
 //!
-//! As a block device it is a loop device on a FUSE file, or over NBD a socket. What it says when it
-//! is ready are the lines of `rampack up`.
+//! A block device is a loop device on a FUSE file; over NBD the device is a socket. When the device
+//! is ready, the command prints the same lines as `rampack up`.
 
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ const NAME: &str = "disk";
 /// Runs the command.
 ///
 /// # Errors
-/// There is no such design, codec or file, no memory, or the device cannot be served.
+/// The design, codec or file is unknown, memory is out, or the device cannot be served.
 pub fn run(args: &ServeArgs) -> Result<()> {
     let machine = Machine::of(args.variants()).map_err(|error| anyhow!("{error}"))?;
     let device = match &args.index {
@@ -53,7 +53,7 @@ fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Con
     Ok(disk.as_device())
 }
 
-/// A swap area, and a thread that writes pages back while the pool is crowded.
+/// Makes a swap area, and a thread that writes pages back while the pool is crowded.
 fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let zswap = machine.swap()?;
     zswap.set_compressor(&args.algorithm)?;

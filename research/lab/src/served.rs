@@ -1,4 +1,4 @@
-//! A block device of ours, for as long as this lives: `rampack-lab serve` in a process of its own.
+//! A block device of ours, served by `rampack-lab serve` in a process of its own until drop.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 use crate::interrupt;
 use crate::programs::{Running, last_words};
 
-/// How long it may take to begin.
+/// Time it may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to end: whoever looks at its block device holds it up for moments.
+/// Time it may take to end: a program that reads its block device can delay it for moments.
 const LEAVING: Duration = Duration::from_secs(30);
-/// What a block device of ours takes, besides root.
+/// The devices that our block device needs, besides root.
 const NODES: [&str; 2] = ["/dev/fuse", "/dev/loop-control"];
 
 /// A running program with a block device.
@@ -29,10 +29,10 @@ pub struct Up {
     _directory: TempDir,
 }
 
-/// Says what is missing for block devices of ours on this machine.
+/// Checks that this machine has the needs of our block devices.
 ///
 /// # Errors
-/// Something is.
+/// One is missing; the message names it.
 pub fn check() -> Result<()> {
     for node in NODES {
         OpenOptions::new()
@@ -45,10 +45,10 @@ pub fn check() -> Result<()> {
 }
 
 impl Up {
-    /// Starts this program anew as `serve` with these arguments, and waits for the block device.
+    /// Starts this program as a child `serve` with these arguments, and waits for the block device.
     ///
     /// # Errors
-    /// It cannot be run, or has no block device to offer; its own words are in the message.
+    /// The child cannot run, or offers no block device; the message contains its output.
     pub fn start(arguments: &[&str]) -> Result<Up> {
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
@@ -59,7 +59,8 @@ impl Up {
         let (said, complained) = (directory.path().join("said"), file()?);
         let out = File::create(&said).with_context(|| format!("cannot make {}", said.display()))?;
         command.stdin(Stdio::null()).stdout(out).stderr(complained.try_clone()?);
-        // Of a group of its own: a Ctrl-C is for us, and we end it when nobody uses the device.
+        // A process group of its own: Ctrl-C reaches only us, and we end it when its device is
+        // unused.
         command.process_group(0);
         let mut running = Running::start_gently(&mut command, LEAVING)?;
         let device = interrupt::wait_for("rampack-lab serve", PATIENCE, || {
@@ -68,7 +69,7 @@ impl Up {
                 io::ErrorKind::InvalidData => Ok(String::new()),
                 _ => Err(error),
             })?;
-            // The whole message is there when its last line is.
+            // The message is complete when its last line is there.
             Ok(text.contains("end it").then(|| block_device(&text).map(PathBuf::from)))
         });
         match device {
@@ -88,16 +89,16 @@ impl Up {
         &self.device
     }
 
-    /// Nothing, while it runs.
+    /// Succeeds while the child runs.
     ///
     /// # Errors
-    /// It has ended; says how.
+    /// The child has ended; the message says how.
     pub fn check(&mut self) -> Result<()> {
         self.running.check()
     }
 }
 
-/// The block device in what it says when it is ready.
+/// The block device in the child's message.
 fn block_device(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.trim_start().strip_prefix("block device")).map(str::trim)
 }

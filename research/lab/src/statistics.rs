@@ -1,6 +1,6 @@
-//! Medians, and what tables of others use: means and deviations.
+//! Medians, and the means and deviations that other publications use.
 
-/// The median; of an even number, the mean of the two in the middle. 0 of nothing.
+/// The median; of an even number of values, the mean of the middle two. 0 if there are none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -11,26 +11,26 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The median if every value is there.
+/// The median. `None` if a value is missing.
 pub fn median_of(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let values: Option<Vec<f64>> = values.into_iter().collect();
     values.filter(|values| !values.is_empty()).map(median)
 }
 
-/// The least and the most. Zeroes of nothing.
+/// The least and the greatest value. Zeroes if there are none.
 #[must_use]
 pub fn spread(values: &[f64]) -> [f64; 2] {
     let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
     [least, values.iter().copied().reduce(f64::max).unwrap_or(0.0)]
 }
 
-/// The mean. 0 of nothing.
+/// The mean. 0 if there are no values.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / (values.len().max(1) as f64)
 }
 
-/// The standard deviation of a sample: over one less than there are values. 0 of less than two.
+/// The standard deviation of a sample (divided by n - 1). 0 for fewer than two values.
 #[must_use]
 pub fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);

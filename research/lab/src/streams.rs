@@ -1,5 +1,5 @@
-//! `rampack-lab streams`: the ways threads come by a stream, under the load by which zram got
-//! several of them (Linux commit beca3ec71f, of 2014).
+//! `rampack-lab streams`: the policies by which threads get a stream, under the load with which
+//! zram got several streams (Linux commit beca3ec71f, of 2014).
 
 use anyhow::{Result, anyhow, bail};
 use designs::Variants;
@@ -10,21 +10,21 @@ use crate::drive::{Count, Experiment, Figure, Ours, Subject};
 /// Bytes of each thread, as in `iozone -s 60M`.
 const SIZE: u64 = 60 << 20;
 
-/// Who takes part if nobody is named: the base of the experiment, the column that did well with one
-/// stream, the one that did badly, the one with as many streams as threads, and what came later.
-/// Those that the engine does not have are left out.
+/// The subjects if the command line names none: the base of the experiment, the good column with
+/// one stream, the bad one, the one with as many streams as threads, and the later policy. Policies
+/// that the engine does not have are left out.
 const USUAL: &[&str] = &["mutex", "single", "multi:1", "multi:N", "percpu"];
 
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, a subject that fails, or a page that is not what was written.
+/// Two options contradict each other, a subject fails, or a page is not the written one.
 pub fn run(args: &StreamsArgs) -> Result<()> {
     let experiment = Experiment::new(&args.drive, &args.threads, subjects(args)?, SIZE)?;
     experiment.run("streams")?.show(&args.drive, Figure::Mean)
 }
 
-/// Who takes part, the base first.
+/// The subjects, the base first.
 fn subjects(args: &StreamsArgs) -> Result<Vec<Subject>> {
     if args.policies.is_empty() {
         return Ok(USUAL.iter().filter_map(|name| subject(name).ok()).collect());
@@ -39,7 +39,7 @@ fn subjects(args: &StreamsArgs) -> Result<Vec<Subject>> {
     Ok(subjects)
 }
 
-/// A policy, with a number of streams if one is named.
+/// A policy, with its number of streams if the name has one.
 fn subject(name: &str) -> Result<Subject> {
     let (policy, streams) = match name.split_once(':') {
         None => (name, Count::Usual),

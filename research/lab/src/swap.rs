@@ -1,7 +1,7 @@
-//! Swap of several kinds, made for a measurement and taken away after it.
+//! Makes swap of several kinds for a measurement, and takes it away after it.
 //!
-//! Swap is the machine's, so what is made here is used by the memory cgroup of a measurement only
-//! as long as the rest of the machine has memory. One process at a time has any.
+//! Swap belongs to the whole machine. So only the cgroup of a measurement uses it as long as the
+//! rest of the machine has enough memory. Only one process at a time has swap on.
 
 mod area;
 mod design;
@@ -30,10 +30,10 @@ impl Area for Nothing {
 }
 
 impl Shop {
-    /// Makes it, on and empty.
+    /// Makes the swap, on and empty.
     ///
     /// # Errors
-    /// It cannot be made here; all that was done is undone.
+    /// This machine cannot have it. Every step done so far is undone.
     pub fn make(&self, mode: &Mode) -> Result<Box<dyn Area>> {
         let variant = mode.variant.as_deref();
         let made: Result<Box<dyn Area>> = match mode.kind {

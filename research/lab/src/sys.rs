@@ -1,8 +1,8 @@
-//! The few system calls that the standard library does not offer.
+//! System calls that the standard library does not offer.
 //!
 //! # Why unsafe
-//! Foreign functions and a memory mapping. Each is wrapped so that no argument of a caller can
-//! break memory: the mapping owns its range and hands it out as ordinary slices.
+//! It calls foreign functions and maps memory. Each call is wrapped so that no argument can break
+//! memory safety: the mapping owns its range and hands it out as ordinary slices.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -26,8 +26,8 @@ const SWAP_FLAG_PREFER: i32 = 0x8000;
 /// `BLKDISCARD` (linux/fs.h).
 const BLKDISCARD: libc::Ioctl = 0x1277 as libc::Ioctl;
 
-/// Makes a child of this command die with this process, even when that is killed; and, if `fixed`,
-/// have its memory at the same addresses each time (personality(2)).
+/// Makes a child of this command die with this process, even when this process is killed. If
+/// `fixed`, the child has its memory at the same addresses each time (personality(2)).
 pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
     let prepare = move || {
         // SAFETY: prctl and personality take numbers, and may be called between fork and exec.
@@ -37,7 +37,7 @@ pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
             }
             if fixed {
                 let now = libc::personality(0xffff_ffff);
-                // Containers often forbid it; the addresses are random then, nothing worse.
+                // Containers often forbid it. Then only the addresses are random.
                 libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             }
         }
@@ -47,8 +47,8 @@ pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Makes a child of this command be asked to end (SIGTERM) when this process dies, even when that
-/// is killed.
+/// Makes the kernel send SIGTERM to a child of this command when this process dies, even when this
+/// process is killed.
 pub fn bind_gently(command: &mut Command) -> &mut Command {
     let prepare = || {
         // SAFETY: prctl takes numbers, and may be called between fork and exec.
@@ -61,19 +61,19 @@ pub fn bind_gently(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// What can be sent to a child.
+/// A signal for a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Stand still.
+    /// SIGSTOP.
     Stop,
-    /// Please end.
+    /// SIGTERM.
     Terminate,
 }
 
-/// Sends `signal` to a child that has not been waited for, so that its number is still its own.
+/// Sends `signal` to a child that is not reaped yet, so that its process id is still its own.
 ///
 /// # Errors
-/// What kill(2) reports.
+/// The error of kill(2).
 pub fn signal(child: &mut Child, signal: Signal) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
@@ -90,7 +90,7 @@ pub fn signal(child: &mut Child, signal: Signal) -> io::Result<()> {
 /// Discards the first `bytes` of a block device.
 ///
 /// # Errors
-/// What the device reports: many have no discard.
+/// The error of the device: many devices have no discard.
 pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
     let range = [0u64, bytes];
     // SAFETY: BLKDISCARD reads two numbers of 64 bits; the descriptor is open.
@@ -98,9 +98,9 @@ pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets a child of this command move itself, before it becomes the program, into the control group
-/// whose open `cgroup.procs` this is (kernel document `admin-guide/cgroup-v2.rst`: 0 stands for the
-/// process that writes).
+/// Makes a child of this command enter a control group before it becomes the program. `procs` is
+/// the group's open `cgroup.procs` (kernel document `admin-guide/cgroup-v2.rst`: 0 is the writing
+/// process).
 pub fn enter(command: &mut Command, procs: OwnedFd) -> &mut Command {
     let prepare = move || {
         // SAFETY: the descriptor is open as long as the closure lives, and the text is a constant.
@@ -113,10 +113,10 @@ pub fn enter(command: &mut Command, procs: OwnedFd) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Kills the process with this number. That there is none any more is no error.
+/// Kills the process with this number. A process that has ended is no error.
 ///
 /// # Errors
-/// What kill(2) reports.
+/// The error of kill(2).
 pub fn kill(process: u32) -> io::Result<()> {
     // SAFETY: kill takes numbers; the caller has just read the number in a control group of ours.
     let result = unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
@@ -126,10 +126,10 @@ pub fn kill(process: u32) -> io::Result<()> {
     }
 }
 
-/// Sends SIGINT, as Ctrl-C does, to a child that has not been waited for.
+/// Sends SIGINT, as Ctrl-C does, to a child that is not reaped yet.
 ///
 /// # Errors
-/// What kill(2) reports, or that the child has ended.
+/// The error of kill(2), or the child has ended.
 pub fn interrupt(child: &mut Child) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
@@ -145,11 +145,11 @@ fn path_text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
 }
 
-/// Starts swapping to a file or block device that has a header, before all other swap if `first`
-/// (swapon(2)).
+/// Turns on swap to a file or block device that has a swap header (swapon(2)). If `first`, it comes
+/// before all other swap.
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system call.
 pub fn swapon(path: &Path, first: bool) -> io::Result<()> {
     let text = path_text(path)?;
     let flags = if first { SWAP_FLAG_PREFER | i32::from(i16::MAX) } else { 0 };
@@ -158,10 +158,11 @@ pub fn swapon(path: &Path, first: bool) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends swapping to a file or block device; all of it is read back first (swapoff(2)).
+/// Turns off swap to a file or block device. The kernel first reads all its pages back
+/// (swapoff(2)).
 ///
 /// # Errors
-/// What the system reports.
+/// The error of the system call.
 pub fn swapoff(path: &Path) -> io::Result<()> {
     let text = path_text(path)?;
     // SAFETY: the text ends with a zero and lives during the call.
@@ -169,10 +170,10 @@ pub fn swapoff(path: &Path) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives a file `bytes`, all of them with a place on the disk (posix_fallocate(3)).
+/// Gives a file `bytes` bytes, all of them with blocks on the disk (posix_fallocate(3)).
 ///
 /// # Errors
-/// What the system reports, that the disk is full for instance.
+/// The error of posix_fallocate(3), for instance that the disk is full.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: the descriptor is open; the rest are numbers.
@@ -182,10 +183,10 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Locks the file for us alone, if nobody else has (flock(2)); the lock goes with the descriptor.
+/// Takes the file's lock if it is free (flock(2)). The lock goes with the descriptor.
 ///
 /// # Errors
-/// What the system reports; that somebody else has it is `false` instead.
+/// The error of flock(2). If another process has the lock, the result is `false` instead.
 pub fn try_lock(file: &File) -> io::Result<bool> {
     // SAFETY: the descriptor is open.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
@@ -197,18 +198,18 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// What processes have used.
+/// The usage of processes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Usage {
-    /// Seconds on the CPU in the programs.
+    /// CPU seconds in the programs.
     pub user: f64,
-    /// And in the kernel on their behalf.
+    /// CPU seconds in the kernel for the programs.
     pub system: f64,
-    /// Page faults for which something was read from a disk or from swap.
+    /// Page faults that read from a disk or from swap.
     pub major_faults: u64,
 }
 
-/// What all children that were waited for have used so far, with theirs (getrusage(2)).
+/// The usage of all reaped children so far, with that of their children (getrusage(2)).
 #[must_use]
 pub fn children() -> Usage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -225,15 +226,15 @@ pub fn children() -> Usage {
     }
 }
 
-/// Ticks a second in which `/proc/PID/stat` counts time.
+/// Ticks a second of the times in `/proc/PID/stat`.
 #[must_use]
 pub fn ticks() -> f64 {
     // SAFETY: sysconf takes a number.
     (unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).max(1) as f64
 }
 
-/// Time that the CPU has spent on this thread (clock_gettime(2)). It stands still while other
-/// programs run, and goes on in system calls.
+/// CPU time of this thread (clock_gettime(2)). It stands still while other programs run, and goes
+/// on in system calls.
 #[must_use]
 pub fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -242,27 +243,27 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Memory of our own, in place (resident) from the start, page-aligned, zero, and given back to the
-/// system whole when dropped: so it disturbs no measurement of how much memory somebody else took.
+/// Memory of our own: resident from the start, page-aligned, zeroed. Drop returns it to the system
+/// whole, so it does not disturb a measurement of other memory.
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: an address range belongs to the process, not to a thread; it is reached by references
-// only.
+// SAFETY: an address range belongs to the process, not to a thread. Only references reach it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// `bytes` of it.
+    /// Maps `bytes` bytes.
     ///
     /// # Errors
-    /// The system's, when it has no such memory.
+    /// The error of the system call: memory is out.
     pub fn new(bytes: usize) -> io::Result<Memory> {
         let bytes = bytes.max(1);
-        // SAFETY: a new private mapping at an address of the system's choice disturbs nobody.
+        // SAFETY: a new private mapping at an address of the kernel's choice changes no other
+        // mapping.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

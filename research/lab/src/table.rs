@@ -1,23 +1,23 @@
-//! Tables for people to read.
+//! Text tables.
 
 use comfy_table::{CellAlignment, Table};
 
-/// An empty table with names of columns; a name may have several lines.
+/// An empty table with these column names. A name may have several lines.
 pub fn table(names: impl IntoIterator<Item = impl ToString>) -> Table {
     let mut table = unnamed();
     table.set_header(names.into_iter().map(|name| name.to_string()));
     table
 }
 
-/// An empty table whose columns have no names.
+/// An empty table without column names.
 pub fn unnamed() -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table
 }
 
-/// A line for each row, two spaces between columns. Columns numbered in `left` stand to the left,
-/// all others to the right.
+/// One line for each row, with two spaces between columns. The columns in `left` are left-aligned,
+/// all others right-aligned.
 pub fn text(mut table: Table, left: &[usize]) -> String {
     for (number, column) in table.column_iter_mut().enumerate() {
         column.set_padding(if number == 0 { (0, 0) } else { (2, 0) });
@@ -29,12 +29,12 @@ pub fn text(mut table: Table, left: &[usize]) -> String {
     table.trim_fmt() + "\n"
 }
 
-/// A number that may not be there, with so many digits behind the point.
+/// An optional number, with `digits` digits after the point.
 pub fn maybe(number: Option<f64>, digits: usize) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.digits$}"))
 }
 
-/// A count that may not be there.
+/// An optional count.
 pub fn maybe_count(count: Option<u64>) -> String {
     count.map_or("-".to_owned(), |count| count.to_string())
 }

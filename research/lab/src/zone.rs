@@ -1,16 +1,16 @@
-//! `rampack-lab zone`: designs of page allocators under one load.
+//! `rampack-lab zone` measures designs of page allocators under one load.
 //!
-//! Everything calls a zone as the engine does, through `Arc<dyn Frames>`. Three kinds of turns are
-//! made, each on a fresh zone, of all designs by turns: *timed* ones with nobody at the locks, for
-//! the time of calls; *sampled* ones, in which each call is timed by itself, for percentiles; and
-//! *listened* ones, for what the locks do. So no clock is in the times, and none of the times is in
-//! what is said of locks.
+//! Every call goes to a zone as the engine's do, through `Arc<dyn Frames>`. The designs take turns,
+//! each turn on a fresh zone. There are three kinds of turns. *Timed* turns have no probe at the
+//! locks and measure the time of calls. *Sampled* turns time each call by itself, for percentiles.
+//! *Listened* turns record the locks. So the times contain no cost of sampling or of probes, and
+//! the lock figures contain none of the times.
 //!
-//! * [`designs`]: what is measured; [`pcp_only`], [`mutex_buddy`]: controls.
-//! * [`workload`], [`mode`], [`workers`], [`meeting`]: what threads do.
-//! * [`meter`], [`lock_stat`], [`histogram`], [`ticks`], [`picture`], [`ping_pong`]: what is noted
-//!   of it.
-//! * [`plan`]: turns; [`run`]: what comes of them; [`report`]: what is shown.
+//! * [`designs`]: the designs; [`pcp_only`], [`mutex_buddy`]: controls.
+//! * [`workload`], [`mode`], [`workers`], [`meeting`]: the threads' work.
+//! * [`meter`], [`lock_stat`], [`histogram`], [`ticks`], [`picture`], [`ping_pong`]: the
+//!   instruments.
+//! * [`plan`]: the turns; [`run`]: their results; [`report`]: output.
 
 pub mod designs;
 mod histogram;
@@ -41,7 +41,7 @@ pub use workload::{Start, Workload};
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, no memory, or a zone that allocates what it should not.
+/// Two options contradict each other, memory is out, or a zone allocates wrong frames.
 pub fn run(args: &ZoneArgs) -> Result<()> {
     let cpus = host::allowed_cpus();
     let threads = threads(&args.threads, &cpus)?;
@@ -74,7 +74,7 @@ pub fn run(args: &ZoneArgs) -> Result<()> {
     report::Report::new(args, &plan, ping_pong_ns, runs?).show(args)
 }
 
-/// How long a line takes between the first two CPUs, if there are two.
+/// Transfer time of a line between the first two CPUs. `None` with one CPU.
 ///
 /// # Errors
 /// A thread cannot run on its CPU.
@@ -85,7 +85,7 @@ pub fn line_transfer(cpus: &[usize]) -> Result<Option<f64>> {
     }
 }
 
-/// A bar of so many steps.
+/// A progress bar of `steps` steps.
 #[must_use]
 pub fn bar(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);

@@ -1,15 +1,15 @@
-//! `rampack-lab zone-sim`: what threads do to each other at a zone, on more CPUs than there are.
+//! `rampack-lab zone-sim` simulates contention at a zone, on more CPUs than there are.
 //!
-//! How long the lock is held, for how many pages, and how often the heads of lists are taken is
-//! measured on as many threads as there are CPUs (two at most); the rest is simulated, event by
-//! event. Before the simulation says anything it is compared with curves that others have published
-//! and with a row of the seed, and with one and two threads here. What is said is framed as lock
-//! demand: the nanoseconds for which a page keeps everybody else out. No number that it was given
-//! is fitted to what comes out; [`published::constants`] has them with their sources.
+//! It measures three things on as many threads as there are CPUs (two at most): how long the lock
+//! is held, for how many pages, and how often the heads of lists are taken. The rest is simulated,
+//! event by event. First the simulation is compared with published curves, with a row of the seed,
+//! and with one and two threads here. The results are stated as lock demand: the nanoseconds for
+//! which a page keeps all other threads out. No input number is fitted to the results;
+//! [`published::constants`] lists them with their sources.
 //!
-//! * [`load`]: what a thread wants of a zone; [`engine`]: the simulated zone.
-//! * [`published`]: curves and rows of others; [`held`]: what is measured here.
-//! * [`study`]: all together; [`report`], [`drawing`]: what is shown.
+//! * [`load`]: a thread's demand on a zone; [`engine`]: the simulated zone.
+//! * [`published`]: published curves and rows; [`held`]: the measurements of this machine.
+//! * [`study`]: all together; [`report`], [`drawing`]: output.
 
 mod drawing;
 pub mod engine;
@@ -27,7 +27,7 @@ use crate::zone;
 /// Runs the command.
 ///
 /// # Errors
-/// Options that make no sense, no memory, or the picture cannot be written.
+/// Two options contradict each other, memory is out, or the picture cannot be written.
 pub fn run(args: &ZoneSimArgs) -> Result<()> {
     let given = held::given(&args.held)?;
     let cpus = host::allowed_cpus();

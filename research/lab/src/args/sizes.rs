@@ -1,4 +1,4 @@
-//! Sizes on the command line, in the kernel's way of writing them.
+//! Parses sizes on the command line, in the kernel's notation.
 
 use crate::drive::modes::check_size;
 

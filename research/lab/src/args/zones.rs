@@ -1,4 +1,4 @@
-//! The command line of the commands about page allocators.
+//! The options of the commands about page allocators.
 
 use std::path::PathBuf;
 

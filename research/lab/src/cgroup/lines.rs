@@ -1,8 +1,8 @@
-//! Files of the kernel that are lines of a name and a number.
+//! Parses files of the kernel whose lines are a name and a number.
 
 use std::collections::HashMap;
 
-/// Lines of a name and a number, as in `/proc/vmstat` and `memory.stat`.
+/// Parses lines of a name and a number, as in `/proc/vmstat` and `memory.stat`.
 pub fn numbers(text: &str) -> HashMap<&str, u64> {
     let pair = |line| -> Option<(&str, u64)> {
         let (name, value): (&str, &str) = str::split_once(line, ' ')?;

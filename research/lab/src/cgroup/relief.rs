@@ -1,9 +1,10 @@
-//! Relief for a group that the kernel is about to give up.
+//! Raises the limit of a group that the kernel is about to give up.
 //!
-//! Where all that could be reclaimed is on its way to a disk, version 1 of memory cgroups gives up
-//! within milliseconds and ends a process, the sooner the smaller the group. That says nothing of
-//! the swap, so the process is made to sleep instead (`memory.oom_control`), and a thread of ours
-//! raises the limit a little. It stays there: to lower it again would make the next one sleep.
+//! Version 1 of memory cgroups gives up within milliseconds where all reclaimable pages are on
+//! their way to a disk. It then ends a process; the smaller the group, the sooner. That tells
+//! nothing about the swap. So the process sleeps instead (`memory.oom_control`), and a thread of
+//! ours raises the limit a little. The limit stays raised: a lower limit would make the next
+//! process sleep.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +18,12 @@ use super::lines::numbers;
 
 const OOM_CONTROL: &str = "memory.oom_control";
 const LIMIT: &str = "memory.limit_in_bytes";
-/// By which part the limit is raised.
+/// Each step raises the limit by this part of it.
 const PART: u64 = 32;
-/// How often is looked whether a process sleeps.
+/// Time between two looks for a sleeping process.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Watches over a group until it is dropped.
+/// Watches a group until it is dropped.
 pub struct Relief {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -36,14 +37,14 @@ struct Shared {
 }
 
 impl Relief {
-    /// For a group of version 1 with this limit; none where processes cannot be made to sleep.
+    /// Starts to watch a group of version 1 with this limit. `None` where processes cannot sleep.
     pub fn new(group: &Path, limit: u64) -> Option<Relief> {
         fs::write(group.join(OOM_CONTROL), "1").ok()?;
         let (times, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let shared = Arc::new(Shared { group: group.to_owned(), limit, times, over });
         let own = shared.clone();
         let watch = move || {
-            // Relaxed here and below: a count and a flag, nothing else is read by them.
+            // Relaxed here and below: one count and one flag, which order nothing else.
             while !own.over.load(Ordering::Relaxed) {
                 own.look();
                 thread::sleep(LOOK);
@@ -51,7 +52,7 @@ impl Relief {
         };
         let thread = thread::Builder::new().name("relief".into()).spawn(watch).ok();
         if thread.is_none() {
-            // Then processes end as they always did.
+            // Without the thread, the kernel ends processes as usual.
             let _ = fs::write(group.join(OOM_CONTROL), "0");
         }
         Some(Relief { shared, thread })

@@ -1,4 +1,4 @@
-//! The pages that are stored, by how much they shrink.
+//! The stored pages, sorted by their compressed length.
 
 use std::path::Path;
 
@@ -9,37 +9,36 @@ use zcomp::{Compressor, Lz4, Params};
 use crate::page::pages;
 use crate::sys::Memory;
 
-/// The codec that makes their sizes.
+/// The codec that gives the compressed lengths.
 pub const ALGORITHM: &str = zcomp::LZ4;
-/// Pages made up when there is no corpus.
+/// The number of made-up pages when there is no corpus.
 const MADE_UP: usize = 4096;
-/// Pages taken of a corpus, at most: they are in memory all the time.
+/// The most pages taken from a corpus. They stay in memory all the time.
 const MOST: usize = 32_768;
 
-/// Lengths of compressed pages of programs, as tenths of them do not exceed them: about what dumps
-/// of interpreters and compilers show, with some pages that do not shrink.
+/// Deciles of the lengths of compressed pages of programs: about those of dumps of interpreters and
+/// compilers, with some pages that do not shrink.
 const LENGTHS: [f64; 11] =
     [40.0, 180.0, 420.0, 700.0, 960.0, 1230.0, 1520.0, 1850.0, 2280.0, 3000.0, 4096.0];
 
-/// Sizes of one round beside those of the next: many small, as they come, many large. An exponent
-/// of what is drawn.
+/// Exponents of the drawn number, one for each round in turn: usual sizes, many small, many large.
 const BIASES: [f64; 3] = [1.0, 2.0, 0.5];
 
 /// Pages.
 pub struct Content {
-    /// What they are.
+    /// The name of the contents.
     pub name: String,
     /// The pages.
     pub bytes: Memory,
-    /// Those that are not the same bytes over and over, by how much they shrink.
+    /// The pages that are not same-filled, by compressed length.
     sorted: Vec<usize>,
 }
 
 impl Content {
-    /// Those of a corpus, or made up.
+    /// Reads the pages of a corpus, or makes them up.
     ///
     /// # Errors
-    /// The file cannot be read, or all its pages are one pattern over and over; no memory.
+    /// The file cannot be read, all its pages are same-filled, or memory is out.
     pub fn new(corpus: Option<&Path>, random: &mut fastrand::Rng) -> Result<Content> {
         let (name, bytes) = match corpus {
             Some(path) => {
@@ -64,7 +63,7 @@ impl Content {
         Ok(Content { name, bytes, sorted: lengths.into_iter().map(|(_, at)| at).collect() })
     }
 
-    /// A page for a slot, in a round.
+    /// Draws a page for a slot of this round.
     pub fn draw(&self, round: u32, random: &mut fastrand::Rng) -> usize {
         let part = random.f64();
         let part = part.powf(BIASES[round as usize % BIASES.len()]);
@@ -73,7 +72,7 @@ impl Content {
     }
 }
 
-/// Pages that begin with noise, as much as makes them as long as wanted, and go on with zeroes.
+/// Makes pages of noise up to the wanted compressed length, and zeroes after it.
 fn made_up(random: &mut fastrand::Rng) -> Result<Memory> {
     let mut bytes = Memory::new(MADE_UP * PAGE_SIZE).context("no memory for pages")?;
     for (at, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {

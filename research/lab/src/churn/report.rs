@@ -1,4 +1,4 @@
-//! What is shown of it.
+//! The results of `churn`: rounds, text and picture.
 
 use std::fmt::Write;
 
@@ -10,40 +10,40 @@ use crate::args::ChurnArgs;
 use crate::plot::Bars;
 use crate::table;
 
-/// How much more than a fresh pool a churned one may take.
+/// The ratio that a churned pool may have to a fresh one.
 pub const TARGET: f64 = 1.03;
 
-/// A round.
+/// The results of a round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
-    /// From 1 on.
+    /// The number of the round, from 1 on.
     pub round: u32,
     /// Pages that were discarded and stored anew.
     pub replaced_pages: usize,
-    /// Bytes of the pool when it was full again.
+    /// Bytes of the pool when it was full again, before compaction.
     pub pool_bytes_before_compaction: u64,
-    /// And after compaction.
+    /// Bytes of the full pool after compaction.
     pub pool_bytes: u64,
-    /// What a fresh disk took for the same contents.
+    /// Bytes of the pool of a fresh disk with the same contents.
     pub fresh_pool_bytes: u64,
-    /// And when that was compacted, too.
+    /// Bytes of the fresh disk's pool after compaction.
     pub fresh_compacted_bytes: u64,
     /// `pool_bytes` over `fresh_pool_bytes`.
     pub ratio: f64,
-    /// The pool, and what the engine needs to find things in it.
+    /// Bytes of the pool and the engine's tables.
     pub engine_bytes: u64,
-    /// What this process has gained since before the disk was made.
+    /// Growth of this process since before the disk was made.
     pub rss_growth_bytes: u64,
-    /// The pool when half of the pages had been discarded, and it was compacted.
+    /// Bytes of the pool after half of the pages were discarded and it was compacted.
     pub half_free_pool_bytes: u64,
-    /// With what the engine needs.
+    /// Bytes of the half-free pool and the engine's tables.
     pub half_free_engine_bytes: u64,
-    /// What this process had gained then.
+    /// Growth of this process at that time.
     pub half_free_rss_growth_bytes: u64,
 }
 
 impl Round {
-    /// How much more this process had gained than the engine says it took, at worst.
+    /// The larger excess of the process's growth over the engine's bytes in this round.
     pub fn rss_over_engine(&self) -> f64 {
         let ratio = |rss: u64, engine: u64| rss as f64 / engine.max(1) as f64;
         ratio(self.rss_growth_bytes, self.engine_bytes)
@@ -58,38 +58,38 @@ pub struct Report {
     pub command: &'static str,
     /// The design of the zone.
     pub zone: String,
-    /// What was stored.
+    /// The name of the stored contents.
     pub content: String,
-    /// By which codec.
+    /// The codec.
     pub algorithm: &'static str,
     /// Bytes of all pages.
     pub size_bytes: u64,
-    /// What was drawn at random.
+    /// The seed of all that is drawn at random.
     pub seed: u64,
-    /// The pool after the first filling.
+    /// Bytes of the pool after the first filling.
     pub filled_pool_bytes: u64,
-    /// And what this process had gained.
+    /// Growth of this process after the first filling.
     pub filled_rss_growth_bytes: u64,
     /// The rounds.
     pub rounds: Vec<Round>,
     /// The largest ratio.
     pub worst_ratio: f64,
-    /// The most of this process's gain over what the engine says it has.
+    /// The largest excess of the process's growth over the engine's bytes.
     pub worst_rss_over_engine: f64,
-    /// What the ratio should not exceed.
+    /// The ratio that no round should exceed.
     pub target_ratio: f64,
-    /// Whether it never did.
+    /// Whether every round stayed within `target_ratio`.
     pub within_target: bool,
-    /// The pool when all had been discarded.
+    /// Bytes of the pool after all pages were discarded.
     pub emptied_pool_bytes: u64,
-    /// And what this process still had.
+    /// Growth of this process after all pages were discarded.
     pub emptied_rss_growth_bytes: u64,
-    /// Pages that were read after the last round, and were what had been stored.
+    /// Pages that were read after the last round and had the stored contents.
     pub verified_pages: usize,
 }
 
 impl Report {
-    /// Prints it, and draws it if that is wanted.
+    /// Prints the results, and draws them if the command line asks for a picture.
     ///
     /// # Errors
     /// The picture cannot be written.

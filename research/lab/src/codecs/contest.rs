@@ -11,37 +11,37 @@ use crate::interrupt;
 use crate::page::page_mut;
 use crate::sys::{Memory, thread_time};
 
-/// Pages decompressed side by side, over and over: more would be in no cache.
+/// Pages decompressed in turn, over and over. More pages would not fit in a cache.
 const TARGETS: usize = 64;
 
-/// A codec in the contest, and what it has reached so far.
+/// A codec in the contest, and its results so far.
 pub struct Contestant {
     /// Its name.
     pub name: String,
     /// Its level, unless it is the default.
     pub level: Option<i32>,
-    /// Whether it is somebody else's.
+    /// Whether it is not one of rampack's codecs.
     pub is_peer: bool,
     context: Box<dyn Context>,
-    /// Nanoseconds a page, one of each round.
+    /// Time to compress a page, one value for each round.
     pub compress: Vec<Taken>,
-    /// The same, the other way.
+    /// Time to decompress a page, one value for each round.
     pub decompress: Vec<Taken>,
-    /// Length of each page compressed, at most a page's.
+    /// Length of each compressed page, at most a page.
     pub lengths: Vec<u16>,
 }
 
-/// Nanoseconds a page.
+/// Nanoseconds for a page.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// By the clock.
+    /// By the wall clock.
     pub wall: f64,
-    /// That the CPU spent on it.
+    /// By the CPU time.
     pub cpu: f64,
 }
 
 impl Contestant {
-    /// One of ours.
+    /// A contestant of rampack's.
     pub fn ours(name: &str, level: Option<i32>, context: Box<dyn Context>) -> Contestant {
         Contestant {
             name: name.to_owned(),
@@ -54,22 +54,22 @@ impl Contestant {
         }
     }
 
-    /// Somebody else's.
+    /// A contestant of somebody else's.
     pub fn peer(name: &str, context: Box<dyn Context>) -> Contestant {
         Contestant { is_peer: true, ..Contestant::ours(name, None, context) }
     }
 
-    /// Whether this is that codec.
+    /// Whether this is the codec with this name and level.
     pub fn is(&self, name: &str, level: Option<i32>) -> bool {
         self.name == name && self.level == level
     }
 
-    /// How many bytes the pages take; those that did not shrink take a page's.
+    /// Bytes of all compressed pages. A page that did not shrink counts whole.
     pub fn bytes(&self) -> u64 {
         self.lengths.iter().map(|&length| u64::from(length)).sum()
     }
 
-    /// Compresses all pages, one behind the other, to `log`.
+    /// Compresses all pages to `log`, one behind the other.
     fn compress(&mut self, pages: &[&Page], log: &mut [u8]) {
         self.lengths.clear();
         let mut end = 0;
@@ -89,7 +89,7 @@ impl Contestant {
         self.compress.push(started.per(pages.len()));
     }
 
-    /// Decompresses what [`compress`](Contestant::compress) left in `log`.
+    /// Decompresses the pages that [`compress`](Contestant::compress) left in `log`.
     fn decompress(&mut self, log: &[u8], targets: &mut [u8]) -> Result<()> {
         let mut end = 0;
         let started = Stopwatch::start();
@@ -103,7 +103,7 @@ impl Contestant {
         Ok(())
     }
 
-    /// Compares what comes back, by this codec or by another that reads the same, with the pages.
+    /// Decompresses `log` with `reader` and compares the result with the pages.
     fn verify(&self, reader: &mut dyn Context, pages: &[&Page], log: &[u8]) -> Result<()> {
         let mut target = [0; PAGE_SIZE];
         let mut end = 0;
@@ -156,7 +156,7 @@ pub struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Everything in place to compress `pages`.
+    /// Allocates all that the contest of `pages` needs.
     ///
     /// # Errors
     /// No memory.
@@ -167,15 +167,15 @@ impl<'a> Contest<'a> {
         Ok(Contest { pages, contestants, log, targets })
     }
 
-    /// How many steps `rounds` rounds have, with one before them.
+    /// Number of steps of `rounds` rounds and the verified round before them.
     pub fn steps(&self, rounds: u32) -> u64 {
         u64::from(rounds + 1) * self.contestants.len() as u64
     }
 
-    /// Runs one round in which everything is verified, then `rounds` that count.
+    /// Runs one round that verifies everything, then `rounds` that count.
     ///
     /// # Errors
-    /// A page does not come back as it was; being interrupted.
+    /// A page comes back changed, or the run is interrupted.
     pub fn run(mut self, rounds: u32, bar: &ProgressBar) -> Result<Vec<Contestant>> {
         for round in 0..=rounds {
             for at in 0..self.contestants.len() {
@@ -196,8 +196,8 @@ impl<'a> Contest<'a> {
         Ok(self.contestants)
     }
 
-    /// What a contestant has just made, read by itself; by our lzo if it is liblzo2's, and by
-    /// liblzo2 if it is our lzo's.
+    /// Verifies what a contestant has just compressed. The contestant reads it itself; our lzo also
+    /// reads liblzo2's pages, and liblzo2 ours.
     fn verify(&mut self, at: usize) -> Result<()> {
         let mut writer = self.contestants.remove(at);
         let mut own = std::mem::replace(&mut writer.context, Box::new(Nobody));
@@ -217,7 +217,7 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// Stands in for a context that is allocated.
+/// Takes the place of a context while that is in use.
 struct Nobody;
 
 impl Context for Nobody {

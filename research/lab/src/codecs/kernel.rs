@@ -1,5 +1,5 @@
-//! What the kernel's codecs of the same names make of the same pages. The kernel shows nobody the
-//! bytes; how many there are it says in `mm_stat`.
+//! The sizes of the same pages under the kernel's codecs of the same names. The kernel does not
+//! show the compressed bytes; `mm_stat` gives their number.
 
 use std::path::Path;
 
@@ -9,21 +9,21 @@ use units::Page;
 use crate::interrupt;
 use crate::pages::{Device, Target, kernel};
 
-/// What pages took in the kernel's device.
+/// The size of the pages in the kernel's device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Size {
     /// The algorithm.
     pub name: String,
-    /// `compr_data_size`, in which a huge page counts as a page.
+    /// `compr_data_size`, which counts a huge page as a page.
     pub bytes: u64,
-    /// Pages that it found huge, and keeps as they are.
+    /// Pages that the kernel found huge and keeps uncompressed.
     pub huge_pages: u64,
 }
 
-/// Stores `pages` in `device` with each of `names` that it has.
+/// Stores `pages` in `device` with each codec of `names` that it has.
 ///
 /// # Errors
-/// It is no such device, is in use, or fails.
+/// It is no zram device, is in use, or fails.
 pub fn sizes(device: &Path, pages: &[&Page], names: &[&str]) -> Result<Vec<Size>> {
     let known = kernel::algorithms(device);
     let shown = device.display();
@@ -33,7 +33,7 @@ pub fn sizes(device: &Path, pages: &[&Page], names: &[&str]) -> Result<Vec<Size>
     let mut sizes = Vec::new();
     for &name in names.iter().filter(|&&name| known.iter().any(|known| known == name)) {
         interrupt::check()?;
-        // Dropped after the device is closed: that resets it.
+        // Dropped after the device is closed: the drop resets it.
         let _setup = kernel::Setup::new(device, name, pages.len())?;
         let target = Device::open(device, pages.len())?;
         for (index, page) in pages.iter().enumerate() {

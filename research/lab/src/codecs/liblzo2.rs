@@ -1,8 +1,8 @@
-//! liblzo2's `lzo1x_1_compress` and `lzo1x_decompress_safe`, where the library is installed. It is
-//! found when the program runs, so nothing depends on it.
+//! liblzo2's `lzo1x_1_compress` and `lzo1x_decompress_safe`, where the library is installed. The
+//! program looks for it at run time, so nothing depends on it.
 //!
 //! # Why unsafe
-//! A library loaded by name, and calls into it; each passes whole slices with their lengths.
+//! It loads a library by name and calls it. Each call passes whole slices with their lengths.
 
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -11,25 +11,25 @@ use std::sync::OnceLock;
 use units::{PAGE_SIZE, Page};
 use zcomp::{Context, Corrupt};
 
-/// How it is called in results.
+/// Its name in results.
 pub const NAME: &str = "liblzo2";
-/// The file it is in.
+/// The file of the library.
 pub const FILE: &str = "liblzo2.so.2";
 
 const FILE_C: &CStr = c"liblzo2.so.2";
 
 /// Source, its length, target, its length before and after, working memory; 0 is success. The
 /// lengths are as wide as addresses (`lzo_uint`).
-// SAFETY: a type says nothing; who has a value of it found it in the library by name.
+// SAFETY: the type alone calls nothing; a value of it comes from the library by name.
 type Work = unsafe extern "C" fn(*const u8, usize, *mut u8, *mut usize, *mut c_void) -> c_int;
 
 /// `LZO1X_1_MEM_COMPRESS`: 2^14 places of a word at most.
 const WORKING_MEMORY: usize = (1 << 14) * size_of::<usize>();
 
-/// What a page can grow to, by lzo's documentation.
+/// The largest output of a page, by lzo's documentation.
 const BOUND: usize = PAGE_SIZE + PAGE_SIZE / 16 + 64 + 3;
 
-/// The library. Once loaded it stays.
+/// The library. It stays loaded.
 #[derive(Clone, Copy)]
 pub struct Library {
     compress: Work,
@@ -37,7 +37,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads it; `None` if it is not installed, or is not what it should be.
+    /// Loads the library. `None` if it is not installed, or is not the expected one.
     pub fn open() -> Option<Library> {
         static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
         *LIBRARY.get_or_init(Library::load)
@@ -86,8 +86,8 @@ impl Context for Lzo1x {
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
         let into = into.get_mut(..BOUND)?;
         let mut length = into.len();
-        // SAFETY: the compressor reads a page, writes at most `BOUND` bytes, which are there, and
-        // uses the working memory, which is as long as it says it needs.
+        // SAFETY: the compressor reads a page, writes at most `BOUND` bytes, which exist, and uses
+        // working memory of the size it asks for.
         let result = unsafe {
             (self.library.compress)(
                 page.as_ptr(),

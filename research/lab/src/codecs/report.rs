@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of a run: table, JSON and picture.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,28 +18,28 @@ use crate::table::{self, maybe, maybe_count};
 pub struct Report {
     corpus: String,
     pages: usize,
-    /// Pages of one pattern, which no store compresses.
+    /// Same-filled pages, which no store compresses.
     same_filled_left_out: usize,
     rounds: usize,
     codecs: Vec<Row>,
 }
 
-/// One codec's.
+/// The results of one codec.
 #[derive(Serialize)]
 struct Row {
     name: String,
     level: Option<i32>,
-    /// Somebody else's.
+    /// Whether it is not one of rampack's codecs.
     peer: bool,
     compress_ns: f64,
     decompress_ns: f64,
     compress_cpu_ns: f64,
     decompress_cpu_ns: f64,
     samples: Samples,
-    /// Of all pages; those that did not shrink count as they are.
+    /// Bytes of all pages. A page that did not shrink counts whole.
     bytes: u64,
     ratio: f64,
-    /// By the median of what each round said, because the two stood side by side in it.
+    /// The median of the rounds' ratios: within a round the two codecs run side by side.
     compress_over_liblzo2: Option<f64>,
     decompress_over_liblzo2: Option<f64>,
     kernel: Option<Kernel>,
@@ -47,24 +47,25 @@ struct Row {
     lengths: Vec<u16>,
 }
 
-/// Nanoseconds of CPU time a page, of each round.
+/// Nanoseconds of CPU time for a page, one value for each round.
 #[derive(Serialize)]
 struct Samples {
     compress_cpu_ns: Vec<f64>,
     decompress_cpu_ns: Vec<f64>,
 }
 
-/// The kernel's codec of the same name, on the same pages.
+/// The results of the kernel's codec of the same name, on the same pages.
 #[derive(Serialize)]
 struct Kernel {
     bytes: u64,
     huge_pages: u64,
-    /// Our bytes, with our longest pages counted as pages, as many as the kernel's.
+    /// Our bytes over the kernel's. As many of our longest pages as the kernel has huge pages count
+    /// as whole pages.
     ours_over_kernel: f64,
 }
 
 impl Report {
-    /// Of what the contestants have reached.
+    /// Makes the report from the contestants' results.
     pub fn new(corpus: &Path, pages: usize, left_out: usize, contestants: &[Contestant]) -> Report {
         let peer = contestants.iter().find(|contestant| contestant.is_peer);
         let row = |contestant: &Contestant| {
@@ -104,7 +105,7 @@ impl Report {
         }
     }
 
-    /// Adds what the kernel's codecs made of the same pages.
+    /// Adds the sizes of the kernel's codecs on the same pages.
     pub fn add_kernel(&mut self, sizes: Vec<Size>) {
         for size in sizes {
             let same = |row: &&mut Row| row.name == size.name && row.level.is_none() && !row.peer;
@@ -122,7 +123,7 @@ impl Report {
         }
     }
 
-    /// For people to read.
+    /// The results as text.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let _ = writeln!(
@@ -162,7 +163,7 @@ impl Report {
         text
     }
 
-    /// Both ways, side by side.
+    /// Bars of compression and decompression, side by side.
     pub fn bars(&self) -> Bars {
         let groups = ["compress", "decompress"].map(str::to_owned).to_vec();
         let series = self.codecs.iter().map(|row| {
@@ -184,7 +185,7 @@ impl Row {
     }
 }
 
-/// The least and the most.
+/// The least and the greatest value.
 fn range(values: &[f64]) -> String {
     let [least, most] = spread(values);
     format!("{least:.0}-{most:.0}")

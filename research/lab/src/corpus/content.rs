@@ -1,4 +1,4 @@
-//! What is in a dump: figures by which one can tell whether it is like memory at all.
+//! Figures of a dump: they tell whether it looks like memory.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::page;
 pub struct Content {
     /// Pages in it.
     pub pages: u64,
-    /// SHA-256 of the file, in hexadecimal.
+    /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
     /// Percentage of pages that are all zero.
     pub zero_percent: f64,
@@ -23,12 +23,12 @@ pub struct Content {
     pub same_filled_percent: f64,
     /// Percentage of pages that are equal to an earlier one.
     pub identical_percent: f64,
-    /// Bytes of the file, by bytes after lz4 page by page. A page that does not shrink counts
+    /// Bytes of the file over its bytes after lz4, page by page. A page that does not shrink counts
     /// whole.
     pub lz4_ratio: f64,
 }
 
-/// Looks at every page of `bytes`; what is left over at the end is not a page.
+/// Examines every page of `bytes`, and ignores a rest shorter than a page.
 ///
 /// # Errors
 /// No memory for the codec.
@@ -56,7 +56,7 @@ pub fn examine(bytes: &[u8]) -> Result<Content> {
     })
 }
 
-/// `number` with this many digits after the point.
+/// Rounds `number` to this many digits after the point.
 fn round(number: f64, digits: i32) -> f64 {
     let scale = 10_f64.powi(digits);
     (number * scale).round() / scale

@@ -1,9 +1,9 @@
-//! Which pages of a process to take, and taking them.
+//! Finds the wanted pages of a process and takes them.
 //!
-//! From /proc (proc_pid_maps(5), and the kernel document `admin-guide/mm/pagemap.rst`). Wanted are
-//! the pages that would go to swap: present, anonymous, in a private mapping of no file that may be
-//! written. A page must be mapped by this process alone too; that leaves out the shared zero page,
-//! which is no memory of its own.
+//! Source: /proc (proc_pid_maps(5), and the kernel document `admin-guide/mm/pagemap.rst`). The
+//! wanted pages are those that would go to swap: present, anonymous, in a writable private mapping
+//! of no file. Only this process may map the page. That leaves out the shared zero page, which
+//! takes no memory of its own.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,10 +20,10 @@ const PRESENT: u64 = 1 << 63;
 const FILE_OR_SHARED: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// Bytes of private anonymous memory of a process that are resident, quickly (proc_pid_smaps(5)).
+/// Resident bytes of private anonymous memory of a process, read quickly (proc_pid_smaps(5)).
 ///
 /// # Errors
-/// The process has ended, or is not ours to look at.
+/// The process has ended, or this process may not read its /proc files.
 pub fn anonymous_bytes(process: u32) -> Result<u64> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).context(path)?;
@@ -32,10 +32,10 @@ pub fn anonymous_bytes(process: u32) -> Result<u64> {
     Ok(number.parse::<u64>().unwrap_or(0) * 1024)
 }
 
-/// Waits until every thread of a process that was told to stop stands still.
+/// Waits until every thread of a stopped process stands still.
 ///
 /// # Errors
-/// It has ended, or does not stop.
+/// The process has ended, or does not stop.
 pub fn wait_until_stopped(process: u32) -> Result<()> {
     interrupt::wait_for("stopping the program", Duration::from_secs(10), || {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).context("its threads")?;
@@ -52,7 +52,7 @@ pub fn wait_until_stopped(process: u32) -> Result<()> {
     })
 }
 
-/// Ranges of addresses from the text of /proc/PID/maps that are private, anonymous and writable.
+/// The private, anonymous, writable address ranges in the text of /proc/PID/maps.
 fn wanted_ranges(maps: &str) -> Vec<(u64, u64)> {
     let range = |line: &str| {
         let mut fields = line.split_ascii_whitespace();
@@ -66,7 +66,7 @@ fn wanted_ranges(maps: &str) -> Vec<(u64, u64)> {
     maps.lines().filter_map(range).collect()
 }
 
-/// Whether an entry of /proc/PID/pagemap stands for a page that is wanted.
+/// Whether an entry of /proc/PID/pagemap is a wanted page.
 fn is_wanted(entry: u64) -> bool {
     entry & PRESENT != 0 && entry & FILE_OR_SHARED == 0 && entry & EXCLUSIVE != 0
 }
@@ -75,15 +75,15 @@ fn u64_from(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_ne_bytes)
 }
 
-/// The addresses of all wanted pages of a process at this moment, ascending.
+/// The addresses of all wanted pages of a process now, ascending.
 ///
 /// # Errors
-/// The system's, when /proc cannot be read.
+/// The error of the system call that reads /proc.
 pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("its mappings")?;
     let pagemap = open(process, "pagemap")?;
     let mut addresses = Vec::new();
-    // Programs reserve address space by the gigabyte, so the map is read in pieces.
+    // Programs reserve address space by the gigabyte, so we read the map in pieces.
     let mut entries = vec![0; 8192 * size_of::<u64>()];
     for (from, to) in wanted_ranges(&maps) {
         let (mut page, end) = (from / PAGE_SIZE as u64, to / PAGE_SIZE as u64);
@@ -108,11 +108,11 @@ fn open(process: u32, name: &str) -> Result<File> {
     File::open(&path).context(path)
 }
 
-/// The contents of up to `most` wanted pages of a process that stands still, in the order of their
-/// addresses. Of more than that it's a random choice, the same each time.
+/// The contents of up to `most` wanted pages of a stopped process, in the order of their addresses.
+/// If there are more, it takes a random choice, the same each time.
 ///
 /// # Errors
-/// The system's, when /proc cannot be read.
+/// The error of the system call that reads /proc.
 pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
     let memory = open(process, "mem")?;
     let mut addresses = wanted_pages(process)?;

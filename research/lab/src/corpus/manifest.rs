@@ -1,4 +1,4 @@
-//! `manifest.json`: what is in a corpus, and how it was made.
+//! `manifest.json`: the dumps of a corpus, and how each was made.
 
 use std::fmt;
 use std::fs;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use super::content::Content;
 
-/// The whole of it.
+/// The manifest of a corpus.
 #[derive(Serialize, Deserialize)]
 pub struct Manifest {
     /// The program that made it.
     pub made_by: String,
-    /// When, in UTC.
+    /// The time in UTC.
     pub date: String,
     /// Pages asked for of each program.
     pub pages_wanted: u32,
     /// The dumps.
     pub programs: Vec<Entry>,
-    /// Programs that are not installed.
+    /// Programs that could not run.
     pub skipped: Vec<Skipped>,
 }
 
@@ -30,13 +30,13 @@ pub struct Manifest {
 pub struct Entry {
     /// The name of the recipe.
     pub program: String,
-    /// What the program says of its version.
+    /// The program's version, in its own words.
     pub version: String,
-    /// How it was run.
+    /// The command line of the program.
     pub command: String,
     /// The file, in the directory of the manifest.
     pub file: String,
-    /// When it was stopped, in UTC.
+    /// The time of the stop, in UTC.
     pub date: String,
     /// Figures of the file.
     #[serde(flatten)]
@@ -48,20 +48,20 @@ pub struct Entry {
 pub struct Skipped {
     /// The name of the recipe.
     pub program: String,
-    /// What is not installed.
+    /// The missing programs.
     pub missing: Vec<String>,
 }
 
 impl Manifest {
-    /// An empty one.
+    /// An empty manifest.
     pub fn new(pages_wanted: u32) -> Manifest {
         let made_by = format!("rampack-lab {}", env!("CARGO_PKG_VERSION"));
         let (programs, skipped) = (Vec::new(), Vec::new());
         Manifest { made_by, date: now(), pages_wanted, programs, skipped }
     }
 
-    /// Takes over what a manifest in `directory` says of programs that this one says nothing of,
-    /// if their dumps are still there. One that cannot be read is passed over.
+    /// Takes over entries of the manifest in `directory` for programs that are not in this one, if
+    /// their dumps still exist. Ignores a manifest that cannot be read.
     pub fn take_over(&mut self, directory: &Path) {
         let text = fs::read_to_string(directory.join("manifest.json")).unwrap_or_default();
         let Ok(before) = serde_json::from_str::<Manifest>(&text) else { return };
@@ -73,10 +73,10 @@ impl Manifest {
         }
     }
 
-    /// Writes it to `directory`.
+    /// Writes the manifest to `directory`.
     ///
     /// # Errors
-    /// The file system's.
+    /// The error of the file system.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join("manifest.json");
         let text = serde_json::to_string_pretty(self)? + "\n";

@@ -1,4 +1,4 @@
-//! The programs that can be dumped, and how each is brought to grow.
+//! The programs that can be dumped, and how to make each grow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use crate::programs::{self, Running};
 
 /// A program and how to make it grow.
 pub struct Recipe {
-    /// What it is called on the command line and in file names.
+    /// Its name on the command line and in file names.
     pub name: &'static str,
-    /// Programs it takes, each with the Debian package that brings it.
+    /// The programs it needs, each with its Debian package.
     pub needs: &'static [(&'static str, &'static str)],
     make: fn(&mut Kitchen) -> Result<Running>,
     version: &'static str,
 }
 
-/// All of them.
+/// All recipes.
 pub const RECIPES: [Recipe; 6] = [
     Recipe { name: "python", needs: &[("python3", "python3")], make: python, version: "--version" },
     Recipe { name: "node", needs: &[("node", "nodejs")], make: node, version: "--version" },
@@ -47,17 +47,17 @@ pub const RECIPES: [Recipe; 6] = [
 pub struct Subject {
     /// The program.
     pub running: Running,
-    /// Makes it grow a little, where it does not by itself. Called again and again.
+    /// Makes the program grow a little, where it does not grow by itself. Called again and again.
     pub grow: Box<dyn FnMut() -> Result<()>>,
-    /// What it says of its version.
+    /// The program's version, in its own words.
     pub version: String,
-    /// How it was run, in a directory of its own.
+    /// The command line, in a directory of its own.
     pub command: String,
-    /// That directory, removed in the end; after `running`, as the fields are dropped in order.
+    /// That directory. Fields drop in order: it is removed after `running`.
     _directory: TempDir,
 }
 
-/// Where a recipe is made.
+/// The directory and the notes of a recipe in progress.
 struct Kitchen {
     directory: PathBuf,
     pages: u64,
@@ -66,15 +66,15 @@ struct Kitchen {
 }
 
 impl Recipe {
-    /// What of its needs is not installed, with the packages that bring it.
+    /// The needed programs that are not installed, with their packages.
     pub fn missing(&self) -> Vec<&'static (&'static str, &'static str)> {
         self.needs.iter().filter(|(program, _)| programs::find(program).is_none()).collect()
     }
 
-    /// Starts the program on something that makes it need `pages` pages at least.
+    /// Starts the program with work that needs at least `pages` pages.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot run.
     pub fn start(&self, pages: u64) -> Result<Subject> {
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
@@ -97,12 +97,12 @@ impl Recipe {
 }
 
 impl Kitchen {
-    /// Writes a file, named relative to the directory.
+    /// Writes a file; the name is relative to the directory.
     fn file(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.directory.join(name), text).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Notes how something is run, and makes the command for it: in the directory, silent.
+    /// Notes a command line, and makes the command for it: in the directory, silent.
     fn command(&mut self, program: &str, arguments: &[&str]) -> Command {
         let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
         self.commands.push(format!("{name} {}", arguments.join(" ")));
@@ -135,7 +135,7 @@ fn node(kitchen: &mut Kitchen) -> Result<Running> {
 
 fn java(kitchen: &mut Kitchen) -> Result<Running> {
     kitchen.file("Heap.java", include_str!("recipes/Heap.java"))?;
-    // Compiled by a process of its own: the heap of a compiler is another recipe.
+    // A process of its own compiles it: the heap of a compiler is another recipe.
     let mut compiler = kitchen.start("javac", &["Heap.java"])?;
     let status = interrupt::wait_for("javac", Duration::from_secs(120), || {
         Ok(compiler.child().try_wait()?)
@@ -178,8 +178,8 @@ fn rustc(kitchen: &mut Kitchen) -> Result<Running> {
     )
 }
 
-/// How many functions make a compiler take that many pages and more: it needs about a page for
-/// each.
+/// The number of functions that makes a compiler take at least that many pages: it needs about a
+/// page for each.
 fn functions(pages: u64) -> u64 {
     pages.max(1_000)
 }

@@ -1,4 +1,4 @@
-//! Filling a Redis server: its own benchmark for the small values, real text for the large ones.
+//! Fills a Redis server: redis-benchmark writes the small values, we write real text as large ones.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use crate::programs::Running;
 /// Sizes of values that the benchmark writes, in turn.
 const VALUE_SIZES: [&str; 4] = ["16", "100", "300", "900"];
 
-/// Brings more and more into a server.
+/// Adds more and more data to a server.
 pub struct Filler {
     benchmark: PathBuf,
     socket: PathBuf,
@@ -24,7 +24,7 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Fills the server at `socket` with the program `redis-benchmark`.
+    /// A filler for the server at `socket`, with the program `redis-benchmark`.
     pub fn new(benchmark: PathBuf, socket: PathBuf) -> Filler {
         Filler {
             benchmark,
@@ -35,7 +35,7 @@ impl Filler {
         }
     }
 
-    /// One round: a run of the benchmark, and as many keys of text. A few MB.
+    /// One round: a run of the benchmark, and as many keys of text. It adds a few MB.
     ///
     /// # Errors
     /// The benchmark fails, or the server does not answer.
@@ -80,8 +80,8 @@ impl Filler {
     }
 }
 
-/// Text as people and programs write it: what the package manager knows, headers, licences; and if
-/// nothing of that is here, a program that makes no sense.
+/// Text of people and programs: the package manager's data, headers, licences. If none is here, the
+/// source of a big made-up program.
 fn some_text() -> Vec<u8> {
     let mut text = fs::read("/var/lib/dpkg/status").unwrap_or_default();
     for directory in ["/usr/include", "/usr/share/common-licenses"] {

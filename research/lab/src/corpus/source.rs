@@ -1,4 +1,4 @@
-//! A big program that makes no sense, for a compiler to chew on.
+//! Makes the source of a big program without a purpose, as work for a compiler.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const VERBS: [&str; 16] = [
     "load", "merge", "parse", "read", "sort",
 ];
 
-/// C with this many functions that work on structures.
+/// C source with this many functions that work on structures.
 pub fn c(functions: u64) -> String {
     let mut random = fastrand::Rng::with_seed(1);
     let mut text = String::new();
@@ -50,7 +50,7 @@ pub fn c(functions: u64) -> String {
     text
 }
 
-/// Rust with this many functions.
+/// Rust source with this many functions.
 pub fn rust(functions: u64) -> String {
     let mut random = fastrand::Rng::with_seed(2);
     let mut text = String::from("#![allow(unused)]\nuse std::collections::HashMap;\n");

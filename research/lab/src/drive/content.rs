@@ -1,4 +1,4 @@
-//! What is written: prepared in memory before any clock starts, and named for what it is.
+//! The contents that threads write: prepared in memory before the clock starts.
 
 use std::path::{Path, PathBuf};
 
@@ -9,48 +9,48 @@ use crate::page::page_mut;
 use crate::page::read;
 use crate::sys::Memory;
 
-/// Bytes of generated contents: more than fits in a cache, as in the stream of fio's buffers.
+/// Bytes of generated contents: more than a cache holds, as in fio's stream of buffers.
 const GENERATED: usize = 64 << 20;
 /// The seed of generated contents, and of the order of pages.
 const SEED: u64 = 0x636f_6e74_656e_7473;
-/// The byte iozone writes.
+/// The byte that iozone writes.
 const IOZONE: u8 = 0x5f;
-/// How far apart iozone puts its bytes where it has touched a buffer: its idea of a cache line.
+/// Distance between the bytes that iozone writes where it touches a buffer: its cache line.
 const IOZONE_LINE: usize = 32;
-/// Pages of what iozone writes: four records of 16 KiB with touched pages, twelve without.
+/// Pages of iozone's contents: four records of 16 KiB with touched pages, twelve without.
 const IOZONE_PAGES: usize = 64;
 
-/// Pages of one byte each: there are so many bytes.
+/// Number of same-filled pages: one for each byte value.
 const FILLED_PAGES: usize = 256;
 
 /// A kind of contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Nearly empty pages, byte by byte those of iozone 3.489 in throughput mode: eight bytes 0x5f
-    /// and zeroes; in every fourth of 64 KiB also a byte 0x5f at each 32nd place. There are no
-    /// others.
+    /// and zeroes. In every fourth block of 64 KiB each 32nd byte is 0x5f, too. Other pages do not
+    /// occur.
     Iozone,
     /// Each page is half noise and half zeroes, as fio makes with buffer_compress_percentage=50,
     /// buffer_compress_chunk=4096 and refill_buffers.
     Half,
-    /// Noise: fio's refill_buffers without a percentage, which is what seed tables of 2014 had.
+    /// Noise: fio's refill_buffers without a percentage, as in the tables of 2014.
     Random,
-    /// Each page is one byte over and over: 256 pages, the first of zeroes.
+    /// Each page repeats one byte: 256 pages, the first of zeroes.
     SameFilled,
     /// The pages of a file.
     File {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// Whether they are brought into another order, the same each time.
+        /// Whether the pages are shuffled, the same way each time.
         shuffled: bool,
     },
 }
 
 impl Content {
-    /// From the command line: a name, or the path of a file.
+    /// Parses the command line: a name, or the path of a file.
     ///
     /// # Errors
-    /// It is neither, or there is nothing to shuffle.
+    /// The text is neither, or the contents cannot be shuffled.
     pub fn parse(text: &str, shuffled: bool) -> Result<Content> {
         let content = match text {
             "iozone" => Content::Iozone,
@@ -71,7 +71,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Its name in results: a file's is that of the file alone.
+    /// The name in results: for a file, the file name without directories.
     pub fn name(&self) -> String {
         match self {
             Content::Iozone => "iozone".to_owned(),
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// What it is, for people to read.
+    /// A description as text.
     pub fn describe(&self) -> String {
         match self {
             Content::Iozone => "nearly empty pages, as iozone writes them".to_owned(),
@@ -96,10 +96,10 @@ impl Content {
         }
     }
 
-    /// Makes it, as a whole number of blocks of `block` bytes, of which `wanted` are enough.
+    /// Makes the contents: a whole number of blocks of `block` bytes. `wanted` blocks are enough.
     ///
     /// # Errors
-    /// The file cannot be read or has not even one block, or there is no memory.
+    /// The file cannot be read or has less than one block, or memory is out.
     pub fn prepare(&self, block: usize, wanted: usize) -> Result<Source> {
         let room = |bytes: usize| Memory::new(bytes).context("no memory for the contents");
         let generated = (wanted.max(1) * block).min(GENERATED);
@@ -136,16 +136,16 @@ impl Content {
     }
 }
 
-/// So many half-compressible pages, no two of them alike.
+/// Makes this many half-compressible pages, all different.
 ///
 /// # Errors
-/// There is no memory.
+/// Memory is out.
 pub fn half_compressible(pages: usize) -> Result<Memory> {
     let memory = Memory::new(pages * PAGE_SIZE).context("no memory for the contents")?;
     Ok(noise(memory, PAGE_SIZE / 2))
 }
 
-/// Noise at the beginning of each page.
+/// Fills the first `bytes` bytes of each page with noise.
 fn noise(mut memory: Memory, bytes: usize) -> Memory {
     let mut random = fastrand::Rng::with_seed(SEED);
     for page in memory.chunks_exact_mut(PAGE_SIZE) {
@@ -173,12 +173,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// How many blocks.
+    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.memory.len() / self.block
     }
 
-    /// Block `index`, which begins on a page's boundary. Panics if there is none.
+    /// Block `index`, which begins at a page boundary. Panics if `index` is out of range.
     #[inline]
     pub fn block(&self, index: usize) -> &[u8] {
         &self.memory[index * self.block..][..self.block]

@@ -1,5 +1,5 @@
-//! What must be on a device: kept from the parts that threads have done, and compared with what is
-//! there, off the clock.
+//! The expected contents of a device. The ledger notes the parts that threads have done, and
+//! compares the device with them, off the clock.
 
 use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
@@ -11,22 +11,22 @@ use crate::interrupt;
 use crate::page::{page, pages};
 use crate::sys::Memory;
 
-/// What may be in each place.
+/// The blocks that each place may hold.
 pub struct Ledger {
-    /// Blocks of the contents, by place. None: nothing was ever written there.
+    /// Blocks of the contents, by place. An empty list: no thread ever wrote there.
     places: Vec<Vec<u32>>,
-    /// Whether threads write to the same places, so that nobody knows whose block is the last one;
-    /// pages of it may even be of different ones.
+    /// Whether threads write to the same places. Then the last block in a place is unknown, and its
+    /// pages may even come from different blocks.
     shared: bool,
 }
 
 impl Ledger {
-    /// Of an empty device.
+    /// The ledger of an empty device.
     pub fn new(places: usize, shared: bool) -> Ledger {
         Ledger { places: vec![Vec::new(); places], shared }
     }
 
-    /// Threads have done these parts.
+    /// Notes that threads have done these parts.
     pub fn note(&mut self, parts: &[Part]) {
         for step in parts.iter().flat_map(|part| &part.steps) {
             if step.source == Step::READ {
@@ -42,10 +42,10 @@ impl Ledger {
         }
     }
 
-    /// Reads all of the device and compares every page with what it must be.
+    /// Reads the whole device and compares every page with the expected ones.
     ///
     /// # Errors
-    /// The target's, a page that was never written there, or being interrupted.
+    /// The target fails, a page was never written there, or the run is interrupted.
     pub fn verify(&self, target: &dyn Target, source: &Source) -> Result<()> {
         let bytes = source.block(0).len();
         let mut buffer = Memory::new(bytes).context("no memory for a buffer")?;

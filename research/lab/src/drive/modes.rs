@@ -1,5 +1,5 @@
-//! What threads do in each mode: the order of blocks, which of them are read and which written, and
-//! what is written there. All of it is laid down before the clock starts.
+//! The steps of the threads in each mode: the order of blocks, reads and writes, and the contents
+//! written. All steps are fixed before the clock starts.
 
 use clap::ValueEnum;
 
@@ -7,16 +7,16 @@ use super::content::Source;
 
 /// The record of iozone's modes, as in `iozone -r 16K`.
 pub const RECORD: usize = 16 << 10;
-/// Records from one to the next in the mode "stride read", iozone's own figure.
+/// Distance in records between two steps of the mode "stride read", from iozone.
 const STRIDE: usize = 17;
-/// The block of fio's jobs, and the device they are on.
+/// The block of fio's jobs, and the size of their device.
 const FIO_BLOCK: usize = 32 << 10;
 const FIO_DEVICE: usize = 10 << 20;
-/// Slots that all threads meet on.
+/// Number of slots that all threads share.
 const EIGHT: usize = 8;
-/// Steps laid down for the small device; they are repeated.
+/// Steps fixed for the small device. They are repeated.
 const SMALL: u32 = 4096;
-/// How many loops of a fio job are laid down at most; they are repeated.
+/// The most loops of a fio job that are fixed. They are repeated.
 const LOOPS: u32 = 8;
 /// The seed of every order.
 const SEED: u64 = 0x6d6f_6465_7300;
@@ -32,7 +32,7 @@ pub enum Kind {
     Eight,
 }
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount {
     /// Bytes of each thread, in the modes of iozone; a multiple of [`RECORD`].
@@ -43,12 +43,12 @@ pub struct Amount {
     pub operations: u32,
 }
 
-/// A workload: its modes take place in order, each on what the one before has left.
+/// A workload. Its modes run in order, each on the device as the one before left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload {
-    /// Which.
+    /// The kind of workload.
     pub kind: Kind,
-    /// How much of it.
+    /// The amount of work.
     pub amount: Amount,
 }
 
@@ -62,15 +62,15 @@ pub struct Step {
 }
 
 impl Step {
-    /// In place of a source: this step reads.
+    /// The value of `source` in a step that reads.
     pub const READ: u32 = u32::MAX;
 }
 
-/// What one thread does in a mode: its steps, as many times as there are laps.
+/// The work of one thread in a mode: its steps, repeated `laps` times.
 pub struct Part {
-    /// In order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// How often.
+    /// The number of repetitions.
     pub laps: u32,
 }
 
@@ -83,15 +83,15 @@ enum Order {
     Random,
 }
 
-/// What it does there. Numbers count the times that contents change: each writes other blocks of
-/// the contents to the same places.
+/// The action of a thread at each step. The numbers count changes of contents: each change writes
+/// other blocks of the contents to the same places.
 #[derive(Clone, Copy)]
 enum Act {
     Write(usize),
     Read,
-    /// Even threads read, odd threads write, as iozone's do: half of them each.
+    /// Even threads read, odd threads write, as in iozone: half of them each.
     Mixed(usize),
-    /// Every step is one or the other, by a coin.
+    /// Each step reads or writes, at random.
     Coin(usize),
 }
 
@@ -124,13 +124,13 @@ const SINGLE: &[Mode] = &[
     ("half of each", Order::Random, Act::Coin(1)),
 ];
 
-/// Times that contents can change.
+/// Number of possible changes of contents.
 const CHANGES: usize = 5;
 
 /// Whether `bytes` can be the size of a thread's part.
 ///
 /// # Errors
-/// Says what can.
+/// The message says which sizes are possible.
 pub fn check_size(bytes: u64) -> Result<(), String> {
     const MOST: u64 = 1 << 40;
     let record = RECORD as u64;
@@ -141,7 +141,7 @@ pub fn check_size(bytes: u64) -> Result<(), String> {
 }
 
 impl Workload {
-    /// Its name.
+    /// The name of the workload.
     pub fn name(&self) -> &'static str {
         match self.kind {
             Kind::Modes => "modes",
@@ -163,7 +163,7 @@ impl Workload {
         }
     }
 
-    /// Bytes that one step reads or writes.
+    /// Bytes of one step.
     pub fn block(&self) -> usize {
         match self.kind {
             Kind::Modes => RECORD,
@@ -172,7 +172,7 @@ impl Workload {
         }
     }
 
-    /// Blocks a thread works on, and whether all threads work on the same.
+    /// Number of blocks a thread works on, and whether all threads work on the same ones.
     fn area(&self) -> (usize, bool) {
         match self.kind {
             Kind::Modes => (self.amount.bytes / RECORD, false),
@@ -181,7 +181,7 @@ impl Workload {
         }
     }
 
-    /// How often a mode goes over the device, in loops or in pages, where that can be chosen.
+    /// The number of loops or pages, where the command line can set it.
     pub fn repeats(&self) -> Option<u32> {
         match self.kind {
             Kind::Modes => None,
@@ -195,18 +195,18 @@ impl Workload {
         self.area().1
     }
 
-    /// Blocks of the device that so many threads need.
+    /// Number of blocks of the device for this many threads.
     pub fn places(&self, threads: usize) -> usize {
         let (blocks, shared) = self.area();
         if shared { blocks } else { blocks * threads }
     }
 
-    /// Bytes of it.
+    /// Bytes of the device for this many threads.
     pub fn device_bytes(&self, threads: usize) -> usize {
         self.places(threads) * self.block()
     }
 
-    /// What each of so many threads does in mode number `mode`, with contents from `source`.
+    /// The part of each thread in mode number `mode`, with contents from `source`.
     pub fn parts(&self, mode: usize, threads: usize, source: &Source) -> Vec<Part> {
         let (_, order, act) = self.list()[mode];
         let (blocks, shared) = self.area();
@@ -231,7 +231,7 @@ impl Workload {
             let mut written = 0;
             let steps = places.into_iter().map(|place| {
                 let source = change(act, thread, &mut random).map(|change| {
-                    // Each thread begins elsewhere in the contents, and so does each change.
+                    // Each thread, and each change, begins at another block of the contents.
                     let begin = source.blocks() * thread / threads
                         + source.blocks() * change / (CHANGES * threads);
                     let along = if shared { written } else { place };
@@ -246,7 +246,7 @@ impl Workload {
     }
 }
 
-/// Which change of contents a step writes, if it writes.
+/// The change of contents that a step writes. `None` if it reads.
 fn change(act: Act, thread: usize, random: &mut fastrand::Rng) -> Option<usize> {
     match act {
         Act::Write(change) => Some(change),
@@ -256,7 +256,7 @@ fn change(act: Act, thread: usize, random: &mut fastrand::Rng) -> Option<usize> 
     }
 }
 
-/// All of `blocks` blocks once, in this order.
+/// The numbers below `blocks`, each once, in this order.
 fn order(order: Order, blocks: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     match order {
         Order::Forward => (0..blocks).collect(),

@@ -1,23 +1,23 @@
-//! All that a run is made of.
+//! The plan of a run: workload, contents, threads and subjects.
 
 use super::content::Content;
 use super::modes::Workload;
 use super::subject::{Setting, Subject};
 
-/// What takes part in a run, and how often.
+/// The plan of a run.
 pub struct Plan {
-    /// What threads do.
+    /// The workload of the threads.
     pub workload: Workload,
-    /// What pages contain.
+    /// The contents of the pages.
     pub content: Content,
     /// Numbers of threads, in the order of the command line.
     pub threads: Vec<usize>,
     /// Turns of each subject.
     pub repeat: usize,
-    /// Who takes turns; the others are compared with the first.
+    /// The subjects that take turns. The others are compared with the first.
     pub subjects: Vec<Subject>,
-    /// What is the same for all.
+    /// The setting that all subjects share.
     pub setting: Setting,
-    /// CPUs that threads run on.
+    /// The CPUs of the threads.
     pub cpus: Vec<usize>,
 }

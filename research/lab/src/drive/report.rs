@@ -1,4 +1,4 @@
-//! What a run has shown: as a table, as JSON, and as a picture.
+//! The results of a run: as a table, as JSON, and as a picture.
 
 use std::fmt::Write;
 use std::iter;
@@ -15,16 +15,16 @@ use crate::plot::Bars;
 use crate::statistics::{deviation, mean, median};
 use crate::table;
 
-/// Which figure of a cell a table shows.
+/// The figure of a cell that a table shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Figure {
     /// The median of the repetitions.
     Median,
-    /// Their mean.
+    /// The mean of the repetitions.
     Mean,
 }
 
-/// All of it.
+/// All results of a run.
 #[derive(Serialize)]
 pub struct Report {
     command: &'static str,
@@ -34,9 +34,9 @@ pub struct Report {
     algorithm: String,
     kernel_algorithm: Option<String>,
     block_bytes: usize,
-    /// Of each thread in the modes of iozone, else of the device that all share.
+    /// Bytes of each thread in the modes of iozone, else of the shared device.
     area_bytes: usize,
-    /// Loops of a job of fio, or pages of each thread on the small device.
+    /// Loops of a fio job, or pages of each thread on the small device.
     laps: Option<u32>,
     repeat: usize,
     cpus: usize,
@@ -61,7 +61,7 @@ struct Line {
     slot_bytes_per_page: Option<f64>,
 }
 
-/// One figure of the table.
+/// One cell of the table.
 #[derive(Serialize)]
 struct Cell {
     workload: &'static str,
@@ -72,11 +72,11 @@ struct Cell {
     subject: String,
     #[serde(flatten)]
     wall: Figures,
-    /// By the time of the CPU; of nobody where the work is done by others.
+    /// By CPU time. `None` where other processes do the work.
     cpu: Option<Figures>,
 }
 
-/// What the repetitions have shown.
+/// The figures of all repetitions.
 #[derive(Clone, Default, Serialize)]
 struct Figures {
     median: f64,
@@ -107,10 +107,10 @@ impl Cell {
 }
 
 impl Report {
-    /// Without figures.
+    /// A report without figures.
     ///
     /// # Errors
-    /// A subject's, when it is asked what it takes for a page.
+    /// A subject cannot report its bytes for a page.
     pub fn new(command: &'static str, plan: &Plan) -> Result<Report> {
         let Plan { workload, content, threads, repeat, subjects, setting, cpus } = plan;
         let mut lines = Vec::new();
@@ -165,7 +165,7 @@ impl Report {
         })
     }
 
-    /// A subject's turn: the rate of each mode.
+    /// Adds a subject's turn: the rate of each mode.
     pub fn add(&mut self, threads: usize, subject: usize, rates: &[Rate]) {
         for (mode, rate) in rates.iter().enumerate() {
             if let Some(index) = self.index(threads, mode, subject) {
@@ -178,7 +178,7 @@ impl Report {
         }
     }
 
-    /// All turns are over.
+    /// Completes the report after all turns.
     #[must_use]
     pub fn finished(mut self) -> Report {
         let step = self.subjects.len().max(1);
@@ -204,7 +204,7 @@ impl Report {
         self.cells.get(self.index(threads, mode, subject)?)
     }
 
-    /// For people to read: as the seed of the experiment, with a deviation and a ratio beside.
+    /// The results as text: the seed experiment's table, with a deviation and a ratio added.
     pub fn table(&self, figure: Figure, clock: Clock) -> String {
         let what = if figure == Figure::Mean { "means" } else { "medians" };
         let block = units::human(self.block_bytes as u64);
@@ -255,7 +255,7 @@ impl Report {
         text
     }
 
-    /// A table with the names of subjects, in two lines where one is long.
+    /// A table with the names of subjects as heads. Long names take two lines.
     fn headed(&self) -> Table {
         let long = self.subjects.iter().any(|line| line.name.contains(", "));
         let name = |name: &str| match name.split_once(", ") {
@@ -267,7 +267,7 @@ impl Report {
         table::table(iter::once(name("Test")).chain(names))
     }
 
-    /// The ratio to the base, mode by mode, with the most threads.
+    /// Bars of the ratio to the base, mode by mode, with the most threads.
     pub fn bars(&self, clock: Clock) -> Bars {
         let threads = self.threads.iter().copied().max().unwrap_or(1);
         let values = |subject: usize| {
@@ -288,7 +288,7 @@ impl Report {
         }
     }
 
-    /// Prints it, and draws it if that was asked for.
+    /// Prints the results, and draws them if the command line asks for a picture.
     ///
     /// # Errors
     /// The picture cannot be written.

@@ -1,4 +1,4 @@
-//! Who takes part, and how each is brought up fresh for every repetition.
+//! The subjects of a run, and how each starts fresh for every repetition.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::pages::device::Device;
 use crate::pages::kernel;
 use crate::served::{self, Up};
 
-/// The way requests take.
+/// The way of requests to the engine.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Through {
     /// A call in this process
@@ -32,39 +32,39 @@ impl Through {
     }
 }
 
-/// How many streams a device may have.
+/// The number of streams of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Count {
-    /// As many as it likes.
+    /// The engine's default.
     Usual,
-    /// So many.
+    /// This number.
     Fixed(usize),
-    /// As many as there are threads.
+    /// One for each thread.
     Threads,
 }
 
-/// Our engine, of these variants.
+/// Our engine with these variants.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ours {
-    /// Which.
+    /// The variants.
     pub variants: Variants,
-    /// How many streams.
+    /// The number of streams.
     pub streams: Count,
     /// Whether each page of a block is a call of its own.
     pub by_page: bool,
 }
 
-/// Somebody who takes part.
+/// A subject of the run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subject {
     /// The name in results.
     pub name: String,
-    /// Our engine, or the kernel's.
+    /// Our engine. `None`: the kernel's device.
     pub ours: Option<Ours>,
 }
 
 impl Subject {
-    /// Our engine with these variants and nothing else unusual.
+    /// Our engine with these variants and otherwise defaults.
     pub fn ours(name: &str, variants: Variants) -> Subject {
         let ours = Ours { variants, streams: Count::Usual, by_page: false };
         Subject { name: name.to_owned(), ours: Some(ours) }
@@ -75,12 +75,12 @@ impl Subject {
         Subject { name: "kernel".to_owned(), ours: None }
     }
 
-    /// Bytes its table of slots takes for a page; none of the kernel, which does not tell.
+    /// Bytes of the slot table for a page. `None` for the kernel, which does not report them.
     ///
     /// # Errors
-    /// The engine's.
+    /// The error of the engine.
     pub fn slot_bytes(&self) -> Result<Option<f64>> {
-        // The table is counted in pieces of 512 slots.
+        // The engine counts the table in pieces of 512 slots.
         const PAGES: u64 = 512;
         let Some(ours) = &self.ours else { return Ok(None) };
         let disk = ours.disk(rampack::DEFAULT_ALGORITHM, PAGES as usize * PAGE_SIZE, 1)?;
@@ -114,21 +114,21 @@ impl Ours {
     }
 }
 
-/// What is the same for all.
+/// The setting that all subjects share.
 pub struct Setting {
-    /// The way to ours; the kernel's is always a block device.
+    /// The way of requests to our engine. The kernel's is always a block device.
     pub through: Through,
-    /// The codec of ours.
+    /// The codec of our engine.
     pub algorithm: String,
     /// The kernel's device, and its codec.
     pub kernel: Option<(PathBuf, String)>,
 }
 
 impl Setting {
-    /// Finds out beforehand whether `subjects` can be brought up, for so many threads.
+    /// Checks before the run whether `subjects` can start, for this many threads.
     ///
     /// # Errors
-    /// Says what is missing, unknown or in use.
+    /// The message says what is missing, unknown or in use.
     pub fn check(&self, subjects: &[Subject], threads: usize) -> Result<()> {
         if self.through == Through::Device {
             served::check()?;
@@ -144,10 +144,10 @@ impl Setting {
         Ok(())
     }
 
-    /// Brings a subject up with an empty device of `bytes`; what is dropped takes it down.
+    /// Starts a subject with an empty device of `bytes`. Dropping the result takes it down.
     ///
     /// # Errors
-    /// What stands in the way.
+    /// The subject cannot start; the message says why.
     pub fn open(&self, subject: &Subject, bytes: usize, threads: usize) -> Result<Box<dyn Target>> {
         let pages = bytes / PAGE_SIZE;
         match (&subject.ours, self.through, &self.kernel) {
@@ -179,9 +179,9 @@ impl Setting {
     }
 }
 
-/// A block device that is there for as long as something else is.
+/// A block device, and the owner that keeps it alive.
 struct Held<H> {
-    // Dropped in this order: what is open cannot be taken down.
+    // Dropped in this order: an open device cannot be taken down.
     device: Device,
     _holder: H,
 }

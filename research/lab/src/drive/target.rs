@@ -1,31 +1,31 @@
-//! What is read and written: our engine in this process, or a block device.
+//! The target of reads and writes: our engine in this process, or a block device.
 
 use anyhow::{Result, anyhow};
 use block::{BlockDevice, Operation};
 use designs::Disk;
 use units::{PAGE_SIZE, Page};
 
-/// Something that takes blocks of whole pages. All threads may call it at any time.
+/// A device of blocks of whole pages. All threads may call it at any time.
 pub trait Target: Sync {
-    /// Writes `from` at `offset`, both multiples of a page; `from` begins on a page's boundary.
+    /// Writes `from` at `offset`. Both are multiples of a page; `from` begins at a page boundary.
     ///
     /// # Errors
-    /// The target's; it names the place.
+    /// The error of the target, with the offset.
     fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
 
-    /// Fills `into` from `offset`; the same holds of them.
+    /// Fills `into` from `offset`, under the same conditions as `write`.
     ///
     /// # Errors
-    /// The target's; it names the place.
+    /// The error of the target, with the offset.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 }
 
-/// The engine in this process. A block is one `BlockDevice::submit`; of a single page, it's one
-/// store or load.
+/// The engine in this process. A block is one `BlockDevice::submit`; a single page is one store or
+/// load.
 pub struct Process {
     /// The device.
     pub disk: Disk,
-    /// Take each page of a block by itself.
+    /// Whether each page of a block is a call of its own.
     pub by_page: bool,
 }
 

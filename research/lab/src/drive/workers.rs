@@ -1,13 +1,13 @@
-//! Threads that do their parts of a mode at once, and the clock.
+//! Runs the threads' parts of a mode at once, and measures the rate.
 //!
-//! Throughput is counted as `iozone -t` does: all threads begin at a barrier; when the first of
-//! them has done its part, the others note how far they have come, and what all have done is
-//! divided by the time from the first beginning to the first end. So every byte counted was moved
-//! while all threads were at work. To wait for the last one would count time in which there was
-//! nobody to contend with, and the mixed workload would measure its writers alone. (iozone divides
-//! by each thread's own time; where threads share a CPU, one that has hardly begun when the first
-//! ends would add the speed of a CPU that it did not have.) What is left of the parts is done all
-//! the same, off the clock, so that every mode finds what it expects.
+//! Throughput is counted as in `iozone -t`. All threads begin at a barrier. When the first thread
+//! has done its part, the others note their progress. The rate is the work of all threads until
+//! then, over the time from the first beginning to the first end. So every counted byte was moved
+//! while all threads were at work. Waiting for the last thread would count time without contention,
+//! and the mixed workload would measure its writers alone. (iozone divides by each thread's own
+//! time. Where threads share a CPU, a thread that has hardly begun when the first one ends would
+//! add the speed of a CPU that it did not have.) The threads do the rest of their parts off the
+//! clock, so that every mode finds the device as it expects.
 
 use std::sync::Barrier;
 use std::thread;
@@ -23,10 +23,10 @@ use super::target::Target;
 use crate::interrupt;
 use crate::sys::{self, Memory};
 
-/// Steps between two looks at whether somebody wants this to stop altogether.
+/// Steps between two checks for an interrupt.
 const LOOK: usize = 256;
 
-/// By which clock a table and a picture count.
+/// The clock of a table or a picture.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// The one on the wall
@@ -38,17 +38,17 @@ pub enum Clock {
 /// KB/s (1024 bytes) of all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rate {
-    /// By the clock on the wall.
+    /// By the wall clock.
     pub wall: f64,
-    /// By the time the CPU spent on each thread: what there would be if no other program ran. Time
-    /// in which a thread sleeps until a lock is free is not in it, nor what others do for it.
+    /// By the CPU time of each thread: the rate if no other program ran. It contains neither the
+    /// sleep until a lock is free nor the work of other processes for the thread.
     pub cpu: f64,
 }
 
-/// Runs all parts at once, each on a thread on one of `cpus`, in turn.
+/// Runs all parts at once, each on a thread of its own. The threads take `cpus` in turn.
 ///
 /// # Errors
-/// The target's, or being interrupted.
+/// The error of the target, or an interrupt.
 pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<Rate> {
     if cpus.is_empty() {
         bail!("the system does not tell which CPUs there are");
@@ -71,7 +71,7 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
         let join = |thread: thread::ScopedJoinHandle<'_, Result<Pace>>| {
             thread.join().map_err(|_| anyhow!("a thread panicked"))?
         };
-        // All are joined before the first error counts: a scope must not end with a panic.
+        // Joins all threads before it returns the first error: a scope must not end with a panic.
         let paces = running.into_iter().map(join).collect::<Vec<_>>();
         paces.into_iter().collect::<Result<Vec<Pace>>>()
     })?;
@@ -86,13 +86,13 @@ pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source)
     })
 }
 
-/// How far a thread came while the clock ran.
+/// The progress of a thread while the clock ran.
 struct Pace {
     steps: u64,
     begun: Instant,
-    /// When it had done all of its part, if it did so before it saw that another one had.
+    /// The time at which it had done its part, if it saw no other thread end before.
     ended: Option<Instant>,
-    /// Time of the CPU it took for these steps.
+    /// CPU time of these steps.
     cpu: Duration,
 }
 
@@ -120,7 +120,7 @@ impl Workers<'_> {
                 for step in some {
                     self.step(step, &mut buffer)?;
                     steps += 1;
-                    // Relaxed: the flag is alone, nothing is published with it.
+                    // Relaxed: the flag is alone and publishes nothing.
                     if pace.is_none() && self.ended.load(Ordering::Relaxed) {
                         pace = Some(Pace { steps, begun, ended: None, cpu: cpu() });
                     }

@@ -1,18 +1,18 @@
 //! Medians and spreads in cells of Markdown tables.
 //!
-//! A cell says the median, and behind `±` half of the way from the least to the most of all rounds,
-//! in percent of the median.
+//! A cell shows the median, and behind `±` half of the distance from the least to the greatest
+//! round, in percent of the median.
 
 use serde_json::Value;
 
 use crate::statistics::{median, spread};
 
-/// The numbers of an array; nothing if it is none.
+/// The numbers of an array. Empty if `value` is no array.
 pub fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }
 
-/// The numbers at `pointer` of all of these, one behind the other.
+/// The numbers at `pointer` in all `values`, in order.
 pub fn all_numbers(values: &[&Value], pointer: &str) -> Vec<f64> {
     values.iter().filter_map(|value| value.pointer(pointer)).flat_map(numbers).collect()
 }
@@ -31,18 +31,18 @@ pub fn cell(values: &[f64], scale: f64, digits: usize) -> String {
     format!("{value:.digits$} ±{:.0} %", 50.0 * (most - least) / middle.abs().max(1e-12))
 }
 
-/// Ratios of what stands in the same place.
+/// Ratios of the values at the same index.
 pub fn ratios(part: &[f64], whole: &[f64]) -> Vec<f64> {
     part.iter().zip(whole).map(|(part, whole)| part / whole).collect()
 }
 
-/// The number at `pointer`, with so many digits; a dash if there is none.
+/// The number at `pointer` with `digits` digits. A dash if it is missing.
 pub fn number(value: &Value, pointer: &str, digits: usize) -> String {
     let number = value.pointer(pointer).and_then(Value::as_f64);
     number.map_or("–".to_owned(), |number| format!("{number:.digits$}"))
 }
 
-/// The text at `pointer`, or nothing.
+/// The text at `pointer`, or an empty one.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -52,13 +52,13 @@ pub fn items<'a>(value: &'a Value, pointer: &str) -> Vec<&'a Value> {
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten().collect()
 }
 
-/// A table: a row of names and all others.
+/// A Markdown table: a row of names and the rows below it.
 pub struct Table {
     text: String,
 }
 
 impl Table {
-    /// With names of columns.
+    /// A table with these column names.
     pub fn new<S: AsRef<str>>(names: &[S]) -> Table {
         let mut table = Table { text: String::new() };
         table.row(names);
@@ -66,13 +66,13 @@ impl Table {
         table
     }
 
-    /// One row more.
+    /// Adds a row.
     pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
         let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
         self.text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
 
-    /// The whole of it, with what is said before.
+    /// The whole table as text, after this sentence.
     pub fn after(self, sentence: &str) -> String {
         format!("{sentence}\n\n{}\n", self.text)
     }

@@ -1,4 +1,4 @@
-//! `figures.md`: the tables of all measurements that were made.
+//! `figures.md`: the tables of all measurements made so far.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use super::list::MEASUREMENTS;
 use super::machine::Machine;
 use super::taken::Taken;
 
-/// Characters of a line.
+/// Characters in a line.
 const WIDTH: usize = 100;
 
-/// All tables of measurements in `out` that are of this commit and this size, in the order of the
-/// list.
+/// The tables of all measurements in `out` that are of this commit and this size, in the order of
+/// the list.
 ///
 /// # Errors
-/// A file is not what was written.
+/// A file does not parse.
 pub fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
     let mut text = machine.describe();
     if quick {
@@ -49,7 +49,7 @@ pub fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
     Ok(text)
 }
 
-/// Paragraphs in lines of a hundred characters. Tables stay as they are.
+/// Wraps paragraphs at a hundred characters. Tables stay unchanged.
 fn wrapped(text: &str) -> String {
     let mut all = String::new();
     let mut column = 0;

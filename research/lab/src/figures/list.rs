@@ -1,4 +1,4 @@
-//! The measurements: the one place that says which there are.
+//! The list of all measurements.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,44 +8,44 @@ use super::taken::Taken;
 use super::{studies, tables};
 use crate::programs;
 
-/// Programs whose dumps are stored and loaded.
+/// Programs whose dumps the measurements store and load.
 pub const DUMPED: [&str; 4] = ["python", "java", "node", "redis"];
-/// How often one thread and two take turns.
+/// Number of turns of one thread and of two.
 const TURNS: usize = 3;
 
 /// A measurement.
 pub struct Measurement {
-    /// What it is called on the command line and in files.
+    /// Its name on the command line and in files.
     pub name: &'static str,
-    /// Over its tables.
+    /// The heading over its tables.
     pub title: &'static str,
-    /// About how long it takes in full, in seconds.
+    /// Its approximate time at full size, in seconds.
     pub seconds: u32,
-    /// Only made if it is named.
+    /// Whether it runs only when the command line names it.
     pub long: bool,
-    /// Whether it wants dumps of programs.
+    /// Whether it needs dumps of programs.
     pub dumps: bool,
-    /// What it cannot do without.
+    /// What it needs of the machine.
     pub needs: &'static [Need],
-    /// The runs of this program: a label and the arguments, without `--json`.
+    /// Its runs of this program: a label and the arguments, without `--json`.
     pub runs: fn(&Sizes) -> Vec<(String, String)>,
-    /// The tables of what they showed.
+    /// Makes the tables from the results.
     pub tables: fn(&Taken) -> String,
 }
 
-/// What a machine may lack.
+/// A need that a machine may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
-    /// To be root.
+    /// Root.
     Root,
-    /// The kernel's zram at /dev/zram0, and root, who may set it up.
+    /// The kernel's zram at /dev/zram0, and root to set it up.
     Zram,
     /// A program.
     Program(&'static str),
 }
 
 impl Need {
-    /// Whether it is there.
+    /// Whether this machine meets the need.
     pub fn met(&self) -> bool {
         match self {
             Need::Root => is_root(),
@@ -54,7 +54,7 @@ impl Need {
         }
     }
 
-    /// How it is called.
+    /// The name of the need.
     pub fn name(&self) -> String {
         match self {
             Need::Root => "right of root".to_owned(),
@@ -64,23 +64,23 @@ impl Need {
     }
 }
 
-/// Whose `/proc/self` belongs to root is root.
+/// Whether we are root: then `/proc/self` belongs to root.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
 }
 
-/// How much is done, and with what.
+/// The size of the measurements, and what takes part.
 pub struct Sizes {
-    /// Small sizes.
+    /// Whether sizes are small.
     pub quick: bool,
-    /// The programs of which there is a dump.
+    /// The programs that have a dump.
     dumped: Vec<&'static str>,
     /// Whether the kernel's zram takes part.
     zram: bool,
 }
 
 impl Sizes {
-    /// With the dumps in a directory.
+    /// The sizes of a run with the dumps in this directory.
     pub fn new(quick: bool, dumps: &Path, zram: bool) -> Sizes {
         let is_there =
             |name: &&str| fs::exists(dumps.join(format!("{name}.pages"))).unwrap_or(false);
@@ -88,17 +88,17 @@ impl Sizes {
         Sizes { quick, dumped, zram }
     }
 
-    /// One of two, by what was asked for.
+    /// The first for full size, the second for a quick run.
     fn either<'a>(&self, full: &'a str, quick: &'a str) -> &'a str {
         if self.quick { quick } else { full }
     }
 
-    /// An option that lets the kernel's zram take part.
+    /// The option, if the kernel's zram takes part; else nothing.
     fn kernel<'a>(&self, option: &'a str) -> &'a str {
         if self.zram { option } else { "" }
     }
 
-    /// The first dump there is, which stands for pages of programs.
+    /// The first existing dump, as an example of pages of programs.
     fn typical(&self) -> Option<String> {
         self.dumped.first().map(|name| file(name))
     }
@@ -112,7 +112,7 @@ fn one(label: &str, line: String) -> Vec<(String, String)> {
     vec![(label.to_owned(), line)]
 }
 
-/// All, in the order they are made and shown.
+/// All measurements, in the order of runs and tables.
 pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "pages",
@@ -283,7 +283,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
     },
 ];
 
-/// One thread and two take turns on each content, the engine and the kernel within each run.
+/// One thread and two take turns on each content. Each run contains the engine and the kernel.
 fn pages(sizes: &Sizes) -> Vec<(String, String)> {
     let mut runs = Vec::new();
     let repeat = sizes.either("3", "1");

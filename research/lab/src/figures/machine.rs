@@ -1,4 +1,4 @@
-//! The commit, the day and the machine.
+//! The commit, the day and the machine of a measurement.
 
 use std::fs;
 use std::path::Path;
@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 
 use crate::programs::{find, said, version};
 
-/// What figures depend on.
+/// What the figures depend on.
 pub struct Machine {
-    /// The commit, with `+` behind it if the tree had changes.
+    /// The commit, with `+` at the end if the tree had changes.
     pub commit: String,
     lines: Vec<(&'static str, String)>,
 }
 
 impl Machine {
-    /// This one, now.
+    /// This machine, now.
     ///
     /// # Errors
-    /// No commit is given, and git knows of none.
+    /// The command line gives no commit, and git finds none.
     pub fn now(commit: Option<&str>) -> Result<Machine> {
         let commit = match commit {
             Some(commit) => commit.to_owned(),
@@ -59,7 +59,7 @@ impl Machine {
         Ok(Machine { commit, lines })
     }
 
-    /// As a table.
+    /// The machine as a table.
     pub fn describe(&self) -> String {
         let rows = self.lines.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
         format!("| | |\n|---|---|\n{}", rows.collect::<String>())

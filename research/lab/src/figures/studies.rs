@@ -1,4 +1,4 @@
-//! Tables of indexes and page allocators, of simulations, and of programs with too little memory.
+//! Tables of indexes, page allocators, simulations, and programs with too little memory.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::cells::{Table, cell, items, number, numbers, text};
 use super::taken::Taken;
 use crate::level::named;
 
-/// The words at `key` in all of these, each once, in their order.
+/// The texts at `key` in all `values`, each once, in order.
 fn distinct(values: &[&Value], key: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for value in values {
@@ -25,7 +25,7 @@ fn float(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or(f64::NAN)
 }
 
-/// A thread's nanoseconds for a call, index by index.
+/// A thread's nanoseconds for a call, one row for each index.
 pub fn index(taken: &Taken) -> String {
     let mut all = String::new();
     for run in &taken.runs {
@@ -47,10 +47,10 @@ pub fn index(taken: &Taken) -> String {
     all
 }
 
-/// The situations that are shown of `locks-sim`.
+/// The situations of `locks-sim` in the table.
 const SHOWN: [(&str, &str, &str); 2] = [("spread", "pages", "store"), ("spread", "pages", "load")];
 
-/// What is simulated of more threads, its error before it.
+/// The simulation of more threads, after its error.
 pub fn locks_sim(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let result = &run.result;
@@ -117,7 +117,7 @@ pub fn locks_sim(taken: &Taken) -> String {
     all
 }
 
-/// Pairs of calls, and what became of the zone.
+/// Pairs of calls, and the state of the zone after them.
 pub fn zone(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let runs = items(&run.result, "/runs");
@@ -170,7 +170,7 @@ pub fn zone(taken: &Taken) -> String {
     )
 }
 
-/// The errors, and what is simulated.
+/// The errors of the simulation, and its results.
 pub fn zone_sim(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let result = &run.result;
@@ -226,7 +226,7 @@ pub fn zone_sim(taken: &Taken) -> String {
     ))
 }
 
-/// What stays behind in a pool.
+/// Memory that stays behind in a pool.
 pub fn churn(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let ratios: Vec<f64> =
@@ -243,7 +243,7 @@ pub fn churn(taken: &Taken) -> String {
     )
 }
 
-/// Builds, with the limit that the group had in the end.
+/// Builds, with the limit of the group at the end.
 pub fn kernel_build(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let mut table = Table::new(&[

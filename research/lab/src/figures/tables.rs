@@ -1,4 +1,4 @@
-//! Tables of what stores and loads pages.
+//! Tables of the measurements that store and load pages.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::taken::Taken;
 use crate::level::named;
 use crate::statistics::median;
 
-/// The engine, and one that is compared with it, of all rounds of a run.
+/// The results of one target in all rounds of the runs.
 struct Side<'a> {
     of: Vec<&'a Value>,
 }
@@ -42,11 +42,11 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Pages of which half is noise: those of no program.
+/// The content whose pages are half noise: no program's pages.
 pub const HALF: &str = "half";
 const KERNEL: &str = "/dev/zram0";
 
-/// Stores and loads beside the kernel's, first writes, two threads, memory.
+/// Stores and loads compared with the kernel's, first writes, two threads, memory.
 pub fn pages(taken: &Taken) -> String {
     let mut names: Vec<&str> = Vec::new();
     for label in taken.labels() {
@@ -187,7 +187,7 @@ fn memory(taken: &Taken, names: &[&str]) -> String {
     )
 }
 
-/// Nanoseconds a page and ratios, codec by codec.
+/// Nanoseconds for a page and ratios, one row for each codec.
 pub fn codecs(taken: &Taken) -> String {
     let labels = taken.labels();
     let mut table = Table::new(&[&["codec"], &labels[..]].concat());
@@ -237,7 +237,7 @@ fn samples(cell: Option<&Value>) -> Vec<f64> {
     cell.map(|cell| numbers(&cell["samples"])).unwrap_or_default()
 }
 
-/// The words at a place in all cells, each once.
+/// The texts at `key` in all cells, each once.
 fn distinct<'a>(result: &'a Value, key: &str) -> Vec<&'a str> {
     let mut all = Vec::new();
     for cell in items(result, "/cells") {
@@ -249,8 +249,8 @@ fn distinct<'a>(result: &'a Value, key: &str) -> Vec<&'a str> {
     all
 }
 
-/// Slot schemes or stream policies, times the first of them, content by content: the median of all
-/// modes. What each mode showed is in the JSON file.
+/// Ratios of slot schemes or stream policies to the first of them, for each content: the median of
+/// all modes. The JSON file has the results of each mode.
 pub fn in_short(taken: &Taken) -> String {
     let Some(first) = taken.runs.first() else { return String::new() };
     let subjects = distinct(&first.result, "subject");
@@ -285,7 +285,7 @@ pub fn in_short(taken: &Taken) -> String {
     ))
 }
 
-/// Requests a second, server by server.
+/// Requests a second, one row for each server.
 pub fn nbd(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let columns =
@@ -320,7 +320,7 @@ pub fn nbd(taken: &Taken) -> String {
     ))
 }
 
-/// Pages a second, batch by batch.
+/// Pages a second, one row for each batch size.
 pub fn backing(taken: &Taken) -> String {
     let Some(run) = taken.runs.first() else { return String::new() };
     let mut table = Table::new(&["thousands a second", "one by one", "8", "32", "128"]);

@@ -1,4 +1,4 @@
-//! What runs have shown, in a file of each measurement.
+//! The results of runs, in one file for each measurement.
 
 use std::fs;
 use std::path::Path;
@@ -9,38 +9,38 @@ use serde_json::Value;
 
 use super::machine::Machine;
 
-/// A measurement that was made, or the reason why not.
+/// A measurement with its runs, or with the reason why it was not made.
 #[derive(Serialize, Deserialize)]
 pub struct Taken {
     /// Its name.
     pub name: String,
-    /// At small sizes, so that the figures are worth nothing.
+    /// Whether sizes were small. Then the figures are worth nothing.
     pub quick: bool,
     /// The commit.
     pub commit: String,
-    /// When, in UTC.
+    /// The time in UTC.
     pub date: String,
-    /// What it would have needed.
+    /// The unmet need, if any.
     pub missing: Option<String>,
-    /// Its runs, in the order they were made.
+    /// Its runs, in order.
     pub runs: Vec<Run>,
 }
 
 /// One run of this program.
 #[derive(Serialize, Deserialize)]
 pub struct Run {
-    /// What it was about. Runs with the same label are rounds of the same.
+    /// The subject of the run. Runs with the same label are rounds of one measurement.
     pub label: String,
     /// The arguments.
     pub line: String,
-    /// How long it took.
+    /// Its time in seconds.
     pub seconds: f64,
-    /// What it printed.
+    /// Its output.
     pub result: Value,
 }
 
 impl Taken {
-    /// Without runs.
+    /// A measurement without runs yet.
     pub fn new(name: &str, quick: bool, machine: &Machine) -> Taken {
         Taken {
             name: name.to_owned(),
@@ -52,22 +52,22 @@ impl Taken {
         }
     }
 
-    /// Writes it to `NAME.json`.
+    /// Writes the measurement to `NAME.json`.
     ///
     /// # Errors
-    /// The file system's.
+    /// The error of the file system.
     pub fn write(&self, out: &Path) -> Result<()> {
         let path = out.join(format!("{}.json", self.name));
         let text = serde_json::to_string_pretty(self)? + "\n";
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// What the runs with this label printed.
+    /// The output of the runs with this label.
     pub fn of(&self, label: &str) -> Vec<&Value> {
         self.runs.iter().filter(|run| run.label == label).map(|run| &run.result).collect()
     }
 
-    /// The labels, each once, in their order.
+    /// The labels, each once, in order.
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<&str> = Vec::new();
         for run in &self.runs {

@@ -1,5 +1,5 @@
-//! A Redis server with more data than memory. Each value follows from its key, so that every one
-//! can be checked when it is read back.
+//! A Redis server with more data than memory. Each value follows from its key, so the lab can check
+//! every value it reads back.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -15,19 +15,19 @@ use crate::interrupt;
 use crate::pressure::{Measured, Stage};
 use crate::programs::{Running, last_words};
 
-/// How long the server may take to listen: its own pages may come from swap.
+/// Time the server may take to listen: its own pages may come from swap.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one answer may take.
+/// Time one answer may take.
 const ANSWER: Duration = Duration::from_secs(120);
 /// Requests sent at a time.
 const BATCH: u64 = 64;
-/// Bytes that the server keeps for a value besides its bytes, about.
+/// Approximate bytes that the server keeps for a value besides the value.
 const OVERHEAD: u64 = 128;
 
-/// Runs it: fills the server, and reads all of it back, in order and then in another.
+/// Fills the server and reads everything back: once in order, once in another order.
 ///
 /// # Errors
-/// It cannot be started, or what it needs is gone.
+/// The server cannot start, or the group or the swap it needs is gone.
 pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let socket = task.directory.join("redis.sock");
     let _ = fs::remove_file(&socket);
@@ -36,7 +36,7 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     command.args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
     command.arg("--unixsocket").arg(&socket).arg("--dir").arg(task.directory);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
     stage.take(&mut command)?;
     stage.begin()?;
@@ -51,7 +51,7 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let verdict = match fill_and_verify(stream, task, stage) {
         Ok(verdict) => verdict,
         Err(error) => {
-            // Was it us, or is the server gone?
+            // Either we were interrupted, or the server has ended.
             interrupt::check()?;
             match running.check() {
                 Ok(()) => return Err(error),
@@ -69,7 +69,7 @@ fn key(number: u64) -> String {
     format!("key:{number:08}")
 }
 
-/// The value of a key: half of it words, half noise, 200 to 4000 bytes.
+/// The value of a key: half words, half noise, 200 to 4000 bytes.
 fn value(number: u64, seed: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let length = 200 + random.usize(..3800);
@@ -85,7 +85,7 @@ fn value(number: u64, seed: u64) -> Vec<u8> {
     value
 }
 
-/// One of these, sent and answered in RESP (redis.io/docs/reference/protocol-spec).
+/// A connection to the server, which speaks RESP (redis.io/docs/reference/protocol-spec).
 struct Connection {
     requests: UnixStream,
     answers: BufReader<UnixStream>,
@@ -111,7 +111,7 @@ impl Connection {
         Ok(line.trim_end().to_owned())
     }
 
-    /// A string in an answer; none if there is no such key.
+    /// A string in an answer. `None` if the key does not exist.
     fn bulk(&mut self) -> Result<Option<Vec<u8>>> {
         let head = self.line()?;
         let Some(length) = head.strip_prefix('$').and_then(|text| text.parse::<i64>().ok()) else {
@@ -134,7 +134,7 @@ fn explained(error: &std::io::Error) -> anyhow::Error {
     }
 }
 
-/// A command in RESP.
+/// Encodes a command in RESP.
 fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
@@ -181,7 +181,7 @@ fn fill_and_verify(stream: UnixStream, task: &Task<'_>, stage: &mut Stage) -> Re
     Ok(Ok(format!("{keys} values ({mb:.0} MB), each compared twice with what its key says")))
 }
 
-/// Reads all keys in this order.
+/// Reads and checks all keys in this order.
 fn verify(
     connection: &mut Connection,
     order: &[u64],

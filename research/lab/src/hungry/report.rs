@@ -1,4 +1,4 @@
-//! What the programs have shown.
+//! The results of the programs.
 
 use serde::Serialize;
 
@@ -6,25 +6,25 @@ use crate::args::HungryArgs;
 use crate::pressure::Measured;
 use crate::table::{self, maybe_count};
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// The program.
     pub program: &'static str,
     /// The kind of swap.
     pub swap: String,
-    /// How often it was run: again, if it was refused memory at the limit of its group. The rest is
-    /// of the last time.
+    /// Number of attempts. A program that is refused memory at the limit of its group runs again;
+    /// the other fields are from the last attempt.
     pub attempts: u32,
-    /// It did all it should, and all of it was right.
+    /// Whether it did all its work and everything was right.
     pub passed: bool,
-    /// What was compared with what, or what went wrong.
+    /// The comparison that was made, or the failure.
     pub verdict: String,
     /// The figures.
     pub measured: Measured,
 }
 
-/// All of it, in the order of the runs.
+/// All results, in the order of the runs.
 #[derive(Serialize)]
 pub struct Report {
     kernel: String,
@@ -38,7 +38,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Before the first run.
+    /// A report before the first run.
     pub fn new(args: &HungryArgs, size_bytes: u64) -> Report {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Report {
@@ -52,7 +52,7 @@ impl Report {
         }
     }
 
-    /// For people to read.
+    /// The results as text.
     pub fn text(&self) -> String {
         let mut text = format!(
             "Linux {}, {} of data in {} of memory, {} of swap\n\n",

@@ -1,4 +1,4 @@
-//! sort(1) of a file that is larger than the memory, all of it in memory.
+//! sort(1) of a file larger than the group's memory, in one piece in memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -13,23 +13,23 @@ use crate::interrupt;
 use crate::pressure::{Measured, Stage};
 use crate::programs::{Running, last_words};
 
-/// Words that lines are made of, so that they compress as text does.
+/// Words of the lines, so that they compress as text does.
 const WORDS: [&str; 16] = [
     "page", "frame", "order", "zone", "object", "class", "handle", "slot", "stream", "lane", "pin",
     "block", "device", "sector", "codec", "door",
 ];
 
-/// A file to sort, and what must come out.
+/// A file to sort, and the expected result.
 pub struct Prepared {
     file: PathBuf,
     lines: u64,
     sum: String,
 }
 
-/// Makes the file, and sorts it without a limit.
+/// Makes the file, and sorts it without a memory limit.
 ///
 /// # Errors
-/// The disk is full, sort fails, or this was interrupted.
+/// The disk is full, sort fails, or the run is interrupted.
 pub fn prepare(task: &Task<'_>) -> Result<Prepared> {
     let file = task.directory.join("unsorted");
     let lines = write_lines(&file, task.bytes, task.seed)
@@ -48,10 +48,10 @@ pub fn prepare(task: &Task<'_>) -> Result<Prepared> {
     Ok(Prepared { file, lines, sum })
 }
 
-/// Sorts in the group.
+/// Sorts the file in the group.
 ///
 /// # Errors
-/// sort cannot be started, or what it needs is gone.
+/// sort cannot start, or the group or the swap it needs is gone.
 pub fn run(task: &Task<'_>, prepared: &Prepared, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let sorted = task.directory.join("sorted");
     let mut command = sort(task, &prepared.file, &sorted);
@@ -68,7 +68,7 @@ pub fn run(task: &Task<'_>, prepared: &Prepared, stage: &mut Stage) -> Result<(V
     Ok((verdict, measured))
 }
 
-/// sort, told to do it in one piece: besides its lines it keeps 32 bytes for each.
+/// The command that sorts in one piece. sort keeps 32 bytes for each line besides the line.
 fn sort(task: &Task<'_>, from: &Path, to: &Path) -> Command {
     let mut command = Command::new(&task.program);
     command.args(["--parallel=1", "--buffer-size", &(task.bytes * 3).to_string()]);

@@ -7,20 +7,20 @@ use anyhow::Result;
 use super::task::{Task, Verdict, in_group};
 use crate::pressure::{Measured, Stage};
 
-/// Random bytes in each piece of 64 bits, which are verified in order.
+/// The method: random bytes in each 64-bit word, verified in order.
 const METHOD: &str = "rand-set";
-/// An operation of that method is 4096 pieces, so all of the memory is so many bytes shifted.
+/// An operation of the method covers 4096 words, or 2^15 bytes.
 const OPERATION: u32 = 15;
-/// How often all of the memory is written and verified.
+/// Number of times that all memory is written and verified.
 const ROUNDS: u64 = 4;
 
-/// Runs it.
+/// Runs stress-ng in the group.
 ///
 /// # Errors
-/// It cannot be started, or what it needs is gone.
+/// It cannot start, or the group or the swap it needs is gone.
 pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     let mut command = Command::new(&task.program);
-    // Without --oomable it would begin again, and say nothing, when the system kills it.
+    // Without --oomable, stress-ng silently begins again when the system kills it.
     command.args(["--vm", "1", "--vm-keep", "--oomable", "--verify"]);
     command.args(["--vm-method", METHOD, "--vm-bytes", &task.bytes.to_string()]);
     let operations = ROUNDS * (task.bytes >> OPERATION).max(1);
@@ -31,7 +31,7 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     Ok((said.and_then(|said| judge(&said)), measured))
 }
 
-/// It must have verified something, and said that it succeeded.
+/// It must have verified something, and reported success.
 fn judge(said: &str) -> Verdict {
     let metrics = said.lines().filter(|line| line.contains("metrc") || line.contains("info"));
     let operations = metrics.filter_map(|line| {

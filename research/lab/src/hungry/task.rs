@@ -1,4 +1,4 @@
-//! What a program of [`hungry`](super) is to do, and how one is run.
+//! The task of a program of [`hungry`](super), and how it runs.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -10,27 +10,27 @@ use anyhow::{Context, Result};
 use crate::pressure::{Ended, Measured, Stage};
 use crate::programs::{Running, last_words};
 
-/// What a program is to do.
+/// The task of a program.
 pub struct Task<'a> {
     /// Its executable file.
     pub program: PathBuf,
-    /// Where it may put files.
+    /// A directory for its files.
     pub directory: &'a Path,
     /// Bytes of data.
     pub bytes: u64,
-    /// What contents are drawn from.
+    /// The seed of the contents.
     pub seed: u64,
-    /// When it is killed.
+    /// The time after which it is killed.
     pub timeout: Duration,
 }
 
-/// What a program did, or why it did not.
+/// The work of a program, or the reason of its failure.
 pub type Verdict = Result<String, String>;
 
 /// Runs a command in the group until it ends, and returns what it wrote to its standard error.
 ///
 /// # Errors
-/// It cannot be started, or what it needs is gone.
+/// It cannot start, or the group or the swap it needs is gone.
 pub fn in_group(
     command: &mut Command,
     name: &str,
@@ -38,7 +38,7 @@ pub fn in_group(
 ) -> Result<(Verdict, Measured)> {
     let log = tempfile::tempfile().context("cannot make a temporary file")?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-    // Of a group of its own: a Ctrl-C is for us, and we take the swap away in order.
+    // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
     stage.take(command)?;
     stage.begin()?;

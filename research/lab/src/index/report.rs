@@ -1,4 +1,4 @@
-//! What is shown of it.
+//! The results of `index`: measured, simulated, as text and as a picture.
 
 use std::fmt::Write;
 
@@ -13,43 +13,43 @@ use crate::plot::Bars;
 use crate::statistics::spread;
 use crate::table;
 
-/// A median of measurements.
+/// The median of the measurements of a situation.
 #[derive(Serialize)]
 pub struct Measured {
     /// The index.
     pub variant: &'static str,
-    /// What was done.
+    /// The mix of calls.
     pub mix: Mix,
-    /// By how many.
+    /// The number of threads.
     pub threads: usize,
     /// A thread's nanoseconds for a call: the median of the rounds.
     pub ns: f64,
-    /// The same of each round.
+    /// A thread's nanoseconds for a call in each round.
     pub samples: Vec<f64>,
 }
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Serialize)]
 pub struct Predicted {
     /// The index.
     pub variant: &'static str,
-    /// What was done.
+    /// The mix of calls.
     pub mix: Mix,
-    /// By how many.
+    /// The number of threads.
     pub threads: usize,
     /// Nanoseconds of a thread's own work between calls.
     pub between: u32,
-    /// A thread's nanoseconds for a call, with those between.
+    /// A thread's nanoseconds for a call, `between` included.
     pub ns: f64,
-    /// The lock or line that is used most, and the part of the time it is.
+    /// The lock or line with the highest use.
     pub busiest: String,
-    /// That part.
+    /// The part of the time that `busiest` is in use.
     pub utilisation: f64,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
 }
 
-/// The simulation beside what was measured.
+/// A simulated result and the measured one.
 #[derive(Serialize)]
 pub struct Check {
     variant: &'static str,
@@ -65,21 +65,21 @@ pub struct Check {
 pub struct Report {
     command: &'static str,
     whole: bool,
-    /// The codec of the whole engine.
+    /// The codec of the whole engine. `None` for the index alone.
     algorithm: Option<String>,
     pages: u32,
     repeat: u32,
     seed: u64,
     variants: Vec<&'static str>,
-    /// What was measured.
+    /// The measurements.
     pub measured: Vec<Measured>,
     validation: Vec<Check>,
-    /// What was simulated.
+    /// The simulations.
     pub predicted: Vec<Predicted>,
 }
 
 impl Report {
-    /// Nothing yet.
+    /// An empty report.
     pub fn new(args: &IndexArgs, variants: &[Variant]) -> Report {
         Report {
             command: "index",
@@ -95,13 +95,13 @@ impl Report {
         }
     }
 
-    /// What was measured of a situation.
+    /// The measured nanoseconds of a situation.
     pub fn measured(&self, variant: &str, mix: Mix, threads: usize) -> Option<f64> {
         let is = |m: &&Measured| m.variant == variant && m.mix == mix && m.threads == threads;
         self.measured.iter().find(is).map(|measured| measured.ns)
     }
 
-    /// Threads, what was measured, what was simulated.
+    /// Adds checks: number of threads, measured and simulated nanoseconds.
     pub fn check(&mut self, variant: &'static str, mix: Mix, checks: &[(usize, f64, f64)]) {
         self.validation.extend(checks.iter().map(|&(threads, measured_ns, simulated_ns)| Check {
             variant,
@@ -113,7 +113,7 @@ impl Report {
         }));
     }
 
-    /// Prints it, and draws it if that is wanted.
+    /// Prints the results, and draws them if the command line asks for a picture.
     ///
     /// # Errors
     /// The picture cannot be written.
@@ -128,7 +128,7 @@ impl Report {
         Ok(())
     }
 
-    /// Calls of all threads together, of what was measured.
+    /// The measured calls of all threads together.
     fn picture(&self) -> Bars {
         let mut threads: Vec<usize> = self.measured.iter().map(|m| m.threads).collect();
         threads.sort_unstable();

@@ -1,9 +1,9 @@
 //! The indexes on the simulated machine.
 //!
-//! What one thread takes for a call of each mix was measured, so the time that a lock is held is
-//! what is left of it without the lock's own two instructions and the thread's counter. A call of a
-//! writer takes the lock of its part, and owns the line of a node in it; a lookup that needs no
-//! lock reads the line of a node.
+//! The lab has measured the time of one thread for a call of each mix. The time that a lock is held
+//! is the rest of it, without the lock's two instructions and the thread's counter. A writer's call
+//! takes the lock of its part and owns the line of a node in it. A lookup without a lock reads the
+//! line of a node.
 
 use anyhow::Result;
 
@@ -17,21 +17,21 @@ use crate::locks_sim::machine::{Machine, Model, Step};
 use crate::locks_sim::primitives::{Primitives, two_cpus};
 use crate::locks_sim::schemes::{QUEUES, give, take};
 
-/// Lines of nodes in a part: what is written at one place is seldom wanted at the next.
+/// Lines of nodes in a part: a line written by one call is seldom wanted by the next.
 const NODES: usize = 256;
-/// Calls that are simulated for a result.
+/// Calls in a simulation.
 const CALLS: u64 = 60_000;
-/// Events, if those come first.
+/// Events after which a simulation ends, if it has not done its calls.
 const EVENTS: u64 = 3_000_000;
 /// Calls after which a CPU has forgotten a line.
 const REACH: u64 = 4096;
-/// The share of a call that is the thread's own: drawing an offset, keeping its lists.
+/// The share of a call that is the thread's own work: drawing an offset, keeping its lists.
 const OWN_SHARE: f64 = 0.25;
 
 struct Scene {
     variant: Variant,
     mix: Mix,
-    /// Outside the lock, and with it.
+    /// Nanoseconds outside the lock, and inside it.
     own: f64,
     held: f64,
     between: f64,
@@ -59,7 +59,7 @@ impl Model for Scene {
     }
 }
 
-/// A thread's nanoseconds for a call, and what is used most.
+/// A thread's nanoseconds for a call, and the busiest lock or line.
 fn simulate(
     variant: Variant,
     mix: Mix,
@@ -98,10 +98,10 @@ fn simulate(
     (ns, outcome.busiest, outcome.utilisation)
 }
 
-/// Adds to a report what is simulated.
+/// Adds the simulations to a report.
 ///
 /// # Errors
-/// There is one CPU only.
+/// The machine has only one CPU.
 pub fn add(report: &mut Report, args: &IndexArgs, variants: &[Variant]) -> Result<()> {
     let costs = Primitives::measure(two_cpus()?)?.costs();
     for mix in Mix::ALL {

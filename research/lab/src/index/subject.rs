@@ -1,4 +1,4 @@
-//! What the threads call: an index by itself, or the engine round it.
+//! The subject of the calls: an index by itself, or the engine around it.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use zswap::{AreaOptions, Index, Key, Memcg, SwapType, Word};
 
 use crate::page;
 
-/// Pages of this program that the engine is given, one as often as another.
+/// Pages of this program that the engine stores, all equally often.
 const CONTENTS: usize = 1024;
 
-/// The cache of swap pages, with nothing behind it.
+/// The cache of swap pages, without a backing device.
 pub struct Whole {
     zswap: Arc<dyn AnySwap>,
     swap: SwapType,
@@ -22,28 +22,28 @@ pub struct Whole {
     contents: Vec<u8>,
 }
 
-/// What is called.
+/// The subject of the calls.
 pub enum Subject {
-    /// An index.
+    /// An index by itself.
     Alone(Box<dyn Index>),
     /// The engine with that index.
     Whole(Box<Whole>),
 }
 
 impl Subject {
-    /// The index of that name for so many pages and entries.
+    /// The index of that name, for this many pages and entries.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is out.
     pub fn alone(index: &str, pages: u32, cpus: usize) -> Result<Subject> {
         let made = make_index(index, &host::Mmap, (u64::from(pages), pages, cpus));
         Ok(Subject::Alone(made.map_err(|error| anyhow!("{error}"))?))
     }
 
-    /// The engine with the index of that name, and an area of so many pages.
+    /// The engine with the index of that name, and an area of this many pages.
     ///
     /// # Errors
-    /// No memory, or this program's own file cannot be read.
+    /// Memory is out, or this program's own file cannot be read.
     pub fn whole(index: &str, pages: u32) -> Result<Subject> {
         let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
         let make = || -> Result<Whole, ControlError> {
@@ -57,7 +57,7 @@ impl Subject {
         };
         let made = make().map_err(|error| anyhow!("{error}"));
         let mut whole = made.context("the cache of swap pages")?;
-        // Without a device behind it the engine refuses what does not compress.
+        // Without a backing device the engine refuses pages that do not compress.
         let (cpu, key) = (host::cpu(), whole.key(0));
         let taken = |page: &&Page| whole.zswap.store(cpu, key, &whole.memcg, page).is_ok();
         let contents = page::pages(&own).filter(taken).take(CONTENTS).flatten().copied();
@@ -69,10 +69,10 @@ impl Subject {
         Ok(Subject::Whole(Box::new(whole)))
     }
 
-    /// Looks a page up that is there as `word`; the engine's are read.
+    /// Looks up a page that is there as `word`. The engine also reads the page.
     ///
     /// # Errors
-    /// Something else is there.
+    /// The index holds something else.
     pub fn load(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.get(cpu, offset) {
@@ -91,10 +91,10 @@ impl Subject {
         }
     }
 
-    /// Puts a page in that is not there.
+    /// Stores a page in an empty place.
     ///
     /// # Errors
-    /// Something is there, or memory is out.
+    /// The place is not empty, or memory is out.
     pub fn store(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.insert(cpu, offset, word) {
@@ -109,10 +109,10 @@ impl Subject {
         }
     }
 
-    /// Takes a page out that is there as `word`.
+    /// Removes a page that is there as `word`.
     ///
     /// # Errors
-    /// Something else is there.
+    /// The index holds something else.
     pub fn invalidate(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.remove(cpu, offset) {
@@ -126,7 +126,7 @@ impl Subject {
         }
     }
 
-    /// Panics if it contradicts itself.
+    /// Checks the structure. Panics if it is inconsistent.
     pub fn validate(&self) {
         match self {
             Subject::Alone(index) => index.validate(),

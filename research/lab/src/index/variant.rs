@@ -1,15 +1,15 @@
-//! The indexes that take part.
+//! The indexes that the lab compares.
 
 use anyhow::{Result, bail};
 use designs::indexes::{RbTree, RbTreeSplit, XArray};
 use zswap::index::XArraySplit;
 
-/// An index that takes part.
+/// An index in the comparison.
 #[derive(Clone, Copy)]
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// Whether each part has a tree.
+    /// Whether each part has its own tree.
     pub split: bool,
     /// Whether lookups take no lock.
     pub lock_free: bool,
@@ -19,7 +19,7 @@ const fn variant(name: &'static str, split: bool, lock_free: bool) -> Variant {
     Variant { name, split, lock_free }
 }
 
-/// All of them.
+/// All indexes.
 const VARIANTS: [Variant; 4] = [
     variant(RbTree::NAME, false, false),
     variant(RbTreeSplit::NAME, true, false),
@@ -27,10 +27,10 @@ const VARIANTS: [Variant; 4] = [
     variant(XArraySplit::NAME, true, true),
 ];
 
-/// Those with these names; all, if there are none.
+/// The indexes with these names. All, if `names` is empty.
 ///
 /// # Errors
-/// A name that is not known, or stands there twice.
+/// A name is unknown, or appears twice.
 pub fn named(names: &[String]) -> Result<Vec<Variant>> {
     if names.is_empty() {
         return Ok(VARIANTS.to_vec());

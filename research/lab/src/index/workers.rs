@@ -1,4 +1,4 @@
-//! What threads do with an index, alone or within the engine, and how long a call takes.
+//! The threads' calls to an index, alone or within the engine, and their times.
 
 use std::sync::Barrier;
 use std::thread;
@@ -12,16 +12,16 @@ use zswap::Word;
 use super::subject::Subject;
 use super::variant::Variant;
 
-/// Rounds of calls between two looks at the clock.
+/// Rounds of calls between two clock readings.
 const AT_ONCE: usize = 32;
 
-/// What is called how often.
+/// A mix of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
-    /// Stores to an empty place and invalidations of another, by turns.
+    /// By turns, stores to an empty place and invalidations of another.
     StoreHeavy,
-    /// Of twenty calls eighteen loads, a store and an invalidation.
+    /// Twenty calls: eighteen loads, a store and an invalidation.
     LoadHeavy,
     /// A load, the invalidation of the same page, and a store to an empty place.
     LoadThenInvalidate,
@@ -32,14 +32,14 @@ pub enum Mix {
 pub enum Call {
     /// Looks up a page that is there.
     Load,
-    /// Puts in a page that is not.
+    /// Stores a page in an empty place.
     Store,
-    /// Takes out a page; the one that was loaded last, if that was the call before.
+    /// Removes a page: the one of the call before, if that was a load.
     Invalidate,
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Mix; 3] = [Mix::StoreHeavy, Mix::LoadHeavy, Mix::LoadThenInvalidate];
 
     /// Its name.
@@ -69,19 +69,19 @@ impl Mix {
 pub struct Workers {
     /// The index.
     pub variant: Variant,
-    /// What is done with it.
+    /// The mix of calls.
     pub mix: Mix,
-    /// By how many.
+    /// The number of threads.
     pub threads: usize,
-    /// The size of its area.
+    /// The size of the area, in pages.
     pub pages: u32,
-    /// What offsets are drawn from.
+    /// The seed of the offsets.
     pub seed: u64,
-    /// Whether the whole engine is called, compression and all, instead of the index alone.
+    /// Whether the threads call the whole engine, with compression, instead of the index alone.
     pub whole: bool,
 }
 
-/// A thread's pages: those there are, the others, and numbers of entries.
+/// A thread's pages: stored ones, empty places, and numbers of entries.
 struct CpuState {
     present: Vec<(u64, Word)>,
     absent: Vec<u64>,
@@ -92,7 +92,7 @@ struct CpuState {
 }
 
 impl CpuState {
-    /// The pages of thread `n` lie between those of the others.
+    /// The pages of thread `n` are interleaved with those of the other threads.
     fn new(workers: &Workers, n: usize, index: &Subject) -> Result<CpuState> {
         let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
         let mut random = fastrand::Rng::with_seed(workers.seed + n as u64);
@@ -135,7 +135,7 @@ impl CpuState {
         Ok(())
     }
 
-    /// One round of calls.
+    /// Makes one round of calls.
     fn round(&mut self, index: &Subject, cpu: Cpu, calls: &[Call]) -> Result<()> {
         for (n, call) in calls.iter().enumerate() {
             match call {
@@ -153,10 +153,10 @@ impl CpuState {
 }
 
 impl Workers {
-    /// Lets the threads work for so many seconds. Gives a thread's nanoseconds for a call.
+    /// Lets the threads work for `seconds`. Returns a thread's nanoseconds for a call.
     ///
     /// # Errors
-    /// No memory, or an index that gives what was not put in.
+    /// Memory is out, or an index returns a wrong entry.
     pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
         let index = &if self.whole {
             Subject::whole(self.variant.name, self.pages)?
@@ -169,7 +169,7 @@ impl Workers {
             let cpu = Cpu(n as u32);
             let pinned = host::pin_to_cpu(cpus[n]).map_err(|error| anyhow!("{error}"));
             let own = pinned.and_then(|()| CpuState::new(self, n, index));
-            // Nobody may be missing here, also if something went wrong.
+            // Every thread must reach this barrier, even after an error.
             start.wait();
             let mut own = own?;
             let calls = self.mix.calls();

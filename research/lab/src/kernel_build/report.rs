@@ -1,4 +1,4 @@
-//! What the builds have shown.
+//! The results of the builds.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::pressure::Measured;
 use crate::profile::Shares;
 use crate::swap::Mode;
 
-/// Jobs, and the memory they have together.
+/// The number of jobs, and the memory of all of them together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Setting {
     /// `make -j`.
@@ -21,50 +21,50 @@ pub struct Setting {
 /// A build.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// With how many jobs, in how much memory.
+    /// The jobs and the memory.
     #[serde(flatten)]
     pub setting: Setting,
     /// The kind of swap.
     pub swap: String,
-    /// Which time, from 0.
+    /// The number of the repetition, from 0.
     pub repetition: u32,
     /// `done`, `timeout` or `failed`.
     pub outcome: &'static str,
-    /// What a failed build said last.
+    /// The last messages of a failed build.
     pub message: Option<String>,
-    /// The figures; of a build that was killed, until then.
+    /// The figures. A killed build has those until it was killed.
     pub measured: Measured,
-    /// Where CPUs spent their time, if that was asked for.
+    /// The CPU time by groups of code, if the command line asks for it.
     pub profile: Option<Shares>,
 }
 
-/// All of it, in the order of the builds.
+/// All results, in the order of the builds.
 #[derive(Serialize)]
 pub struct Report {
-    /// What was built.
+    /// The source.
     pub source: String,
-    /// The release of the kernel it ran on.
+    /// The release of the running kernel.
     pub kernel: String,
-    /// CPUs that there are.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// How much swap there was.
+    /// Bytes of swap.
     pub swap_bytes: u64,
-    /// Memory that compressed pages could take.
+    /// Bytes of memory that compressed pages may take.
     pub max_pool_bytes: Option<u64>,
-    /// When a build was killed.
+    /// Seconds after which a build is killed.
     pub timeout_seconds: u32,
-    /// Builds of each kind.
+    /// Builds of each kind of swap.
     pub repeat: u32,
-    /// Jobs and memory, in the order asked for.
+    /// Jobs and memory, in the order of the command line.
     pub settings: Vec<Setting>,
-    /// Kinds of swap, likewise.
+    /// Kinds of swap, in the order of the command line.
     pub swaps: Vec<String>,
     /// Every build.
     pub runs: Vec<Run>,
 }
 
 impl Report {
-    /// Before the first build.
+    /// A report before the first build.
     pub fn new(
         args: &KernelBuildArgs,
         source: &Source,
@@ -86,8 +86,8 @@ impl Report {
         }
     }
 
-    /// The build with the median time among those that ended by themselves, so that its figures
-    /// belong together; else one that was killed or failed.
+    /// The build with the median time among those that ended by themselves, so all its figures are
+    /// of one build. Else a build that was killed or failed.
     pub fn median(&self, setting: Setting, swap: &str) -> Option<&Run> {
         let mut runs: Vec<&Run> =
             self.runs.iter().filter(|run| run.setting == setting && run.swap == swap).collect();
@@ -99,13 +99,13 @@ impl Report {
         runs.get(runs.len().saturating_sub(1) / 2).copied()
     }
 
-    /// What others are compared with: the plain file, or the first that has a limit.
+    /// The kind of swap that others are compared with: the plain file, or the first with a limit.
     pub fn base(&self) -> Option<&str> {
         let plain = self.swaps.iter().find(|name| *name == "file");
         plain.or_else(|| self.swaps.iter().find(|name| *name != "none")).map(String::as_str)
     }
 
-    /// Run times, side by side.
+    /// Bars of run times.
     pub fn bars(&self) -> Bars {
         let group = |setting: &Setting| {
             format!("-j{} in {}", setting.jobs, units::human(setting.limit_bytes))

@@ -1,4 +1,4 @@
-//! What is built: a tree with a Makefile, best the kernel's as Debian packages it.
+//! The source to build: a tree with a Makefile, best the kernel's from Debian's package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::programs::{self, Running};
 
 /// Where Debian's packages put archives of the kernel's source.
 const ARCHIVES: &str = "/usr/src";
-/// How their names begin.
+/// The prefix of their names.
 const PREFIX: &str = "linux-source-";
-/// What the kernel's build takes, and the packages that bring it.
+/// The tools that the kernel's build needs, and their packages.
 const TOOLS: [(&str, &str); 5] =
     [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc")];
-/// How long unpacking may take.
+/// Time that unpacking may take.
 const UNPACKING: std::time::Duration = std::time::Duration::from_secs(1800);
 
 /// A tree to build.
@@ -27,10 +27,10 @@ pub struct Source {
 }
 
 impl Source {
-    /// The tree that was asked for, or one in `directory`, or an archive's, unpacked there.
+    /// The tree `wanted`; else one in `directory`; else an archive's, unpacked there.
     ///
     /// # Errors
-    /// There is no source, or tools to build it are missing: says which package brings them.
+    /// There is no source, or tools are missing: the message names their packages.
     pub fn find(wanted: Option<&Path>, directory: &Path, bar: &ProgressBar) -> Result<Source> {
         let found = match wanted {
             Some(path) => path.to_owned(),
@@ -71,7 +71,7 @@ impl Source {
         self.tree.join("Kconfig").is_file() && self.tree.join("scripts/kconfig").is_dir()
     }
 
-    /// What is built, for people.
+    /// A description of the source.
     pub fn describe(&self) -> String {
         let name = self.tree.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if !self.is_kernel() {
@@ -82,7 +82,7 @@ impl Source {
         format!("{name}, {chosen} options of the configuration are y")
     }
 
-    /// Gives a kernel's tree the configuration `tinyconfig`, if it has none.
+    /// Configures a kernel's tree with `tinyconfig`, if it has no configuration.
     ///
     /// # Errors
     /// make fails.
@@ -93,7 +93,7 @@ impl Source {
         Ok(())
     }
 
-    /// Removes what was built.
+    /// Removes the results of a build.
     ///
     /// # Errors
     /// make fails; there may be no target `clean`.
@@ -110,11 +110,11 @@ impl Source {
         Ok(())
     }
 
-    /// make, in the tree.
+    /// The make command for the tree.
     pub fn make(&self) -> Command {
         let mut command = Command::new(&self.make);
         command.arg("-C").arg(&self.tree).env("LC_ALL", "C");
-        // Of a make above us.
+        // These come from a make that runs us.
         for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"] {
             command.env_remove(name);
         }
@@ -129,14 +129,14 @@ fn newest(directory: &Path, is_right: impl Fn(&Path) -> bool) -> Option<PathBuf>
     named.map(|entry| entry.path()).filter(|path| is_right(path)).max_by_key(|path| version(path))
 }
 
-/// The numbers in a name, to be compared one by one.
+/// The numbers in a name, for comparison one by one.
 fn version(path: &Path) -> Vec<u64> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let words = name.split(|c: char| !c.is_ascii_digit());
     words.filter_map(|word| word.parse().ok()).collect()
 }
 
-/// The name without what tells that it is an archive.
+/// The name without the archive's suffix.
 fn stem(archive: &Path) -> Result<String> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match name.split_once(".tar") {

@@ -1,4 +1,4 @@
-//! The tables: everything, and those of two proposals for zswap.
+//! The tables: all figures, and those of two proposals for zswap.
 
 use std::fmt::Write;
 use std::iter;
@@ -9,7 +9,7 @@ use super::report::{Report, Run, Setting};
 use crate::statistics::spread;
 use crate::table::{self, maybe_count};
 
-/// A run's time, with a mark if it did not end by itself.
+/// A run's time, with a mark if the build did not end by itself.
 fn seconds(run: &Run) -> String {
     match run.outcome {
         "done" => format!("{:.1}", run.measured.seconds),
@@ -34,8 +34,8 @@ fn change(from: f64, to: f64) -> String {
     format!("{:+.0}%", 100.0 * (to / from - 1.0))
 }
 
-/// The memory the group could have in the end: more than at first if the kernel was about to give
-/// it up, and so the limit was raised.
+/// The memory limit of the group at the end. It is higher than at first if the kernel was about to
+/// give the group up and the limit was raised.
 fn limit(run: &Run) -> String {
     match run.swap.as_str() {
         "none" => "-".to_owned(),
@@ -43,7 +43,7 @@ fn limit(run: &Run) -> String {
     }
 }
 
-/// A limit in the end, and by how much it was raised.
+/// The limit at the end, and the bytes by which it was raised.
 fn raised(bytes: u64, by: u64) -> String {
     match by {
         0 => mb(bytes),
@@ -51,7 +51,7 @@ fn raised(bytes: u64, by: u64) -> String {
     }
 }
 
-/// From the quickest to the slowest build of this kind that ended by itself.
+/// The range from the fastest to the slowest build of this kind that ended by itself.
 fn spread_of_seconds(report: &Report, run: &Run) -> String {
     let same = |other: &&Run| other.setting == run.setting && other.swap == run.swap;
     let runs = report.runs.iter().filter(same).filter(|run| run.outcome == "done");
@@ -60,7 +60,7 @@ fn spread_of_seconds(report: &Report, run: &Run) -> String {
     if all.is_empty() { "-".to_owned() } else { format!("{least:.1}-{most:.1}") }
 }
 
-/// What a run did, for whoever waits.
+/// A run's result in one line, as progress.
 pub fn in_a_line(run: &Run) -> String {
     let measured = &run.measured;
     format!(
@@ -79,7 +79,7 @@ fn heading(setting: Setting) -> String {
     format!("\nmake -j{} in {}\n\n", setting.jobs, units::human(setting.limit_bytes))
 }
 
-/// For people to read.
+/// The results as text.
 pub fn text(report: &Report) -> String {
     let pool = report.max_pool_bytes.map_or(String::new(), |bytes| {
         format!(", compressed pages in {} at most", units::human(bytes))
@@ -114,7 +114,7 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-/// Every figure of every kind of swap.
+/// All figures of all kinds of swap.
 fn figures(report: &Report) -> String {
     let mut text = String::new();
     for &setting in &report.settings {
@@ -166,19 +166,19 @@ fn figures(report: &Report) -> String {
     text
 }
 
-/// Pages that swap moved from and to a disk.
+/// Pages that swap read from a disk and wrote to it.
 fn pages(run: &Run) -> (u64, u64) {
     let page = PAGE_SIZE as u64;
     (run.measured.swap.disk_read_bytes / page, run.measured.swap.disk_written_bytes / page)
 }
 
-/// The kinds that are compared with the base.
+/// The kinds of swap other than the base.
 fn others<'a>(report: &'a Report, base: &'a str) -> impl Iterator<Item = &'a str> {
     report.swaps.iter().map(String::as_str).filter(move |swap| *swap != base && *swap != "none")
 }
 
-/// I/O in pages, as in the proposal of 2013: what swap read and wrote on the disk, and major
-/// faults; and the sum's change.
+/// I/O in pages, as in the proposal of 2013: the pages that swap read and wrote on the disk, major
+/// faults, their sum, and its change.
 fn input_output(report: &Report) -> String {
     let mut text = String::new();
     let Some(base) = report.base() else { return text };
@@ -230,7 +230,7 @@ fn against(report: &Report, title: &str, of: &dyn Fn(&Run) -> (String, f64)) -> 
         for other in others(report, base) {
             let Some(run) = report.median(setting, other) else { continue };
             let (shown, this) = of(run);
-            // Against a build that was killed there is no telling.
+            // A build that was killed cannot be compared.
             let known = from.outcome == "done" && run.outcome == "done";
             row.extend([shown, if known { change(value, this) } else { "-".to_owned() }]);
         }
@@ -248,7 +248,7 @@ fn run_time(report: &Report) -> String {
     against(report, "Runtime in seconds", &|run| (seconds(run), run.measured.seconds))
 }
 
-/// Time on CPUs, as in the proposal of 2013.
+/// CPU time, as in the proposal of 2013.
 fn cpu(report: &Report) -> String {
     let title = format!("CPU utilization in percent, out of {}", 100 * report.cpus);
     let of = |run: &Run| {

@@ -1,4 +1,4 @@
-//! The pages that threads store: of a corpus, or made up.
+//! The pages that the threads store: from a corpus, or made up.
 
 use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
@@ -7,33 +7,33 @@ use super::sections::Bench;
 use crate::page::page;
 use crate::sys::Memory;
 
-/// Pages made up when there is no corpus.
+/// The number of made-up pages when there is no corpus.
 const MADE_UP: usize = 4096;
-/// Pages taken of a corpus, at most.
+/// The most pages taken from a corpus.
 const MOST: usize = 4096;
-/// What an object of `eight` has at most, so that a frame has room for two, if pages allow it.
+/// The longest object of `eight`, so that a frame holds two objects, if the pages allow it.
 const SMALL: usize = 1300;
 const SEED: u64 = 0x6c6f_636b_7300;
 
-/// Pages, and what becomes of them when they are compressed.
+/// Pages, and their objects after compression.
 pub struct Contents {
-    /// What they are.
+    /// The name of the contents.
     pub name: String,
     /// The pages.
     pub bytes: Memory,
-    /// Of each page that is not the same bytes over and over: its number, class and lines.
+    /// For each page that is not same-filled: its number, class and lines.
     pub objects: Vec<(usize, usize, u32)>,
-    /// Eight of these.
+    /// Eight of `objects`, for the workload `eight`.
     pub eight: Vec<(usize, usize, u32)>,
     /// Mean length of the objects.
     pub mean_length: f64,
 }
 
 impl Contents {
-    /// Those of a corpus, or made up.
+    /// Reads the pages of a corpus, or makes them up.
     ///
     /// # Errors
-    /// The file cannot be read, or has less than eight pages to compress; no memory.
+    /// The file cannot be read or has less than eight pages to compress, or memory is out.
     pub fn new(corpus: Option<&std::path::Path>, bench: &Bench) -> Result<Contents> {
         let (name, bytes) = match corpus {
             Some(path) => (path.display().to_string(), crate::page::read(path)?),
@@ -55,7 +55,7 @@ impl Contents {
         let length = |at: usize| compressed[at].1;
         let mean_length =
             chosen.iter().map(|&at| length(at) as f64).sum::<f64>() / chosen.len() as f64;
-        // The first small ones; if there are too few, the smallest.
+        // The first eight small objects; if there are too few, the smallest.
         let mut by_need = chosen.clone();
         by_need.sort_by_key(|&at| length(at).max(SMALL));
         let eight = by_need.iter().take(8).map(of).collect();

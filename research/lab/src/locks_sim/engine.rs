@@ -11,56 +11,56 @@ use super::schemes::{
 /// Times of the parts of an operation, in nanoseconds, on one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
-    /// Before and after everything else: the CPU's number, the device's reader, the CPU's counters.
+    /// Work before and after the rest: the CPU's number, the device's reader, the CPU's counters.
     pub outside: f64,
-    /// Of an update, while the slot is held.
+    /// Work of an update while the slot is held.
     pub update_held: f64,
-    /// The lock of a size class is held to take a slot of the pool.
+    /// Time that a size class's lock is held to take a slot of the pool.
     pub class_take: f64,
-    /// And to leave one.
+    /// Time that a size class's lock is held to free a slot of the pool.
     pub class_leave: f64,
-    /// What else a store does: looking for a pattern, compressing.
+    /// The other work of a store: searching for a pattern, compressing.
     pub store_body: f64,
-    /// What else a load does, while the slot is held: filling a page, decompressing.
+    /// The other work of a load while the slot is held: filling a page, decompressing.
     pub load_body: f64,
 }
 
-/// A situation to be simulated.
+/// A situation to simulate.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
-    /// How slots are guarded.
+    /// The slot scheme.
     pub scheme: Scheme,
-    /// Which slots the threads work on.
+    /// The slots that the threads work on.
     pub workload: Workload,
-    /// What the pages contain.
+    /// The contents of the pages.
     pub content: Content,
-    /// What the threads do.
+    /// The operation of the threads.
     pub op: Op,
-    /// How long things take.
+    /// The times of the parts.
     pub parts: Parts,
-    /// How much longer or shorter than the mean a body takes, now and then: drawn from these.
+    /// Factors of a body's time, whose mean is 1. Each body draws one.
     pub spread: &'a [f64],
-    /// Size classes of stored pages and the lines of their objects: drawn from these, but under
-    /// `eight`, where each page has one of its own.
+    /// Size classes of stored pages and the lines of their objects. Each store draws one; under
+    /// `eight` each page has its own.
     pub objects: &'a [(usize, u32)],
-    /// Whether counters are shared by all CPUs.
+    /// Whether all CPUs share the counters.
     pub shared_counters: bool,
-    /// How threads come by a stream.
+    /// The policy by which threads get a stream.
     pub streams: StreamPolicy,
     /// Operations after which a CPU's caches have forgotten a line.
     pub reach: u64,
 }
 
-/// How long to simulate.
+/// The length of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
     /// Operations.
     pub operations: u64,
-    /// Events, if those come first.
+    /// Events after which the simulation ends, if it has not done its operations.
     pub events: u64,
 }
 
-/// What a thread is at.
+/// The current operation of a thread.
 #[derive(Clone, Default)]
 struct Task {
     made: Option<Object>,
@@ -68,7 +68,7 @@ struct Task {
     seen: u32,
 }
 
-/// The engine.
+/// The simulated engine.
 pub(super) struct Engine<'a> {
     scene: &'a Scene<'a>,
     slot_lines: Vec<LineId>,
@@ -84,7 +84,7 @@ pub(super) struct Engine<'a> {
     tasks: Vec<Task>,
 }
 
-/// Objects of a zspage, more or less.
+/// Approximate number of objects in a zspage.
 const PER_ZSPAGE: usize = 8;
 
 const TAKEN: u32 = 0;
@@ -93,7 +93,7 @@ const SEEN: u32 = 2;
 const TRY: u32 = 3;
 const RETIRE: u32 = 4;
 const LOOK: u32 = 5;
-/// Simulates a scene with so many threads.
+/// Simulates a scene with this many threads.
 pub fn simulate(
     scene: &Scene<'_>,
     threads: usize,
@@ -112,7 +112,7 @@ impl<'a> Engine<'a> {
         let cpus = machine.cpus();
         let slots = scene.workload.slots();
         let per_line = LINE / scene.scheme.bytes;
-        // Who wrote a line last is drawn: that is how a run finds them after a while.
+        // The last writer of a line is drawn: after a while a real run is in such a state.
         let lines: Vec<LineId> = (0..slots.div_ceil(per_line))
             .map(|_| {
                 let owner = machine.random.usize(..cpus);
@@ -138,7 +138,8 @@ impl<'a> Engine<'a> {
         let count = scene.objects.iter().map(|(class, _)| class + 1).max().unwrap_or(0);
         let classes = (0..count)
             .map(|_| {
-                // crates/zsmalloc/src/pool.rs: a class's state is behind its lock, in its line.
+                // crates/zsmalloc/src/pool.rs: a class's state is behind its lock, in the lock's
+                // line.
                 let line = machine.lines.add("line of a size class", 1, 0);
                 let lock = Lock::new("lock of a size class", Manner::Mutex, line, line);
                 (machine.add_lock(lock), Vec::new())
@@ -174,14 +175,14 @@ impl<'a> Engine<'a> {
                 engine.contents[slot] = Some(object);
             }
         }
-        // What is only read, everybody has.
+        // All CPUs share the lines that are only read.
         if scene.op == Op::Load && !matches!(scene.scheme.guard, Guard::Each(_)) {
             engine.slot_lines.iter().for_each(|&line| machine.lines.share(line));
         }
         engine
     }
 
-    /// The class and size of a page that is stored in `slot`.
+    /// Draws the class and lines of a page that is stored in `slot`.
     fn draw(&self, slot: usize, machine: &mut Machine) -> (usize, u32) {
         let objects = self.scene.objects;
         match self.scene.workload {
@@ -211,15 +212,15 @@ impl<'a> Engine<'a> {
         let body = self.body(parts.store_body, machine);
         let mut steps = vec![Step::Work(parts.outside / 2.0), Step::Prefetch(line)];
         match scene.content {
-            // `make` looks through the page first, and peeks then.
+            // `make` first searches the page for a pattern, and peeks then.
             Content::SameFilled => steps.extend([body, Step::Read(line)]),
             Content::Pages => {
                 steps.push(Step::Read(line));
                 steps.extend(self.stream.map(|stream| take(stream, Mode::Write)));
                 let of = self.draw(slot, machine);
                 let lock = self.classes[of.0].0;
-                // Pool::store: the slot is taken under the class's lock, the bytes are copied
-                // after it; the stream is held till then (Engine::pack).
+                // Pool::store takes the slot under the class's lock and copies the bytes after it.
+                // The stream is held until then (Engine::pack).
                 let give = give(lock, Mode::Write);
                 steps.extend([body, take(lock, Mode::Write)]);
                 steps.push(Step::Call(TAKEN, of.0 << 16 | of.1 as usize));
@@ -259,7 +260,7 @@ impl<'a> Engine<'a> {
         machine.push_all(me, &steps);
     }
 
-    /// Engine::load: all of it in the closure of SlotTable::load.
+    /// Engine::load: all its work is in the closure of SlotTable::load.
     fn plan_load(&mut self, me: usize, slot: usize, machine: &mut Machine) {
         let scene = self.scene;
         let (parts, line) = (&scene.parts, self.slot_lines[slot]);
@@ -290,7 +291,7 @@ impl<'a> Engine<'a> {
         machine.push_all(me, &steps);
     }
 
-    /// Pool::free (crates/zsmalloc/src/pool.rs): finds the class by the zspage, and leaves the slot
+    /// Pool::free (crates/zsmalloc/src/pool.rs) finds the class by the zspage, and frees the slot
     /// under the class's lock.
     pub(super) fn free(&mut self, me: usize, object: Object, machine: &mut Machine) {
         let lock = self.classes[object.class].0;
@@ -346,7 +347,7 @@ impl Model for Engine<'_> {
             SEEN => self.tasks[me].seen = self.versions[with],
             TRY if self.tasks[me].seen == self.versions[with] => self.swap(me, with),
             TRY => {
-                // The failed instruction says what the word is now.
+                // The failed compare-and-swap returns the word's current value.
                 self.tasks[me].seen = self.versions[with];
                 let again = [Step::Own(self.slot_lines[with]), Step::Call(TRY, with)];
                 machine.push_all(me, &again);
@@ -375,7 +376,7 @@ impl Model for Engine<'_> {
 }
 
 impl Engine<'_> {
-    /// The commit: the word is another one now.
+    /// The commit changes the word.
     fn swap(&mut self, me: usize, slot: usize) {
         self.versions[slot] = self.versions[slot].wrapping_add(1);
         let task = &mut self.tasks[me];

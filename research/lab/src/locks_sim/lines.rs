@@ -1,50 +1,50 @@
-//! Cache lines: whose they are, and what it costs to get them.
+//! Cache lines: which CPUs hold each line, and the cost of getting it.
 //!
-//! As in MESI, a line is one CPU's alone, or several have it to read. Who wants a line that another
-//! CPU has alone waits until the transfers asked for before are over, and then for its own: the
-//! transfers of one line queue up one behind the other. Reading a line that others only read waits
-//! for nobody. A transfer begins with a request that is under way for half of the time: so long
-//! the CPU that has the line still uses it.
+//! As in MESI, one CPU holds a line alone, or several CPUs hold it to read. A CPU that wants a line
+//! which another CPU holds alone waits until the earlier transfers of this line are over, and then
+//! for its own transfer. Transfers of one line queue up. A CPU that reads a line which others only
+//! read waits for no CPU. A transfer begins with a request that takes half of its time; until then
+//! the CPU that holds the line still uses it.
 //!
-//! Many processors hand a line that was changed over whole to who only reads it, because it will be
-//! changed there next. Whether this one does is measured, and then it is simulated so; who reads a
-//! line that came in this way, and was not changed since, shares it.
+//! Many processors move a changed line entirely to a CPU that only reads it, because that CPU will
+//! probably change it next. The lab measures whether this processor does so, and simulates the
+//! same. A reader of a line that came in this way, and was not changed since, shares it.
 
-/// What things cost, in nanoseconds. Measured, but for what a test makes up.
+/// Costs in nanoseconds. All are measured, except in tests.
 #[derive(Clone, Debug)]
 pub struct Costs {
-    /// An atomic read-modify-write of a line one has.
+    /// An atomic read-modify-write of a line that this CPU holds alone.
     pub local: f64,
-    /// The same when another CPU has changed the line last.
+    /// An atomic read-modify-write of a line that another CPU changed last.
     pub take: f64,
-    /// The same when this CPU has the line, and so have others.
+    /// An atomic read-modify-write of a line that this CPU and others hold.
     pub upgrade: f64,
-    /// Whether a line that was changed moves to who reads it, and leaves who changed it.
+    /// Whether a changed line moves to a reader and leaves the CPU that changed it.
     pub reading_moves: bool,
-    /// Reading a line that another CPU has changed last.
+    /// Reading a line that another CPU changed last.
     pub read: f64,
-    /// Reading one of many lines in a row that another CPU has changed last.
+    /// Reading one of many lines in a row that another CPU changed last.
     pub read_in_row: f64,
-    /// Writing one of many lines in a row that another CPU has changed last.
+    /// Writing one of many lines in a row that another CPU changed last.
     pub write_in_row: f64,
-    /// A turn of a spinning loop.
+    /// One iteration of a spinning loop.
     pub pause: f64,
-    /// Turns before a waiter sleeps.
+    /// Iterations before a waiter sleeps.
     pub spins: u32,
-    /// Asking the system for nothing much.
+    /// A trivial system call.
     pub system_call: f64,
-    /// What waking a sleeper takes, by how long it has slept.
+    /// Costs of waking a sleeper, by the time it has slept.
     pub wakes: Vec<Wake>,
 }
 
-/// What waking a sleeper takes.
+/// The cost of waking a sleeper.
 #[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
 pub struct Wake {
-    /// When it has slept for so long, in nanoseconds.
+    /// Nanoseconds that the sleeper has slept.
     pub asleep_ns: f64,
-    /// Who wakes it is busy with it, besides the system call.
+    /// Nanoseconds that the waker is busy, besides the system call.
     pub waker_ns: f64,
-    /// From then until the sleeper runs.
+    /// Nanoseconds from then until the sleeper runs.
     pub latency_ns: f64,
 }
 
@@ -52,7 +52,7 @@ impl Costs {
     /// Spins before sleeping, as `SPINS` in crates/sync/src/park.rs.
     pub const SPINS: u32 = 40;
 
-    /// What waking a sleeper takes that has slept for so long: on a line between what was measured.
+    /// The cost of waking a sleeper after `asleep` nanoseconds: linear between the measured points.
     pub fn wake(&self, asleep: f64) -> Wake {
         let Some(&last) = self.wakes.last() else { return Wake::default() };
         let mut before = self.wakes[0];
@@ -73,7 +73,7 @@ impl Costs {
         last
     }
 
-    /// The same, with every transfer of a line `factor` times as dear.
+    /// The same costs, with every transfer of a line multiplied by `factor`.
     pub fn with_transfers(&self, factor: f64) -> Costs {
         Costs {
             take: self.take * factor,
@@ -93,53 +93,53 @@ pub type LineId = usize;
 struct Line {
     what: &'static str,
     width: u32,
-    /// Who have it, a bit for each CPU: at most 128. Alone, it may be written.
+    /// A bit for each CPU that holds the line: at most 128. A CPU that holds it alone may write.
     sharers: u128,
     alone: bool,
-    /// When the transfers asked for so far are over.
+    /// The time when the transfers requested so far are over.
     free_at: f64,
     /// Time spent on transfers.
     busy: f64,
-    /// It came by being read, and was not changed since.
+    /// A CPU got it by a read, and did not change it since.
     clean: bool,
-    /// Who had it, whether alone, and until when they still use it.
+    /// The CPUs that held it, whether alone, and the time until which they still use it.
     leaving: Vec<(u128, bool, f64)>,
-    /// The last to have it alone, and how many operations that CPU had done by then.
+    /// The last CPU to hold it alone, and that CPU's number of operations at that time.
     last: (u8, u64),
 }
 
 impl Line {
-    /// Whether a CPU that is about to lose it still has it at `now`.
+    /// Whether a CPU that is about to lose the line still holds it at `now`.
     fn still_has(&self, cpu: usize, alone: bool, now: f64) -> bool {
         let may = |leaving: &&(u128, bool, f64)| leaving.2 > now && (leaving.1 || !alone);
         self.leaving.iter().filter(may).any(|leaving| leaving.0 & 1 << cpu != 0)
     }
 
-    /// Those who have it will not, from time `until` on.
+    /// The holders lose the line at time `until`.
     fn leave(&mut self, until: f64, now: f64) {
         self.leaving.retain(|leaving| leaving.2 > now);
         self.leaving.push((self.sharers, self.alone, until));
     }
 }
 
-/// All the lines.
+/// All lines.
 pub struct Lines {
     lines: Vec<Line>,
-    /// Operations each CPU has done.
+    /// Operations done by each CPU.
     pub(super) done: Vec<u64>,
-    /// Operations after which a CPU has no longer what it touched then.
+    /// Operations after which a CPU's caches have lost a line.
     reach: u64,
-    /// A flaw, for tests: transfers of a line do not wait for each other.
+    /// A flaw for tests: transfers of a line do not wait for each other.
     pub(super) no_queue: bool,
 }
 
 impl Lines {
-    /// No lines, of `cpus` CPUs whose caches forget after `reach` operations.
+    /// No lines yet, for `cpus` CPUs whose caches lose a line after `reach` operations.
     pub fn new(cpus: usize, reach: u64) -> Lines {
         Lines { lines: Vec::new(), done: vec![0; cpus], reach, no_queue: false }
     }
 
-    /// A new line, which CPU `owner` has; `width` lines in a row are moved together.
+    /// Adds a line that CPU `owner` holds. `width` lines in a row move together.
     pub fn add(&mut self, what: &'static str, width: u32, owner: usize) -> LineId {
         let last = (owner as u8, 0);
         let (sharers, alone) = (1 << owner, true);
@@ -148,15 +148,15 @@ impl Lines {
         self.lines.len() - 1
     }
 
-    /// Lets every CPU have a line to read.
+    /// Lets every CPU hold a line to read.
     pub fn share(&mut self, line: LineId) {
         let cpus = self.done.len();
         let line = &mut self.lines[line];
         (line.sharers, line.alone) = (u128::MAX >> (128 - cpus), cpus == 1);
     }
 
-    /// CPU `cpu` wants a line alone, from time `now` on. Returns when it has it, with a
-    /// read-modify-write done.
+    /// CPU `cpu` wants a line alone, from time `now` on. Returns the time at which it holds the
+    /// line and has done a read-modify-write.
     pub fn own(&mut self, costs: &Costs, line: LineId, cpu: usize, now: f64) -> f64 {
         let gone = self.is_gone(line);
         let done = self.done[cpu];
@@ -181,11 +181,11 @@ impl Lines {
         }
         line.clean = false;
         (line.sharers, line.alone, line.last) = (1 << cpu, true, (cpu as u8, done));
-        // What is transferred has the local instruction in it.
+        // The time of a transfer includes the local instruction.
         begin + if taken > 0.0 { taken } else { costs.local }
     }
 
-    /// CPU `cpu` reads a line. Returns when it can.
+    /// CPU `cpu` reads a line. Returns the time at which it has read it.
     pub fn read(&mut self, costs: &Costs, line: LineId, cpu: usize, now: f64) -> f64 {
         let gone = self.is_gone(line);
         let no_queue = self.no_queue;
@@ -219,25 +219,25 @@ impl Lines {
         begin + taken
     }
 
-    /// Whether CPU `cpu` has a line, to read at least.
+    /// Whether CPU `cpu` holds a line, at least to read.
     pub fn has(&self, line: LineId, cpu: usize) -> bool {
         self.lines[line].sharers & 1 << cpu != 0
     }
 
-    /// Whether its last owner has long lost it from its caches: getting it costs what it costs one
-    /// thread alone, which was measured as part of its work.
+    /// Whether the last owner's caches lost the line long ago. Getting it then costs the same as
+    /// for one thread alone, and the measured work of one thread contains that cost.
     fn is_gone(&self, line: LineId) -> bool {
         let (owner, then) = self.lines[line].last;
         self.done[usize::from(owner)].saturating_sub(then) > self.reach
     }
 
-    /// The line that was longest in transfer since the beginning, and how long.
+    /// The line with the longest time in transfer since the beginning, and that time.
     pub fn busiest(&self) -> (&'static str, f64) {
         let busy = self.lines.iter().map(|line| (line.what, line.busy));
         busy.fold(("", 0.0), |most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Begins to count anew how long lines are in transfer.
+    /// Restarts the count of transfer times.
     pub fn begin(&mut self) {
         for line in &mut self.lines {
             line.busy = 0.0;

@@ -1,77 +1,78 @@
-//! A lock of the simulated machine: its word, who is inside and who waits.
+//! A lock of the simulated machine: its word, its holders and its waiters.
 //!
-//! A version says whether a word is still the one that was seen, so that a compare-and-swap fails
-//! where the real one would. How a thread takes a lock, step by step, stands in
-//! [`locking`](super::locking).
+//! A version tells whether a word is still the one that a thread saw, so that a compare-and-swap
+//! fails where the real one would. [`locking`](super::locking) has the steps by which a thread
+//! takes a lock.
 
 use super::lines::LineId;
 
-/// A lock's number.
+/// The number of a lock.
 pub type LockId = usize;
 
-/// How a lock is waited for.
+/// The way in which threads wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Manner {
-    /// As `WaitQueues` (crates/sync/src/bitlock.rs): looks, takes; spins, marks, sleeps; all are
-    /// woken.
+    /// `WaitQueues` (crates/sync/src/bitlock.rs): a thread looks and takes; it spins, marks,
+    /// sleeps. A wake-up wakes all.
     WaitQueues,
-    /// As `SharedWaitQueues` (crates/sync/src/shared.rs): the same, and readers come in together,
-    /// but not while somebody sleeps.
+    /// `SharedWaitQueues` (crates/sync/src/shared.rs): as `WaitQueues`, but readers come in
+    /// together, unless a thread sleeps.
     Shared,
-    /// As `own` (crates/sync/src/owned.rs): looks and takes, and never sleeps; every 64th look lets
-    /// others run.
+    /// `own` (crates/sync/src/owned.rs): a thread looks and takes, and never sleeps. Every 64th
+    /// look lets other threads run.
     Owned,
-    /// As `Mutex` (crates/sync/src/mutex.rs): takes without looking; spins, sleeps; one is woken.
+    /// `Mutex` (crates/sync/src/mutex.rs): a thread takes without looking; it spins, sleeps. One is
+    /// woken.
     Mutex,
-    /// A mutex that spins as long as its owner runs, which here is for ever.
+    /// A mutex that spins while its owner runs, which here is always.
     SpinsOnOwner,
-    /// So many may be inside; who finds no place sleeps at once, and one is woken for each that
-    /// leaves: the idle list of streams in Linux 3.15.
+    /// At most this many threads are inside. A thread that finds no place sleeps at once; each
+    /// thread that leaves wakes one. This is the idle list of streams in Linux 3.15.
     Permits(u32),
 }
 
-/// With others who read, or alone.
+/// The mode of a lock: shared with readers, or exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Beside other readers, where the lock can do that.
+    /// Shared with other readers, if the lock can do that.
     Read,
-    /// Alone.
+    /// Exclusive.
     Write,
 }
 
-/// A part of what is done with a lock.
+/// A step of a thread at a lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum LockStep {
-    /// Takes it.
+    /// Takes the lock.
     Take(LockId, Mode),
-    /// Leaves it.
+    /// Leaves the lock.
     Give(LockId, Mode),
-    /// Having looked at the word: takes it, spins on or sleeps.
+    /// The thread has looked at the word: it takes the lock, spins on or sleeps.
     Decide(LockId, Mode, u32),
-    /// Having the line: takes the lock, if the word is still the one of this version.
+    /// The thread holds the line: it takes the lock, if the word still has this version.
     Try(LockId, Mode, u32, u32),
-    /// Having the line: marks the word as waited for.
+    /// The thread holds the line: it marks the word as waited for.
     Mark(LockId, Mode, u32, u32),
-    /// Sleeps, if nobody has been woken since this ticket was taken.
+    /// Sleeps, if no thread has been woken since this ticket was taken.
     Sleep(LockId, Mode, u32),
-    /// Having the line: takes the lock, or sleeps.
+    /// The thread holds the line: it takes the lock, or sleeps.
     TakeOrSleep(LockId),
-    /// Having the line: the lock is left.
+    /// The thread holds the line: it has left the lock.
     Left(LockId, Mode),
-    /// Has the line of the wait queue: everybody in it is woken.
+    /// The thread holds the line of the wait queue: it wakes all its sleepers.
     Open(LockId),
 }
 
-/// Who spins: looks at a line that stays as it is until somebody takes it.
+/// A spinning thread: it looks at a line that stays unchanged until another CPU takes it.
 ///
-/// Each look in between would find the same, so they are not simulated one by one.
+/// All looks until then find the same, so they are not simulated one by one.
 pub struct Watcher {
     pub(super) thread: usize,
-    /// Its thread's call at the time: it is out of date when that is another one.
+    /// Its thread's call at the time. If the thread's call has changed, the watcher is out of date.
     pub(super) call: u64,
     pub(super) lock: LockId,
     pub(super) mode: Mode,
-    /// Looks so far, the time of the last of them, and the time from one to the next.
+    /// Number of looks so far, the time of the last one, and the time between two.
     pub(super) spins: u32,
     pub(super) since: f64,
     pub(super) pause: f64,
@@ -79,7 +80,7 @@ pub struct Watcher {
 
 /// A lock.
 pub struct Lock {
-    /// What it guards, for people.
+    /// What it guards, for reports.
     pub what: &'static str,
     pub(super) manner: Manner,
     pub(super) line: LineId,
@@ -113,7 +114,7 @@ impl Lock {
         }
     }
 
-    /// Whether nobody is inside.
+    /// Whether no thread is inside.
     pub(super) fn is_free(&self) -> bool {
         self.writers == 0 && self.readers == 0
     }
@@ -122,7 +123,7 @@ impl Lock {
         (self.held, self.held_since) = (0.0, now);
     }
 
-    /// Whether it keeps others out now, not only writers.
+    /// Whether it keeps readers out now, too.
     fn is_full(&self) -> bool {
         match self.manner {
             Manner::Permits(places) => self.writers >= places,
@@ -130,7 +131,7 @@ impl Lock {
         }
     }
 
-    /// For how long it kept others out, since the beginning.
+    /// The time that it has kept other threads out since the beginning.
     pub(super) fn held_until(&self, now: f64) -> f64 {
         if self.is_full() { self.held + now - self.held_since } else { self.held }
     }

@@ -1,15 +1,15 @@
 //! Locks of the simulated machine: the steps of the locks in crates/sync, one by one.
 //!
-//! Each lock is a word in a line; whoever looks at it, tries to take it or leaves it needs the line
-//! for that.
+//! Each lock is a word in a line. A thread needs the line to look at the word, to try to take the
+//! lock, and to leave it.
 
 use super::lines::LineId;
 use super::lock::{Lock, LockId, LockStep, Manner, Mode, Watcher};
 use super::machine::{Machine, Step};
 
-/// Stands for a version when the word was not looked at: it must be that of a free lock.
+/// The version of a word that the thread has not looked at: the lock must be free.
 const UNSEEN: u32 = u32::MAX;
-/// Looks before others are let run, as `LOOKS` in crates/sync/src/owned.rs.
+/// Looks before the thread lets others run, as `LOOKS` in crates/sync/src/owned.rs.
 const LOOKS: u32 = 64;
 
 impl Machine {
@@ -23,7 +23,7 @@ impl Machine {
         let (line, queue) = (self.locks[id].line, self.locks[id].queue);
         self.push(me, Step::Lock(LockStep::Decide(id, mode, spins)));
         self.push(me, Step::Read(line));
-        // The fast path does not look at the ticket.
+        // The fast path does not read the ticket.
         if spins > 0 && self.locks[id].manner != Manner::Owned {
             self.push(me, Step::Read(queue));
         }
@@ -107,7 +107,7 @@ impl Machine {
                 pause += (self.costs.system_call - pause) / f64::from(LOOKS);
             }
             if !self.lines.has(line, me) {
-                // Taken meanwhile by somebody who asked before this look was over.
+                // Another thread asked before this look was over, and has the lock now.
                 self.look(me, id, mode, spins + 1);
                 self.push(me, Step::Work(pause));
                 return;
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Spins until somebody takes the line, or it is time to sleep.
+    /// Spins until another CPU takes the line, or it is time to sleep.
     fn watch(&mut self, watcher: Watcher) {
         let me = watcher.thread;
         self.threads[me].kept = self.threads[me].steps.len();
@@ -139,7 +139,7 @@ impl Machine {
         self.watchers.entry(line).or_default().push(watcher);
     }
 
-    /// A line is taken: whoever looks at it will have to get it again, at the next look.
+    /// A CPU takes a line: each thread that watches it must get it again at its next look.
     pub(super) fn stir(&mut self, me: usize, line: LineId) {
         let Some(watchers) = self.watchers.get_mut(&line) else { return };
         for watcher in std::mem::take(watchers) {
@@ -161,7 +161,7 @@ impl Machine {
         }
     }
 
-    /// The last resort of a mutex: the swap that takes it or marks it; and all of `Permits`.
+    /// The last step of a mutex: the swap that takes or marks it. For `Permits`, the only step.
     fn take_or_sleep(&mut self, me: usize, id: LockId) {
         let (now, two) = (self.now, self.lets_two_in);
         let lock = &mut self.locks[id];
@@ -205,7 +205,7 @@ impl Machine {
         self.rouse(me, sleeper.into_iter().collect());
     }
 
-    /// The system call that wakes: it costs whoever makes it a while for each sleeper.
+    /// The wake-up system call. Each sleeper costs the waker some time.
     fn rouse(&mut self, me: usize, sleepers: Vec<usize>) {
         let mut busy = self.costs.system_call;
         for sleeper in sleepers {

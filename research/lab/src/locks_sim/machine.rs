@@ -1,9 +1,9 @@
-//! The simulated machine: CPUs with a thread each, events in the order of time.
+//! The simulated machine: CPUs with a thread each, and events in the order of time.
 //!
-//! A thread's operation is a list of steps. Each step takes effect at the instant at which it is
-//! over, and the next begins then; so whoever has a line alone at an instant has it for the effect.
-//! Events at the same instant happen in the order in which they were planned. Nothing depends on
-//! anything but the seed.
+//! A thread's operation is a list of steps. Each step takes effect at its end, and the next one
+//! begins then. So a CPU that holds a line alone at an instant holds it for the step's effect.
+//! Events at the same instant happen in the order of their planning. The result depends on nothing
+//! but the seed.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -11,82 +11,82 @@ use std::collections::{BinaryHeap, HashMap};
 use super::lines::{Costs, LineId, Lines};
 use super::lock::{Lock, LockStep, Watcher};
 
-/// What a thread does next.
+/// A step of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// Nanoseconds of its own.
+    /// The thread's own work, in nanoseconds.
     Work(f64),
     /// Reads a line.
     Read(LineId),
-    /// Asks for a line to read, and goes on.
+    /// Requests a line for reading, and goes on.
     Prefetch(LineId),
     /// Changes a line by an atomic instruction.
     Own(LineId),
-    /// Something with a lock.
+    /// A step at a lock.
     Lock(LockStep),
-    /// Whatever the model makes of this number.
+    /// Calls the model with this number.
     Call(u32, usize),
 }
 
-/// What threads do.
+/// The work of the threads.
 pub trait Model {
     /// Plans an operation of a thread: pushes its steps, the last one first.
     fn plan(&mut self, thread: usize, machine: &mut Machine);
 
-    /// Does what a `Step::Call` stands for.
+    /// Does the effect of a `Step::Call`.
     fn call(&mut self, _thread: usize, _what: u32, _with: usize, _machine: &mut Machine) {}
 }
 
-/// One CPU's thread.
+/// The thread of one CPU.
 #[derive(Default)]
 pub(super) struct Thread {
     /// Steps to do, the next one last.
     pub(super) steps: Vec<Step>,
-    /// A line that is under way, and when it is there.
+    /// A prefetched line, and the time of its arrival.
     coming: Option<(LineId, f64)>,
     asleep_since: Option<f64>,
     has_begun: bool,
-    /// It spins, and looks again when somebody changes the line.
+    /// Whether it spins and looks again when the line changes.
     pub(super) watching: bool,
-    /// Steps that stay when that happens.
+    /// Number of steps that stay when the line changes.
     pub(super) kept: usize,
-    /// Which of its events counts: those planned before it was called back do not.
+    /// Only events with this number count. A call-back makes the events planned before it invalid.
     pub(super) call: u64,
 }
 
 /// The machine.
 pub struct Machine {
-    /// What things cost.
+    /// The costs of lines and waiting.
     pub costs: Costs,
     /// The lines.
     pub lines: Lines,
     /// The locks.
     pub locks: Vec<Lock>,
-    /// What is drawn at random.
+    /// The source of random numbers.
     pub random: fastrand::Rng,
     pub(super) now: f64,
     pub(super) threads: Vec<Thread>,
     /// Time, order, thread, and the thread's call.
     events: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
-    /// Who spin on a line, by line.
+    /// The spinning threads of each line.
     pub(super) watchers: HashMap<LineId, Vec<Watcher>>,
     sequence: u64,
     began: f64,
     slept: f64,
-    /// A flaw, for tests: a lock lets two in.
+    /// A flaw for tests: a lock lets two threads in.
     pub(super) lets_two_in: bool,
 }
 
-/// What came out of a simulation.
+/// The result of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// Operations a second, of all threads together.
     pub rate: f64,
     /// Half of the interval in which the rate lies with 95 % confidence (batch means).
     pub confidence: f64,
-    /// The lock or line that is used most.
+    /// The lock or line with the highest use.
     pub busiest: String,
-    /// The part of the time it is.
+    /// The part of the time that `busiest` is in use.
     pub utilisation: f64,
     /// The part of the time that threads sleep.
     pub asleep: f64,
@@ -94,12 +94,12 @@ pub struct Outcome {
     pub operations: u64,
 }
 
-/// Batches of a simulation, and Student's t for 95 % with one less.
+/// Batches of a simulation; Student's t for 95 % with one degree of freedom less.
 const BATCHES: usize = 10;
 const T_95: f64 = 2.262;
 
 impl Machine {
-    /// A machine with `cpus` CPUs, whose caches forget after `reach` operations.
+    /// A machine of `cpus` CPUs, whose caches lose a line after `reach` operations.
     pub fn new(cpus: usize, costs: Costs, reach: u64, seed: u64) -> Machine {
         Machine {
             costs,
@@ -117,22 +117,22 @@ impl Machine {
         }
     }
 
-    /// How many CPUs.
+    /// Number of CPUs.
     pub fn cpus(&self) -> usize {
         self.threads.len()
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     pub fn chance(&mut self) -> f64 {
         self.random.f64()
     }
 
-    /// A step that a thread does before those it has.
+    /// Pushes a step that the thread does before its other steps.
     pub fn push(&mut self, thread: usize, step: Step) {
         self.threads[thread].steps.push(step);
     }
 
-    /// Steps that a thread does before those it has, in this order.
+    /// Pushes steps that the thread does before its other steps, in this order.
     pub fn push_all(&mut self, thread: usize, steps: &[Step]) {
         self.threads[thread].steps.extend(steps.iter().rev());
     }
@@ -143,17 +143,17 @@ impl Machine {
         self.sequence += 1;
     }
 
-    /// Forgets what was planned for a thread.
+    /// Discards the planned events of a thread.
     pub(super) fn call_back(&mut self, thread: usize) {
         self.threads[thread].call += 1;
     }
 
-    /// The thread sleeps until somebody wakes it.
+    /// Lets the thread sleep until another one wakes it.
     pub(super) fn sleep(&mut self, thread: usize) {
         self.threads[thread].asleep_since = Some(self.now);
     }
 
-    /// How long a thread has slept.
+    /// Nanoseconds that a thread has slept.
     pub(super) fn slept_for(&self, thread: usize) -> f64 {
         self.threads[thread].asleep_since.map_or(0.0, |since| self.now - since)
     }
@@ -165,9 +165,9 @@ impl Machine {
         }
     }
 
-    /// Runs until `operations` have been done after as many for warming up as a tenth of them, or
-    /// until about `events` events have happened, and tells how it went. The model's threads begin
-    /// within `stagger` nanoseconds.
+    /// Warms up with a tenth of `operations`, then runs until `operations` are done or about
+    /// `events` events have happened. Returns the result. The model's threads begin within
+    /// `stagger` nanoseconds.
     pub fn run(
         mut self,
         model: &mut dyn Model,
@@ -181,7 +181,7 @@ impl Machine {
         }
         let warm = operations / 10 + 1;
         let (mut done, mut happened) = (0u64, 0u64);
-        // When each batch was over, and how many operations had been done by then.
+        // For each batch, the time of its end and the operations done until then.
         let mut marks: Vec<(f64, u64)> = Vec::new();
         let (mut next_mark, mut next_event) = (warm, events / (BATCHES as u64 + 1));
         while let Some(Reverse((time, _, thread, call))) = self.events.pop() {
@@ -218,13 +218,13 @@ impl Machine {
         }
     }
 
-    /// Lets a thread do steps until time passes; returns operations it has finished.
+    /// Lets a thread do steps until time passes. Returns the number of operations it finished.
     fn advance(&mut self, model: &mut dyn Model, thread: usize) -> u64 {
         let mut finished = 0;
         loop {
             let Some(step) = self.threads[thread].steps.pop() else {
                 if finished > 0 {
-                    // An operation that takes no time must not hold up time itself.
+                    // An operation that takes no time must not stop the clock.
                     self.wake_at(self.now + 1e-3, thread);
                     return finished;
                 }

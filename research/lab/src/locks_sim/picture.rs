@@ -10,7 +10,7 @@ use super::study::{Row, Study};
 
 const SIZE: (u32, u32) = (1500, 1480);
 
-/// Pages a second over threads: what was measured as filled marks, what is simulated dashed.
+/// Draws pages a second over threads: filled marks are measured, dashed lines simulated.
 ///
 /// # Errors
 /// The file cannot be written.

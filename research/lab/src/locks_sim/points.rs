@@ -1,8 +1,8 @@
-//! The engine itself, measured on one thread and on two: what the simulation is judged by.
+//! Measurements of the engine on one and two threads: the test of the simulation.
 //!
-//! Every situation gets its turn in every round, for a few milliseconds; the median of the rounds
-//! counts. A turn in which a thread was taken off its CPU by another program is left out, as long
-//! as enough turns remain.
+//! Every situation has a turn of a few milliseconds in every round. The median of the rounds
+//! counts. A turn in which another program took a thread's CPU is left out, as long as enough turns
+//! remain.
 
 use std::fs;
 use std::thread;
@@ -20,14 +20,14 @@ use crate::page::{page, page_mut};
 use crate::statistics::median;
 use crate::sys::Memory;
 
-/// Same-filled pages that a thread takes its own of.
+/// Same-filled pages of each thread.
 const PATTERNS: usize = 8;
-/// Operations between two looks at the clock.
+/// Operations between two clock readings.
 const BATCH: usize = 8;
-/// Turns that must be left.
+/// The least number of turns that must remain.
 const ENOUGH: usize = 3;
 
-/// A device in a state to be measured.
+/// A device ready for measurement.
 pub struct Device {
     disk: Disk,
     workload: Workload,
@@ -38,7 +38,7 @@ impl Device {
     /// A device with every page stored.
     ///
     /// # Errors
-    /// The engine's.
+    /// The error of the engine.
     pub fn new(
         variants: &Variants,
         workload: Workload,
@@ -116,7 +116,7 @@ impl<'a> Hand<'a> {
 /// The rates of a situation, in pages a second.
 #[derive(Clone, Default, Debug)]
 pub struct Rates {
-    /// Of turns nobody disturbed.
+    /// Rates of undisturbed turns.
     calm: Vec<f64>,
     all: Vec<f64>,
 }
@@ -128,26 +128,26 @@ impl Rates {
         median(rates.iter().copied())
     }
 
-    /// Turns that count.
+    /// Number of turns that count.
     pub fn counted(&self) -> usize {
         if self.calm.len() >= ENOUGH { self.calm.len() } else { self.all.len() }
     }
 
-    /// Turns, with those that do not count.
+    /// Number of all turns.
     pub fn turns(&self) -> usize {
         self.all.len()
     }
 }
 
-/// What a thread has done in its turn.
+/// The work of a thread in its turn.
 struct Share {
     rate: f64,
     calm: bool,
     begun: Duration,
 }
 
-/// How often this thread was taken off its CPU (proc(5), `status`), and for how many nanoseconds it
-/// has waited for one (`schedstat`); 0 where the system does not say.
+/// How often this thread lost its CPU (proc(5), `status`), and the nanoseconds it has waited for
+/// one (`schedstat`). 0 where the system does not tell.
 fn disturbances() -> (u64, u64) {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let text = read("/proc/thread-self/status");
@@ -158,17 +158,17 @@ fn disturbances() -> (u64, u64) {
     (taken_off, waited)
 }
 
-/// Whether nobody disturbed a thread between two looks at a time `elapsed` from each other: a
-/// thread that sleeps waits a little for its CPU in any case.
+/// Whether a thread was undisturbed between two readings that are `elapsed` apart. A thread that
+/// sleeps always waits a little for its CPU.
 fn is_calm(before: (u64, u64), after: (u64, u64), elapsed: Duration) -> bool {
     before.0 == after.0 && u128::from(after.1 - before.1) * 20 < elapsed.as_nanos()
 }
 
-/// Lets one thread for each of `devices` work for a time, each on a CPU of its own, and notes the
-/// rate of all together. All may be the same device.
+/// Lets one thread for each of `devices` work for a time, each on a CPU of its own. Notes the rate
+/// of all together. All may be the same device.
 ///
 /// # Errors
-/// The engine's, or a thread cannot run on its CPU.
+/// The engine fails, or a thread cannot run on its CPU.
 pub fn turn(
     devices: &[&Device],
     contents: &Contents,
@@ -177,7 +177,7 @@ pub fn turn(
     time: Duration,
     rates: &mut Rates,
 ) -> Result<()> {
-    // Relaxed: nothing is handed over by it, all only begin together.
+    // Relaxed: it only lets all threads begin together, and publishes nothing.
     let ready = &AtomicU64::new(0);
     let count = devices.len() as u64;
     let start = Instant::now();
@@ -190,7 +190,7 @@ pub fn turn(
         }
         pinned?;
         let mut hand = hand?;
-        // Warm-up, also for what was left in caches by the situation before.
+        // Warm-up. It also replaces the cache contents of the situation before.
         let begun = Instant::now();
         while begun.elapsed() < time / 2 {
             hand.go(op)?;
@@ -226,7 +226,7 @@ pub fn turn(
     let results = results.into_iter().collect::<Result<Vec<_>>>()?;
     let rate = results.iter().map(|share| share.rate).sum();
     rates.all.push(rate);
-    // Who works while the other does not yet, or no more, has nobody beside it.
+    // A thread that works before the other begins or after it ends works alone.
     let begun = results.iter().map(|share| share.begun);
     let late = begun.clone().max().unwrap_or_default() - begun.min().unwrap_or_default();
     if results.iter().all(|share| share.calm) && late * 20 < time {
@@ -235,14 +235,14 @@ pub fn turn(
     Ok(())
 }
 
-/// Operations timed one by one.
+/// Number of operations timed one by one.
 const SINGLE: usize = 3000;
 
-/// How much single operations differ from their mean, as factors whose mean is 1. The slowest
-/// hundredth, which is the system's doing, counts as the one before it.
+/// Factors of single operations to their mean; the mean of the factors is 1. The slowest hundredth,
+/// which the system causes, takes the value before it.
 ///
 /// # Errors
-/// The engine's.
+/// The error of the engine.
 pub fn spread(device: &Device, contents: &Contents, op: Op, clock: f64) -> Result<Vec<f64>> {
     let mut hand = Hand::new(device, contents, 7)?;
     let mut times = Vec::with_capacity(SINGLE);

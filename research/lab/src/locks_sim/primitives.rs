@@ -1,7 +1,7 @@
-//! What lines and waiting cost on this machine: two threads on two CPUs, and nothing of the engine.
+//! The costs of lines and waiting on this machine: two threads on two CPUs, without the engine.
 //!
-//! One prepares lines, the other uses them and is timed, and they take turns by a flag. Each time
-//! is the median of many, which leaves out what disturbed some of them.
+//! One thread prepares lines; the other uses them and is timed. They take turns by a flag. Each
+//! time is the median of many, which leaves out disturbed ones.
 
 use std::hint::black_box;
 use std::thread;
@@ -17,57 +17,58 @@ use crate::statistics::median;
 
 /// Lines used one by one in a turn.
 const SINGLE: usize = 16;
-/// Lines there are to choose from.
+/// Number of lines to choose from.
 const POOL: usize = 256;
 /// Lines in a row.
 const ROW: usize = 32;
 const WORDS: usize = 8;
-/// Where in a word the number of the next line is.
+/// The bit of a word at which the next line's number begins.
 const LINK: u32 = 32;
 const TURNS: u64 = 1500;
 const WAKES: u64 = 61;
-/// How long sleepers are let wait, in nanoseconds: who has slept for a moment only is woken sooner
-/// than one whose CPU has gone to rest.
+/// Nanoseconds that sleepers wait. A thread that has slept for a moment only is woken sooner than a
+/// thread whose CPU has gone idle.
 const WAITS: [u64; 6] = [1_000, 2_000, 4_000, 10_000, 25_000, 80_000];
 
-/// What was measured, in nanoseconds.
+/// The measured costs, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Primitives {
-    /// Reading the clock, which is taken off everything else.
+    /// Reading the clock. It is subtracted from everything else.
     pub clock_ns: f64,
-    /// An atomic read-modify-write of a line that the CPU has.
+    /// An atomic read-modify-write of a line that the CPU holds.
     pub rmw_local_ns: f64,
-    /// Of a line that the other CPU has changed.
+    /// A read-modify-write of a line that the other CPU has changed.
     pub rmw_remote_ns: f64,
-    /// Of a line that both have read.
+    /// A read-modify-write of a line that both CPUs have read.
     pub rmw_shared_ns: f64,
-    /// Of a line that this CPU reads first, and the other has changed; without the reading.
+    /// A read-modify-write of a line that the other CPU changed and this CPU then read, without the
+    /// read.
     pub rmw_after_read_ns: f64,
-    /// Reading a line that this CPU has changed, and the other has read since.
+    /// Reading a line that this CPU has changed and the other has read since.
     pub reread_ns: f64,
-    /// Whether this tells that lines move to who reads them.
+    /// Whether these times show that lines move to their reader.
     pub reading_moves_lines: bool,
     /// Reading a line that the other CPU has changed.
     pub read_remote_ns: f64,
-    /// Of many in a row, each.
+    /// Reading one of many lines in a row that the other CPU has changed.
     pub read_row_ns: f64,
     /// Writing one of many in a row that the other CPU has changed.
     pub write_row_ns: f64,
-    /// A turn of a spinning loop.
+    /// One iteration of a spinning loop.
     pub pause_ns: f64,
     /// A system call (getpid).
     pub system_call_ns: f64,
-    /// Waking a sleeper on another CPU, by how long it has slept: lower quartiles.
+    /// Costs of waking a sleeper on another CPU, by the time it has slept: lower quartiles.
     pub wakes: Vec<Wake>,
 }
 
-/// What both threads use.
+/// The data that both threads use.
 struct Field {
     lines: Vec<CachePadded<AtomicU64>>,
-    /// Lines to use, in an order that no prefetcher guesses.
+    /// The lines, in an order that no prefetcher guesses.
     order: Vec<usize>,
     row: Box<[[AtomicU64; WORDS]]>,
-    /// Odd when it is the second's turn.
+    /// Odd in the second thread's turn.
     turn: CachePadded<AtomicU64>,
 }
 
@@ -89,8 +90,8 @@ impl Field {
 
     // Relaxed throughout: the turn orders both threads, and the values mean nothing.
 
-    /// Changes each line, knowing it only from the one before: the processor must not ask for
-    /// several at once. The line that comes next is in the upper half of the word.
+    /// Changes each line. The upper half of each word names the next line, so that the processor
+    /// cannot request several lines at once.
     fn change_each(&self) {
         let mut at = self.order[0];
         for _ in 0..SINGLE {
@@ -99,13 +100,13 @@ impl Field {
         black_box(at);
     }
 
-    /// The same, but each line is read first.
+    /// Reads each line first, then changes it, as `change_each` does.
     fn look_and_change_each(&self) {
         let mut at = self.order[0];
         for _ in 0..SINGLE {
             let seen = self.lines[at].load(Ordering::Relaxed);
             let line = (seen >> LINK) as usize;
-            // As locks are taken: by compare-and-swap, from what was seen.
+            // As a lock is taken: by compare-and-swap, from the value read before.
             let swapped = self.lines[at].compare_exchange(
                 seen,
                 seen + 1,
@@ -117,14 +118,14 @@ impl Field {
         black_box(at);
     }
 
-    /// Writes to each line which one comes next.
+    /// Writes into each line the number of the next one.
     fn link_each(&self) {
         for pair in self.order.windows(2) {
             self.lines[pair[0]].store((pair[1] as u64) << LINK, Ordering::Relaxed);
         }
     }
 
-    /// Reads each line, knowing it only from the one before.
+    /// Reads each line; each word names the next line.
     fn follow(&self) {
         let mut at = self.order[0];
         for _ in 1..SINGLE {
@@ -145,7 +146,7 @@ impl Field {
     }
 
     fn wait_for(&self, turn: u64) {
-        // Acquire pairs with the Release in `pass`: what the other did is done.
+        // Acquire pairs with the Release in `pass`: the other thread's work is visible.
         while self.turn.load(Ordering::Acquire) != turn {
             spin_hint();
         }
@@ -157,8 +158,8 @@ impl Field {
     }
 }
 
-/// Lets `first` prepare and `second` be timed, in turns, on two CPUs; after each turn `after` is
-/// done by who was timed. Nanoseconds, the median.
+/// Lets `first` prepare and `second` be timed, in turns, on two CPUs. After each turn the timed
+/// thread does `after`. Returns the median in nanoseconds.
 fn duel(
     cpus: [usize; 2],
     clock: f64,
@@ -185,8 +186,8 @@ fn duel(
                 field.wait_for(2 * turn + 1);
                 let begun = Instant::now();
                 second(field);
-                // On x86 this waits until everything written has arrived. Relaxed: it is nobody
-                // else's.
+                // On x86 this waits until all writes have arrived. Relaxed: only this thread uses
+                // it.
                 mine.fetch_add(1, Ordering::Relaxed);
                 times.push(begun.elapsed().as_nanos() as f64);
                 after(field);
@@ -201,7 +202,7 @@ fn duel(
     Ok((median(times) - clock).max(0.0))
 }
 
-/// Nanoseconds that each of `count` goes of `job` takes on this thread: the median of some tries.
+/// Nanoseconds of each of `count` calls of `job` on this thread: the median of some tries.
 pub fn each(count: u32, mut job: impl FnMut(u32)) -> f64 {
     let tries = (0..15).map(|_| {
         let begun = Instant::now();
@@ -211,10 +212,10 @@ pub fn each(count: u32, mut job: impl FnMut(u32)) -> f64 {
     median(tries.collect::<Vec<_>>())
 }
 
-/// The first two CPUs this process may use.
+/// The first two CPUs that this process may use.
 ///
 /// # Errors
-/// There is only one.
+/// This process may use only one CPU.
 pub fn two_cpus() -> Result<[usize; 2]> {
     match host::allowed_cpus()[..] {
         [first, second, ..] => Ok([first, second]),
@@ -235,7 +236,7 @@ impl Primitives {
             word.fetch_add(1, Ordering::Relaxed);
         });
         let pause = each(5_000, |_| spin_hint());
-        // getpid(2): sched_yield would let others run.
+        // getpid(2): sched_yield would let other threads run.
         let system_call = each(1000, |_| {
             black_box(std::process::id());
         });
@@ -280,7 +281,7 @@ impl Primitives {
         })
     }
 
-    /// What the simulation counts with.
+    /// The costs for the simulation.
     pub fn costs(&self) -> Costs {
         Costs {
             local: self.rmw_local_ns,
@@ -299,7 +300,7 @@ impl Primitives {
 }
 
 impl Field {
-    /// Reads each line, so that both have it.
+    /// Reads each line, so that both CPUs hold it.
     fn look_at_each(&self) {
         for &line in &self.order {
             black_box(self.lines[line].load(Ordering::Relaxed));
@@ -307,7 +308,7 @@ impl Field {
     }
 }
 
-/// The product's own way to sleep: how long waking takes who wakes, and from then on who is woken.
+/// Nanoseconds that the waker is busy, and then until the sleeper runs, with the product's sleep.
 fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
     let (queues, word) = (&WaitQueues::default(), &CachePadded::new(AtomicU64::new(0)));
     let field = &Field::new();
@@ -350,7 +351,7 @@ fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
         sleeper.map_err(|_| anyhow!("a thread panicked"))??;
         Ok::<_, anyhow::Error>(waker.map_err(|_| anyhow!("a thread panicked"))??)
     })?;
-    // The lower quartile: in some of the times the sleeper's CPU was another program's.
+    // The lower quartile: in some tries another program had the sleeper's CPU.
     let quartile = |of: fn(&(f64, f64)) -> f64| {
         let mut times: Vec<f64> = times.iter().map(of).collect();
         times.sort_by(f64::total_cmp);

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use super::lines::LineId;
 use super::machine::{Machine, Step};
 
-/// Words that a CPU's bag holds: `BAG` in crates/zram/src/slots/epoch.rs.
+/// Words in the bag of a CPU: `BAG` in crates/zram/src/slots/epoch.rs.
 const BAG: usize = 128;
-/// Readers are looked for each time so many have come in: `BAG` by `LOOKS` of retired.rs.
+/// A search for readers follows each time this many words have come in: `BAG` by `LOOKS` of
+/// retired.rs.
 const LOOK_EVERY: usize = BAG / 8;
 /// Epochs until a word is ripe: `RIPE` of retired.rs.
 const RIPE: u32 = 3;
 
-/// Calls from here on are those of [`Readers`]; the engine's own are below.
+/// Calls from this number on are those of [`Readers`]; lower ones are the engine's own.
 pub(super) const FIRST_CALL: u32 = 100;
 const ENTER: u32 = FIRST_CALL;
 const ENTERED: u32 = FIRST_CALL + 1;
@@ -33,7 +34,7 @@ pub(super) struct Object {
     pub(super) zspage: LineId,
 }
 
-/// Readers, the epoch, and what waits for it.
+/// Readers, the epoch, and the objects that wait for it.
 pub(super) struct Readers {
     phase: u32,
     epoch: u32,
@@ -47,12 +48,12 @@ pub(super) struct Readers {
 struct OneCpu {
     line: LineId,
     bag_line: LineId,
-    /// Readers of each phase. Always of this CPU's thread, as each has a CPU to itself.
+    /// Readers in each phase. All are of this CPU's thread, as each thread has a CPU to itself.
     inside: [u32; 2],
     entered: u32,
     bag: VecDeque<(u32, Object)>,
     retiring: Option<Object>,
-    /// Epochs still to be waited for: more than none when the bag is full.
+    /// Epochs to wait for. Above zero when the bag is full.
     waits: u32,
 }
 
@@ -85,7 +86,7 @@ impl Readers {
         [Step::Own(self.cpus[me].line), Step::Call(LEAVE, 0)]
     }
 
-    /// Retired::retire: the bag's lock is the CPU's own; the epoch is read.
+    /// Retired::retire: takes the bag's lock, which is the CPU's own, and reads the epoch.
     pub(super) fn retire(&mut self, me: usize, object: Object, machine: &mut Machine) {
         let cpu = &mut self.cpus[me];
         cpu.retiring = Some(object);
@@ -98,7 +99,7 @@ impl Readers {
         machine.push_all(me, &steps);
     }
 
-    /// Does a part of the protocol; returns what is to be freed.
+    /// Does a step of the protocol. Returns the objects to free.
     pub(super) fn call(
         &mut self,
         me: usize,
@@ -129,7 +130,7 @@ impl Readers {
                     machine.push_all(me, &try_flip);
                 }
             }
-            // ReaderEpochs::try_flip, and the same in wait_for_readers.
+            // ReaderEpochs::try_flip, also as part of wait_for_readers.
             TAKE_TURN if self.turn_held && self.cpus[me].waits > 0 => {
                 let again = [
                     Step::Work(machine.costs.pause),
@@ -188,7 +189,7 @@ impl Readers {
         machine.push_all(me, &steps);
     }
 
-    /// From the first CPU on, after a pause.
+    /// Looks at the CPUs again after a pause, from the first one on.
     fn look_again(&self, me: usize, machine: &mut Machine) {
         let pause = machine.costs.pause;
         machine.push_all(
@@ -201,14 +202,14 @@ impl Readers {
         machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(RELEASED, 0)]);
     }
 
-    /// Retired::tidy: takes out what is ripe; if the bag is full, waits for readers.
+    /// Retired::tidy: takes out the ripe objects. If the bag is full, waits for readers.
     fn ripe(&mut self, me: usize, machine: &mut Machine) -> Vec<Object> {
         let epoch = self.epoch;
         let cpu = &mut self.cpus[me];
         let ripe = cpu.bag.iter().take_while(|(then, _)| epoch - then >= RIPE).count();
         let ripe = cpu.bag.drain(..ripe).map(|(_, object)| object).collect();
         if cpu.bag.len() >= BAG {
-            // Waits for two epochs more, and is called again; by then nothing is younger.
+            // Waits for two more epochs and is called again; by then every object is ripe.
             cpu.waits = 2;
             for (then, _) in &mut cpu.bag {
                 *then = epoch.wrapping_sub(RIPE).min(*then);

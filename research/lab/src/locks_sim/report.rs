@@ -1,4 +1,4 @@
-//! What a study has shown, for people and for programs.
+//! The results of a study: as text and as JSON.
 
 use std::fmt::Write;
 use std::iter;
@@ -11,26 +11,26 @@ use crate::args::LocksSimArgs;
 use crate::statistics::median;
 use crate::table;
 
-/// An error of more percent than this is pointed out.
+/// A larger error, in percent, is pointed out.
 const LARGE: f64 = 25.0;
-/// A lock or line that is used for less of the time is nobody's bottleneck.
+/// A lock or line that is in use for less of the time is no bottleneck.
 const IDLE: f64 = 0.2;
 
-/// How far the simulation is off.
+/// The errors of the simulation.
 pub struct Errors {
-    /// The median of the errors' sizes, in percent.
+    /// The median of the absolute errors, in percent.
     pub median: f64,
-    /// The largest.
+    /// The largest absolute error, in percent.
     pub maximum: f64,
-    /// Whose it is.
+    /// The row of the largest error.
     pub of: String,
-    /// How many there are, and how many are above 25 %.
+    /// Number of errors.
     pub count: usize,
-    /// How many are above 25 %.
+    /// Number of errors above 25 %.
     pub large: usize,
 }
 
-/// The errors at `threads` threads of those rows that `counts` lets in.
+/// The errors at `threads` threads of the rows that `counts` accepts.
 pub fn errors(study: &Study, threads: usize, counts: impl Fn(&Row) -> bool) -> Errors {
     let mut sizes = Vec::new();
     let (mut maximum, mut of) = (0.0, String::new());
@@ -63,7 +63,7 @@ fn name(row: &Row) -> String {
     name
 }
 
-/// The whole result, as one object.
+/// All results as one object.
 pub fn json(study: &Study, args: &LocksSimArgs) -> Value {
     let of = |row: &Row| {
         let cell = &row.cell;
@@ -129,7 +129,7 @@ pub fn json(study: &Study, args: &LocksSimArgs) -> Value {
     })
 }
 
-/// For people to read: how far off first, then what is simulated.
+/// The results as text: the errors first, then the simulation.
 pub fn text(study: &Study, args: &LocksSimArgs) -> String {
     let mut text = String::new();
     let _ = measured(&mut text, study, args);

@@ -1,43 +1,43 @@
-//! What an engine does with lines and locks when it stores or loads a page: the table of schemes.
+//! The table of schemes: the lines and locks that an engine uses to store or load a page.
 //!
-//! What is not said here (codecs, copying, a CPU's own counters) is private work, of which only the
-//! time counts. Every fact names the file it is taken from.
+//! Everything else (codecs, copying, a CPU's own counters) is private work, of which only the time
+//! counts. Every entry names the file it comes from.
 
 use super::lock::{LockStep, Manner, Mode};
 use super::machine::Step;
 
-/// How a scheme guards slots.
+/// The way in which a scheme guards slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
     /// One lock for all slots, in a line of its own.
     Global(Manner),
-    /// A lock in each slot, or beside it in the same line.
+    /// A lock in each slot, or next to it in the same line.
     Each(Manner),
-    /// None: readers enter, writers swap, what was displaced waits in a bag of its CPU.
+    /// No lock: readers enter, writers swap, and a replaced object waits in a bag of its CPU.
     Published,
 }
 
-/// A scheme.
+/// A slot scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scheme {
     /// Its name, as in `designs::SLOT_SCHEMES`.
     pub name: &'static str,
-    /// Bytes of a slot with its lock: how many slots share a line.
+    /// Bytes of a slot with its lock. They tell how many slots share a line.
     pub bytes: usize,
-    /// How slots are guarded.
+    /// Its guard.
     pub guard: Guard,
 }
 
-/// The schemes; the first is the base that others are compared with.
+/// The schemes. The others are compared with the first.
 pub const SCHEMES: [Scheme; 6] = [
     // crates/zram/src/slots/global_rw_lock.rs: `lock` is cache-padded; a load reads under it, an
-    // update writes one word under it. crates/sync/src/shared.rs: how it is taken.
+    // update writes one word under it. crates/sync/src/shared.rs: the steps of taking it.
     Scheme { name: "global-rwlock", bytes: 8, guard: Guard::Global(Manner::Shared) },
     // crates/zram/src/slots/cas.rs: load and update own the word; crates/sync/src/owned.rs.
     Scheme { name: "cas", bytes: 8, guard: Guard::Each(Manner::Owned) },
     // crates/zram/src/slots/lock_beside.rs: the word and its lock are 16 bytes side by side.
     Scheme { name: "spinlock", bytes: 16, guard: Guard::Each(Manner::WaitQueues) },
-    // The same with crates/sync/src/shared.rs: readers of one slot come in together.
+    // lock_beside.rs with crates/sync/src/shared.rs: readers of one slot come in together.
     Scheme { name: "rwlock", bytes: 16, guard: Guard::Each(Manner::Shared) },
     // crates/zram/src/slots/bit_lock.rs: the lock is a bit of the word; crates/sync/src/bitlock.rs.
     Scheme { name: "bit-spinlock", bytes: 8, guard: Guard::Each(Manner::WaitQueues) },
@@ -46,25 +46,25 @@ pub const SCHEMES: [Scheme; 6] = [
     Scheme { name: "epoch", bytes: 8, guard: Guard::Published },
 ];
 
-/// Wait queues, by slot: `QUEUES` in crates/sync/src/bitlock.rs.
+/// Number of wait queues for slots: `QUEUES` in crates/sync/src/bitlock.rs.
 pub const QUEUES: usize = 32;
 /// Bytes of a line.
 pub const LINE: usize = 64;
 
-/// How threads come by a stream to compress with.
+/// The policy by which threads get a stream to compress with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamPolicy {
-    /// One for each CPU, with a lock nobody else wants: crates/zcomp/src/stream.rs,
+    /// One for each CPU, with a lock that no other thread wants: crates/zcomp/src/stream.rs,
     /// `PerCpuStreams`.
     PerCpu,
     /// One, behind a mutex that spins on its owner (Linux 3.15, max_comp_streams 1).
     Single,
-    /// So many, in an idle list behind a lock, and a queue (Linux 3.15, max_comp_streams above 1).
+    /// This many, in an idle list with a lock and a queue (Linux 3.15, max_comp_streams above 1).
     Multi(u32),
 }
 
 impl StreamPolicy {
-    /// Its name.
+    /// The name of the policy.
     pub fn name(self) -> String {
         match self {
             StreamPolicy::PerCpu => "percpu".to_owned(),
@@ -73,7 +73,7 @@ impl StreamPolicy {
         }
     }
 
-    /// How its lock is waited for, if there is one.
+    /// The way in which threads wait for its lock, if it has one.
     pub fn manner(self) -> Option<Manner> {
         match self {
             StreamPolicy::PerCpu => None,
@@ -83,22 +83,22 @@ impl StreamPolicy {
     }
 }
 
-/// What threads do.
+/// The operation of the threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// Store a page.
     Store,
     /// Load a page.
     Load,
-    /// One or the other, each as often.
+    /// Stores and loads, equally often.
     Mix,
 }
 
 impl Op {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Op; 3] = [Op::Store, Op::Load, Op::Mix];
 
-    /// Its name.
+    /// The name of the operation.
     pub fn name(self) -> &'static str {
         match self {
             Op::Store => "store",
@@ -108,20 +108,20 @@ impl Op {
     }
 }
 
-/// What pages hold.
+/// The contents of the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Content {
-    /// The same eight bytes over and over: the slot says it all (crates/zram/src/filled.rs).
+    /// The same eight bytes repeated: the slot holds them (crates/zram/src/filled.rs).
     SameFilled,
-    /// Pages to compress, which are objects of a pool.
+    /// Pages to compress. Each becomes an object of a pool.
     Pages,
 }
 
 impl Content {
-    /// Both.
+    /// Both contents.
     pub const ALL: [Content; 2] = [Content::SameFilled, Content::Pages];
 
-    /// Its name.
+    /// The name of the contents.
     pub fn name(self) -> &'static str {
         match self {
             Content::SameFilled => "same-filled",
@@ -130,20 +130,20 @@ impl Content {
     }
 }
 
-/// Where threads work.
+/// The slots that the threads work on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Workload {
-    /// Many pages: two threads hardly ever want the same slot.
+    /// Many pages: two threads rarely want the same slot.
     Spread,
     /// Eight pages: all threads want the same slots.
     Eight,
 }
 
 impl Workload {
-    /// Both.
+    /// Both workloads.
     pub const ALL: [Workload; 2] = [Workload::Spread, Workload::Eight];
 
-    /// Its name.
+    /// The name of the workload.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Spread => "spread",
@@ -151,7 +151,7 @@ impl Workload {
         }
     }
 
-    /// Pages it has.
+    /// Its number of slots.
     pub fn slots(self) -> usize {
         match self {
             Workload::Spread => 4096,
@@ -160,12 +160,12 @@ impl Workload {
     }
 }
 
-/// Taking a lock.
+/// The step that takes a lock.
 pub fn take(lock: usize, mode: Mode) -> Step {
     Step::Lock(LockStep::Take(lock, mode))
 }
 
-/// Leaving it.
+/// The step that leaves a lock.
 pub fn give(lock: usize, mode: Mode) -> Step {
     Step::Lock(LockStep::Give(lock, mode))
 }

@@ -1,8 +1,8 @@
-//! How long the sections are that are held or private: the slot tables, readers, counters and the
-//! pool by themselves, on one thread.
+//! Times of the held and private sections: the slot tables, readers, counters and the pool by
+//! themselves, on one thread.
 //!
 //! # Why unsafe
-//! The pool is used without those who know which of its objects are there.
+//! The pool is used without the engine, which knows the live objects.
 
 use std::sync::Arc;
 
@@ -22,35 +22,35 @@ use super::schemes::LINE;
 use crate::page::pages;
 
 const GOES: u32 = 4000;
-/// Slots that are gone round in: as many as under `eight`.
+/// Number of slots used in turn: as many as under `eight`.
 const FEW: usize = 8;
-/// Bytes of the objects that the pool is timed with: copying them takes next to nothing.
+/// Bytes of an object in the pool's timing. Copying it takes almost no time.
 const OBJECT: usize = 64;
 const OBJECTS: usize = 256;
 
-/// A slot table by itself.
+/// The times of a slot table by itself.
 #[derive(Clone, Debug, Serialize)]
 pub struct Table {
     /// The scheme.
     pub scheme: &'static str,
-    /// Bytes a slot takes.
+    /// Bytes of a slot.
     pub bytes: usize,
-    /// A load that only looks.
+    /// Nanoseconds of a load that only looks.
     pub load_ns: f64,
-    /// An update.
+    /// Nanoseconds of an update.
     pub update_ns: f64,
 }
 
-/// What was measured, in nanoseconds.
+/// The measured times, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sections {
     /// The slot tables.
     pub tables: Vec<Table>,
-    /// Before and after each operation: the CPU, a reader, a counter.
+    /// Work before and after each operation: the CPU, a reader, a counter.
     pub outside_ns: f64,
     /// Storing a small object in the pool.
     pub pool_store_ns: f64,
-    /// Freeing it.
+    /// Freeing a small object.
     pub pool_free_ns: f64,
 }
 
@@ -58,7 +58,7 @@ impl Sections {
     /// Measures on this thread, which should be pinned.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is out.
     pub fn measure() -> Result<Sections> {
         let (readers, counters) = (ReaderEpochs::new(2), PerCpuCounters::<2>::new(2));
         let outside = each(GOES, |_| {
@@ -80,7 +80,7 @@ impl Sections {
         Ok(Sections { tables, outside_ns, pool_store_ns, pool_free_ns })
     }
 
-    /// How long a slot is held by an update: what is left of it without its atomic instructions.
+    /// Nanoseconds that an update holds a slot: its time without its atomic instructions.
     pub fn update_held(&self, scheme: &str, local: f64) -> f64 {
         let table = self.tables.iter().find(|table| table.scheme == scheme);
         table.map_or(0.0, |table| (table.update_ns - 2.0 * local).max(1.0))
@@ -112,10 +112,10 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// An empty one.
+    /// An empty pool.
     ///
     /// # Errors
-    /// No addresses.
+    /// The process has no address range for it.
     pub fn new() -> Result<Bench> {
         let readers = Arc::new(ReaderEpochs::new(2));
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, 1 << 14)).map_err(no_memory)?;
@@ -157,11 +157,11 @@ impl Bench {
         Ok((crate::statistics::median(stores), crate::statistics::median(frees)))
     }
 
-    /// For each page of `corpus`: its size class once compressed by lz4, its length, and the lines
-    /// it has then.
+    /// For each page of `corpus`: its size class after lz4, its compressed length, and the lines of
+    /// the object.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is out.
     pub fn objects(&self, corpus: &[u8]) -> Result<Vec<(usize, usize, u32)>> {
         let codec = Lz4::new(&Params::default())?;
         let mut context = codec.context()?;

@@ -1,9 +1,9 @@
-//! The study: what is measured, what is simulated, and how far apart they are.
+//! The study: measurements, simulation, and the errors of the simulation.
 //!
-//! Nothing is fitted to what two threads do. A situation's private work is what one thread takes,
-//! less what the simulation charges one thread for lines and locks; everything else comes from the
-//! primitives and the sections. So one thread comes out right by construction, but for the mix, and
-//! two threads are the test.
+//! Nothing is fitted to the measurements of two threads. A situation's private work is the time of
+//! one thread, less the simulated cost of lines and locks for one thread. Everything else comes
+//! from the primitives and the sections. So one thread is right by construction, except in the mix,
+//! and two threads are the test.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,22 +27,22 @@ use crate::interrupt;
 /// A situation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// How slots are guarded.
+    /// The slot scheme.
     pub scheme: Scheme,
-    /// Where threads work.
+    /// The slots that the threads work on.
     pub workload: Workload,
-    /// On what.
+    /// The contents of the pages.
     pub content: Content,
-    /// Doing what.
+    /// The operation of the threads.
     pub op: Op,
-    /// Whether all CPUs count in one place.
+    /// Whether all CPUs share the counters.
     pub shared_counters: bool,
-    /// How threads come by a stream.
+    /// The policy by which threads get a stream.
     pub streams: StreamPolicy,
 }
 
 impl Cell {
-    /// What makes it special, if anything does.
+    /// The special property of the situation, if any.
     pub fn variant(&self) -> String {
         match (self.shared_counters, self.streams) {
             (true, _) => "shared counters".to_owned(),
@@ -51,12 +51,12 @@ impl Cell {
         }
     }
 
-    /// The same without what makes it special.
+    /// The same situation without its special property.
     fn plain(&self) -> Cell {
         Cell { shared_counters: false, streams: StreamPolicy::PerCpu, ..*self }
     }
 
-    /// The variants of the engine, if this build has them and no more needs to be said.
+    /// The variants of the engine, if this build has them and they describe the situation.
     fn variants(&self) -> Option<Variants> {
         let counters = if self.shared_counters { "shared" } else { "percpu" };
         let streams = match self.streams {
@@ -74,7 +74,7 @@ impl Cell {
     }
 }
 
-/// One number that was simulated, with how far it may be off.
+/// A simulated rate, with its uncertainty.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
     /// Threads, each on a CPU of its own.
@@ -83,15 +83,15 @@ pub struct Prediction {
     pub simulated: bool,
     /// Pages a second, of all threads together.
     pub pages_per_s: f64,
-    /// Half of the interval that has the simulation's own rate in it with 95 % confidence.
+    /// Half of the interval that contains the simulation's own rate with 95 % confidence.
     pub confidence: f64,
     /// Pages a second if lines moved at half and at twice the cost: the smaller, the larger.
     pub band: [f64; 2],
-    /// By the base scheme in the same situation.
+    /// The ratio to the base scheme in the same situation.
     pub over_base: Option<f64>,
-    /// The lock or line that is busiest.
+    /// The lock or line with the highest use.
     pub bottleneck: String,
-    /// The part of the time it is.
+    /// The part of the time that `bottleneck` is in use.
     pub utilisation: f64,
     /// The part of the time that threads sleep.
     pub asleep: f64,
@@ -104,48 +104,48 @@ pub struct Check {
     pub threads: usize,
     /// Pages a second, measured.
     pub measured: f64,
-    /// Turns that count, and all.
+    /// Turns that count, and all turns.
     pub turns: [usize; 2],
     /// Pages a second, simulated.
     pub simulated_pages_per_s: f64,
     /// Half of its interval with 95 % confidence.
     pub confidence: f64,
-    /// By how many percent the simulated is above the measured.
+    /// The percentage by which the simulated rate exceeds the measured one.
     pub error_percent: f64,
 }
 
 /// A situation with its numbers.
 pub struct Row {
-    /// Which.
+    /// The situation.
     pub cell: Cell,
-    /// At one and two threads, where it was measured.
+    /// Checks at one and two threads, where they were measured.
     pub checks: Vec<Check>,
-    /// Beyond.
+    /// Predictions for more threads.
     pub predictions: Vec<Prediction>,
 }
 
-/// How much longer a thread takes when another works beside it, on a device of its own.
+/// How much longer a thread takes while another thread works on a device of its own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Beside {
-    /// On what.
+    /// The contents of the pages.
     pub content: &'static str,
-    /// Doing what.
+    /// The operation.
     pub op: &'static str,
     /// The factor.
     pub factor: f64,
 }
 
-/// All of it.
+/// All results.
 pub struct Study {
-    /// What lines and waiting cost.
+    /// The costs of lines and waiting.
     pub primitives: Primitives,
-    /// What sections take.
+    /// The times of the sections.
     pub sections: Sections,
-    /// What pages were.
+    /// The name of the contents.
     pub contents: String,
-    /// Mean length of their objects.
+    /// Mean length of the objects.
     pub mean_length: f64,
-    /// Neighbours.
+    /// The effect of a neighbour thread.
     pub beside: Vec<Beside>,
     /// The situations.
     pub rows: Vec<Row>,
@@ -154,10 +154,10 @@ pub struct Study {
 /// Bytes of a private cache, where the system does not tell.
 const CACHE: u64 = 2 << 20;
 
-/// What of a cache an operation with pages takes besides the object: the page itself.
+/// The cache bytes of an operation with pages besides the object: the page itself.
 const PAGE_BYTES: f64 = 4096.0;
 
-/// The situations that are looked at.
+/// The situations of the study.
 fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in Workload::ALL {
@@ -170,7 +170,7 @@ fn cells() -> Vec<Cell> {
             }
         }
     }
-    // Without locks in the way, so that it is the counters that are seen.
+    // The scheme without locks, so that the counters show.
     let epoch = cells.iter().filter(|cell| {
         cell.scheme.name == "epoch" && cell.workload == Workload::Spread && cell.op != Op::Mix
     });
@@ -191,7 +191,7 @@ fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Measured rates of each cell that could be measured, and what single operations are like.
+/// Measured rates of each cell that could be measured, and the spread of single operations.
 struct Measured {
     rates: HashMap<usize, [Rates; 2]>,
     beside: HashMap<(Content, Op), f64>,
@@ -228,7 +228,7 @@ fn measure(
         };
         places.push(Some(place));
     }
-    // Two more, for two threads that have nothing to do with each other.
+    // Two more devices, for two threads that share nothing.
     let mut apart = Vec::new();
     let free = Variants { slots: "epoch".to_owned(), ..Variants::default() };
     for content in Content::ALL {
@@ -244,7 +244,7 @@ fn measure(
             let Some(place) = place else { continue };
             let device = &devices[*place].3;
             let rates = rates.entry(number).or_default();
-            // Who comes second finds caches warm.
+            // The second turn finds warm caches, so the order alternates.
             for threads in if round % 2 == 0 { [1, 2] } else { [2, 1] } {
                 let (op, rates) = (cells[number].op, &mut rates[threads - 1]);
                 points::turn(&vec![device; threads], contents, op, cpus, time, rates)?;
@@ -274,7 +274,7 @@ fn measure(
     Ok(Measured { rates, beside, spreads })
 }
 
-/// What a simulation needs besides the cell.
+/// The data that a simulation needs besides the cell.
 struct Ground<'a> {
     measured: Measured,
     sections: &'a Sections,
@@ -288,7 +288,7 @@ struct Ground<'a> {
 }
 
 const CALIBRATION: Length = Length { operations: 4000, events: u64::MAX };
-/// An operation that needs more events than so many is in a collapse that is plain by then.
+/// An operation that needs more events is in an obvious collapse.
 const EVENTS_EACH: u64 = 40;
 
 impl Ground<'_> {
@@ -313,7 +313,7 @@ impl Ground<'_> {
         }
     }
 
-    /// The parts of stores and loads in a cell, from what one thread takes.
+    /// The parts of stores and loads in a cell, from the times of one thread.
     fn calibrate(&self, cells: &[Cell], cell: &Cell) -> Parts {
         let mut parts = Parts {
             outside: self.sections.outside_ns,
@@ -334,7 +334,7 @@ impl Ground<'_> {
             }
         }
         if let (Op::Mix, Some(rates)) = (cell.op, self.rates_of(cells, cell)) {
-            // Stores and loads in turn get in each other's way in caches and predictors.
+            // Alternating stores and loads disturb each other's caches and predictors.
             let scene = self.scene(cell, parts.clone(), &[1.0]);
             let simulated = 1e9 / simulate(&scene, 1, &self.costs, self.seed, CALIBRATION).rate;
             let body = (parts.store_body + parts.load_body) / 2.0;
@@ -360,7 +360,7 @@ impl Ground<'_> {
         let op = if cell.op == Op::Load { Op::Load } else { Op::Store };
         let spread = self.measured.spreads.get(&(cell.content, op));
         let scene = self.scene(cell, parts, spread.map_or(&[1.0], |spread| spread));
-        // A bag of each CPU fills before the first one is looked through.
+        // Enough operations to fill the bag of each CPU before the first search of a bag.
         let operations = self.operations.max(200 * threads as u64);
         let length = Length { operations, events: operations * EVENTS_EACH };
         simulate(&scene, threads, costs, self.seed, length)
@@ -410,7 +410,7 @@ impl Ground<'_> {
     }
 }
 
-/// How big the cache is that a CPU has for itself (sysfs, `cacheinfo`).
+/// Bytes of a CPU's private cache (sysfs, `cacheinfo`).
 fn private_cache() -> u64 {
     let path = "/sys/devices/system/cpu/cpu0/cache/index2/size";
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -421,7 +421,7 @@ impl Study {
     /// Measures and simulates.
     ///
     /// # Errors
-    /// There is one CPU only, the corpus cannot be read, the engine fails, or it was interrupted.
+    /// The machine has only one CPU, the corpus cannot be read, the engine fails, or an interrupt.
     pub fn make(args: &LocksSimArgs, bar: &ProgressBar) -> Result<Study> {
         let cpus = two_cpus()?;
         let cells = cells();
@@ -461,7 +461,7 @@ impl Study {
     }
 }
 
-/// Says how a row compares with that of the base, which comes before it.
+/// Sets the ratio of a row to the base, which comes before it.
 fn compare(rows: &[Row], row: &mut Row) {
     let special = row.cell.variant().is_empty();
     let base_cell =

@@ -1,4 +1,4 @@
-//! fio, with its engine for NBD.
+//! Runs fio with its NBD engine.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,20 +14,20 @@ use crate::programs::Running;
 /// Requests under way at a time.
 pub const QUEUE_DEPTH: u32 = 16;
 
-/// How fio is run.
+/// The settings of a fio run.
 pub struct Fio {
     /// The program.
     pub program: PathBuf,
-    /// Bytes of the export it works on.
+    /// Bytes of the export.
     pub bytes: u64,
-    /// How long a measurement takes.
+    /// Milliseconds of a measurement.
     pub milliseconds: u32,
 }
 
-/// What fio does.
+/// A load for fio.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// Writes all of it once, in large requests.
+    /// Writes the whole export once, in large requests.
     Fill,
     /// Random writes of 4 KiB.
     Write,
@@ -35,23 +35,23 @@ pub enum Load {
     Read,
 }
 
-/// What fio has measured.
+/// The results of fio.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
     /// Requests a second.
     pub per_second: f64,
-    /// How long half of the requests took at most, in microseconds.
+    /// Median time of a request, in microseconds.
     pub p50_us: f64,
-    /// And 99 % of them.
+    /// 99th percentile of the time of a request, in microseconds.
     pub p99_us: f64,
-    /// How many there were.
+    /// Number of requests.
     pub requests: u64,
 }
 
 impl Fio {
     /// The arguments for a load. The data is half compressible, page by page, and new in each
-    /// request: without `buffer_compress_chunk` fio makes whole pages of zeroes, and without
-    /// `refill_buffers` it sends the same again and again.
+    /// request. Without `buffer_compress_chunk` fio makes whole pages of zeroes; without
+    /// `refill_buffers` it sends the same data again and again.
     fn arguments(&self, uri: &str, load: Load) -> Vec<String> {
         let mut arguments = vec![
             "--name=lab".to_owned(),
@@ -82,7 +82,7 @@ impl Fio {
     /// Runs a load on a server.
     ///
     /// # Errors
-    /// fio fails or reports errors, the server has ended, or this was interrupted.
+    /// fio fails or reports errors, the server has ended, or the run is interrupted.
     pub fn run(&self, server: &mut Server, load: Load) -> Result<Figures> {
         let output = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
         let mut command = Command::new(&self.program);
@@ -102,10 +102,10 @@ impl Fio {
     }
 }
 
-/// The figures in what fio says, which may begin with messages.
+/// Parses the figures in fio's output, which may begin with messages.
 fn parse(text: &str, load: Load) -> Result<Figures> {
     let json = text.find('{').and_then(|at| text.get(at..)).unwrap_or_default();
-    // Messages may follow too.
+    // Messages may follow the object, too.
     let value: Value =
         serde_json::Deserializer::from_str(json).into_iter().next().context("no figures")??;
     let job = &value["jobs"][0];

@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of `nbd`: as a table, as JSON, and as a picture.
 
 use std::fmt::Write;
 
@@ -11,21 +11,21 @@ use crate::plot::Bars;
 use crate::statistics::median;
 use crate::table;
 
-/// What a server has reached so far.
+/// The results of a server so far.
 pub struct Outcome {
     name: String,
     command: String,
     version: String,
-    /// Of each round.
+    /// Figures of the writes in each round.
     pub writes: Vec<Figures>,
-    /// Of each round.
+    /// Figures of the reads in each round.
     pub reads: Vec<Figures>,
-    /// Memory of the server in the end.
+    /// Resident memory of the server at the end.
     pub resident_bytes: u64,
 }
 
 impl Outcome {
-    /// Nothing yet.
+    /// No results yet.
     pub fn new(server: &Server) -> Outcome {
         Outcome {
             name: server.name.clone(),
@@ -38,7 +38,7 @@ impl Outcome {
     }
 }
 
-/// All of it. Ours comes first, and figures are medians of the rounds.
+/// All results. Our server comes first. Figures are medians of the rounds.
 #[derive(Serialize)]
 pub struct Report {
     tool: String,
@@ -47,7 +47,7 @@ pub struct Report {
     milliseconds: u32,
     rounds: u32,
     servers: Vec<Line>,
-    /// How many times as many requests a second ours does as each of the others.
+    /// Ratio of our requests a second to those of each other server.
     ratios: Vec<Ratio>,
 }
 
@@ -66,9 +66,9 @@ struct Side {
     per_second: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Of all rounds.
+    /// Number of requests in all rounds.
     requests: u64,
-    /// Requests a second of each round.
+    /// Requests a second in each round.
     rounds: Vec<f64>,
 }
 
@@ -93,7 +93,7 @@ impl Side {
 }
 
 impl Report {
-    /// Of what the servers have reached; ours is the first.
+    /// Makes the report from the servers' results. Our server is the first.
     pub fn new(tool: String, args: &NbdArgs, outcomes: &[Outcome]) -> Report {
         let line = |outcome: &Outcome| Line {
             name: outcome.name.clone(),
@@ -124,7 +124,7 @@ impl Report {
         }
     }
 
-    /// For people to read.
+    /// The results as text.
     pub fn table(&self) -> String {
         let mut text = format!(
             "{}, 4 KiB random, {} requests under way, {} of data, {} ms, \
@@ -162,7 +162,7 @@ impl Report {
         text
     }
 
-    /// Requests a second, side by side.
+    /// Bars of requests a second.
     pub fn bars(&self) -> Bars {
         let values = |line: &Line| vec![line.write.per_second, line.read.per_second];
         Bars {

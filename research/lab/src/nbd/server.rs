@@ -11,27 +11,27 @@ use anyhow::{Context, Result, bail};
 use crate::interrupt;
 use crate::programs::{self, Running, last_words};
 
-/// How long a server may take to listen.
+/// Time a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server that listens.
+/// A running server.
 pub struct Server {
-    /// What it's called in results.
+    /// Its name in results.
     pub name: String,
-    /// How it was run.
+    /// Its command line.
     pub command: String,
-    /// What it says of its version.
+    /// Its version, in its own words.
     pub version: String,
-    /// Where its export is.
+    /// The URI of its export.
     pub uri: String,
     running: Running,
 }
 
 impl Server {
-    /// Our own, with one device of `bytes`.
+    /// Starts our server with one device of `bytes`.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn ours(program: &Path, directory: &Path, bytes: u64) -> Result<Server> {
         let root = directory.join("rampack");
         let mut command = Command::new(program);
@@ -41,10 +41,10 @@ impl Server {
         Server::start("rampack", program, command, &root.join("nbd.sock"), "zram0")
     }
 
-    /// nbdkit's memory plugin, with one of its allocators.
+    /// Starts nbdkit's memory plugin with one of its allocators.
     ///
     /// # Errors
-    /// It does not start.
+    /// The server does not start.
     pub fn nbdkit(
         program: &Path,
         allocator: Option<&str>,
@@ -97,18 +97,18 @@ impl Server {
         })
     }
 
-    /// Nothing, while it runs.
+    /// Succeeds while the server runs.
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn check(&mut self) -> Result<()> {
         self.running.check()
     }
 
-    /// Bytes of memory it has in use.
+    /// Bytes of resident memory of the server.
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn resident_bytes(&mut self) -> Result<u64> {
         self.check()?;
         let path = format!("/proc/{}/status", self.running.id());
@@ -119,7 +119,7 @@ impl Server {
     }
 }
 
-/// The allocators of nbdkit to compare with: the one that compresses if it was built with that, and
+/// The allocators of nbdkit to compare with: the compressing one if nbdkit was built with it, and
 /// the plain one.
 ///
 /// # Errors

@@ -1,10 +1,9 @@
-//! The bare codec: what compressing and decompressing cost, without anything to keep pages in.
+//! The bare codec: the cost of compressing and decompressing without a store for pages.
 //!
-//! The same code as the engine's, with one context for each thread that is kept all the time, on
-//! the same pages in the same order. Pages and objects are prefetched as the engine does. What
-//! comes out is laid end to end in memory that is in place beforehand, and is decompressed in that
-//! order: nothing that keeps pages can be arranged better. A page that does not get smaller is
-//! copied.
+//! The code is that of the engine. Each thread keeps one context all the time, and takes the same
+//! pages in the same order. Pages and objects are prefetched as in the engine. The output goes end
+//! to end to memory that is allocated beforehand, and is decompressed in that order. No store for
+//! pages can be arranged better. A page that does not shrink is copied.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +16,7 @@ use super::work::{CHUNK, Share, Speed, Work, clock};
 use crate::page::{page, page_mut};
 use crate::sys::Memory;
 
-/// The codec `name`, or `None` if there is none of that name here.
+/// The codec `name`, or `None` if it is unknown here.
 ///
 /// # Errors
 /// The level is out of range.
@@ -35,7 +34,7 @@ pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compress
     }))
 }
 
-/// A codec with what each thread needs to run it.
+/// A codec with the contexts and memory of each thread.
 pub struct Codec {
     cpus: Vec<Mutex<Cpu>>,
 }
@@ -43,15 +42,15 @@ pub struct Codec {
 struct Cpu {
     context: Box<dyn Context>,
     log: Memory,
-    /// How long each object in the log is.
+    /// The length of each object in the log.
     lengths: Vec<u16>,
 }
 
 impl Codec {
-    /// Everything in place to compress the pages of `work`.
+    /// Allocates all that compressing the pages of `work` needs.
     ///
     /// # Errors
-    /// No memory.
+    /// Memory is out.
     pub fn new(compressor: &dyn Compressor, work: &Work<'_>) -> Result<Codec> {
         let pages = work.largest_share();
         let cpu = |_| {
@@ -68,7 +67,7 @@ impl Codec {
     /// Compresses every page.
     ///
     /// # Errors
-    /// None but those of threads.
+    /// Only those of threads.
     pub fn compress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
             let cpu = &mut *self.cpu(&share);
@@ -96,10 +95,10 @@ impl Codec {
         })
     }
 
-    /// Decompresses what [`compress`](Codec::compress) left.
+    /// Decompresses the objects that [`compress`](Codec::compress) left.
     ///
     /// # Errors
-    /// It cannot be decompressed.
+    /// An object cannot be decompressed.
     pub fn decompress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
@@ -115,11 +114,11 @@ impl Codec {
         })
     }
 
-    /// Compares what decompressing brings with the pages that were compressed, and tells how many
-    /// bytes they take compressed. Untimed.
+    /// Compares the decompressed pages with the original ones, and returns the bytes of all
+    /// objects. Untimed.
     ///
     /// # Errors
-    /// A page is not what was compressed.
+    /// A page differs from the compressed one.
     pub fn verify(&self, work: &Work<'_>) -> Result<u64> {
         let bytes = work.on_each_thread(|share| {
             let mut buffer = Memory::new(PAGE_SIZE)?;
@@ -137,14 +136,14 @@ impl Codec {
         Ok(bytes.iter().sum())
     }
 
-    /// The CPU of a thread, which it has to itself.
+    /// The CPU state of a thread, which no other thread uses.
     fn cpu(&self, share: &Share<'_>) -> std::sync::MutexGuard<'_, Cpu> {
         self.cpus[share.thread].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Decompresses objects of these lengths, which begin at `end` of the log, to the pages of
-/// `buffer`; returns where they end.
+/// `buffer`. Returns their end in the log.
 #[inline]
 fn decompress_chunk(
     context: &mut dyn Context,

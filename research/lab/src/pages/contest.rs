@@ -1,5 +1,6 @@
-//! Rounds: each target does the work, and right beside it the bare codec does; then the next one.
-//! What one round measured is disturbed alike; medians of the rounds leave out what was not.
+//! Rounds of a contest: each target does the work, and the bare codec does it directly after; then
+//! comes the next target. A disturbance hits both; medians of the rounds leave out disturbed
+//! rounds.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -17,21 +18,21 @@ use super::target::{Figures, Target};
 use super::work::{Speed, Work};
 use crate::interrupt;
 
-/// What is measured.
+/// A kind of target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Our engine in process, with this slot scheme.
     Engine(&'static str),
-    /// The same with the default slot scheme, on this design of page allocator.
+    /// Our engine in process, with the default slot scheme and this page allocator.
     Zone(&'static str),
     /// Our cache in front of swap devices, in process, with this index.
     Swap(&'static str),
-    /// What is at this path.
+    /// The block device or file at this path.
     Device(PathBuf),
 }
 
 impl Kind {
-    /// How it is called in results.
+    /// Its name in results.
     pub fn name(&self) -> String {
         match self {
             Kind::Engine(slots) if *slots == designs::SLOT_SCHEMES[0] => "engine".to_owned(),
@@ -52,43 +53,43 @@ impl Kind {
     }
 }
 
-/// A target in the contest, and what it has reached so far.
+/// A target in the contest, and its results so far.
 pub struct Contestant {
-    /// What it is.
+    /// The kind of target.
     pub kind: Kind,
     /// Its codec.
     pub algorithm: String,
-    /// That codec alone; none if it's not one of ours.
+    /// That codec alone. `None` if it is not one of ours.
     codec: Option<Rc<Codec>>,
-    /// Bytes that codec makes of the corpus.
+    /// Bytes of the corpus compressed by that codec.
     pub codec_bytes: Option<u64>,
     level: Option<i32>,
-    /// One of each round.
+    /// The results of each round.
     pub rounds: Vec<Round>,
 }
 
-/// What one round showed of a target.
+/// The results of a target in one round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Round {
-    /// The passes.
+    /// The first store of every page.
     pub store: Speed,
-    /// Every page stored over.
+    /// Storing every page again.
     pub overwrite: Speed,
-    /// With every page verified, while the clock stood still.
+    /// Loading every page; each is verified while the clock stands still.
     pub load: Speed,
-    /// Without.
+    /// Loading every page without verifying.
     pub reload: Speed,
-    /// The bare codec.
+    /// Compressing with the bare codec.
     pub compress: Option<Speed>,
-    /// And back.
+    /// Decompressing with the bare codec.
     pub decompress: Option<Speed>,
-    /// Pages found right.
+    /// Number of pages verified.
     pub verified: u64,
-    /// What the target tells of itself after all pages were stored over.
+    /// The figures of the target after all pages were stored again.
     pub figures: Figures,
-    /// The same before that, after the first store.
+    /// The figures of the target after the first store.
     pub first_figures: Figures,
-    /// How much more memory this process had then than before the target was made.
+    /// Growth of this process from before the target was made until all pages were stored again.
     pub growth: Option<u64>,
 }
 
@@ -99,11 +100,11 @@ pub struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Contestants for `work`. The engine's algorithm is `algorithm` or lz4; a device's is what it
-    /// says, else `algorithm` or lz4.
+    /// Makes contestants for `work`. The engine uses `algorithm` or lz4. A device uses the
+    /// algorithm that it reports, else `algorithm` or lz4.
     ///
     /// # Errors
-    /// The engine has no such algorithm, the level is out of range, or there is no memory.
+    /// The engine does not know the algorithm, the level is out of range, or memory is out.
     pub fn new(
         work: &'a Work<'a>,
         kinds: &[Kind],
@@ -127,15 +128,15 @@ impl<'a> Contest<'a> {
         Ok(Contest { work, contestants })
     }
 
-    /// How many steps `rounds` rounds have.
+    /// Number of steps of `rounds` rounds.
     pub fn steps(&self, rounds: u32) -> u64 {
         u64::from(rounds) * self.contestants.len() as u64 * STEPS
     }
 
-    /// Runs `rounds` rounds, and returns the contestants with what they have reached.
+    /// Runs `rounds` rounds. Returns the contestants with their results.
     ///
     /// # Errors
-    /// A target's; a page that was not brought back as it was; being interrupted.
+    /// A target fails, a page comes back changed, or the run is interrupted.
     pub fn run(mut self, rounds: u32, bar: &ProgressBar) -> Result<Vec<Contestant>> {
         for _ in 0..rounds {
             for contestant in &mut self.contestants {

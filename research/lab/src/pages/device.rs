@@ -12,8 +12,8 @@ use super::kernel;
 use super::target::{Figures, Target};
 use crate::sys;
 
-/// An open device. What is on it is lost; so it's opened exclusively, which the system refuses
-/// while it is mounted or otherwise in use. Its pages are discarded in the beginning and in the
+/// An open device. Its contents are lost, so it is opened exclusively: the kernel refuses that
+/// while it is mounted or otherwise in use. Its pages are discarded at the beginning and at the
 /// end, if it can do that.
 pub struct Device {
     path: PathBuf,
@@ -22,10 +22,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device at `path`, to keep so many pages.
+    /// Opens the device at `path` for this many pages.
     ///
     /// # Errors
-    /// It cannot be opened, is in use, is too small, or is neither a device nor a file.
+    /// The device cannot be opened, is in use or too small, or is neither a device nor a file.
     pub fn open(path: &Path, pages: usize) -> Result<Device> {
         let shown = path.display();
         let mut file = OpenOptions::new()
@@ -48,27 +48,28 @@ impl Device {
         Ok(device)
     }
 
-    /// Writes `from` at `offset`, both multiples of a page, in one call.
+    /// Writes `from` at `offset` in one call. Both are multiples of a page.
     ///
     /// # Errors
-    /// The system's; it names the place.
+    /// The error of the system call, with the offset.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<()> {
         self.file
             .write_all_at(from, offset)
             .with_context(|| format!("{}: writing at {offset}", self.path.display()))
     }
 
-    /// Fills `into` from `offset`; the same holds of them.
+    /// Fills `into` from `offset`. Both are multiples of a page.
     ///
     /// # Errors
-    /// The system's; it names the place.
+    /// The error of the system call, with the offset.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.file
             .read_exact_at(into, offset)
             .with_context(|| format!("{}: reading at {offset}", self.path.display()))
     }
 
-    /// Empties it; devices that cannot are left as they are, their first store stores over.
+    /// Discards all pages. A device that cannot discard keeps them, and its first store overwrites
+    /// them.
     fn discard(&self) {
         let _ = sys::discard(&self.file, self.bytes);
     }

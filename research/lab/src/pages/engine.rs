@@ -8,16 +8,16 @@ use units::{PAGE_SIZE, Page};
 
 use super::target::{Figures, Target};
 
-/// A device of its own.
+/// Our engine with one device.
 pub struct Engine {
     disk: Disk,
 }
 
 impl Engine {
-    /// A new one, in a machine of its own.
+    /// Makes a new device in a machine of its own.
     ///
     /// # Errors
-    /// The engine's: an unknown variant or algorithm, a level out of range, no memory.
+    /// The error of the engine: an unknown variant or algorithm, a level out of range, no memory.
     pub fn new(
         pages: usize,
         algorithm: &str,

@@ -10,10 +10,10 @@ use units::PAGE_SIZE;
 
 use super::target::Figures;
 
-/// Programs that look at what changed (udev) have a device open for moments.
+/// Time for programs such as udev, which open a changed device for moments.
 const LOOKING: Duration = Duration::from_secs(5);
 
-/// The directory in sysfs of a device `/dev/zramN`.
+/// The sysfs directory of a device `/dev/zramN`.
 fn directory(device: &Path) -> Option<PathBuf> {
     let real = fs::canonicalize(device).ok()?;
     let name = real.strip_prefix("/dev").ok()?.to_str()?;
@@ -22,12 +22,12 @@ fn directory(device: &Path) -> Option<PathBuf> {
     is_number.then(|| Path::new("/sys/block").join(name))
 }
 
-/// What a zram device of the kernel tells of itself; `None` for any other device.
+/// The figures of a kernel zram device. `None` for any other device.
 pub fn figures(device: &Path) -> Option<Figures> {
     parse_mm_stat(&fs::read_to_string(directory(device)?.join("mm_stat")).ok()?)
 }
 
-/// From the text of `mm_stat`: original, compressed and used bytes come first.
+/// Parses the text of `mm_stat`: original, compressed and used bytes come first.
 fn parse_mm_stat(text: &str) -> Option<Figures> {
     let mut numbers = text.split_ascii_whitespace().map(|number| number.parse().ok());
     let mut next = || numbers.next().flatten();
@@ -40,13 +40,13 @@ fn parse_mm_stat(text: &str) -> Option<Figures> {
     })
 }
 
-/// The algorithm a zram device of the kernel uses; `None` for any other device.
+/// The algorithm of a kernel zram device. `None` for any other device.
 pub fn algorithm(device: &Path) -> Option<String> {
     let text = fs::read_to_string(directory(device)?.join("comp_algorithm")).ok()?;
     selected(&text).map(str::to_owned)
 }
 
-/// The algorithms a zram device of the kernel has; none of any other device.
+/// The algorithms that a kernel zram device offers. Empty for any other device.
 pub fn algorithms(device: &Path) -> Vec<String> {
     let text = directory(device).map(|path| fs::read_to_string(path.join("comp_algorithm")));
     let Some(Ok(text)) = text else { return Vec::new() };
@@ -54,7 +54,7 @@ pub fn algorithms(device: &Path) -> Vec<String> {
     text.split_ascii_whitespace().map(bare).collect()
 }
 
-/// Pages that a zram device of the kernel keeps as they are, the eighth number of `mm_stat`.
+/// Pages that a kernel zram device keeps uncompressed: the eighth number of `mm_stat`.
 pub fn huge_pages(device: &Path) -> Option<u64> {
     let text = fs::read_to_string(directory(device)?.join("mm_stat")).ok()?;
     text.split_ascii_whitespace().nth(7)?.parse().ok()
@@ -65,17 +65,17 @@ fn selected(text: &str) -> Option<&str> {
     Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
-/// A zram device of the kernel that we set up, and reset in the end.
+/// A kernel zram device that we set up. Drop resets it.
 pub struct Setup {
     directory: PathBuf,
     algorithm_before: String,
 }
 
 impl Setup {
-    /// Makes `device` use `algorithm` and have room for so many pages.
+    /// Sets `device` up with `algorithm` and room for this many pages.
     ///
     /// # Errors
-    /// It is not such a device, is set up already, or the kernel refuses.
+    /// It is no zram device, is set up already, or the kernel refuses.
     pub fn new(device: &Path, algorithm: &str, pages: usize) -> Result<Setup> {
         let shown = device.display();
         let Some(directory) = directory(device) else {

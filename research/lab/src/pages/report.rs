@@ -1,4 +1,4 @@
-//! What a run has shown: as a table, as JSON, and as a picture.
+//! The results of a run: as a table, as JSON, and as a picture.
 
 use std::fmt::Write;
 
@@ -38,24 +38,24 @@ pub struct Outcome {
     pool_over_compressed: Option<f64>,
     rss_over_pool_and_metadata: Option<f64>,
     orig_over_compressed: Option<f64>,
-    /// Before all pages were stored over.
+    /// The figures before all pages were stored again.
     after_first_store: Figures,
     cpu: Cpu,
     samples: Samples,
 }
 
-/// Nanoseconds a page in each round, from which medians and spreads are. A pass and the codec's
-/// pass beside it have the same place.
+/// Nanoseconds for a page in each round; medians and spreads come from these. A pass and the
+/// codec's pass next to it have the same index.
 #[derive(Serialize)]
 struct Samples {
     store: Vec<f64>,
     overwrite: Vec<f64>,
     load: Vec<f64>,
     reload: Vec<f64>,
-    /// Nothing where the codec is none of ours.
+    /// Empty if the codec is not one of ours.
     compress: Vec<f64>,
     decompress: Vec<f64>,
-    /// Millions of bytes a second of all threads.
+    /// Megabytes (10^6 bytes) a second of all threads.
     store_mb_per_s: Vec<f64>,
     overwrite_mb_per_s: Vec<f64>,
     reload_mb_per_s: Vec<f64>,
@@ -82,15 +82,15 @@ impl Samples {
         }
     }
 
-    /// In the order of the table's columns.
+    /// The samples in the order of the table's columns.
     fn columns(&self) -> [&[f64]; 6] {
         let Samples { store, overwrite, load, reload, compress, decompress, .. } = self;
         [store, overwrite, load, reload, compress, decompress]
     }
 }
 
-/// The same figures by the time the CPU spent on the threads. Of use where other programs take the
-/// CPU away, and where the target does all its work in the thread that asks for it.
+/// The figures by the threads' CPU time. They help where other programs take the CPU away, and the
+/// target does all its work in the calling thread.
 #[derive(Serialize)]
 struct Cpu {
     store_ns: Option<f64>,
@@ -129,7 +129,7 @@ struct Codec {
 }
 
 impl Outcome {
-    /// Of what a contestant has reached in its rounds, of which there is one at least.
+    /// Makes the outcome from a contestant's rounds, of which there is at least one.
     pub fn new(
         contestant: &Contestant,
         level: Option<i32>,
@@ -191,12 +191,12 @@ impl Outcome {
         }
     }
 
-    /// The codec, with the level that it has.
+    /// The codec with its level.
     fn codec_and_level(&self) -> String {
         named(&self.algorithm, self.level)
     }
 
-    /// The passes and how long each took, in nanoseconds a page.
+    /// The passes with their nanoseconds for a page.
     fn passes(&self) -> [(&'static str, f64); 4] {
         [
             ("store", self.store.ns_per_page),
@@ -207,7 +207,7 @@ impl Outcome {
     }
 }
 
-/// The first outcome as one object, with the others in `compare`, each with how it relates.
+/// The first outcome as one object, with the others and their ratios in `compare`.
 pub fn json(outcomes: &[Outcome]) -> serde_json::Result<Value> {
     let Some((main, others)) = outcomes.split_first() else { return Ok(Value::Null) };
     let mut object = serde_json::to_value(main)?;
@@ -229,7 +229,7 @@ fn insert(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// How many times as long `other` took, for each pass.
+/// The ratio of `other`'s time to `main`'s, for each pass.
 fn ratios(other: &Outcome, main: &Outcome) -> Value {
     let both = other.passes().into_iter().zip(main.passes());
     let map: Map<String, Value> =
@@ -237,7 +237,7 @@ fn ratios(other: &Outcome, main: &Outcome) -> Value {
     Value::Object(map)
 }
 
-/// For people to read.
+/// The results as text.
 pub fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     let Some(main) = outcomes.first() else { return text };
@@ -321,7 +321,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// The passes of each target, and the bare codec, side by side.
+/// Bars of the passes of each target and of the bare codec.
 pub fn bars(outcomes: &[Outcome]) -> Bars {
     let groups = ["overwrite", "reload"].map(str::to_owned).to_vec();
     let mut series: Vec<(String, Vec<f64>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Our cache in front of swap devices, in this process, with nothing behind it.
+//! Our cache for swap devices, in this process, without a backing device.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use zswap::{AreaOptions, SwapType};
 
 use super::target::{Figures, Target};
 
-/// A swap area of its own.
+/// Our cache with one swap area.
 pub struct Swap {
     zswap: Arc<dyn AnySwap>,
     device: Arc<dyn BlockDevice>,
 }
 
 impl Swap {
-    /// A new one, in a machine of its own; `index` is its index.
+    /// Makes a new area in a machine of its own; `index` names its index.
     ///
     /// # Errors
-    /// The cache's: an unknown index or algorithm, a level, no memory.
+    /// The error of the cache: an unknown index or algorithm, a level out of range, no memory.
     pub fn new(pages: usize, algorithm: &str, level: Option<i32>, index: &str) -> Result<Swap> {
         if level.is_some() {
             bail!("--level: codecs of swap have their default levels");

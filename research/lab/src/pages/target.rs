@@ -1,44 +1,43 @@
-//! What pages are stored in: the seam between the work and who does it.
+//! The trait of a target: the work stores pages to it and loads them.
 
 use anyhow::Result;
 use serde::Serialize;
 use units::Page;
 
-/// Something that keeps pages by number. All threads may call it at any time, each for pages of
-/// its own.
+/// A store for pages by number. All threads may call it at any time, each for pages of its own.
 pub trait Target: Sync {
-    /// Keeps `page` under `index`, in place of what was there.
+    /// Stores `page` under `index`, in place of an earlier page.
     ///
     /// # Errors
-    /// The target's; it names the page.
+    /// The error of the target, with the page's number.
     fn store(&self, index: u64, page: &Page) -> Result<()>;
 
-    /// Brings back what was last stored under `index`. `page` begins on a page's boundary.
+    /// Loads the page last stored under `index`. `page` begins at a page boundary.
     ///
     /// # Errors
-    /// The target's; it names the page.
+    /// The error of the target, with the page's number.
     fn load(&self, index: u64, page: &mut Page) -> Result<()>;
 
-    /// What the target tells of itself at this moment.
+    /// The figures of the target now.
     fn figures(&self) -> Figures;
 
-    /// Does what a daemon does of itself in the time between two passes.
+    /// Does the background work of a daemon between two passes.
     fn rest(&self) {}
 }
 
-/// What a target tells of itself, in bytes; `None` is what it does not tell.
+/// The figures of a target, in bytes. `None` where the target does not report one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Debug)]
 pub struct Figures {
-    /// Pages it keeps, uncompressed.
+    /// Uncompressed bytes of the pages it keeps.
     #[serde(rename = "orig_bytes")]
     pub orig: Option<u64>,
-    /// The same, compressed.
+    /// Compressed bytes of the pages it keeps.
     #[serde(rename = "compressed_bytes")]
     pub compressed: Option<u64>,
-    /// Memory it takes to keep them.
+    /// Memory of the compressed pages.
     #[serde(rename = "pool_bytes")]
     pub pool: Option<u64>,
-    /// Memory it takes to know where they are.
+    /// Memory of the tables that find the pages.
     #[serde(rename = "metadata_bytes")]
     pub metadata: Option<u64>,
 }

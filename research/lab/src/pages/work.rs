@@ -1,14 +1,14 @@
-//! The work: every page stored, stored over, loaded, and loaded again, by threads that each stay on
-//! a CPU.
+//! The work: every page is stored, stored again, loaded, and loaded again, by threads that each
+//! stay on a CPU.
 //!
-//! Pages are taken in one shuffled order, the same for everyone. Each thread has an equal share of
-//! it and times its own. With churn, the first store writes to each place the page that is half the
-//! order away: then the second changes the size of every object, and the pages found at the end can
-//! only be those of the second.
+//! All targets take the pages in one shuffled order. Each thread has an equal share of it and times
+//! its own share. With churn, the first store writes to each place the page that is half of the
+//! order away. Then the second store changes the size of every object, and the pages found at the
+//! end can only be those of the second store.
 //!
-//! The first load is the one that is verified: 64 pages are loaded, the clock stands while they are
-//! compared with what was stored, and goes on. The second load has no such interruptions, which
-//! would push its data out of the caches.
+//! The first load is verified. It loads 64 pages, then stops the clock and compares them with the
+//! stored pages. The second load has no such interruptions, which would push its data out of the
+//! caches.
 
 use std::sync::Barrier;
 use std::thread;
@@ -23,7 +23,7 @@ use super::target::Target;
 use crate::page::{page, page_mut};
 use crate::sys::{self, Memory};
 
-/// Pages loaded before the clock stands still for comparing.
+/// Pages loaded before the clock stops for comparing.
 pub const CHUNK: usize = 64;
 /// The seed of the order of pages.
 const SEED: u64 = 0x7261_6d70_6163_6b00;
@@ -32,35 +32,35 @@ const SEED: u64 = 0x7261_6d70_6163_6b00;
 pub struct Work<'a> {
     corpus: &'a [u8],
     order: Vec<u32>,
-    /// The same, beginning in the middle.
+    /// The same order, beginning in the middle.
     others: Vec<u32>,
     churn: bool,
     cpus: Vec<usize>,
 }
 
-/// How long a pass took.
+/// The speed of a pass.
 #[derive(Clone, Copy, PartialEq, Default, Serialize, Debug)]
 pub struct Speed {
-    /// Nanoseconds a page, per thread: the time of a thread by its pages, mean of the threads.
+    /// Nanoseconds for a page: a thread's time over its pages, mean of the threads.
     pub ns_per_page: f64,
-    /// Millions of bytes a second, of all threads together until the last one ended.
+    /// Megabytes (10^6 bytes) a second of all threads together, until the last one ended.
     pub mb_per_s: f64,
-    /// As `ns_per_page`, but only the time the CPU spent on the threads; where it was measured.
+    /// Nanoseconds of CPU time for a page, mean of the threads; `None` where it was not measured.
     #[serde(skip)]
     pub cpu_ns_per_page: Option<f64>,
 }
 
-/// How long a thread took.
+/// The time of a thread.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Taken {
     wall: Duration,
     cpu: Option<Duration>,
 }
 
-/// Runs `job`, and tells how long it took.
+/// Runs `job` and returns its time.
 ///
 /// # Errors
-/// Those of `job`.
+/// The error of `job`.
 pub fn clock(job: impl FnOnce() -> Result<()>) -> Result<Taken> {
     let (cpu, begun) = (sys::thread_time(), Instant::now());
     job()?;
@@ -70,19 +70,20 @@ pub fn clock(job: impl FnOnce() -> Result<()>) -> Result<Taken> {
 
 /// One thread's part of a pass.
 pub struct Share<'a> {
-    /// Which thread it is, from 0.
+    /// The number of the thread, from 0.
     pub thread: usize,
-    /// Where in the order its pages begin.
+    /// The index of its first page in the order.
     pub first: usize,
     /// Its pages, in order.
     pub indexes: &'a [u32],
 }
 
 impl<'a> Work<'a> {
-    /// The pages of `corpus`, for `threads` threads on the CPUs of this process, in turn.
+    /// The pages of `corpus` for `threads` threads. The threads take the CPUs of this process in
+    /// turn.
     ///
     /// # Errors
-    /// There are fewer pages than threads, or no memory.
+    /// There are fewer pages than threads, or memory is out.
     pub fn new(corpus: &'a [u8], threads: usize) -> Result<Work<'a>> {
         let pages = corpus.len() / PAGE_SIZE;
         if threads == 0 || pages < threads {
@@ -98,41 +99,41 @@ impl<'a> Work<'a> {
         let (front, back) = order.split_at(pages / 2);
         let others = [back, front].concat();
         let work = Work { corpus, order, others, churn: false, cpus };
-        // Threads' stacks and the like are in place after this, and not counted for anybody.
+        // This allocates threads' stacks and the like, so that no target is charged for them.
         work.on_each_thread(|share| Ok(share.indexes.len()))?;
         Ok(work)
     }
 
-    /// The same work, with or without churn.
+    /// The work with or without churn.
     #[must_use]
     pub fn churning(self, churn: bool) -> Work<'a> {
         Work { churn, ..self }
     }
 
-    /// How many pages.
+    /// Number of pages.
     pub fn pages(&self) -> usize {
         self.order.len()
     }
 
-    /// The pages themselves.
+    /// The bytes of the pages.
     pub fn corpus(&self) -> &'a [u8] {
         self.corpus
     }
 
-    /// How many pages thread `thread` has at most.
+    /// The most pages of any thread.
     pub fn largest_share(&self) -> usize {
         self.order.len().div_ceil(self.cpus.len())
     }
 
-    /// How many threads.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Runs `job` on all threads at once, each pinned, each with its share.
+    /// Runs `job` on all threads at once. Each thread is pinned and has its share.
     ///
     /// # Errors
-    /// The first thread's that failed.
+    /// The error of the first thread that failed.
     pub fn on_each_thread<T: Send>(
         &self,
         job: impl Fn(Share<'_>) -> Result<T> + Sync,
@@ -155,15 +156,16 @@ impl<'a> Work<'a> {
             let join = |thread: thread::ScopedJoinHandle<'_, Result<T>>| {
                 thread.join().map_err(|_| anyhow!("a thread panicked"))?
             };
-            // All are joined before the first error counts: a scope must not end with a panic.
+            // Joins all threads before it returns the first error: a scope must not end with a
+            // panic.
             running.into_iter().map(join).collect::<Vec<_>>().into_iter().collect()
         })
     }
 
-    /// Runs `job`, which says how long its share took, on all threads.
+    /// Runs `job` on all threads. `job` returns the time of its share.
     ///
     /// # Errors
-    /// The first thread's that failed.
+    /// The error of the first thread that failed.
     pub fn timed(&self, job: impl Fn(Share<'_>) -> Result<Taken> + Sync) -> Result<Speed> {
         let times = self.on_each_thread(|share| {
             let pages = share.indexes.len();
@@ -180,10 +182,10 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The first store: every page in its own place or, with churn, in that of another.
+    /// The first store: every page goes to its own place or, with churn, to another page's.
     ///
     /// # Errors
-    /// The target's.
+    /// The error of the target.
     pub fn store_first(&self, target: &dyn Target) -> Result<Speed> {
         let sources = if self.churn { &self.others } else { &self.order };
         self.timed(|share| self.store_from(target, &share, &sources[share.first..]))
@@ -192,12 +194,12 @@ impl<'a> Work<'a> {
     /// Stores every page in its own place.
     ///
     /// # Errors
-    /// The target's.
+    /// The error of the target.
     pub fn store(&self, target: &dyn Target) -> Result<Speed> {
         self.timed(|share| self.store_from(target, &share, share.indexes))
     }
 
-    /// Stores to the places of `share` the pages `sources`.
+    /// Stores the pages `sources` to the places of `share`.
     fn store_from(&self, target: &dyn Target, share: &Share<'_>, sources: &[u32]) -> Result<Taken> {
         clock(|| {
             for (&index, &source) in share.indexes.iter().zip(sources) {
@@ -207,12 +209,12 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Loads every page and compares it with what was stored, while the clock stands still.
+    /// Loads every page. Stops the clock to compare it with the stored page.
     ///
     /// # Errors
-    /// The target's, or a page that is not what was stored.
+    /// The target fails, or a page differs from the stored one.
     pub fn load_verified(&self, target: &dyn Target) -> Result<(Speed, u64)> {
-        // Relaxed throughout: a count, read after the threads have been joined.
+        // Relaxed throughout: a count that is read after all threads have been joined.
         let verified = AtomicU64::new(0);
         let speed = self.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
@@ -228,16 +230,16 @@ impl<'a> Work<'a> {
                 }
                 verified.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             }
-            // Asking for the CPU's time this often would cost more than it tells.
+            // Reading the CPU time this often would distort the result.
             Ok(Taken { wall, cpu: None })
         })?;
         Ok((speed, verified.load(Ordering::Relaxed)))
     }
 
-    /// Loads every page, and looks at none.
+    /// Loads every page without comparing it.
     ///
     /// # Errors
-    /// The target's.
+    /// The error of the target.
     pub fn load(&self, target: &dyn Target) -> Result<Speed> {
         self.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;

@@ -1,4 +1,4 @@
-//! What block devices have read and written (kernel document `admin-guide/iostats.rst`).
+//! Bytes that block devices have read and written (kernel document `admin-guide/iostats.rst`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// Sectors in which the kernel counts.
+/// Bytes of a sector in the kernel's counters.
 const SECTOR: u64 = 512;
 
 /// All whole block devices at one time: bytes read and written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disks(BTreeMap<String, (u64, u64)>);
 
-/// What a block device did.
+/// The I/O of a block device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Disk {
     /// Its name in `/dev`.
@@ -23,19 +23,19 @@ pub struct Disk {
     pub read: u64,
     /// Bytes written to it.
     pub written: u64,
-    /// It is hardware, or a virtual machine's idea of that: not made of memory, of files or of
-    /// other block devices.
+    /// Whether it is hardware, also a virtual machine's: not made of memory, files or other block
+    /// devices.
     pub real: bool,
 }
 
 impl Disks {
-    /// As they are.
+    /// The counters now.
     ///
     /// # Errors
     /// There is no `/proc/diskstats`.
     pub fn now() -> Result<Disks> {
         let text = fs::read_to_string("/proc/diskstats").context("/proc/diskstats")?;
-        // Partitions are in directories of their disks.
+        // Partitions are in the directories of their disks.
         Ok(Disks::parse(&text, |name| Path::new("/sys/block").join(name).exists()))
     }
 
@@ -50,12 +50,12 @@ impl Disks {
         Disks(text.lines().filter_map(disk).collect())
     }
 
-    /// What each that did anything has done since.
+    /// The I/O of each device that moved data since `before`.
     pub fn since(&self, before: &Disks) -> Vec<Disk> {
         let real = |name: &str| Path::new("/sys/block").join(name).join("device").exists();
         let disk = |(name, &(read, written)): (&String, &(u64, u64))| {
             let then = before.0.get(name).copied().unwrap_or_default();
-            // A device that was made anew counts from nothing.
+            // A device that was made anew counts from zero.
             let (read, written) = (read.saturating_sub(then.0), written.saturating_sub(then.1));
             Disk { name: name.clone(), read, written, real: real(name) }
         };

@@ -1,4 +1,4 @@
-//! A file that is swapped to, and whatever else the system swaps to by path.
+//! A swap file, and other swap by path.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,20 +14,20 @@ use super::{Area, Shop, Told, Vmstat};
 use crate::programs;
 use crate::sys;
 
-/// How long taking swap away may be disturbed.
+/// Time for which signals may disturb swapoff.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// A path that is swapped to until this is dropped.
+/// A path that the system swaps to until drop.
 pub struct On {
     path: PathBuf,
     on: bool,
 }
 
 impl On {
-    /// Writes a header (mkswap(8)), and begins.
+    /// Writes a swap header (mkswap(8)) and turns the swap on.
     ///
     /// # Errors
-    /// What mkswap says, or the system.
+    /// The error of mkswap or of the system call.
     pub fn new(path: &Path, first: bool) -> Result<On> {
         let mkswap = programs::find_for_root("mkswap")
             .context("mkswap is not installed; the package util-linux brings it")?;
@@ -38,10 +38,10 @@ impl On {
         Ok(On { path: path.to_owned(), on: true })
     }
 
-    /// Ends it; everything comes back into memory.
+    /// Turns the swap off. The kernel reads all its pages back into memory.
     ///
     /// # Errors
-    /// The system's: it stays on then.
+    /// The error of the system call. Then the swap stays on.
     pub fn off(&mut self) -> Result<()> {
         if self.on {
             off(&self.path)?;
@@ -51,7 +51,7 @@ impl On {
     }
 }
 
-/// Takes away swap. Signals disturb the system call, so it is made again.
+/// Turns swap off. Signals disturb the system call, so it is repeated.
 pub fn off(path: &Path) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -75,14 +75,14 @@ impl Drop for On {
     }
 }
 
-/// A file of so many bytes, all of them on the disk, in a directory of its own.
+/// A file of a fixed size with all its blocks on the disk, in a directory of its own.
 pub struct SwapFile {
     directory: TempDir,
     path: PathBuf,
 }
 
 impl SwapFile {
-    /// Makes it.
+    /// Makes the file.
     ///
     /// # Errors
     /// The directory cannot be written, or the disk is full.
@@ -104,12 +104,12 @@ impl SwapFile {
         &self.path
     }
 
-    /// A directory beside it.
+    /// A directory next to the file.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Leaves it where it is: somebody is still using it.
+    /// Keeps the file on the disk: the swap is still in use.
     pub fn abandon(self) {
         let path = self.directory.keep();
         eprintln!("rampack-lab: {} is left in place", path.display());
@@ -124,10 +124,10 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Makes it.
+    /// Makes the swap.
     ///
     /// # Errors
-    /// As [`SwapFile::new`] and [`On::new`].
+    /// The errors of [`SwapFile::new`] and [`On::new`].
     pub fn new(shop: &Shop) -> Result<Plain> {
         let backing = SwapFile::new(shop)?;
         let on = On::new(backing.path(), shop.first)?;
@@ -145,8 +145,8 @@ impl Area for Plain {
     }
 }
 
-/// What swap in a file on a disk moved: the kernel counts a page in `pswpin` or `pswpout` only
-/// when it goes from or to the device.
+/// The figures of swap in a file on a disk. The kernel counts a page in `pswpin` or `pswpout` only
+/// when it moves from or to the device.
 pub fn on_disk(counted: Vmstat) -> Told {
     let bytes = |pages: u64| pages * PAGE_SIZE as u64;
     Told {
@@ -156,7 +156,7 @@ pub fn on_disk(counted: Vmstat) -> Told {
     }
 }
 
-/// A number after a name and a colon, in KiB, as in `/proc/meminfo` and `/proc/PID/status`.
+/// The number after a name and a colon, in KiB, as in `/proc/meminfo` and `/proc/PID/status`.
 pub fn kib(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -1,4 +1,4 @@
-//! Our cache with an index of one's choice: `rampack-lab serve --index` in a process of its own.
+//! Our cache with a chosen index: `rampack-lab serve --index` in a process of its own.
 
 use anyhow::{Context, Result, bail};
 
@@ -15,10 +15,10 @@ pub struct Design {
 }
 
 impl Design {
-    /// Makes it; the variant is an index, and a codec after a `+`.
+    /// Makes the swap. The variant is an index, and optionally `+` and a codec.
     ///
     /// # Errors
-    /// No index is named, or there is none of that name; what stands in the way of a block device.
+    /// No index is named, the index is unknown, or a block device is not possible here.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Design> {
         let Some(variant) = variant else {
             bail!("which index? {}", designs::INDEXES.join(", "));
@@ -49,7 +49,7 @@ impl Area for Design {
     }
 
     fn told(&mut self, counted: Vmstat) -> Result<Told> {
-        // What of it went to the disk is not told.
+        // The part that went to the disk is unknown.
         Ok(Told { disk_read_bytes: 0, disk_written_bytes: 0, ..on_disk(counted) })
     }
 

@@ -22,21 +22,21 @@ pub enum Kind {
     Design,
 }
 
-/// A kind of swap, with the codec or index it is to use.
+/// A kind of swap, with its codec or index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mode {
     /// The kind.
     pub kind: Kind,
-    /// The codec of kernel-zswap, kernel-zram and rampack; the index of a design, with its codec
-    /// behind a plus sign.
+    /// The codec of kernel-zswap, kernel-zram and rampack. For a design, the index and optionally
+    /// `+` and a codec.
     pub variant: Option<String>,
 }
 
 impl Mode {
-    /// From `KIND` or `KIND:VARIANT`.
+    /// Parses `KIND` or `KIND:VARIANT`.
     ///
     /// # Errors
-    /// Which kinds there are, or that a kind has no variants.
+    /// The kind is unknown (the message lists the kinds), or has no variants.
     pub fn parse(text: &str) -> Result<Mode, String> {
         let (name, variant) = match text.split_once(':') {
             Some((name, variant)) => (name, Some(variant)),
@@ -59,10 +59,10 @@ impl Mode {
         }
     }
 
-    /// The modes in an argument: `all`, or names with commas between them.
+    /// Parses the modes in an argument: `all`, or names with commas between them.
     ///
     /// # Errors
-    /// As [`Mode::parse`].
+    /// The errors of [`Mode::parse`].
     pub fn list(texts: &[String], all: &[Kind]) -> Result<Vec<Mode>> {
         let mut modes = Vec::new();
         for text in texts {

@@ -1,4 +1,4 @@
-//! Our own swap: `rampack swap on` in a process of its own, outside the cgroup it serves.
+//! Our swap: `rampack swap on` in a process of its own, outside the cgroup it serves.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,24 +17,24 @@ use crate::interrupt;
 use crate::programs::{self, Running, last_words};
 use crate::sys;
 
-/// How long it may take to begin.
+/// Time the daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take to end: everything in it comes back into memory first.
+/// Time the daemon may take to end: first the kernel reads all its pages back.
 const LEAVING: Duration = Duration::from_secs(180);
-/// Where its counters are in its control tree.
+/// The directory of its counters in its control tree.
 const COUNTERS: &str = "kernel/debug/zswap";
 
 /// Pages stored in the cache.
 const STORED: &str = "zswpout";
-/// Pages loaded from it.
+/// Pages loaded from the cache.
 const LOADED: &str = "zswpin";
-/// Pages written back from it.
+/// Pages written back from the cache.
 const WRITTEN_BACK: &str = "zswpwb";
-/// Pages that it refused, which went to the disk at once.
+/// Pages that the cache refused. They went to the disk at once.
 const THROUGH: &str = "through_pages";
 /// Pages read from the disk.
 const READ_BACK: &str = "read_back_pages";
-/// Bytes of memory that its pages take.
+/// Bytes of memory of the cached pages.
 const POOL: &str = "pool_total_size";
 
 /// A daemon with one swap device.
@@ -42,13 +42,13 @@ pub struct Ours {
     program: PathBuf,
     root: PathBuf,
     device: PathBuf,
-    /// All are there until the end.
+    /// `Some` until the end.
     parts: Option<(Running, SwapFile)>,
     before: State,
     peak: Option<u64>,
 }
 
-/// Counters of the daemon at one time.
+/// The daemon's counters at one time.
 #[derive(Clone, Default)]
 struct State {
     rows: BTreeMap<String, i64>,
@@ -59,10 +59,10 @@ struct State {
 }
 
 impl Ours {
-    /// Starts it; the variant is a codec.
+    /// Starts the daemon. The variant is a codec.
     ///
     /// # Errors
-    /// The program has no swap, or cannot offer any here; its own words are in the message.
+    /// The program has no swap, or cannot offer swap here; the message contains its output.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
         let program = shop.rampack.clone().context("the program rampack is not known")?;
         let backing = SwapFile::new(shop)?;
@@ -87,7 +87,7 @@ impl Ours {
         let complained = tempfile::tempfile().context("cannot make a temporary file")?;
         let out = File::create(&said).with_context(|| format!("cannot make {}", said.display()))?;
         command.stdin(Stdio::null()).stdout(out).stderr(complained.try_clone()?);
-        // Of a group of its own: a Ctrl-C is for us, and we end it when its swap is empty.
+        // A process group of its own: Ctrl-C reaches only us, and we end it when its swap is empty.
         command.process_group(0);
         let mut running = Running::start_gently(&mut command, LEAVING)?;
         let device = interrupt::wait_for("rampack swap on", PATIENCE, || {
@@ -137,7 +137,7 @@ impl Ours {
         })
     }
 
-    /// Asks it to end, and sees to it that nothing is left.
+    /// Asks the daemon to end, and cleans up everything that it leaves.
     fn stop(&mut self) -> Result<()> {
         let Some((running, backing)) = self.parts.take() else { return Ok(()) };
         let root = self.root.to_string_lossy().into_owned();
@@ -146,29 +146,29 @@ impl Ours {
             active().unwrap_or_default().iter().any(|path| Path::new(path) == device)
         };
         if is_on(&self.device) {
-            // The daemon failed at it, or is gone.
+            // The daemon could not turn the swap off, or is gone.
             if let Err(error) = area::off(&self.device) {
-                // Without the daemon, whoever has pages in its swap would be killed.
+                // Without the daemon, a process with pages in its swap would be killed.
                 backing.abandon();
                 std::mem::forget(running);
                 return Err(error);
             }
         }
-        // It ends by itself now, or when it is asked to.
+        // The daemon ends by itself now, or when asked to.
         drop(running);
         drop(backing);
         asked.map(drop)
     }
 }
 
-/// The block device in what it says, once the system swaps to it.
+/// The block device in the daemon's message, once the system swaps to it.
 fn device(text: &str, active: &[String]) -> Option<PathBuf> {
     let words = text.split_ascii_whitespace().map(|word| word.trim_end_matches([',', '.', ':']));
     let mut devices = words.filter(|word| word.starts_with("/dev/"));
     devices.find(|word| active.iter().any(|path| path == word)).map(PathBuf::from)
 }
 
-/// Lines of a name and a number; others are left out.
+/// Parses lines of a name and a number. Other lines are left out.
 fn parse_rows(text: &str) -> BTreeMap<String, i64> {
     let row = |line: &str| {
         let (name, value) = line.split_once([' ', '=', '\t'])?;
@@ -207,7 +207,7 @@ impl Area for Ours {
             stored: pages(STORED),
             loaded: pages(LOADED),
             written_back: pages(WRITTEN_BACK),
-            // By the kernel's account of the daemon; or by its own, where that is more.
+            // The kernel's count for the daemon, or the daemon's own count where that is larger.
             disk_read_bytes: read.max(bytes(READ_BACK)),
             disk_written_bytes: written.max(bytes(WRITTEN_BACK) + bytes(THROUGH)),
             pool_peak_bytes: self.peak,

@@ -1,4 +1,4 @@
-//! Swap as a measurement sees it, and the lock that only one process at a time has.
+//! The interface between a measurement and its swap, and the lock that lets one process have swap.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -14,28 +14,28 @@ use crate::interrupt;
 use crate::programs;
 use crate::sys;
 
-/// Kept open with a lock on it by whoever has swap on.
+/// The process that has swap on keeps this file open and locked.
 const LOCK: &str = "/run/rampack-lab.lock";
-/// How long to wait for the lock: others measure for minutes.
+/// Time to wait for the lock: other processes measure for minutes.
 const TURN: Duration = Duration::from_secs(3600);
-/// Counters of the kernel's that tell about swap, from `/proc/vmstat`, in pages. Those of zswap
-/// are there if the kernel has it.
+/// The kernel's swap counters from `/proc/vmstat`, in pages. Those of zswap exist if the kernel has
+/// zswap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Vmstat {
-    /// Read from swap devices. What zswap had is not among them.
+    /// Pages read from swap devices. Loads from zswap do not count.
     pub pswpin: u64,
-    /// Written to swap devices, by zswap too. What zswap took is not among them.
+    /// Pages written to swap devices, also by zswap. Stores to zswap do not count.
     pub pswpout: u64,
-    /// Loaded from zswap.
+    /// Pages loaded from zswap.
     pub zswpin: Option<u64>,
-    /// Stored in zswap.
+    /// Pages stored in zswap.
     pub zswpout: Option<u64>,
-    /// Written back from zswap to the swap device.
+    /// Pages written back from zswap to the swap device.
     pub zswpwb: Option<u64>,
 }
 
 impl Vmstat {
-    /// As they stand.
+    /// The counters now.
     ///
     /// # Errors
     /// There is no `/proc/vmstat`.
@@ -56,7 +56,7 @@ impl Vmstat {
         }
     }
 
-    /// What was added since.
+    /// The growth of the counters since `before`.
     #[must_use]
     pub fn since(self, before: Vmstat) -> Vmstat {
         let both = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
@@ -70,93 +70,93 @@ impl Vmstat {
     }
 }
 
-/// What swap tells of itself after a measurement.
+/// The figures of the swap after a measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Told {
-    /// Pages taken into compressed memory.
+    /// Pages stored in compressed memory.
     pub stored: Option<u64>,
-    /// Pages that came from there.
+    /// Pages loaded from compressed memory.
     pub loaded: Option<u64>,
-    /// Pages that compressed memory gave to the disk behind it.
+    /// Pages written back from compressed memory to the disk behind it.
     pub written_back: Option<u64>,
     /// Bytes that swap has read from a disk.
     pub disk_read_bytes: u64,
     /// Bytes that swap has written to a disk.
     pub disk_written_bytes: u64,
-    /// The most memory that compressed pages took, of some samples a second.
+    /// The most memory of compressed pages in any sample, with some samples a second.
     pub pool_peak_bytes: Option<u64>,
-    /// Of our daemon.
+    /// The usage of our daemon.
     pub daemon: Option<Daemon>,
 }
 
-/// What our daemon used.
+/// The usage of our daemon.
 #[derive(Clone, Debug, Serialize)]
 pub struct Daemon {
-    /// Seconds on the CPU in its own code.
+    /// CPU seconds in its own code.
     pub user_seconds: f64,
-    /// Seconds in the kernel on its behalf.
+    /// CPU seconds in the kernel for the daemon.
     pub system_seconds: f64,
-    /// Memory in use at the end.
+    /// Resident memory at the end.
     pub resident_bytes: u64,
-    /// Memory in use at most.
+    /// Peak of the resident memory.
     pub resident_peak_bytes: u64,
-    /// Rows of its control tree that count, with what was added to each.
+    /// Counters of its control tree, each with its growth.
     pub rows: Vec<(String, i64)>,
 }
 
-/// Swap that is on until this is dropped.
+/// Swap that is on until drop.
 pub trait Area {
-    /// The measurement begins: counters are judged from here.
+    /// Begins the measurement: takes the base of the counters.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The counters cannot be read.
     fn begin(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Looks at what goes up and down. Called some times a second.
+    /// Samples values that rise and fall. Called some times a second.
     ///
     /// # Errors
-    /// Whoever serves the swap is gone.
+    /// The process that serves the swap is gone.
     fn sample(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// What it tells, given what the kernel counted since `begin`.
+    /// The figures of the swap; `counted` is the growth of the kernel's counters since `begin`.
     ///
     /// # Errors
-    /// Counters cannot be read.
+    /// The counters cannot be read.
     fn told(&mut self, counted: Vmstat) -> Result<Told>;
 
-    /// The process that serves it, for a profile.
+    /// The process that serves the swap, for a profile.
     fn process(&self) -> Option<u32> {
         None
     }
 
-    /// Takes it away; all that is in it is read back first.
+    /// Takes the swap away. The kernel first reads all its pages back.
     ///
     /// # Errors
-    /// It stays.
+    /// The swap stays on.
     fn end(self: Box<Self>) -> Result<()>;
 }
 
-/// How swap is made.
+/// Makes swap.
 pub struct Shop {
     /// A directory on a disk.
     pub(super) directory: PathBuf,
     pub(super) bytes: u64,
     pub(super) max_pool: Option<u64>,
     pub(super) rampack: Option<PathBuf>,
-    /// Before all other swap.
+    /// Whether our swap comes before all other swap.
     pub(super) first: bool,
     _turn: File,
 }
 
 impl Shop {
-    /// Ready to make swap in `directory`: nobody else has any.
+    /// Waits until no other process has swap, then is ready to make swap in `directory`.
     ///
     /// # Errors
-    /// Other swap is on and `--force` was not given; `rampack` is missing and wanted; interrupted.
+    /// Other swap is on without `--force`; `rampack` is needed and missing; or an interrupt.
     pub fn new(args: &SwapArgs, directory: &Path, modes: &[Mode]) -> Result<Shop> {
         let rampack = match modes.iter().any(|mode| mode.kind == Kind::Rampack) {
             true => Some(args.rampack.clone().map_or_else(programs::beside_us, Ok)?),

@@ -12,7 +12,7 @@ use crate::pages::kernel::Setup;
 
 const DEVICE: &str = "/dev/zram0";
 const DIRECTORY: &str = "/sys/block/zram0";
-/// What zram is used with where nothing else is said.
+/// The algorithm without a variant.
 const ALGORITHM: &str = "lz4";
 
 /// Swap on the kernel's zram0.
@@ -24,10 +24,10 @@ pub struct Zram {
 }
 
 impl Zram {
-    /// Makes it.
+    /// Sets up zram0 and swaps to it.
     ///
     /// # Errors
-    /// There is no zram0, it is set up already, or it has no such algorithm.
+    /// The machine has no zram0, zram0 is set up already, or the algorithm is unknown.
     pub fn new(shop: &Shop, algorithm: Option<&str>) -> Result<Zram> {
         let pages = (shop.bytes / PAGE_SIZE as u64) as usize;
         let setup = Setup::new(Path::new(DEVICE), algorithm.unwrap_or(ALGORITHM), pages)?;
@@ -36,8 +36,8 @@ impl Zram {
     }
 }
 
-/// Pages read and written, from a block device's `stat`: the third and seventh number count
-/// sectors (kernel document `block/stat.rst`).
+/// Pages read and written, from a block device's `stat`. The third and seventh number count sectors
+/// (kernel document `block/stat.rst`).
 fn pages(text: &str) -> Option<(u64, u64)> {
     let numbers: Vec<u64> =
         text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -51,7 +51,7 @@ fn now() -> Result<(u64, u64)> {
     pages(&text).with_context(|| format!("{}: {text:?}", path.display()))
 }
 
-/// The most memory it used: the fifth number of `mm_stat`.
+/// The peak of its memory: the fifth number of `mm_stat`.
 fn peak() -> Option<u64> {
     let text = fs::read_to_string(Path::new(DIRECTORY).join("mm_stat")).ok()?;
     text.split_ascii_whitespace().nth(4)?.parse().ok()

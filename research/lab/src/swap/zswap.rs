@@ -1,4 +1,4 @@
-//! The kernel's zswap before a swap file (kernel document `admin-guide/mm/zswap.rst`).
+//! The kernel's zswap in front of a swap file (kernel document `admin-guide/mm/zswap.rst`).
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use super::{Area, Shop, Told, Vmstat};
 
 const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
-/// The kernel's parameters as they were, which they are again when this is dropped.
+/// The old values of the kernel's parameters. Drop restores them.
 struct Parameters {
     before: Vec<(&'static str, String)>,
 }
 
 impl Parameters {
-    /// Sets them, in this order.
+    /// Sets the parameters in this order.
     ///
     /// # Errors
     /// The kernel has no zswap, or refuses a value.
@@ -42,7 +42,7 @@ fn write(name: &str, value: &str) -> Result<()> {
 
 impl Drop for Parameters {
     fn drop(&mut self) {
-        // In the other order: it is switched off first.
+        // In reverse order: zswap is switched off first.
         for (name, value) in self.before.iter().rev() {
             if let Err(error) = write(name, value) {
                 eprintln!("rampack-lab: a parameter of zswap stays as it is: {error:#}");
@@ -51,12 +51,12 @@ impl Drop for Parameters {
     }
 }
 
-/// The least share of the memory that is `bytes` or more, as the kernel wants it.
+/// The least percentage of the memory that is at least `bytes`, as the kernel wants it.
 fn percent(bytes: u64, total: u64) -> u64 {
     (bytes.saturating_mul(100)).div_ceil(total.max(1)).clamp(1, 100)
 }
 
-/// Swap in a file, with zswap before it.
+/// Swap in a file, with zswap in front.
 pub struct Zswap {
     // Dropped in this order.
     file: Plain,
@@ -65,10 +65,10 @@ pub struct Zswap {
 }
 
 impl Zswap {
-    /// Makes it.
+    /// Sets zswap up and swaps to a file.
     ///
     /// # Errors
-    /// The kernel has no zswap or no such compressor, or there can be no swap file.
+    /// The kernel has no zswap or does not know the compressor, or a swap file is not possible.
     pub fn new(shop: &Shop, compressor: Option<&str>) -> Result<Zswap> {
         let mut values = Vec::new();
         if let Some(bytes) = shop.max_pool {

@@ -1,8 +1,7 @@
-//! The designs of page allocators that can be measured: the lab's only list of them.
+//! The designs of page allocators in the lab: the only list of them.
 //!
-//! Each can be made with nobody at its locks, as in the product, for times; and with an
-//! [`LockStat`], for what its locks do. All are used as the engine uses them: through `Arc<dyn
-//! Frames>`.
+//! Each design exists without a probe at its locks, as in the product, for times; and with a
+//! [`LockStat`], for its locks. All are called as the engine calls them: through `Arc<dyn Frames>`.
 
 use std::sync::Arc;
 
@@ -23,19 +22,19 @@ type MakeProbed = fn(&dyn MemoryProvider, ZoneOptions, LockStat) -> Made;
 pub struct Design {
     /// Its name.
     pub name: &'static str,
-    /// It is there to be compared with, and no part of the engine.
+    /// Whether it is only a control, and no part of the engine.
     pub control: bool,
     /// Whether it has blocks of more than one frame.
     pub blocks: bool,
-    /// Whether it says what becomes of its free frames.
+    /// Whether it shows its free blocks.
     pub shows_free: bool,
-    /// Makes one that nobody listens to.
+    /// Makes a zone without a probe.
     pub plain: MakePlain,
-    /// Makes one that is listened to, if it can be.
+    /// Makes a zone with a probe, if the design supports that.
     pub probed: Option<MakeProbed>,
 }
 
-/// A design whose zones are made by `$make(provider, options, trace)`.
+/// A design whose zones come from `$make(provider, options, trace)`.
 macro_rules! design {
     ($name:expr, $make:path, control: $control:expr) => {
         Design {
@@ -71,10 +70,10 @@ pub const DESIGNS: &[Design] = &[
     },
 ];
 
-/// The designs of these names; `all` is all.
+/// The designs of these names; `all` means all.
 ///
 /// # Errors
-/// There is no such design, or one is named twice.
+/// A name is unknown, or appears twice.
 pub fn named(names: &[String]) -> Result<Vec<&'static Design>> {
     if names.iter().any(|name| name == "all") {
         if names.len() > 1 {

@@ -1,15 +1,15 @@
-//! How often which time was taken, to a percent: for percentiles of millions of calls.
+//! A histogram of times with a resolution of one percent: percentiles of millions of calls.
 
 use hdrhistogram::Histogram as Counts;
 
 use super::ticks::Clock;
 
-/// Ticks that are told from more: some minutes.
+/// The largest time in ticks that is distinguished: some minutes.
 const MOST: u64 = 1 << 40;
-/// Digits that a time keeps.
+/// Significant digits of a time.
 const DIGITS: u8 = 2;
 
-/// Times, counted. It takes its memory when it is made.
+/// Counts of times. All its memory is allocated at the start.
 #[derive(Clone)]
 pub struct Histogram(Counts<u64>);
 
@@ -20,36 +20,36 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// One more of so many ticks.
+    /// Counts a time of `ticks` ticks.
     #[inline]
     pub fn add(&mut self, ticks: u64) {
         self.0.saturating_record(ticks);
     }
 
-    /// Adds all of another.
+    /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// How many times there are.
+    /// Number of times counted.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// What stands for all times that are not told from `ticks`, in nanoseconds, a reading of the
-    /// clock taken off.
+    /// The nanoseconds that represent all times in the same bucket as `ticks`, less one clock
+    /// reading.
     fn ns(&self, clock: &Clock, ticks: u64) -> f64 {
         clock.ns(self.0.median_equivalent(ticks) as f64 - clock.reading).max(0.0)
     }
 
-    /// The time in nanoseconds that `part` of them do not exceed, a reading of the clock taken
-    /// off; `None` of nothing.
+    /// The nanoseconds that a part `part` of the times does not exceed, less one clock reading.
+    /// `None` if it is empty.
     pub fn quantile(&self, clock: &Clock, part: f64) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.ns(clock, self.0.value_at_quantile(part)))
     }
 
-    /// The mean in nanoseconds, a reading of the clock taken off; the slowest thousandth, which is
-    /// the system's doing, counts as the one before it.
+    /// The mean in nanoseconds, less one clock reading. The slowest thousandth, which the system
+    /// causes, takes the value before it.
     pub fn mean(&self, clock: &Clock) -> Option<f64> {
         let most = self.quantile(clock, 0.999)?;
         let times = self.0.iter_recorded().map(|time| {

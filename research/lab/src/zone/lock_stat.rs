@@ -1,4 +1,4 @@
-//! What listens at a zone's locks: a book for each CPU, written by its thread alone.
+//! The probe at a zone's locks: a book for each CPU, written by its thread alone.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use units::Cpu;
 use super::histogram::Histogram;
 use super::ticks::{self, Clock};
 
-/// What a thread is doing while it is listened to.
+/// The phase of a thread while it is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It allocates.
+    /// The thread allocates.
     Alloc,
-    /// It frees.
+    /// The thread frees.
     Free,
 }
 
 const PHASES: usize = 2;
 const GATES: usize = LockClass::ALL.len();
-/// In the place of a phase: nobody listens.
+/// In place of a phase: calls are not recorded.
 const DEAF: u64 = PHASES as u64;
 
-/// Clones listen to the same.
+/// A probe. Clones record to the same books.
 #[derive(Clone)]
 pub struct LockStat(Arc<[CachePadded<Book>]>);
 
-/// Of a CPU.
+/// The book of a CPU.
 struct Book {
     phase: AtomicU64,
     entries: [[Entry; GATES]; PHASES],
 }
 
-/// Of a CPU, a phase and a lock class. Counters are relaxed, and written without an atomic
-/// read-modify-write: one thread uses the CPU, and it is read after that thread's end. So nobody
-/// else wants the lock of `holds` either.
+/// The entry of a CPU, a phase and a lock class. Counters are relaxed, and written without an
+/// atomic read-modify-write: one thread uses the CPU, and the counters are read after that thread's
+/// end. So the lock of `holds` has no contention either.
 struct Entry {
     taken: AtomicU64,
     shut: AtomicU64,
@@ -60,7 +60,7 @@ fn add(to: &AtomicU64, more: u64) {
 }
 
 impl LockStat {
-    /// For so many CPUs. It counts nothing until [`LockStat::listen`] is called.
+    /// A probe for this many CPUs. It counts nothing until [`LockStat::listen`] is called.
     #[must_use]
     pub fn new(cpus: usize) -> LockStat {
         let book = |_| {
@@ -70,7 +70,7 @@ impl LockStat {
         LockStat((0..cpus.max(1)).map(book).collect())
     }
 
-    /// Listens to a CPU from now on, or not. By the CPU's own thread.
+    /// Starts or stops the recording of a CPU. Called by the CPU's own thread.
     #[inline]
     pub fn listen(&self, cpu: Cpu, phase: Option<Phase>) {
         let phase = match phase {
@@ -88,7 +88,7 @@ impl LockStat {
         book.entries.get(phase as usize).map(|lock_classes| &lock_classes[class as usize])
     }
 
-    /// What was heard on all CPUs, once nobody is at work any more.
+    /// The sums over all CPUs. Called when no thread works any more.
     #[must_use]
     pub fn locks(&self, clock: &Clock) -> LockTimes {
         let mut locks = LockTimes::default();
@@ -130,20 +130,20 @@ impl LockTrace for LockStat {
     }
 }
 
-/// Of a phase and a lock class.
+/// The sums of a phase and a lock class.
 #[derive(Clone, Default)]
 pub struct Sum {
-    /// How often it was come through.
+    /// Number of times the lock was taken.
     pub taken: f64,
-    /// How often it was not open at the first try.
+    /// Number of times the lock was not free at the first try.
     pub shut: f64,
-    /// Nanoseconds that were waited, the clock's own taken off.
+    /// Nanoseconds of waiting, without the clock's own time.
     pub waited_ns: f64,
-    /// Nanoseconds that it was held, the clock's own taken off.
+    /// Nanoseconds of holding, without the clock's own time.
     pub held_ns: f64,
-    /// Frames that went through it.
+    /// Frames that moved under the lock.
     pub pages: f64,
-    /// How long each time.
+    /// The time of each hold.
     pub holds: Histogram,
 }
 
@@ -160,7 +160,7 @@ impl Sum {
         self.holds.merge(&entry.holds.lock());
     }
 
-    /// Adds all of another.
+    /// Adds all of another sum.
     pub fn merge(&mut self, other: &Sum) {
         self.taken += other.taken;
         self.shut += other.shut;
@@ -171,18 +171,18 @@ impl Sum {
     }
 }
 
-/// All that was heard.
+/// All records.
 #[derive(Clone, Default)]
 pub struct LockTimes([[Sum; GATES]; PHASES]);
 
 impl LockTimes {
-    /// Of a phase and a lock class.
+    /// The sums of a phase and a lock class.
     #[must_use]
     pub fn of(&self, phase: Phase, class: LockClass) -> &Sum {
         &self.0[phase as usize][class as usize]
     }
 
-    /// Of a lock class in both phases.
+    /// The sums of a lock class in both phases.
     #[must_use]
     pub fn class(&self, class: LockClass) -> Sum {
         let mut sum = self.of(Phase::Alloc, class).clone();
@@ -190,7 +190,7 @@ impl LockTimes {
         sum
     }
 
-    /// Adds all of another.
+    /// Adds all of another record.
     pub fn merge(&mut self, other: &LockTimes) {
         for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
             mine.merge(theirs);

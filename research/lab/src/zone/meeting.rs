@@ -1,12 +1,12 @@
-//! Where threads wait for each other without going to sleep at once.
+//! A barrier at which threads spin before they let others run.
 
 use sync::CachePadded;
 use sync::atomic::{AtomicBool, AtomicU64, Ordering, spin_hint};
 
-/// Turns of a spinning loop before others are let run.
+/// Spinning iterations before a thread lets others run.
 const SPINS: u32 = 2000;
 
-/// A place where a number of threads meet, over and over.
+/// A place where a fixed number of threads meet, again and again.
 pub struct Meeting {
     threads: u64,
     arrived: CachePadded<AtomicU64>,
@@ -15,7 +15,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// Of so many threads.
+    /// A meeting of `threads` threads.
     #[must_use]
     pub fn new(threads: usize) -> Meeting {
         Meeting {
@@ -26,9 +26,10 @@ impl Meeting {
         }
     }
 
-    /// Waits until all have come, or one never will.
+    /// Waits until all threads have come, or one has left for ever.
     pub fn wait(&self) {
-        // AcqRel pairs with the Acquire below, and with itself: what was done before is seen after.
+        // AcqRel pairs with the Acquire below and with itself: work before the meeting is visible
+        // after it.
         let ticket = self.arrived.fetch_add(1, Ordering::AcqRel);
         let goal = (ticket / self.threads + 1) * self.threads;
         let mut turns = 0;
@@ -43,24 +44,24 @@ impl Meeting {
         }
     }
 
-    /// This thread has done its part, and goes on only for the sake of the others.
+    /// Tells that this thread has done its part, and goes on only for the others.
     pub fn finish(&self) {
-        // Relaxed: nothing is handed over by it.
+        // Relaxed: it publishes nothing.
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all have done their part.
+    /// Whether all threads have done their part.
     #[must_use]
     pub fn all_done(&self) -> bool {
         self.done.load(Ordering::Relaxed) >= self.threads || self.is_off()
     }
 
     fn is_off(&self) -> bool {
-        // Relaxed: nothing is handed over by it.
+        // Relaxed: it publishes nothing.
         self.off.load(Ordering::Relaxed)
     }
 
-    /// For as long as a thread takes part: should it panic, the others do not wait for it.
+    /// Registers a thread as long as the result lives. If it panics, the others do not wait for it.
     pub fn take_part(&self) -> Part<'_> {
         Part(self)
     }

@@ -1,4 +1,4 @@
-//! What is noted of single calls, besides how long all of them took together.
+//! The measurements of single calls, besides the total time.
 
 use pagealloc::Frames;
 use units::{Cpu, Frame, Order};
@@ -7,19 +7,19 @@ use super::histogram::Histogram;
 use super::lock_stat::{LockStat, Phase};
 use super::ticks;
 
-/// Notes something of each call.
+/// Measures something at each call.
 pub trait Meter: Send {
-    /// Calls count from now on, or not.
+    /// Starts or stops the count of calls.
     fn count(&mut self, _counts: bool) {}
 
     /// Allocates a frame.
     fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame>;
 
-    /// Frees one.
+    /// Frees a frame.
     fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame);
 }
 
-/// Nothing: for times of all calls together.
+/// No measurement: for the total time of all calls.
 impl Meter for () {
     #[inline]
     fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
@@ -32,13 +32,13 @@ impl Meter for () {
     }
 }
 
-/// How long each call took.
+/// The time of each call.
 #[derive(Default)]
 pub struct Sampler {
     counts: bool,
-    /// Allocations.
+    /// Times of allocations.
     pub alloc: Histogram,
-    /// Frees.
+    /// Times of frees.
     pub free: Histogram,
 }
 
@@ -69,14 +69,14 @@ impl Meter for Sampler {
     }
 }
 
-/// Tells what listens at the locks what is going on.
+/// Tells the probe at the locks the phase of each call.
 pub struct Listener {
     counts: bool,
     lock_stat: LockStat,
 }
 
 impl Listener {
-    /// Through this lock statistics.
+    /// A meter for this lock statistics.
     #[must_use]
     pub fn new(lock_stat: LockStat) -> Listener {
         Listener { counts: false, lock_stat }

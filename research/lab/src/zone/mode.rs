@@ -1,7 +1,7 @@
-//! What is done with a frame once it is there.
+//! The use of a frame after its allocation.
 //!
 //! # Why unsafe
-//! A frame is an address that the zone allocates, and is written to as such.
+//! A frame is an address that the zone has allocated. This module writes to it.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -10,24 +10,24 @@ use pagealloc::Frames;
 use sync::atomic::spin_hint;
 use units::{Frame, PAGE_SIZE};
 
-/// What is done with each frame that is allocated.
+/// The use of each allocated frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Nothing: the allocator alone.
+    /// No use: the allocator alone.
     Raw,
-    /// One line of it is written.
+    /// One line of the frame is written.
     Touch,
-    /// All of it is written with zeroes, as the kernel does for a page fault.
+    /// The whole frame is zeroed, as the kernel does for a page fault.
     Zero,
-    /// So many nanoseconds go by.
+    /// This many nanoseconds pass.
     Think(u32),
 }
 
 impl Mode {
-    /// From the command line.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// It is none of these.
+    /// The text is none of these.
     pub fn parse(text: &str) -> Result<Mode, String> {
         match text {
             "raw" => return Ok(Mode::Raw),
@@ -41,7 +41,7 @@ impl Mode {
         })
     }
 
-    /// Gets ready to do it, in a zone.
+    /// Prepares the use of frames of a zone.
     #[must_use]
     pub fn ready(self, zone: &dyn Frames) -> Handling<'_> {
         let turns = match self {
@@ -63,7 +63,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// Nanoseconds of a turn of a spinning loop.
+/// Nanoseconds of one iteration of a spinning loop.
 fn turn_ns() -> f64 {
     const TURNS: u32 = 2000;
     let tries = (0..15).map(|_| {
@@ -71,12 +71,12 @@ fn turn_ns() -> f64 {
         (0..TURNS).for_each(|_| spin_hint());
         begun.elapsed()
     });
-    // The shortest: in the others the thread was away.
+    // The shortest try: in the others the thread lost its CPU.
     let least = tries.min().unwrap_or(Duration::from_micros(20));
     (least.as_nanos() as f64 / f64::from(TURNS)).max(0.1)
 }
 
-/// Ready to do it.
+/// A prepared use of frames.
 #[derive(Clone, Copy)]
 pub struct Handling<'a> {
     mode: Mode,
@@ -85,7 +85,7 @@ pub struct Handling<'a> {
 }
 
 impl Handling<'_> {
-    /// Does it. The frame has just been allocated to the caller.
+    /// Uses a frame, which has just been allocated to the caller.
     #[inline]
     pub fn handle(&self, frame: Frame) {
         let bytes = match self.mode {
@@ -95,8 +95,8 @@ impl Handling<'_> {
             Mode::Zero => PAGE_SIZE,
         };
         assert!(frame.0 < self.zone.capacity(), "the zone allocated frame {}", frame.0);
-        // SAFETY: frame `n` lies `n * 4096` bytes above the base, writable, as the zone promises
-        // for what it has allocated, and the caller had it allocated to itself alone.
+        // SAFETY: frame `n` lies `n * 4096` bytes above the base. It is writable, as the zone
+        // promises for allocated frames, and it is allocated to this caller alone.
         unsafe {
             let at = self.zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE);
             match bytes {

@@ -1,10 +1,10 @@
-//! A control: the plainest buddy allocator, with linked lists under one mutex and nothing in front.
+//! A control: the plainest buddy allocator, with linked lists under one mutex and no pcp lists.
 //!
-//! Every call takes the lock for one block. It shows what pcp lists and batches are good for, and
-//! that the lab sees contention where there is some.
+//! Every call takes the lock for one block. The control shows the use of pcp lists and batches, and
+//! that the lab detects contention.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses; the frames are never touched here.
+//! [`Frames`] is a promise about addresses. This module never touches the frames.
 
 use std::ptr::NonNull;
 
@@ -26,17 +26,17 @@ pub struct MutexBuddy<P: LockTrace = ()> {
     trace: P,
 }
 
-/// What becomes of a frame, as far as a block begins there.
+/// The state of a frame; it describes the block that begins there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
-    /// None does.
+    /// No block begins there.
     #[default]
     Within,
     Free(u8),
     Allocated(u8),
 }
 
-/// Free blocks, doubly linked by the number of their first frames.
+/// Free blocks, doubly linked by the numbers of their first frames.
 struct Lists {
     heads: [u32; ORDERS],
     links: Vec<(u32, u32)>,
@@ -92,7 +92,7 @@ impl Lists {
         self.put(frame, order);
     }
 
-    /// Merges as far as possible.
+    /// Frees a block, and merges it as far as possible.
     fn put(&mut self, mut frame: u32, mut order: u8) {
         while order < MAX_ORDER {
             let buddy = frame ^ (1 << order);
@@ -111,7 +111,7 @@ impl<P: LockTrace> MutexBuddy<P> {
     /// Its name.
     pub const NAME: &'static str = "mutex-buddy";
 
-    /// All frames free. Of the options only their number counts.
+    /// A zone with all frames free. Of the options it uses only the number of frames.
     ///
     /// # Errors
     /// The provider has no such range.
@@ -142,7 +142,7 @@ impl<P: LockTrace> MutexBuddy<P> {
         Ok(MutexBuddy { region, frames, lists: CachePadded::new(Mutex::new(lists)), trace })
     }
 
-    /// Does `job` under the lock, for so many frames.
+    /// Runs `job` under the lock; `pages` is the number of frames it moves.
     #[inline]
     fn locked<R>(&self, cpu: Cpu, pages: u32, job: impl FnOnce(&mut Lists) -> R) -> R {
         if !P::WATCHES {
@@ -166,9 +166,9 @@ impl<P: LockTrace> MutexBuddy<P> {
     }
 }
 
-// SAFETY: each frame is in one free block, in one that is allocated, or in none that begins
-// elsewhere: blocks come out of the lists only by `take`, which marks them allocated, and go back
-// only if they are; all frames lie within the region, and its memory was committed.
+// SAFETY: each frame is in one free block or in one allocated block. Blocks leave the lists only by
+// `take`, which marks them allocated, and return only if they are marked. All frames lie within the
+// region, and its memory was committed.
 unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()

@@ -1,10 +1,10 @@
 //! A control: a pcp list of single frames for each CPU that never runs out.
 //!
-//! No zone is behind it. It shows what the way to a zone costs and what the loop of a workload
-//! costs: no design with pcp lists in front can be faster in this lab.
+//! It has no zone behind it. It shows the cost of calling a zone and of a workload's loop. No
+//! design with pcp lists in front can be faster in this lab.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses; the frames are never touched here.
+//! [`Frames`] is a promise about addresses. This module never touches the frames.
 
 use std::ptr::NonNull;
 
@@ -12,7 +12,7 @@ use pagealloc::{Frames, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats
 use sync::{Mutex, PerCpu};
 use units::{Cpu, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
 
-/// The pcp lists. Frames move between them only when they are freed on another CPU.
+/// The pcp lists. A frame changes its list only when another CPU frees it.
 pub struct PcpOnly {
     region: Region,
     frames: u32,
@@ -23,7 +23,7 @@ impl PcpOnly {
     /// Its name.
     pub const NAME: &'static str = "pcp-only";
 
-    /// Equal pcp lists of all frames.
+    /// Shares all frames equally among the pcp lists.
     ///
     /// # Errors
     /// The provider has no such range.
@@ -43,8 +43,8 @@ impl PcpOnly {
     }
 }
 
-// SAFETY: each frame is in one pcp list or allocated, as each was put into one pcp list, all lie
-// within the region, and its memory was committed.
+// SAFETY: each frame is in one pcp list or allocated, because each was put into one pcp list. All
+// lie within the region, and its memory was committed.
 unsafe impl Frames for PcpOnly {
     fn base(&self) -> NonNull<u8> {
         self.region.base()

@@ -1,4 +1,4 @@
-//! How broken up free memory is.
+//! The fragmentation of free memory.
 
 use pagealloc::Frames;
 use serde::Serialize;
@@ -6,29 +6,29 @@ use units::MAX_ORDER;
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
-/// What there is of free blocks at one moment, while nobody allocates or frees.
+/// The free blocks at one moment, while no thread allocates or frees.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Picture {
-    /// Free blocks of each order, as /proc/buddyinfo has them. What is in pcp lists is not free.
+    /// Free blocks of each order, as in /proc/buddyinfo. Frames in pcp lists are not free.
     pub buddyinfo: [u64; ORDERS],
-    /// The part of free memory that lies in blocks of order 0; of none, 0.
+    /// The part of free memory in blocks of order 0. 0 if no memory is free.
     pub order0_share: f64,
-    /// Gorman's unusable-free index for each order: the part of free memory that is of no use to
-    /// who wants a block of that order.
+    /// Gorman's unusable-free index for each order: the part of free memory that cannot serve a
+    /// request for a block of that order.
     pub unusable_free_index: [f64; ORDERS],
     /// Free blocks whose buddies are free blocks of the same order: pairs that were not merged.
     pub unmerged_buddies: u64,
 }
 
 impl Picture {
-    /// The picture of a zone.
+    /// Takes the picture of a zone.
     pub fn of(zone: &dyn Frames) -> Picture {
         let mut blocks: [Vec<u32>; ORDERS] = Default::default();
         zone.free_blocks(&mut |frame, order| blocks[usize::from(order.get())].push(frame.0));
         Picture::new(blocks)
     }
 
-    /// Of the first frames of all free blocks, by order.
+    /// Makes the picture from the first frames of all free blocks, by order.
     fn new(mut blocks: [Vec<u32>; ORDERS]) -> Picture {
         let buddyinfo: [u64; ORDERS] = std::array::from_fn(|order| blocks[order].len() as u64);
         let frames = |order: usize| (buddyinfo[order] << order) as f64;

@@ -1,4 +1,4 @@
-//! How long a line takes from one CPU to another: what every contended lock pays.
+//! Transfer time of a line between two CPUs: the price of every contended lock.
 
 use std::thread;
 use std::time::Instant;
@@ -9,14 +9,14 @@ use sync::atomic::{AtomicU64, Ordering, spin_hint};
 
 use crate::statistics::median;
 
-/// Passes in a batch, and batches.
+/// Passes in a batch; below, the number of batches.
 const PASSES: u64 = 2000;
 const BATCHES: u64 = 25;
-/// Looks before others are let run: whose turn it is may have been taken off its CPU.
+/// Looks before a thread lets others run: the other thread may have lost its CPU.
 const LOOKS: u32 = 10_000;
 
-/// Nanoseconds from one CPU's write to the other's answer to it, half of a round trip: the median
-/// of some batches.
+/// Nanoseconds from one CPU's write to the other's answer, which is half of a round trip: the
+/// median of some batches.
 ///
 /// # Errors
 /// A thread cannot run on its CPU.
@@ -29,7 +29,7 @@ pub fn measure(cpus: [usize; 2]) -> Result<f64> {
             let begun = Instant::now();
             for pass in batch * PASSES..(batch + 1) * PASSES {
                 let mut looks = 0;
-                // Relaxed: nothing but the word itself is passed.
+                // Relaxed: only the word itself is passed.
                 while word.load(Ordering::Relaxed) != 2 * pass + me {
                     looks += 1;
                     if looks < LOOKS { spin_hint() } else { thread::yield_now() }

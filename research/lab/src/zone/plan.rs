@@ -1,4 +1,4 @@
-//! Which turns are made, in which order.
+//! The turns of a measurement, in order.
 
 use std::sync::Arc;
 
@@ -17,50 +17,51 @@ use super::workers::{self, Job};
 use super::workload::{Start, Workload, usual_frames};
 use crate::interrupt;
 
-/// In one of so many rounds there are turns for percentiles and for locks.
+/// Turns for percentiles and for locks happen once in this many rounds.
 const SELDOM: usize = 3;
-/// Zones of up to so many frames are checked frame by frame at their end, in the last round.
+/// Zones of up to this many frames are checked frame by frame at the end of the last round.
 const CHECKED: u32 = 1 << 20;
 
-/// What is measured.
+/// The plan of a measurement.
 pub struct Plan {
-    /// Designs, which take turns.
+    /// The designs, which take turns.
     pub designs: Vec<&'static Design>,
     /// Numbers of threads.
     pub threads: Vec<usize>,
     /// Workloads.
     pub workloads: Vec<Workload>,
-    /// What is done with each frame.
+    /// The use of each frame.
     pub mode: Mode,
-    /// When threads begin that do not meet.
+    /// The start of threads that do not meet.
     pub start: Start,
-    /// Frames of a zone; otherwise what is usual.
+    /// Frames of a zone; `None` for the usual number.
     pub frames: Option<u32>,
     /// Rounds.
     pub repeat: usize,
-    /// Cycles that count, in a turn.
+    /// Cycles of a turn that count.
     pub cycles: u32,
-    /// Frames between a pcp list and the zone at a time; otherwise the design's own.
+    /// Frames that move between a pcp list and the zone at a time; `None` for the design's own
+    /// number.
     pub batch: Option<usize>,
-    /// The most frames in a pcp list; otherwise the design's own.
+    /// The most frames in a pcp list; `None` for the design's own number.
     pub pcp: Option<usize>,
-    /// Whether free blocks go back to the system.
+    /// Whether the zone returns free blocks to the system.
     pub give_back: bool,
-    /// What orders are drawn from.
+    /// The seed of all random orders.
     pub seed: u64,
-    /// The CPUs there are, at least as many as threads.
+    /// The CPUs, at least as many as threads.
     pub cpus: Vec<usize>,
 }
 
 impl Plan {
-    /// Whether it can be done.
+    /// Checks whether the plan is possible.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The plan is not possible; the message says why.
     pub fn check(&self) -> Result<()> {
         for (workload, threads) in self.cells() {
             let (frames, share) = self.sizes(workload, threads);
-            // Room for one step of the workload, and for more than pcp lists hold.
+            // Enough for one step of the workload, and for more than pcp lists hold.
             let least = if workload.wants_blocks() { 2048 } else { 256 };
             if share < least {
                 bail!(
@@ -76,7 +77,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Turns there will be, all together.
+    /// Number of all turns.
     #[must_use]
     pub fn turns(&self) -> u64 {
         let seldom = self.repeat.div_ceil(SELDOM);
@@ -103,7 +104,7 @@ impl Plan {
     /// Makes all turns.
     ///
     /// # Errors
-    /// No memory, a thread cannot run on its CPU, or a zone allocates what it should not.
+    /// Memory is out, a thread cannot run on its CPU, or a zone allocates wrong frames.
     pub fn measure(&self, bar: &ProgressBar) -> Result<Vec<Run>> {
         let clock = Clock::calibrate();
         let mut runs = Vec::new();
@@ -164,7 +165,7 @@ impl Place<'_> {
         options
     }
 
-    /// The turns of a round.
+    /// Makes the turns of a round.
     fn turns(
         &self,
         round: usize,
@@ -209,7 +210,7 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// A zone that has everything back must say so.
+    /// Checks that a zone reports all frames free after all were returned.
     fn come_to_rest(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
         let stats = zone.stats();
         if stats.allocated != 0 || stats.bad_frees != 0 {

@@ -1,4 +1,4 @@
-//! What is shown of it.
+//! The results of `zone`: text, JSON and picture.
 
 use std::fmt::Write;
 
@@ -25,14 +25,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these runs.
+    /// A report of these runs.
     pub fn new(args: &ZoneArgs, plan: &Plan, ping_pong_ns: Option<f64>, runs: Vec<Run>) -> Report {
         let (repeat, cycles, seed) = (plan.repeat, plan.cycles, plan.seed);
         let (cpus, give_back) = (plan.cpus.len(), args.give_back);
         Report { cpus, repeat, cycles, give_back, seed, ping_pong_ns, runs }
     }
 
-    /// Prints it, and draws it if that is wanted.
+    /// Prints the results, and draws them if the command line asks for a picture.
     ///
     /// # Errors
     /// The picture cannot be written.
@@ -47,7 +47,7 @@ impl Report {
         Ok(())
     }
 
-    /// One object. If there is one run only, its fields stand beside `runs`, too.
+    /// All results as one object. If there is only one run, its fields are also next to `runs`.
     fn json(&self) -> Result<Value> {
         let mut all = Map::new();
         if let [run] = &self.runs[..]
@@ -72,7 +72,7 @@ impl Report {
         Ok(Value::Object(all))
     }
 
-    /// Runs of the same situation.
+    /// The runs, grouped by situation.
     fn cells(&self) -> Vec<&[Run]> {
         self.runs
             .chunk_by(|one, other| (one.workload, one.threads) == (other.workload, other.threads))

@@ -1,4 +1,4 @@
-//! What comes of the turns of one design in one situation.
+//! The results of the turns of one design in one situation.
 
 use pagealloc::LockClass;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use super::workers::{Blocks, Tally};
 use super::workload::{Start, Workload};
 use crate::statistics::median;
 
-/// What turns left.
+/// The raw results of turns.
 #[derive(Default)]
 pub struct Gathered {
     alloc_ns: Vec<f64>,
@@ -37,7 +37,7 @@ fn over(ns: f64, count: u64) -> Option<f64> {
 }
 
 impl Gathered {
-    /// Of a turn with nobody at the locks.
+    /// Adds a turn without a probe at the locks.
     pub fn timed(&mut self, tallies: &[Tally], pictures: [Picture; 3]) {
         let sum = |of: fn(&Tally) -> f64| tallies.iter().map(of).sum::<f64>();
         let count = |of: fn(&Tally) -> u64| tallies.iter().map(of).sum::<u64>();
@@ -52,7 +52,7 @@ impl Gathered {
         self.pictures.push(pictures);
     }
 
-    /// Of a turn in which each call was timed.
+    /// Adds a turn in which each call was timed.
     pub fn sampled(&mut self, meters: &[Sampler], at_rest: Option<Blocks>) {
         for meter in meters {
             self.alloc.merge(&meter.alloc);
@@ -63,7 +63,7 @@ impl Gathered {
         }
     }
 
-    /// Of a turn that was listened to.
+    /// Adds a turn with a probe at the locks.
     pub fn listened(&mut self, locks: &LockTimes, tallies: &[Tally]) {
         let busy: f64 = tallies.iter().map(Tally::busy_ns).sum();
         let waited =
@@ -75,12 +75,12 @@ impl Gathered {
     }
 }
 
-/// Times of single calls, in nanoseconds.
+/// Percentiles of single calls, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Percentiles {
-    /// Half of them take no longer.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 take no longer.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
@@ -91,66 +91,66 @@ impl Percentiles {
     }
 }
 
-/// What happened at a lock class.
+/// The figures of a lock class.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct AtLock {
-    /// Of the time of all threads, in percent, the waiting.
+    /// Waiting, in percent of the time of all threads.
     pub wait_percent: f64,
-    /// Nanoseconds for each page that was allocated and freed again.
+    /// Nanoseconds held for each page that is allocated and freed again.
     pub held_ns_per_page: f64,
-    /// Times for each page that was allocated and freed again.
+    /// Acquisitions for each page that is allocated and freed again.
     pub acquisitions_per_page: f64,
-    /// Of these, in percent, those that had to wait.
+    /// Acquisitions that had to wait, in percent.
     pub contended_percent: f64,
-    /// How long it was held each time, in nanoseconds: the mean.
+    /// Mean time of a hold, in nanoseconds.
     pub hold_mean_ns: f64,
-    /// And what 99 of 100 do not exceed.
+    /// 99th percentile of a hold, in nanoseconds.
     pub hold_p99_ns: f64,
 }
 
-/// The lock classes apart.
+/// The figures of each lock class.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Gates {
-    /// The zone's lock, beside others.
+    /// The zone's lock, shared.
     pub read: AtLock,
-    /// The zone's lock, alone.
+    /// The zone's lock, exclusive.
     pub write: AtLock,
-    /// Heads of lists, within the former.
+    /// Heads of lists, inside the shared zone lock.
     pub head: AtLock,
     /// Locks of ranges.
     pub range: AtLock,
 }
 
-/// What a visit to the zone is like in one phase, for the simulation.
+/// The visits to the zone in one phase, for the simulation.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Visits {
-    /// Pages for each time the zone's lock was taken, or, if it never was, for each time the head
-    /// of a list was; `None` if neither was.
+    /// Pages for each acquisition of the zone's lock or, if it was never taken, of the head of a
+    /// list. `None` if neither was taken.
     pub pages: Option<f64>,
-    /// The lock was never taken.
+    /// Whether the zone's lock was never taken.
     pub lockless: bool,
-    /// Of these times, the part in which it was taken beside others.
+    /// The part of the acquisitions that were shared.
     pub reads: f64,
-    /// How long it was held then, heads of lists left out, in nanoseconds.
+    /// Nanoseconds of a shared hold, without heads of lists.
     pub read_ns: f64,
-    /// How long it was held alone.
+    /// Nanoseconds of an exclusive hold.
     pub write_ns: f64,
-    /// Heads of lists taken each time.
+    /// Heads of lists taken in each visit.
     pub heads: f64,
-    /// How long each.
+    /// Nanoseconds that a head is held.
     pub head_ns: f64,
 }
 
 /// Requests for blocks of 2 MiB.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Order9 {
-    /// Requests, for each of which there was free memory.
+    /// Number of requests. Each had enough free memory.
     pub ideal: u64,
-    /// Those that were met.
+    /// Number of successful requests.
     pub obtained: u64,
-    /// The part of them.
+    /// The part of successful requests.
     pub success: f64,
-    /// How long they took, met or not.
+    /// Times of all requests, successful or not.
     pub alloc: Option<Percentiles>,
 }
 
@@ -168,11 +168,11 @@ impl Order9 {
 /// Free memory at three moments.
 #[derive(Clone, Debug, Serialize)]
 pub struct Moments<T> {
-    /// When half of what was allocated had been freed.
+    /// After half of the allocated frames were freed.
     pub live: T,
-    /// When all was, and pcp lists were still full.
+    /// After all were freed, while pcp lists were still full.
     pub before_drain: T,
-    /// And when they had been emptied.
+    /// After pcp lists were emptied.
     pub after_drain: T,
 }
 
@@ -183,74 +183,74 @@ impl<T> Moments<T> {
     }
 }
 
-/// Results.
+/// The results of one design in one situation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// The design.
     pub design: &'static str,
-    /// Whether it is there only to be compared with.
+    /// Whether it is only a control.
     pub control: bool,
-    /// Threads, each on a CPU.
+    /// Number of threads, each on a CPU.
     pub threads: usize,
-    /// What they did.
+    /// The workload.
     pub workload: Workload,
-    /// What was done with each frame.
+    /// The use of each frame.
     pub mode: String,
-    /// When they began.
+    /// The start of the threads.
     pub start: Start,
     /// Frames of the zone.
     pub frames: u32,
     /// Frames of each thread in a cycle.
     pub frames_per_thread: usize,
-    /// Timed turns.
+    /// Number of timed turns.
     pub rounds: usize,
-    /// Frames allocated in a second, by all threads.
+    /// Frames allocated in a second by all threads.
     pub pages_per_s: f64,
     /// Frames allocated and frames freed in a second.
     pub operations_per_s: f64,
     /// Nanoseconds of an allocation: the median of the means of turns.
     pub alloc_ns: f64,
-    /// Of a free.
+    /// Nanoseconds of a free.
     pub free_ns: f64,
-    /// Of both.
+    /// Nanoseconds of an allocation and a free.
     pub pair_ns: f64,
     /// The interval in which the median of pairs lies with 95 % confidence.
     pub pair_ns_interval: [f64; 2],
     /// The mean of each turn.
     pub pair_ns_samples: Vec<f64>,
-    /// Single allocations.
+    /// Percentiles of single allocations.
     pub alloc_percentiles: Option<Percentiles>,
-    /// Single frees.
+    /// Percentiles of single frees.
     pub free_percentiles: Option<Percentiles>,
-    /// Of the time of all threads, in percent, the waiting for the zone's lock; null if the design
-    /// cannot be listened to, as all that follows of locks.
+    /// Waiting for the zone's lock, in percent of the time of all threads. Null, as all other lock
+    /// figures, if the design has no probe.
     pub lock_wait_percent: Option<f64>,
     /// Nanoseconds the zone's lock is held for a page that is allocated and freed again.
     pub lock_held_ns_per_page: Option<f64>,
-    /// How often it is taken for such a page.
+    /// Acquisitions of the zone's lock for such a page.
     pub acquisitions_per_page: Option<f64>,
-    /// The lock classes apart.
+    /// The figures of each lock class.
     pub lock_classes: Option<Gates>,
-    /// Visits to the zone: allocating.
+    /// Visits to the zone to allocate.
     pub alloc_visits: Option<Visits>,
-    /// And freeing.
+    /// Visits to the zone to free.
     pub free_visits: Option<Visits>,
-    /// The part of free memory in blocks of order 0, when all was given back and pcp lists were
-    /// full: the median. Null of a design that does not show its free blocks.
+    /// The part of free memory in blocks of order 0, after all was freed and while pcp lists were
+    /// full: the median. Null if the design does not show its free blocks.
     pub order0_share: Option<f64>,
-    /// Free buddies that were not merged then: the most of any turn.
+    /// Free buddies that were not merged at that moment: the most of any turn.
     pub unmerged_buddies: Option<u64>,
     /// Free blocks by order, of the last turn.
     pub buddyinfo: Option<Moments<[u64; 11]>>,
-    /// The part of free memory that is of no use for a block of each order, of the last turn.
+    /// The unusable-free index of each order, of the last turn.
     pub unusable_free_index: Option<Moments<[f64; 11]>>,
     /// `order0_share` at other moments, of the last turn.
     pub order0_shares: Option<Moments<f64>>,
     /// `unmerged_buddies` at other moments, of the last turn.
     pub unmerged: Option<Moments<u64>>,
-    /// Blocks of 2 MiB asked for by the workload.
+    /// Requests of the workload for blocks of 2 MiB.
     pub order9: Option<Order9>,
-    /// Blocks asked for when everything had been given back, pcp lists still being full.
+    /// Requests for blocks after everything was freed, while pcp lists were still full.
     pub order9_at_rest: Option<Order9>,
 }
 
@@ -269,7 +269,7 @@ fn interval(values: &[f64]) -> [f64; 2] {
 }
 
 impl Run {
-    /// Puts it together. `sizes` are threads, frames of the zone and frames of each thread.
+    /// Makes the results. `sizes` are threads, frames of the zone and frames of each thread.
     pub fn new(
         design: &'static Design,
         workload: Workload,
@@ -287,7 +287,7 @@ impl Run {
         let pair_ns = median(pairs.iter().copied());
         let (alloc_ns, free_ns) = match gathered.pair_ns.is_empty() {
             true => (median(gathered.alloc_ns.clone()), median(gathered.free_ns.clone())),
-            // Only pairs were timed; single calls say how they are shared out.
+            // Only pairs were timed. Single calls give the shares of allocation and free.
             false => {
                 let means = (alloc.mean(clock), free.mean(clock));
                 let (a, f) = (means.0.unwrap_or(1.0), means.1.unwrap_or(1.0));
@@ -369,14 +369,14 @@ impl Gathered {
         })
     }
 
-    /// Of a phase: a page is allocated in one, and freed in the other.
+    /// The visits of a phase: a page is allocated in one phase and freed in the other.
     fn visits(&self, locks: &LockTimes, phase: Phase, clock: &Clock) -> Visits {
         let of = |class| locks.of(phase, class);
         let (read, write, head) = (of(LockClass::Read), of(LockClass::Write), of(LockClass::Head));
         let locked = read.taken + write.taken;
         let taken = if locked > 0.0 { locked } else { head.taken };
         let each = |ns: f64, times: f64| if times > 0.0 { ns.max(0.0) / times } else { 0.0 };
-        // Without what the system does to who holds a lock now and then.
+        // The mean clips the slowest holds, which the system causes.
         let mean = |sum: &Sum| sum.holds.mean(clock).unwrap_or(0.0);
         Visits {
             pages: (taken > 0.0).then(|| self.heard_pages / taken),

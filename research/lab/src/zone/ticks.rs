@@ -1,17 +1,17 @@
-//! A clock that is read in a few nanoseconds: the processor's own, where it has one.
+//! A fast clock, read in a few nanoseconds: the processor's own, where it has one.
 //!
 //! # Why unsafe
-//! The instruction that reads the processor's time stamp counter is offered as an unsafe function;
-//! it takes nothing and touches no memory.
+//! The instruction that reads the processor's time stamp counter is an unsafe function. It takes no
+//! argument and touches no memory.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use crate::statistics::median;
 
-/// The time in ticks of any length. On x86-64 this is the time stamp counter, which all processors
-/// of the last ten years let run at one rate on all CPUs (it is not held up by instructions before
-/// it, so a single short time may be wrong by some nanoseconds, a sum of many is not); elsewhere
+/// The time in ticks. On x86-64 this is the time stamp counter, which all processors of the last
+/// ten years run at one rate on all CPUs. It does not wait for earlier instructions, so a single
+/// short time may be wrong by some nanoseconds; a sum of many is not. Elsewhere ticks are
 /// nanoseconds of the system's clock.
 #[cfg(target_arch = "x86_64")]
 #[inline]
@@ -21,7 +21,7 @@ pub fn now() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The time in ticks of any length.
+/// The time in ticks, which here are nanoseconds of the system's clock.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 #[must_use]
@@ -30,16 +30,16 @@ pub fn now() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// How long ticks are.
+/// The length of ticks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Clock {
     /// Ticks in a nanosecond.
     pub ticks_per_ns: f64,
-    /// Ticks between two readings with nothing between them: a part of every time that is taken.
+    /// Ticks between two consecutive readings: a part of every measured time.
     pub reading: f64,
 }
 
-/// For how long ticks are counted.
+/// The time of a calibration.
 const CALIBRATION: Duration = Duration::from_millis(20);
 
 impl Clock {
@@ -60,7 +60,7 @@ impl Clock {
         Clock { ticks_per_ns: (ticks as f64 / elapsed.as_nanos() as f64).max(1e-3), reading }
     }
 
-    /// Nanoseconds of so many ticks.
+    /// Nanoseconds of `ticks` ticks.
     #[must_use]
     pub fn ns(&self, ticks: f64) -> f64 {
         ticks / self.ticks_per_ns

@@ -1,6 +1,6 @@
-//! A turn: threads, each on a CPU of its own, do a workload on a fresh zone.
+//! A turn: threads, each on a CPU of its own, run a workload on a fresh zone.
 //!
-//! Times are taken of whole phases, never of single calls, unless a [`Meter`] does so.
+//! The clock measures whole phases, not single calls, unless a [`Meter`] does so.
 
 use std::sync::Arc;
 use std::thread;
@@ -24,61 +24,61 @@ const BLOCK: Order = match Order::new(9) {
     Some(order) => order,
     None => Order::MAX,
 };
-/// Single frames between two such blocks, in the workload that asks for both.
+/// Single frames between two such blocks, in the workload that requests both.
 const STEP: usize = FRAMES_PER_PAGEBLOCK as usize;
-/// One of so many single frames stays until the next cycle there.
+/// One of this many single frames stays until the next cycle.
 const STAYS: usize = 16;
 
-/// What is to be done.
+/// The job of a turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// Which calls the threads make.
+    /// The calls of the threads.
     pub workload: Workload,
-    /// What is done with each frame.
+    /// The use of each frame.
     pub mode: Mode,
-    /// When threads begin.
+    /// The start of the threads.
     pub start: Start,
-    /// How many threads there are.
+    /// Number of threads.
     pub threads: usize,
-    /// Frames of each in a cycle.
+    /// Frames of each thread in a cycle.
     pub share: usize,
     /// Cycles that count.
     pub cycles: u32,
-    /// What orders are drawn from.
+    /// The seed of all random orders.
     pub seed: u64,
-    /// A CPU for each.
+    /// A CPU for each thread.
     pub cpus: &'a [usize],
 }
 
-/// What a thread has done while it counted, and in how many nanoseconds.
+/// The calls of a thread while they count, and their times.
 #[derive(Clone, Default)]
 pub struct Tally {
     /// Single frames allocated.
     pub allocs: u64,
-    /// In this time.
+    /// Nanoseconds of these allocations.
     pub alloc_ns: f64,
     /// Single frames freed.
     pub frees: u64,
-    /// In this time.
+    /// Nanoseconds of these frees.
     pub free_ns: f64,
     /// Single frames allocated and freed at once.
     pub pairs: u64,
-    /// In this time.
+    /// Nanoseconds of these pairs.
     pub pair_ns: f64,
     /// Blocks of 2 MiB.
     pub blocks: Blocks,
 }
 
-/// What became of requests for blocks.
+/// The results of requests for blocks.
 #[derive(Clone, Default)]
 pub struct Blocks {
-    /// Requests. There was free memory for each of them.
+    /// Number of requests. Each had enough free memory.
     pub asked: u64,
-    /// Those that were met.
+    /// Number of successful requests.
     pub obtained: u64,
-    /// In this time, freeing them included.
+    /// Nanoseconds of the requests, including the frees.
     pub ns: f64,
-    /// How long each allocation took, also if there was none.
+    /// The time of each request, successful or not.
     pub alloc: Histogram,
 }
 
@@ -93,30 +93,30 @@ impl Blocks {
 }
 
 impl Tally {
-    /// Frames that were allocated.
+    /// Number of allocated frames.
     #[must_use]
     pub fn pages(&self) -> f64 {
         (self.allocs + self.pairs + self.blocks.obtained * u64::from(FRAMES_PER_PAGEBLOCK)) as f64
     }
 
-    /// The time of all this.
+    /// Nanoseconds of all these calls.
     #[must_use]
     pub fn busy_ns(&self) -> f64 {
         self.alloc_ns + self.free_ns + self.pair_ns + self.blocks.ns
     }
 }
 
-/// What came of a turn.
+/// The results of a turn.
 pub struct Turn<M> {
-    /// Of each thread.
+    /// The tally of each thread.
     pub tallies: Vec<Tally>,
-    /// Of each thread.
+    /// The meter of each thread.
     pub meters: Vec<M>,
-    /// When half of what was allocated had been freed.
+    /// The picture after half of the allocated frames were freed.
     pub live: Picture,
 }
 
-/// A thread's part of it.
+/// A thread's part of the results.
 struct Share<M> {
     tally: Tally,
     meter: M,
@@ -124,10 +124,10 @@ struct Share<M> {
     trouble: Option<String>,
 }
 
-/// Lets the threads do it, with a meter for each.
+/// Runs the job on its threads, with a meter for each.
 ///
 /// # Errors
-/// A thread cannot run on its CPU, or the zone says that memory is out while it is not.
+/// A thread cannot run on its CPU, or the zone wrongly reports that memory is out.
 pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> Result<Turn<M>> {
     let zone: &dyn Frames = &**zone;
     let handling = job.mode.ready(zone);
@@ -183,8 +183,8 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
     Ok(turn)
 }
 
-/// Asks a zone at rest, none of whose frames are allocated, for blocks until all of its memory
-/// should be allocated, and gives them back.
+/// Requests blocks from a zone at rest, without allocated frames, until all of its memory should be
+/// allocated. Then frees them.
 pub fn ask_for_all(zone: &dyn Frames) -> Blocks {
     let mut blocks = Blocks::default();
     let mut held = Vec::new();
@@ -206,13 +206,13 @@ fn ask(zone: &dyn Frames, cpu: Cpu, blocks: &mut Blocks) -> Option<Frame> {
     frame
 }
 
-/// A thread.
+/// A thread of the job.
 struct Hand<'a, M> {
     job: &'a Job<'a>,
     zone: &'a dyn Frames,
     handling: Handling<'a>,
     meeting: &'a Meeting,
-    /// What each thread is to free, where it frees what another has allocated.
+    /// The frames that each thread frees, where a thread frees another's frames.
     holders: &'a [Mutex<Vec<Frame>>],
     me: usize,
     cpu: Cpu,
@@ -233,7 +233,7 @@ impl<M: Meter> Hand<'_, M> {
             self.fill(share);
         }
         self.meeting.wait();
-        // To warm up.
+        // Warm-up.
         self.cycle();
         if !meets {
             match self.job.start {
@@ -257,7 +257,7 @@ impl<M: Meter> Hand<'_, M> {
         self.meter.count(counts);
     }
 
-    /// As much as makes it begin at a random point.
+    /// Does a part of a cycle, so that the thread begins at a random point.
     fn part_of_a_cycle(&mut self) {
         if self.job.workload != Workload::Repeat {
             let some = self.random.usize(..self.job.share) / 2;
@@ -294,7 +294,7 @@ impl<M: Meter> Hand<'_, M> {
         }
     }
 
-    /// Allocates so many single frames.
+    /// Allocates `want` single frames.
     fn fill(&mut self, want: usize) {
         let (zone, cpu, before) = (self.zone, self.cpu, self.held.len());
         let begun = Instant::now();
@@ -314,7 +314,7 @@ impl<M: Meter> Hand<'_, M> {
         }
     }
 
-    /// Frees the first of what it holds.
+    /// Frees the first `count` frames of the thread.
     fn empty(&mut self, count: usize) {
         let (zone, cpu) = (self.zone, self.cpu);
         let count = count.min(self.held.len());
@@ -348,8 +348,8 @@ impl<M: Meter> Hand<'_, M> {
         }
     }
 
-    /// Blocks among single frames. The zone is never more than three quarters full, so there is
-    /// always memory for a block, though perhaps not in one piece.
+    /// Allocates blocks among single frames. The zone is never more than three quarters full, so
+    /// memory for a block always exists, though perhaps not contiguous.
     fn mix(&mut self, share: usize) {
         let old = std::mem::take(&mut self.stays);
         let mut taken = old.len();
@@ -378,8 +378,8 @@ impl<M: Meter> Hand<'_, M> {
         }
     }
 
-    /// Allocates once more, frees half in the way of the workload, lets the first thread look, and
-    /// frees the rest.
+    /// Allocates once more, frees half in the way of the workload, lets the first thread take the
+    /// picture, and frees the rest.
     fn end(&mut self) -> Option<Picture> {
         let share = self.job.share;
         self.held.append(&mut self.stays);

@@ -1,4 +1,4 @@
-//! What threads do with a zone.
+//! The workloads of the threads on a zone.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -46,7 +46,7 @@ impl Workload {
         matches!(self, Workload::Bulk | Workload::Rand | Workload::CrossFree)
     }
 
-    /// Whether it asks for blocks of more than a frame.
+    /// Whether it requests blocks of more than one frame.
     #[must_use]
     pub fn wants_blocks(self) -> bool {
         self == Workload::MixedOrder9
@@ -58,7 +58,7 @@ impl Workload {
         matches!(self, Workload::Rand | Workload::CrossFree)
     }
 
-    /// Frames each of so many threads takes in a cycle, in a zone of so many.
+    /// Frames of each thread in a cycle, for a zone of `frames` frames and `threads` threads.
     #[must_use]
     pub fn share(self, frames: u32, threads: usize) -> usize {
         let all = frames as usize / threads;
@@ -73,7 +73,7 @@ impl Workload {
 /// Frames of 128 MiB, which page_fault1 of will-it-scale maps.
 pub const PAGE_FAULT1: usize = 32_768;
 
-/// When threads begin that do not meet.
+/// The start of threads that do not meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
@@ -94,10 +94,10 @@ impl Start {
     }
 }
 
-/// Frames of a zone when nobody says how many.
+/// Frames of a zone without a number on the command line.
 const USUAL: u32 = 1 << 18;
 
-/// Frames of a zone for a workload, if nobody says how many.
+/// Frames of a zone for a workload, without a number on the command line.
 #[must_use]
 pub fn usual_frames(workload: Workload, threads: usize) -> u32 {
     match workload {

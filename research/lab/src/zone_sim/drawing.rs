@@ -15,7 +15,7 @@ struct Panel {
     title: &'static str,
     around: Around,
     of: fn(&Prediction) -> f64,
-    /// Whether what was measured here belongs there.
+    /// Whether the measurements of this machine belong there.
     measured: bool,
 }
 
@@ -40,7 +40,7 @@ const PANELS: [Panel; 3] = [
     },
 ];
 
-/// Writes it.
+/// Writes the picture.
 ///
 /// # Errors
 /// The file cannot be written.

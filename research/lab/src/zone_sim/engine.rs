@@ -1,15 +1,15 @@
 //! One zone and its threads, event by event.
 //!
 //! The simulated machine of `locks_sim` knows lines and the product's own locks, which are not
-//! fair; here are the locks the kernel's zones have. Two things are shared by the threads:
+//! fair. This module has the locks of the kernel's zones. The threads share two things:
 //!
-//! * the zone's lock, which is passed on in the order in which it was asked for; those next in line
-//!   who want it beside others come in together, until one wants it alone (a queued spin lock, a
-//!   fair read-write lock);
-//! * the heads of lists, one at a time inside the lock; who waits spins, and is served at random;
-//!   each waiter makes it slower, since it fetches the line once for each that is served.
+//! * the zone's lock, which is passed on in the order of requests. The next shared waiters come in
+//!   together, until a waiter wants it alone (a queued spin lock, a fair read-write lock);
+//! * the heads of lists, one at a time inside the lock. A waiter spins, and the next one is chosen
+//!   at random. Each waiter makes a head slower, because it fetches the line once for each thread
+//!   that is served.
 //!
-//! Written anew after the model of the reference notes; tests compare it with closed forms.
+//! Written anew after the model of the reference notes. Tests compare it with closed forms.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,41 +18,41 @@ use serde::Serialize;
 
 use super::load::{Costs, Demand, Load, Visit};
 
-/// What came out.
+/// The results of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Pages in a second: allocated, and freed if the load frees.
+    /// Pages a second: allocated, and freed if the load frees.
     pub pages_per_s: f64,
-    /// Of the time of all threads, in percent, the waiting for the lock to have it alone.
+    /// Waiting for the exclusive lock, in percent of the time of all threads.
     pub write_wait_percent: f64,
-    /// And to have it beside others.
+    /// Waiting for the shared lock, in percent of the time of all threads.
     pub read_wait_percent: f64,
-    /// And for heads of lists.
+    /// Waiting for heads of lists, in percent of the time of all threads.
     pub head_wait_percent: f64,
 }
 
 impl Outcome {
-    /// Waiting for the zone's lock, either way.
+    /// Waiting for the zone's lock, shared or exclusive.
     #[must_use]
     pub fn lock_wait_percent(&self) -> f64 {
         self.write_wait_percent + self.read_wait_percent
     }
 }
 
-/// Where a thread is: what is over when its event comes.
+/// The position of a thread: the step that is over at its event.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum At {
-    /// Before everything.
+    /// The start.
     Begin,
-    /// Its own work; now it visits the zone.
+    /// Its own work. Now it visits the zone.
     Work,
-    /// A part of the section; now a head, or the end of the visit.
+    /// A part of the section. Next comes a head, or the end of the visit.
     Section,
-    /// A head.
+    /// A head of a list.
     Head,
 }
 
-/// How a thread has the lock, or wants it.
+/// The way in which a thread has the lock, or wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     None,
@@ -67,7 +67,7 @@ struct Thread {
     left: f64,
     way: Way,
     heads: u32,
-    /// Between two heads of a section.
+    /// Time between two heads of a section.
     piece: f64,
     cycles: u32,
 }
@@ -89,7 +89,7 @@ struct Engine<'a> {
     counts_since: Option<f64>,
     pages: f64,
     waits: [f64; 3],
-    /// A flaw, for tests: the lock lets everybody in.
+    /// A flaw for tests: the lock lets all threads in.
     lets_all_in: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Engine<'a> {
 
     fn run(mut self) -> Outcome {
         let (threads, load) = (self.load.threads, self.load);
-        // Less than nothing is the smallest there is: each has its own, in the order of threads.
+        // Without stagger each thread begins a nanosecond after the one before it.
         let whole = load.pages
             * (load.alloc_ns + load.free_ns + self.demand.per_page(self.costs.hand_off)).max(1.0);
         for thread in 0..threads {
@@ -164,7 +164,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A number from 0 to 1.
+    /// A random number from 0 to 1.
     fn chance(&mut self) -> f64 {
         self.random.f64()
     }
@@ -179,12 +179,12 @@ impl<'a> Engine<'a> {
         if self.threads[thread].allocates { &self.demand.alloc } else { &self.demand.free }
     }
 
-    /// The pages of a thread until its next visit, or until the phase is over.
+    /// The pages of a thread until its next visit, or until the end of the phase.
     fn pages_until_visit(&self, thread: usize) -> f64 {
         self.visit(thread).pages.min(self.threads[thread].left)
     }
 
-    /// Work on the pages of the visit before; for a phase without visits, on all there are.
+    /// Works on the pages of the last visit; in a phase without visits, on all pages.
     fn begin_work(&mut self, thread: usize, now: f64) {
         let pages = self.pages_until_visit(thread);
         let own = match self.threads[thread].allocates {
@@ -195,7 +195,7 @@ impl<'a> Engine<'a> {
         self.wake(thread, At::Work, over);
     }
 
-    /// What is next for a thread. Returns cycles that are over.
+    /// Does the next step of a thread. Returns the number of cycles it finished.
     fn step(&mut self, thread: usize, now: f64) -> u32 {
         match self.threads[thread].at {
             At::Begin => self.begin_work(thread, now),
@@ -214,7 +214,7 @@ impl<'a> Engine<'a> {
         0
     }
 
-    /// Asks for what the visit needs.
+    /// Requests the lock that the visit needs.
     fn ask(&mut self, thread: usize, now: f64) -> u32 {
         let visit = *self.visit(thread);
         if visit.pages.is_infinite() {
@@ -227,7 +227,7 @@ impl<'a> Engine<'a> {
         } else {
             Way::Write
         };
-        // Which heads go with a visit is not known: all have as many, on average.
+        // The heads of a single visit are unknown: each visit has as many, on average.
         let heads = visit.heads.floor() + f64::from(u8::from(self.chance() < visit.heads.fract()));
         let own = match way {
             Way::None => 0.0,
@@ -262,7 +262,7 @@ impl<'a> Engine<'a> {
         self.wake(thread, At::Section, when + piece);
     }
 
-    /// The visit is over: who waits may come in, and work goes on.
+    /// Ends the visit: waiters may come in, and the thread goes on with its work.
     fn leave(&mut self, thread: usize, now: f64) -> u32 {
         match self.threads[thread].way {
             Way::None => {}
@@ -276,7 +276,7 @@ impl<'a> Engine<'a> {
             self.pages += pages;
         }
         self.threads[thread].left -= pages;
-        // What is left of a page after many visits is none.
+        // After many visits, a rest of a page is a rounding error.
         let mut over = 0;
         if self.threads[thread].left < 1e-6 {
             let mine = &mut self.threads[thread];
@@ -307,7 +307,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Waiting counts from the moment at which anything does.
+    /// Waiting counts from the time at which measurement begins.
     fn since(&self, asked: f64) -> f64 {
         asked.max(self.counts_since.unwrap_or(0.0))
     }
@@ -330,7 +330,7 @@ impl<'a> Engine<'a> {
         let which = self.random.usize(..self.head_queue.len());
         let (thread, asked) = self.head_queue.swap_remove(which);
         let waiters = self.head_queue.len() as f64;
-        // What others make it slower by is waiting, too.
+        // The slowdown by other waiters is waiting, too.
         let slower = self.costs.waiter * waiters;
         self.waits[2] += now + slower - self.since(asked);
         let busy = self.visit(thread).head_ns + slower;

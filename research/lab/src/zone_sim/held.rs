@@ -1,4 +1,4 @@
-//! How long locks are held: measured, or given.
+//! The times for which locks are held: measured, or given.
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
@@ -13,13 +13,13 @@ use crate::zone::plan::Plan;
 use crate::zone::run::{Run, Visits};
 use crate::zone::{Mode, Start, Workload};
 
-/// How the designs of the seed free, where times are given and not measured: which are beside
-/// others in the lock, and how many heads of lists a batch takes. The others have the lock alone.
+/// Frees of the seed's designs, where times are given and not measured: the designs that share the
+/// lock, and the heads of lists in a batch. The other designs take the lock alone.
 const BESIDE: [(&str, f64); 3] = [("rwlock-range", BATCH), ("splice", 4.0), ("premerge", 4.0)];
-/// A head of a list, where it is not measured: a transfer of its line.
+/// The time of a list head where it is not measured: a transfer of its line.
 const HEAD_NS: f64 = SOCKET;
 
-/// Where times come from.
+/// The source of times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -29,44 +29,44 @@ pub enum Source {
     Given,
 }
 
-/// What is known of a design.
+/// The known data of a design.
 #[derive(Clone, Debug, Serialize)]
 pub struct Held {
     /// Its name.
     pub design: String,
-    /// Where its times under the lock come from.
+    /// The source of its times under the lock.
     pub source: Source,
-    /// Threads they were measured with.
+    /// Number of threads in the measurement.
     pub threads: Option<usize>,
-    /// What a page needs of the zone.
+    /// The demand of a page on the zone.
     #[serde(skip)]
     pub demand: Demand,
     /// A thread's own time for a page, allocating and freeing, in nanoseconds.
     pub own_ns: (f64, f64),
     /// Measured under page-fault1: the part of free memory in blocks of order 0 at rest.
     pub order0_share: Option<f64>,
-    /// Measured likewise: free buddies that were not merged.
+    /// Measured under page-fault1: free buddies that were not merged.
     pub unmerged_buddies: Option<u64>,
-    /// Measured under cross-free: what a page needs of the zone, and pages in a second.
+    /// Measured under cross-free: the demand of a page on the zone, and pages a second.
     #[serde(skip)]
     pub measured: Vec<Measured>,
 }
 
-/// A point on this machine.
+/// A measured point on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Threads.
     pub threads: usize,
-    /// What a page needed of the zone then.
+    /// The demand of a page on the zone.
     pub demand: Demand,
-    /// Pages in a second.
+    /// Pages a second.
     pub pages_per_s: f64,
 }
 
-/// `--held`: names with nanoseconds of a page under the lock, allocating and freeing.
+/// Parses `--held`: names with nanoseconds of a page under the lock, allocating and freeing.
 ///
 /// # Errors
-/// It is not written so, or there is no such design.
+/// The text has another form, or the design is unknown.
 pub fn given(texts: &[String]) -> Result<Vec<(String, f64, f64)>> {
     let mut all: Vec<(String, f64, f64)> = Vec::new();
     for text in texts {
@@ -101,7 +101,7 @@ pub fn given(texts: &[String]) -> Result<Vec<(String, f64, f64)>> {
     Ok(all)
 }
 
-/// The designs there are, and those of the seed.
+/// The designs of the lab, and those of the seed.
 fn names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = DESIGNS.iter().map(|design| design.name).collect();
     for row in published::seed() {
@@ -139,19 +139,19 @@ fn demand_of(run: &Run) -> Demand {
     Demand { alloc: visit(run.alloc_visits), free: visit(run.free_visits) }
 }
 
-/// What is to be found out.
+/// The designs to measure.
 pub struct Wanted {
     plan: Plan,
     given: Vec<(String, f64, f64)>,
-    /// Designs that were asked for and are not there: their times are all that is known of them.
+    /// Requested designs that do not exist here: only their given times are known.
     absent: Vec<String>,
 }
 
 impl Wanted {
-    /// By the arguments.
+    /// The designs that the arguments ask for.
     ///
     /// # Errors
-    /// There is no such design, or nothing is known of it.
+    /// A design is unknown, or has no known times.
     pub fn new(
         args: &ZoneSimArgs,
         given: Vec<(String, f64, f64)>,
@@ -163,7 +163,8 @@ impl Wanted {
         let there: Vec<String> =
             args.design.iter().filter(|name| is_there(name) || !is_given(name)).cloned().collect();
         let mut designs = if there.is_empty() { Vec::new() } else { designs::named(&there)? };
-        // Of some nothing can be known; they are named only if they were asked for by name.
+        // Without a probe and without `--held` a design is unknown: an error if named, else left
+        // out.
         let unknown = |design: &&&Design| design.probed.is_none() && !is_given(design.name);
         if let Some(design) = designs.iter().find(unknown)
             && !all
@@ -200,17 +201,17 @@ impl Wanted {
         Ok(Wanted { plan, given, absent })
     }
 
-    /// Turns it will take.
+    /// Number of turns.
     #[must_use]
     pub fn turns(&self) -> u64 {
         self.plan.turns()
     }
 
-    /// Measures what is not given, on up to two threads that free each other's frames: so the
-    /// zone's own memory is as far away from who has the lock as it is on a large machine.
+    /// Measures the designs without given times, on up to two threads that free each other's
+    /// frames. So the zone's own memory is as far from the lock's holder as on a large machine.
     ///
     /// # Errors
-    /// No memory, or a zone that allocates what it should not.
+    /// Memory is out, or a zone allocates wrong frames.
     pub fn find_out(&self, bar: &ProgressBar) -> Result<Vec<Held>> {
         let runs = self.plan.measure(bar)?;
         let most = self.plan.threads.last().copied().unwrap_or(1);
@@ -256,7 +257,7 @@ impl Wanted {
     }
 }
 
-/// A design of which nothing was measured.
+/// A design without measurements.
 fn nothing_known(name: &str, source: Source) -> Held {
     Held {
         design: name.to_owned(),
@@ -270,7 +271,7 @@ fn nothing_known(name: &str, source: Source) -> Held {
     }
 }
 
-/// What is left of a page's time on one thread without what is under the lock.
+/// A page's time on one thread, less the time under the lock.
 fn own(run: &Run) -> (f64, f64) {
     let held = |visits: Option<Visits>| {
         let visits = visits?;

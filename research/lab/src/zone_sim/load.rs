@@ -1,23 +1,23 @@
-//! What a thread wants of a zone, and when.
+//! The demand of a thread on a zone, and its times.
 
 use serde::Serialize;
 
-/// What going to the zone is like, in one phase. Times are nanoseconds.
+/// The visits to the zone in one phase. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Visit {
-    /// Pages for each visit; infinite if there is none.
+    /// Pages for each visit. Infinite if there are no visits.
     pub pages: f64,
-    /// Of the visits, the part that takes no lock at all.
+    /// The part of the visits that take no lock.
     pub lockless: f64,
-    /// Of those that take the zone's lock, the part that takes it beside others.
+    /// Of the visits that take the zone's lock, the part that share it.
     pub reads: f64,
-    /// How long it is held beside others, heads of lists left out.
+    /// Time of a shared hold, without heads of lists.
     pub read_ns: f64,
-    /// How long it is held alone.
+    /// Time of an exclusive hold.
     pub write_ns: f64,
     /// Heads of lists, or other words that all CPUs change, for each visit.
     pub heads: f64,
-    /// How long each, if nobody else wants it.
+    /// Time of a head without contention.
     pub head_ns: f64,
 }
 
@@ -33,25 +33,25 @@ impl Visit {
         head_ns: 0.0,
     };
 
-    /// The lock alone, for `held` nanoseconds a page, so many pages at a time.
+    /// The exclusive lock, held for `held` nanoseconds a page, for `pages` pages at a time.
     #[must_use]
     pub fn alone(pages: f64, held: f64) -> Visit {
         Visit { pages, lockless: 0.0, write_ns: pages * held, ..Visit::NONE }
     }
 
-    /// The lock beside others, with so many heads of lists of `head_ns` each.
+    /// The shared lock, with `heads` heads of lists of `head_ns` each.
     #[must_use]
     pub fn beside(pages: f64, held: f64, heads: f64, head_ns: f64) -> Visit {
         Visit { reads: 1.0, read_ns: pages * held, heads, head_ns, ..Visit::alone(pages, 0.0) }
     }
 
-    /// The same, held longer or shorter.
+    /// The same visits with hold times multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Visit {
         Visit { read_ns: self.read_ns * factor, write_ns: self.write_ns * factor, ..self }
     }
 
-    /// Nanoseconds for which one page keeps all others out, passing the lock on included.
+    /// Nanoseconds for which one page keeps all other threads out, including the hand-off.
     #[must_use]
     pub fn demand(&self, hand_off: f64) -> f64 {
         let writes = (1.0 - self.lockless) * (1.0 - self.reads);
@@ -59,24 +59,24 @@ impl Visit {
     }
 }
 
-/// What a page needs of the zone.
+/// The demand of a page on the zone.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Demand {
-    /// When it is allocated.
+    /// The visits to allocate it.
     pub alloc: Visit,
-    /// When it is freed.
+    /// The visits to free it.
     pub free: Visit,
 }
 
 impl Demand {
-    /// The same, held longer or shorter.
+    /// The same demand with hold times multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Demand {
         Demand { alloc: self.alloc.times(factor), free: self.free.times(factor) }
     }
 
-    /// Nanoseconds for which a page, allocated and freed, has a lock held that keeps others out:
-    /// the zone's alone, or the head of a list. No zone gets through more than one page in the
+    /// Nanoseconds for which a page, allocated and freed, holds a lock that keeps others out: the
+    /// exclusive zone lock, or the head of a list. A zone cannot serve more than one page in the
     /// larger of both.
     #[must_use]
     pub fn per_page(&self, hand_off: f64) -> f64 {
@@ -84,36 +84,36 @@ impl Demand {
     }
 }
 
-/// What threads do. Times are nanoseconds.
+/// The load of the threads. Times are nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Load {
     /// Threads on one zone.
     pub threads: usize,
-    /// Pages a thread allocates before it frees them; with `frees` false, after which it goes on.
+    /// Pages that a thread allocates before it frees them. With `frees` false, the end of a cycle.
     pub pages: f64,
-    /// Whether it frees.
+    /// Whether the threads free.
     pub frees: bool,
     /// Cycles of each thread that count, after one that does not.
     pub cycles: u32,
-    /// A thread's own time for a page it has allocated.
+    /// A thread's own time for a page it allocates.
     pub alloc_ns: f64,
-    /// And for one it frees.
+    /// A thread's own time for a page it frees.
     pub free_ns: f64,
-    /// Threads begin at random points of a cycle, not all at once.
+    /// Whether threads begin at random points of a cycle, and not all at once.
     pub stagger: bool,
 }
 
-/// What passing things between CPUs takes, in nanoseconds.
+/// The costs of transfers between CPUs, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Costs {
-    /// Passing a lock to who waits for it. Also what a lock costs that another CPU had last.
+    /// Passing a lock to a waiter. Also taking a lock that another CPU had last.
     pub hand_off: f64,
-    /// What each waiter adds to the time of a head of a list, since it looks at the same line.
+    /// The time that each waiter adds to a head of a list, because it looks at the same line.
     pub waiter: f64,
 }
 
 impl Costs {
-    /// With lines that move in `transfer` nanoseconds.
+    /// The costs if a line moves in `transfer` nanoseconds.
     #[must_use]
     pub const fn of(transfer: f64) -> Costs {
         Costs { hand_off: transfer, waiter: transfer }

@@ -1,20 +1,20 @@
-//! What others have measured, which the simulation is compared with before it says anything: curves
-//! of llfree-bench, and a row of the seed. And the numbers that the simulation was given, each with
-//! its source: none was chosen by what came out.
+//! Published measurements that test the simulation: curves of llfree-bench, and a row of the seed.
+//! It also has the input numbers of the simulation, each with its source. None was chosen by the
+//! results.
 //!
-//! The curves (`latest-lock` and the bulk runs of llfree-bench; two sockets with 26 cores each,
-//! Xeon Gold 5320, one socket used) are given as nanoseconds of a call, for all threads together:
-//! a thread's time divided by the threads.
+//! The curves are `latest-lock` and the bulk runs of llfree-bench, on one of two sockets with 26
+//! cores each (Xeon Gold 5320). They are nanoseconds of a call for all threads together: a thread's
+//! time divided by the number of threads.
 
 use serde::Serialize;
 
 use super::engine::simulate;
 use super::load::{Costs, Demand, Load, Visit};
 
-/// How long a line takes between two cores of one socket, in nanoseconds: 47 to 51 were published
-/// for processors of these generations (core-to-core-latency).
+/// Transfer time of a line between two cores of one socket, in nanoseconds. Published values for
+/// processors of these generations are 47 to 51 (core-to-core-latency).
 pub const SOCKET: f64 = 47.0;
-/// Pages moved between a CPU's pcp list and a zone at a time by Linux since 4.19.
+/// Pages that Linux since 4.19 moves between a CPU's pcp list and a zone at a time.
 pub const BATCH: f64 = 63.0;
 
 /// A point of a curve.
@@ -22,50 +22,50 @@ pub const BATCH: f64 = 63.0;
 pub struct Point {
     /// Cores.
     pub cores: usize,
-    /// Measured by others.
+    /// The published nanoseconds.
     pub published_ns: f64,
-    /// Simulated.
+    /// The simulated nanoseconds.
     pub simulated_ns: f64,
-    /// How far that is off.
+    /// The error of the simulation, in percent.
     pub error_percent: f64,
-    /// The simulation was given this point: it says nothing.
+    /// Whether the point was an input of the simulation. Then its error proves nothing.
     pub given: bool,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
 }
 
 /// A curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
-    /// What was measured.
+    /// The subject of the measurement.
     pub name: &'static str,
-    /// How it is simulated.
+    /// The model of the simulation.
     pub model: &'static str,
     /// Its points.
     pub points: Vec<Point>,
 }
 
 impl Curve {
-    /// The largest error of points that were not given.
+    /// The largest error of the points that were not inputs.
     pub fn worst(&self) -> f64 {
         let errors = self.points.iter().filter(|point| !point.given);
         errors.map(|point| point.error_percent.abs()).fold(0.0, f64::max)
     }
 }
 
-/// The points of the table.
+/// Numbers of cores in the table.
 const CORES: [usize; 5] = [1, 4, 8, 16, 26];
-/// The cores at which the fits of the lock curves are looked at: they hold from two on.
+/// Cores at which the fits of the lock curves are checked: the fits hold from two on.
 const LOCK_CORES: [usize; 5] = [2, 4, 8, 16, 26];
 
-/// Lines that move when an element is taken from a list under a lock: the lock, the head, the
+/// Lines that move when a thread takes an element from a list under a lock: the lock, the head, the
 /// element, and the lock again.
 const LIST_LINES: f64 = 4.0;
 
-/// Linux 6.0 as a module, bulk, order 0: nanoseconds of a thread for an allocation and a free.
+/// Linux 6.0 as a module, bulk, order 0: a thread's nanoseconds for an allocation and a free.
 const BUDDY_ALLOC: [f64; 5] = [94.0, 150.0, 298.0, 598.0, 984.0];
 const BUDDY_FREE: [f64; 5] = [90.0, 172.0, 354.0, 731.0, 1241.0];
-/// The same with order 9, where each call goes to the zone.
+/// Linux 6.0 with order 9, where each call goes to the zone.
 const BUDDY_ALLOC_9: [f64; 5] = [2615.0, 11141.0, 22445.0, 44860.0, 73003.0];
 const BUDDY_FREE_9: [f64; 5] = [444.0, 625.0, 1343.0, 2525.0, 4805.0];
 
@@ -99,7 +99,7 @@ fn load(threads: usize, own: f64) -> Load {
     }
 }
 
-/// Nanoseconds between two calls, of all threads.
+/// Nanoseconds between two calls, over all threads.
 fn serial(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> f64 {
     1e9 / simulate(demand, load, costs, seed).pages_per_s.max(1.0)
 }
@@ -109,15 +109,15 @@ fn point(cores: usize, published_ns: f64, simulated_ns: f64, given: bool) -> Poi
     Point { cores, published_ns, simulated_ns, error_percent, given, simulated: true }
 }
 
-/// How long the lock is held for a page: with all cores it is never free, so that is the time
-/// between two calls, less passing it on.
+/// Nanoseconds that the lock is held for a page. With all cores the lock is never free, so this is
+/// the time between two calls, less the hand-off.
 fn held_ns(per_thread: &[f64; 5], batch: f64, costs: &Costs) -> f64 {
     let last = CORES.len() - 1;
     (per_thread[last] / CORES[last] as f64 - costs.hand_off / batch).max(0.0)
 }
 
-/// The zone's lock, full from a few cores on. The time under it comes from the last point, that
-/// outside of it from the first; what is between is simulated.
+/// The zone's lock, saturated from a few cores on. The time under it comes from the last point, the
+/// time outside of it from the first. The points between are simulated.
 fn buddy(name: &'static str, batch: f64, per_thread: &[f64; 5], seed: u64) -> Curve {
     let costs = Costs::of(SOCKET);
     let last = CORES.len() - 1;
@@ -131,7 +131,7 @@ fn buddy(name: &'static str, batch: f64, per_thread: &[f64; 5], seed: u64) -> Cu
     Curve { name, model: "lock, first in first out", points: points.collect() }
 }
 
-/// A list whose head all want. `published` are a constant and what each core adds.
+/// A list whose head all threads want. `published` are a constant and the part of each core.
 fn list(
     name: &'static str,
     model: &'static str,
@@ -149,32 +149,32 @@ fn list(
     Curve { name, model, points: points.collect() }
 }
 
-/// A row of the seed: 112 threads, two zones, will-it-scale/page_fault1. Of the others nobody has
-/// published how long the lock is held, so they are not simulated.
+/// A row of the seed: 112 threads, two zones, will-it-scale/page_fault1. The hold times of the
+/// other rows are not published, so they are not simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct SeedRow {
-    /// What it is called there.
+    /// Its name in the seed.
     pub row: &'static str,
-    /// Ours of the same kind.
+    /// Our design of the same kind.
     pub design: &'static str,
-    /// Millions of pages in a second.
+    /// Millions of pages a second.
     pub rate: f64,
-    /// Of the time, in percent, waiting for the zone's lock.
+    /// Waiting for the zone's lock, in percent of the time.
     pub lock_percent: f64,
-    /// What a page needs of the kernel's zone.
+    /// The demand of a page on the kernel's zone.
     pub kernel: Demand,
-    /// Its rate says what threads do besides, so it is no test.
+    /// Whether its rate is an input for the threads' other work. Then it is no test.
     pub given: bool,
 }
 
-/// Threads of the seed's machine.
+/// Number of threads of the seed's machine.
 pub const SEED_THREADS: usize = 112;
-/// Pages a second of the seed's row that hardly waits for the lock (0.73 % of the time).
+/// Pages a second of the seed's row with almost no waiting for the lock (0.73 % of the time).
 const FREE_OF_WAITING: f64 = 12.094_893e6;
 
-/// A thread's time for a page in that row: what is left when there is no waiting.
+/// A thread's time for a page in that row, where almost no time is waiting.
 const OWN_NS: f64 = SEED_THREADS as f64 * 1e9 / FREE_OF_WAITING;
-/// Lines of a cluster that its list wants: the head, the first and the last page.
+/// Lines that a list needs for a cluster: the head, the first and the last page.
 const CLUSTER_LINES: f64 = 3.0;
 
 /// The rows, in the order of the seed.
@@ -203,15 +203,15 @@ pub fn seed() -> [SeedRow; 2] {
     ]
 }
 
-/// The load of page_fault1 on one zone of that machine. All of a page's time is put where it is
-/// allocated, as that is where it is zeroed.
+/// The load of page_fault1 on one zone of that machine. All of a page's time counts at its
+/// allocation, where the page is zeroed.
 #[must_use]
 pub fn page_fault1(threads: usize, pages: f64, cycles: u32, stagger: bool) -> Load {
     Load { threads, pages, frees: true, cycles, alloc_ns: OWN_NS, free_ns: 0.0, stagger }
 }
 
-/// A thread's own time for a page of a design that is not here: of Linux's allocator on one core,
-/// without what is under the lock.
+/// A thread's own time for a page of a design that is not here: that of Linux's allocator on one
+/// core, less the time under the lock.
 #[must_use]
 pub fn own_ns() -> (f64, f64) {
     let costs = Costs::of(SOCKET);
@@ -219,18 +219,18 @@ pub fn own_ns() -> (f64, f64) {
     (own(&BUDDY_ALLOC), own(&BUDDY_FREE))
 }
 
-/// A number that the simulation was given.
+/// An input number of the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {
-    /// What it says.
+    /// Its meaning.
     pub name: &'static str,
-    /// How much, with its unit.
+    /// Its value, with the unit.
     pub value: String,
-    /// Who says so.
+    /// Its source.
     pub source: &'static str,
 }
 
-/// Every number that is not measured in the same run. None was chosen by what came out.
+/// Every number that is not measured in the same run. None was chosen by the results.
 #[must_use]
 pub fn constants() -> Vec<Constant> {
     let curve = "llfree-bench, Linux 6.0 on a Xeon Gold 5320";

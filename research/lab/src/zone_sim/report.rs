@@ -1,4 +1,4 @@
-//! What is shown of it. Every simulated number has a `~`, and `"simulated": true` in JSON.
+//! The results of `zone-sim`. Every simulated number has a `~`, and `"simulated": true` in JSON.
 
 use std::fmt::Write;
 
@@ -24,18 +24,18 @@ fn visit(visit: &Visit) -> Value {
     })
 }
 
-/// Nanoseconds for which a page keeps all others out, with and without passing the lock on.
+/// Nanoseconds for which a page keeps all others out, with and without the hand-off.
 fn demand(held: &Held) -> (f64, f64) {
     (held.demand.per_page(0.0), held.demand.per_page(SOCKET))
 }
 
-/// Nanoseconds of heads of lists for a page: one at a time, too.
+/// Nanoseconds of list heads for a page. They, too, are held by one thread at a time.
 fn heads(held: &Held) -> f64 {
     let of = |visit: &Visit| visit.heads * visit.head_ns / visit.pages;
     of(&held.demand.alloc) + of(&held.demand.free)
 }
 
-/// One object.
+/// All results as one object.
 pub fn json(study: &Study, args: &ZoneSimArgs) -> Value {
     let held = study.held.iter().map(|held| {
         let (bare, passed) = demand(held);
@@ -81,7 +81,7 @@ pub fn json(study: &Study, args: &ZoneSimArgs) -> Value {
     })
 }
 
-/// For people.
+/// The results as text.
 pub fn text(study: &Study, args: &ZoneSimArgs) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! All together: what is measured, what the simulation is judged by, what it says.
+//! The study: measurements, tests of the simulation, and predictions.
 
 use anyhow::Result;
 use indicatif::ProgressBar;
@@ -11,19 +11,19 @@ use super::published::{self, Curve, SEED_THREADS, SOCKET, SeedRow, page_fault1};
 use crate::args::ZoneSimArgs;
 use crate::interrupt;
 
-/// How much the times under the lock may be off.
+/// Factors for the uncertainty of the times under the lock.
 const HELD: [f64; 2] = [0.8, 1.2];
-/// A line's transfer within a socket, and from one to the other, in nanoseconds.
+/// Transfer times of a line within a socket, and below between sockets, in nanoseconds.
 const WITHIN: [f64; 2] = [40.0, 60.0];
 const ACROSS: [f64; 2] = [110.0, 140.0];
 
-/// What threads do besides.
+/// The threads' work besides allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Around {
-    /// What page_fault1 does in the kernel: faults, zeroing, a cap by memory.
+    /// The work of page_fault1 in the kernel: faults, zeroing, a limit by memory.
     PageFault1,
-    /// Nothing: the allocator's own time only, which is the hardest for a lock.
+    /// No work: only the allocator's own time, which is the hardest case for a lock.
     Bare,
 }
 
@@ -37,14 +37,14 @@ impl Around {
     }
 }
 
-/// The least and the most that came of other assumptions.
+/// The range of results under other assumptions.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Band {
-    /// Pages in a second.
+    /// Pages a second.
     pub pages_per_s: [f64; 2],
-    /// Waiting for the zone's lock.
+    /// Waiting for the zone's lock, in percent.
     pub lock_wait_percent: [f64; 2],
-    /// Waiting for heads of lists.
+    /// Waiting for heads of lists, in percent.
     pub head_wait_percent: [f64; 2],
 }
 
@@ -62,88 +62,88 @@ impl Band {
     }
 }
 
-/// What is said of a design.
+/// The prediction for a design.
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
-    /// Which.
+    /// The design.
     pub design: String,
     /// Threads of the machine, half of them on each of two zones.
     pub threads: usize,
-    /// What they do besides.
+    /// The threads' other work.
     pub around: Around,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
-    /// Pages in a second, of all.
+    /// Pages a second of all threads.
     pub pages_per_s: f64,
-    /// Of the time, in percent, waiting for the zone's lock.
+    /// Waiting for the zone's lock, in percent of the time.
     pub lock_wait_percent: f64,
-    /// Of that, to have it beside others.
+    /// The part of that for the shared lock.
     pub read_wait_percent: f64,
-    /// Of that, to have it alone.
+    /// The part of that for the exclusive lock.
     pub write_wait_percent: f64,
-    /// And for heads of lists.
+    /// Waiting for heads of lists, in percent of the time.
     pub head_wait_percent: f64,
-    /// If all threads begin at once.
+    /// The results if all threads begin at once.
     pub lockstep: Outcome,
-    /// With held times 20 % off, lines within a socket of 40 to 60 ns, and either way to begin.
+    /// The range for hold times 20 % off, lines within a socket of 40 to 60 ns, and both starts.
     pub one_socket: Option<Band>,
-    /// With lines of 110 to 140 ns, as if each zone's threads were on both sockets.
+    /// The range for lines of 110 to 140 ns, as if each zone's threads were on both sockets.
     pub across_sockets: Option<Band>,
 }
 
-/// A row of the seed beside the simulation of the kernel's own design.
+/// A row of the seed and the simulation of the kernel's own design.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name there.
+    /// Its name in the seed.
     pub row: &'static str,
-    /// Ours of the kind.
+    /// Our design of the same kind.
     pub design: &'static str,
-    /// What the seed says: pages in a second.
+    /// Pages a second in the seed.
     pub published_pages_per_s: f64,
-    /// And percent waiting for the lock.
+    /// Waiting for the lock in the seed, in percent.
     pub published_lock_percent: f64,
-    /// Its rate was given to the simulation: it says nothing.
+    /// Whether its rate was an input of the simulation. Then its error proves nothing.
     pub given: bool,
-    /// Simulated from published times.
+    /// The simulation from published times.
     pub kernel: Outcome,
-    /// The same if all begin at once.
+    /// The simulation if all threads begin at once.
     pub kernel_lockstep: Outcome,
-    /// How far its rate is off.
+    /// The error of its rate, in percent.
     pub error_percent: f64,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
 }
 
-/// One and two threads here, beside the simulation.
+/// The measurement of one or two threads here, and the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// Which.
+    /// The design.
     pub design: String,
     /// Threads.
     pub threads: usize,
-    /// Pages in a second: measured.
+    /// Measured pages a second.
     pub measured_pages_per_s: f64,
-    /// And simulated.
+    /// Simulated pages a second.
     pub simulated_pages_per_s: f64,
-    /// How far that is off. One thread calibrates the simulation.
+    /// The error of the simulation, in percent. One thread calibrates the simulation.
     pub error_percent: f64,
-    /// Always.
+    /// Always true.
     pub simulated: bool,
 }
 
 /// The study.
 pub struct Study {
-    /// A line's transfer here.
+    /// Transfer time of a line on this machine.
     pub transfer_ns: Option<f64>,
-    /// What others measured, simulated.
+    /// Published curves and their simulation.
     pub curves: Vec<Curve>,
-    /// The seed, simulated.
+    /// Rows of the seed and their simulation.
     pub rows: Vec<Row>,
-    /// What is known of designs.
+    /// The known data of the designs.
     pub held: Vec<Held>,
-    /// This machine, simulated.
+    /// Checks on this machine.
     pub checks: Vec<Check>,
-    /// What is said of more threads.
+    /// Predictions for more threads.
     pub predictions: Vec<Prediction>,
 }
 
@@ -189,7 +189,7 @@ impl Study {
     /// Measures and simulates.
     ///
     /// # Errors
-    /// No memory, being interrupted, or a zone that allocates what it should not.
+    /// Memory is out, an interrupt, or a zone that allocates wrong frames.
     pub fn make(
         args: &ZoneSimArgs,
         transfer_ns: Option<f64>,
@@ -238,7 +238,7 @@ impl Study {
         for held in self.held.iter().filter(|held| held.source == Source::Measured) {
             for point in &held.measured {
                 let (threads, measured) = (point.threads, point.pages_per_s);
-                // They meet at the beginning of each phase.
+                // Threads meet at the beginning of each phase.
                 let load = bare(held.own_ns, threads, args, false);
                 let simulated = simulate(&point.demand, &load, &costs, args.seed).pages_per_s;
                 self.checks.push(Check {
