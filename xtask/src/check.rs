@@ -1,4 +1,4 @@
-//! `cargo xtask check`: everything that is not a test.
+//! `cargo xtask check`: all checks that are not tests.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::cargo::cargo;
 use crate::rules;
 
-/// Runs each check, all of them even when one fails. True when all pass.
+/// Runs all checks, even if one fails. True if all pass.
 pub fn run(root: &Path) -> Result<bool> {
     let mut failed = Vec::new();
     let mut step = |name: &'static str, outcome: Result<bool>| -> Result<()> {
@@ -33,9 +33,9 @@ pub fn run(root: &Path) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// Licences, bans and sources of all dependencies, as deny.toml has them. Advisories are left out:
-/// their database comes over the network, and a check gives the same answer everywhere. So a
-/// machine without cargo-deny is told of it and fails nothing.
+/// Checks licences, bans and sources of all dependencies against deny.toml. It omits advisories,
+/// because their database comes over the network and a check must give the same answer everywhere.
+/// A machine without cargo-deny prints a note and fails nothing.
 fn deny(root: &Path) -> Result<bool> {
     let mut version = cargo(root);
     version.args(["deny", "--version"]).stdin(Stdio::null());

@@ -1,6 +1,5 @@
-//! Tests that are built in another way, because a checker looks on: loom, shuttle, and
-//! AddressSanitizer. Each has a target directory of its own, as its build shares nothing with the
-//! ordinary one.
+//! The tests that run under a checker: loom, shuttle or AddressSanitizer. Each checker has its own
+//! target directory, because its build shares nothing with the ordinary build.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +10,10 @@ use anyhow::{Context, Result};
 use crate::cargo::cargo;
 use crate::source::GROUPS;
 
-/// The only target for which the sanitizer is set up here.
+/// The only target with a setup of the sanitizer here.
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
-/// What is run under the sanitizer: crates whose objects it is told of, and those tests of theirs
-/// that do not count bytes of memory, of which it takes many itself.
+/// The crates that tell the sanitizer of their objects. Their tests run under it, except those that
+/// count bytes of memory, because the sanitizer itself takes much memory.
 const SANITIZED_CRATES: &[&str] = &[
     "rampack-pagealloc",
     "rampack-zsmalloc",
@@ -37,7 +36,7 @@ const SANITIZED_TESTS: &[&str] = &[
     "zones",
 ];
 
-/// A `cargo test` for each `tests/loom*.rs` and `shuttle*.rs` of a crate.
+/// Makes a `cargo test` command for each `tests/loom*.rs` and `shuttle*.rs` of a crate.
 pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
     let mut models = Vec::new();
     let mut crates = Vec::new();
@@ -62,10 +61,10 @@ pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
         model.args(["test", "--release", "--package", &package, "--test", &test]);
         model.env("RUSTFLAGS", format!("--cfg {checker}"));
         model.env("CARGO_TARGET_DIR", target.join(checker));
-        // Models are small models; optimised across crates they gain nothing more.
+        // Models are small, so optimisation across crates gains nothing.
         model.env("CARGO_PROFILE_RELEASE_LTO", "off");
         if checker == "shuttle" {
-            // It runs the product itself, which may as well look at itself.
+            // Shuttle runs the product itself, so the product's own assertions are on.
             model.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
         }
         model
@@ -73,7 +72,7 @@ pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
     Ok(models.into_iter().map(command).collect())
 }
 
-/// The checker that a test of this name is for.
+/// The checker of a test with this name.
 fn checker_of(test: &str) -> Option<&'static str> {
     ["loom", "shuttle"].into_iter().find(|checker| test.starts_with(checker))
 }
@@ -87,7 +86,7 @@ fn package_name(crate_directory: &Path) -> Result<String> {
     Ok(name.to_string())
 }
 
-/// The tests of concurrency under AddressSanitizer, or why they cannot be run.
+/// The concurrency tests under AddressSanitizer, or the reason why they cannot run.
 pub fn sanitized(root: &Path, target: &Path) -> Result<std::result::Result<Command, String>> {
     let version = cargo(root).args(["--version", "--verbose"]).output().context("cargo")?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -100,13 +99,13 @@ pub fn sanitized(root: &Path, target: &Path) -> Result<std::result::Result<Comma
     suite.args(["test", "--no-fail-fast", "--target", SANITIZED_TARGET, "--lib"]);
     suite.args(SANITIZED_CRATES.iter().flat_map(|package| ["--package", package]));
     suite.args(SANITIZED_TESTS.iter().flat_map(|test| ["--test", test]));
-    // The sanitizer's runtime comes with every toolchain, the flag for it only with a nightly one,
-    // or with this permission. With a target named, build scripts and macros go without both.
+    // Every toolchain has the sanitizer's runtime. Its flag needs a nightly toolchain or this
+    // permission. With an explicit target, build scripts and macros are built without the flags.
     suite.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg asan");
     suite.env("CARGO_TARGET_DIR", target.join("asan"));
-    // Tests of what must not be end their processes; memory that is still there then is no leak.
-    // The C codecs are built with the sanitizer of the C compiler, which calls tables that are
-    // private to several files of libdeflate, under one name, a contradiction.
+    // Some tests end their process on purpose, and their remaining memory is no leak. The C
+    // compiler's sanitizer, with which the C codecs are built, reports private tables of several
+    // libdeflate files with one name as an error.
     suite.env("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0");
     Ok(Ok(suite))
 }

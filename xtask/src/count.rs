@@ -1,6 +1,6 @@
-//! Reads what `cargo test` printed.
+//! Reads the output of `cargo test`.
 
-/// What the test programs of one or more `cargo test` runs said.
+/// The results of the test programs of one or more `cargo test` runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     pub passed: u64,
@@ -11,7 +11,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds what other runs said.
+    /// Adds the results of other runs.
     pub fn add(&mut self, mut other: Count) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -19,7 +19,7 @@ impl Count {
         self.failures.append(&mut other.failures);
     }
 
-    /// Takes in one line of standard output.
+    /// Reads one line of standard output.
     pub fn line(&mut self, line: &str) {
         // `test result: ok. 9 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`
         if let Some(result) = line.strip_prefix("test result: ") {
@@ -44,18 +44,18 @@ impl Count {
     }
 }
 
-/// How long each test program took, by what `cargo test` said of it.
+/// The time of each test program, from the output of `cargo test`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Suites {
-    /// The library whose unit tests ran last: tests of its package come after them.
+    /// The library whose unit tests ran last. The tests of its package come after them.
     library: String,
     current: String,
-    /// Names and seconds, in the order they ended.
+    /// Names and seconds, in the order in which the programs ended.
     pub ended: Vec<(String, f64)>,
 }
 
 impl Suites {
-    /// Takes in one line of output.
+    /// Reads one line of output.
     pub fn line(&mut self, line: &str) {
         // `     Running unittests src/lib.rs (target/debug/deps/zram-0123456789abcdef)`
         // `     Running tests/model.rs (target/debug/deps/model-0123456789abcdef)`
@@ -87,7 +87,7 @@ impl Suites {
         }
     }
 
-    /// The slowest ones, the slowest first.
+    /// The slowest programs, the slowest first.
     pub fn slowest(mut self, most: usize) -> Vec<(String, f64)> {
         self.ended.sort_by(|one, other| other.1.total_cmp(&one.1));
         self.ended.truncate(most);

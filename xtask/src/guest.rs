@@ -1,6 +1,6 @@
 //! `cargo xtask guest`: boots the distribution's kernel in a virtual machine under software
-//! emulation and runs a command in it. For what this machine's own kernel must not be put through:
-//! swap under global memory pressure. `docs/TESTING.md` says how it is used.
+//! emulation and runs a command in it. It tests swap under global memory pressure, which this
+//! machine's own kernel must not suffer. `docs/TESTING.md` describes its use.
 
 pub mod cases;
 mod image;
@@ -24,7 +24,7 @@ use machine::Machine;
 pub use options::Options;
 pub use status::{DIED, HANG, TIME_OUT};
 
-/// Runs the chore with these words; the status to exit with.
+/// Runs the chore with these words and returns the exit status.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
     let options = Options::parse(words.iter().copied())?;
     if let Some(missing) = tools::missing() {
@@ -34,7 +34,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
     guest.run(&options, &mut io::stdout())
 }
 
-/// What guests of one checkout share: programs, kernels and images.
+/// The programs, kernels and images that guests of one checkout share.
 struct Guest {
     root: PathBuf,
     cache: PathBuf,
@@ -58,12 +58,12 @@ impl Guest {
         Ok(Guest { root: root.to_owned(), cache, programs: target.join("release") })
     }
 
-    /// The kernel; fetched if it is not there.
+    /// The kernel. Fetches it if it is missing.
     fn kernel(&self, flavour: Flavour) -> Result<Kernel> {
         kernel::ready(&self.cache, flavour)
     }
 
-    /// Boots a guest, runs the command in it, and writes what its console says to `output`.
+    /// Boots a guest, runs the command in it, and writes its console to `output`.
     fn run(&self, options: &Options, output: &mut dyn io::Write) -> Result<u8> {
         let kernel = self.kernel(options.kernel)?;
         let image = image::ready(&self.root, &self.cache, &self.programs, kernel)?;
@@ -101,8 +101,8 @@ impl Guest {
     }
 }
 
-/// The command for the guest's shell: a script of ours with each word as it is, or the words as
-/// they stand, with blanks between them.
+/// The command for the guest's shell. The words of one of our scripts are quoted. Other words are
+/// joined by blanks.
 fn command_line(words: &[String], is_script: impl Fn(&str) -> bool) -> String {
     let quoted = |word: &String| format!(" '{}'", word.replace('\'', "'\\''"));
     match words {
@@ -114,7 +114,7 @@ fn command_line(words: &[String], is_script: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// Removes what a run left that was killed.
+/// Removes the files of killed runs.
 fn remove_leftovers(cache: &Path) -> Result<()> {
     for entry in fs::read_dir(cache)? {
         let entry = entry?;

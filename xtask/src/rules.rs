@@ -1,5 +1,5 @@
-//! The rules of the workspace, checked on the sources as text. What clippy and rustc can say is
-//! left to them; here is what only this project knows.
+//! The rules of the workspace, checked on the sources as text. They cover only what clippy and
+//! rustc cannot check.
 
 mod abilities;
 mod circles;
@@ -16,7 +16,7 @@ use anyhow::Result;
 use crate::tree::Tree;
 pub use finding::Finding;
 
-/// Checks the checkout at `root`; prints what it finds. True when there is nothing.
+/// Checks the checkout at `root` and prints the findings. True if there are none.
 pub fn run(root: &Path) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut findings = all(&tree);
@@ -33,7 +33,7 @@ pub fn run(root: &Path) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// Every rule that judges a file by its contents and place.
+/// Runs every rule that judges a file by its contents and place.
 pub fn all(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(circles::check(tree));

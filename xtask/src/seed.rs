@@ -1,4 +1,4 @@
-//! The seed of a run of the tests, and how a test that failed is run with it again.
+//! The seed of a test run, and the command that runs a failed test with it again.
 
 use std::env;
 use std::fs::File;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 /// The variable that random tests take their seed from.
 pub const VARIABLE: &str = "RAMPACK_SEED";
 
-/// What `RAMPACK_SEED` says, or a seed from the system's random numbers.
+/// The seed of `RAMPACK_SEED`, or one from the system's random numbers.
 pub fn draw() -> Result<String> {
     if let Ok(given) = env::var(VARIABLE) {
         return Ok(given);
@@ -21,10 +21,10 @@ pub fn draw() -> Result<String> {
     Ok(format!("{:#x}", u64::from_le_bytes(bytes)))
 }
 
-/// The command line that runs the test `name` again as `command`, a `cargo test`, ran it: with the
+/// The command line that runs the test `name` again as the `cargo test` in `command` did, with the
 /// same seed, build and checker.
 pub fn again(command: &Command, name: &str) -> String {
-    // Where skips are noted, and whether they fail, makes no difference to a test that ran.
+    // The variables about skips change nothing for a test that ran.
     let passing = ["RAMPACK_SKIPS", "RAMPACK_STRICT"];
     let mut words = Vec::new();
     for (variable, value) in command.get_envs() {
@@ -39,7 +39,7 @@ pub fn again(command: &Command, name: &str) -> String {
     words.join(" ")
 }
 
-/// A word of a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,33 +1,33 @@
-//! A Rust source file taken apart line by line into code and comments, as far as the rules need.
+//! A Rust source file, split line by line into code and comments, as far as the rules need.
 //!
 //! This is a lexer, not a parser: it knows strings, characters, comments and matching brackets.
 
-/// Where crates are: the product, what repeats the experiments, and what only tests need.
+/// The directories of crates: the product, the experiments, and the helpers of tests.
 pub const GROUPS: [&str; 3] = ["crates", "research", "testing"];
 
 /// One line.
 pub struct Line {
-    /// As written.
+    /// The line as written.
     pub text: String,
-    /// Without comments; string and character literals are emptied, their quotes stay.
+    /// The line without comments. String and character literals are emptied; their quotes stay.
     pub code: String,
     /// The text of comments on this line, without the slashes.
     pub comment: String,
-    /// Part of an item under `#[cfg(test)]`.
+    /// True if the line is part of an item under `#[cfg(test)]`.
     pub test: bool,
 }
 
 /// One file.
 pub struct Source {
-    /// From the top of the checkout.
+    /// The path from the top of the checkout.
     pub path: String,
     pub lines: Vec<Line>,
-    /// Wholly a test, benchmark or example.
+    /// True if the whole file is a test, benchmark or example.
     pub test: bool,
 }
 
 impl Source {
-    /// Takes `text` apart.
+    /// Splits `text`.
     pub fn new(path: &str, text: &str) -> Source {
         let mut lines = lex(text);
         mark_test_items(&mut lines);
@@ -36,12 +36,12 @@ impl Source {
         Source { path: path.to_string(), lines, test }
     }
 
-    /// Says that all of this is test code.
+    /// Marks the whole file as test code.
     pub fn mark_as_test(&mut self) {
         self.test = true;
     }
 
-    /// The lines that end up in what users run, with their numbers from one.
+    /// The lines of the product's code, with their numbers from one.
     pub fn product_lines(&self) -> impl Iterator<Item = (usize, &Line)> {
         let lines = if self.test { &[][..] } else { &self.lines[..] };
         lines
@@ -51,7 +51,7 @@ impl Source {
             .map(|(index, line)| (index + 1, line))
     }
 
-    /// The workspace crate this file is in: `zram` for `crates/zram/src/slot.rs`, `lab` for
+    /// The workspace crate of this file: `zram` for `crates/zram/src/slot.rs`, `lab` for
     /// `research/lab/src/main.rs`.
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.path.split('/');
@@ -82,7 +82,7 @@ impl Source {
     pub fn comment_near(&self, number: usize, above: usize, words: &str) -> bool {
         let first = number.saturating_sub(above + 1);
         let words = words.to_lowercase();
-        // A phrase may be broken over two lines of one comment.
+        // A phrase may span two lines of one comment.
         let joined: Vec<String> = self.lines[first..number]
             .iter()
             .map(|line| line.comment.trim().to_lowercase())
@@ -102,7 +102,7 @@ pub fn has_word(code: &str, word: &str) -> bool {
     word_at(code, word).is_some()
 }
 
-/// Where `word` stands in `code` as a whole word, first.
+/// The first place of `word` in `code` as a whole word.
 pub fn word_at(code: &str, word: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).map(|(at, _)| at).find(|&at| {
@@ -138,7 +138,7 @@ fn lex(text: &str) -> Vec<Line> {
                     if rest.starts_with("//") {
                         state = State::LineComment;
                         taken = rest.len() - rest.trim_start_matches('/').len();
-                        // `//!` and `///` are comments too; what follows is their text.
+                        // `//!` and `///` begin comments, too. Their text follows.
                         if rest[taken..].starts_with('!') {
                             taken += 1;
                         }
@@ -205,7 +205,7 @@ fn raw_hashes(code: &str) -> Option<usize> {
     (!ident).then_some(hashes)
 }
 
-/// Bytes of the character literal that `rest` starts with; one, the quote alone, for a lifetime.
+/// The bytes of the character literal at the start of `rest`. For a lifetime: one, the quote.
 fn character(rest: &str) -> usize {
     let mut inside = rest.char_indices().skip(1);
     match inside.next() {
@@ -221,7 +221,7 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// Marks each item under `#[cfg(test)]`, attribute included, to the `;` or `}` that ends it.
+/// Marks each item under `#[cfg(test)]`, from the attribute to the final `;` or `}`.
 fn mark_test_items(lines: &mut [Line]) {
     let mut inside = false;
     let mut depth = 0i32;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test there is, what was skipped, and a last line to be counted by.
+//! `cargo xtask test`: runs every test, lists the skipped ones, and prints a last line of totals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,21 +15,21 @@ use crate::count::{Count, Suites};
 use crate::guest;
 use crate::seed;
 
-/// Which tests are run, and how.
+/// The choice of tests, and the mode of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// What is skipped counts as failed.
+    /// A skipped test counts as failed.
     pub strict: bool,
-    /// Those in a guest that take long as well.
+    /// Also runs the long tests in a guest.
     pub long: bool,
-    /// Only those in a guest.
+    /// Runs only the tests in a guest.
     pub guest: bool,
 }
 
-/// Test programs whose times are shown in the end.
+/// The number of test programs whose times are shown at the end.
 const SLOWEST: usize = 10;
 
-/// Builds and runs the tests of the checkout at `root`. True when none failed and, when strict,
+/// Builds and runs the tests of the checkout at `root`. True if none failed and, in strict mode,
 /// none was skipped.
 pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> {
     let target = target_directory(root);
@@ -45,7 +45,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         let mut workspace = cargo(root);
         workspace.args(["test", "--workspace", "--no-fail-fast"]);
         runs.add(&mut workspace)?;
-        // Each benchmark once: none of them may fail to build or to run.
+        // Runs each benchmark once. Each must build and run.
         let mut benchmarks = cargo(root);
         benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
         runs.add(&mut benchmarks)?;
@@ -91,7 +91,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     Ok(report(count, &broken, &skips, strict))
 }
 
-/// Prints the end of the run. True when it counts as a success.
+/// Prints the end of the run. True if the run counts as a success.
 fn report(count: Count, broken: &[String], skips: &BTreeSet<&str>, strict: bool) -> bool {
     println!();
     for skip in skips {
@@ -106,7 +106,7 @@ fn report(count: Count, broken: &[String], skips: &BTreeSet<&str>, strict: bool)
     if count.ignored > 0 {
         println!("{} tests are marked #[ignore] and did not run", count.ignored);
     }
-    // A skipped test returns early, which its test program calls passed.
+    // A skipped test returns early, and its test program counts it as passed.
     let skipped = skips.len() as u64;
     let passed = count.passed.saturating_sub(skipped);
     let failed = count.failed + broken.len() as u64;
@@ -118,27 +118,27 @@ fn report(count: Count, broken: &[String], skips: &BTreeSet<&str>, strict: bool)
     failed == 0 && !(strict && skipped > 0)
 }
 
-/// What was run so far.
+/// The runs so far.
 #[derive(Default)]
 struct Runs {
-    /// Each test that is skipped adds a line to it.
+    /// Each skipped test adds a line to this file.
     skips_file: PathBuf,
     strict: bool,
-    /// What all of them draw their random events from.
+    /// The seed of the random events of all runs.
     seed: String,
     count: Count,
-    /// Runs that failed though no test did.
+    /// Runs that failed without a failed test.
     broken: Vec<String>,
-    /// How each test that failed is run again.
+    /// The command lines that run each failed test again.
     again: Vec<String>,
-    /// What took how long, building it included.
+    /// The time of each run, including its build.
     times: Vec<(String, Duration)>,
     suites: Suites,
 }
 
 impl Runs {
-    /// Runs one `cargo test`, shows and counts what it prints. A run that fails without a failed
-    /// test did not build, or a test program died; it counts as one more failure.
+    /// Runs one `cargo test`; shows and counts its output. If a run fails without a failed test,
+    /// the build failed or a test program died. Such a run counts as one more failure.
     fn add(&mut self, command: &mut Command) -> Result<()> {
         command.env("RAMPACK_SKIPS", &self.skips_file).env("RAMPACK_THOROUGH", "1");
         command.env(seed::VARIABLE, &self.seed);
@@ -152,12 +152,12 @@ impl Runs {
         let shown = format!("cargo {}", words.join(" "));
         println!("$ {shown}");
         let begun = Instant::now();
-        // One pipe for both streams: cargo tells on one which program it runs, and the program its
-        // result on the other.
+        // One pipe takes both streams, because cargo prints the program's name on one and the
+        // program prints its result on the other.
         let (output, input) = io::pipe().context("a pipe")?;
         command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
         let mut child = command.spawn().with_context(|| shown.clone())?;
-        // Ours would keep the pipe open.
+        // The pipe would stay open in this process.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut own = Count::default();
         for line in BufReader::new(output).split(b'\n') {
@@ -177,7 +177,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Adds a line to those of the skipped tests. These say that they passed.
+    /// Adds a line to the file of skipped tests. A skipped test itself reports that it passed.
     fn skip(&mut self, reason: &str) -> Result<()> {
         let path = &self.skips_file;
         let mut file = fs::OpenOptions::new()
@@ -190,7 +190,7 @@ impl Runs {
     }
 }
 
-/// Where cargo puts what it builds.
+/// The target directory of cargo.
 pub fn target_directory(root: &Path) -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root.join(directory),

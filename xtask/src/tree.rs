@@ -21,13 +21,13 @@ impl File {
     }
 }
 
-/// Every file that belongs to the project, and the Rust sources among them taken apart.
+/// Every file of the project, and its split Rust sources.
 pub struct Tree {
     pub files: Vec<File>,
     pub sources: Vec<Source>,
 }
 
-/// Directories that hold what was built or found, never what was written.
+/// Directories of built or found files. They hold no sources.
 const NOT_OURS: &[&str] =
     &[".git", "target", "corpus", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
 
@@ -40,7 +40,7 @@ impl Tree {
         Ok(Tree::new(files))
     }
 
-    /// A tree of these files. Rust sources that only a `#[cfg(test)] mod` line reaches are marked
+    /// Makes a tree of these files. Marks Rust sources that only a `#[cfg(test)] mod` line reaches
     /// as tests.
     pub fn new(files: Vec<File>) -> Tree {
         let mut sources: Vec<Source> = files
@@ -80,7 +80,7 @@ fn read_directory(root: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()
         if kind.is_dir() {
             read_directory(root, &path, files)?;
         } else if kind.is_file() {
-            // An editor's or a compiler's temporary file may be gone again by now.
+            // A temporary file of an editor or a compiler may have vanished.
             match fs::read(entry.path()) {
                 Ok(bytes) => files.push(File { path, bytes }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

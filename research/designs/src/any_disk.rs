@@ -8,7 +8,7 @@ use units::{Cpu, Page};
 use zcomp::Params;
 use zram::{Design, Disk, Recompress, Stats, Writeback};
 
-/// What a [`zram::Disk`] does, whatever its design; see there for each method.
+/// The methods of a [`zram::Disk`] of any design. [`zram::Disk`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zram::Disk with that name")]
 #[expect(clippy::missing_errors_doc, reason = "as there")]
 pub trait AnyDisk: BlockDevice {

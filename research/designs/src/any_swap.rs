@@ -12,7 +12,7 @@ use zswap::{
     SwapDevice, SwapType, Work, Zswap,
 };
 
-/// What a [`zswap::Zswap`] does, whatever its index; see there for each method.
+/// The methods of a [`zswap::Zswap`] with any index. [`zswap::Zswap`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zswap::Zswap with that name")]
 #[expect(clippy::missing_errors_doc, reason = "as there")]
 pub trait AnySwap: Send + Sync {

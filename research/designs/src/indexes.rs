@@ -1,4 +1,4 @@
-//! Indexes of swap areas, beside the product's `xarray-split`.
+//! Indexes of swap areas. The product's own index is `xarray-split`.
 
 mod red_black;
 
@@ -14,5 +14,5 @@ pub type RbTree = Whole<RedBlackTrees>;
 /// `rbtree-split`: a red-black tree and a lock for each part (Chengming Zhou, "mm/zswap: split
 /// zswap rb-tree", 2024).
 pub type RbTreeSplit = Split<RedBlackTrees>;
-/// `xarray`: one radix tree with lookups that take no lock, and one lock for those who change it.
+/// `xarray`: one radix tree with lock-free lookups, and one lock for the threads that change it.
 pub type XArray = Whole<RadixTrees>;

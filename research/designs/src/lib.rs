@@ -1,12 +1,12 @@
-//! Designs of rampack's seams that the product does not ship, for experiments beside it.
+//! Designs of rampack's seams for experiments. The product does not ship them.
 //!
-//! Each is built on the product's own seam: slot schemes ([`slots`]) behind
+//! Each design implements a seam of the product: slot schemes ([`slots`]) behind
 //! [`zram::slots::SlotTable`], stream policies ([`streams`]) behind [`zcomp::Streams`], indexes of
 //! swap areas ([`indexes`]) behind [`zswap::Index`], page allocators ([`zones`]) behind
-//! [`pagealloc::Frames`]. A [`Machine`] is made of one of each, by name, and the product's own
-//! designs have names here, too; a disk of it does all that the product's does.
+//! [`pagealloc::Frames`]. A [`Machine`] takes one design of each seam, by name. The product's own
+//! designs have names here, too. A disk of such a machine does all that a disk of the product does.
 
-// Under loom there are only the lists that threads change side by side, and streams.
+// Under loom only streams and the lists that threads change concurrently are built.
 #[cfg(not(loom))]
 mod any_disk;
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! A machine of any designs.
+//! A machine made of any designs.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use zswap::Parts;
 use crate::variants::{Variants, make_disk, make_swap, make_zone};
 use crate::{AnyDisk, AnySwap};
 
-/// How a machine is made.
+/// The options of a machine.
 pub struct MachineOptions {
-    /// CPUs, or pretended ones: how many of each per-CPU thing there are.
+    /// CPUs, real or pretended: the number of instances of each per-CPU structure.
     pub cpus: usize,
-    /// The most bytes all devices together may ever take; addresses are reserved for them.
+    /// The most bytes that all devices may take together. The zone reserves addresses for them.
     pub memory: u64,
-    /// Which design of each seam.
+    /// The design of each seam.
     pub variants: Variants,
-    /// The system round it: files to write pages back to, and dictionaries.
+    /// Files of the host: backing devices for writeback, and dictionaries.
     pub files: Arc<dyn HostFiles>,
-    /// Where the cache in front of swap areas has its memory from.
+    /// The provider of memory for the cache in front of swap areas.
     pub swap_scenario: Arc<dyn MemoryProvider>,
 }
 
-/// A zone and the disks that share it, as [`rampack::Machine`], but of any designs.
+/// A zone and the disks that share it: a [`rampack::Machine`] of any designs.
 pub struct Machine {
     resources: Arc<Resources>,
     variants: Variants,
@@ -55,7 +55,7 @@ impl Machine {
     /// A machine without disks.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown design, `ENOMEM` when there are no addresses for the zone.
+    /// `EINVAL` for an unknown design, `ENOMEM` when the zone gets no addresses.
     pub fn new(
         provider: Arc<dyn MemoryProvider>,
         options: MachineOptions,
@@ -74,7 +74,7 @@ impl Machine {
     /// A machine with the CPUs and the memory of this one, of these designs.
     ///
     /// # Errors
-    /// `EINVAL` for an unknown design, `ENOMEM` when the process may not have the addresses.
+    /// `EINVAL` for an unknown design, `ENOMEM` when the process gets no addresses.
     pub fn of(variants: Variants) -> Result<Machine, ControlError> {
         let options = MachineOptions {
             cpus: host::cpus(),
@@ -86,10 +86,10 @@ impl Machine {
         Machine::new(Arc::new(host::Mmap), options)
     }
 
-    /// Another disk, without a size.
+    /// Adds a disk without a size.
     ///
     /// # Errors
-    /// None, as the designs were looked up when the machine was made.
+    /// None: the machine looked the designs up when it was made.
     pub fn add(&self) -> Result<Arc<dyn AnyDisk>, ControlError> {
         let mut next = self.next.lock();
         let disk = make_disk(&self.variants, *next, self.resources.clone())?;
@@ -97,7 +97,7 @@ impl Machine {
         Ok(disk)
     }
 
-    /// Another disk, with a size.
+    /// Adds a disk with a size.
     ///
     /// # Errors
     /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM`.
@@ -110,7 +110,7 @@ impl Machine {
         Ok(Disk { disk, frames: self.resources.frames.clone() })
     }
 
-    /// A cache in front of swap areas, with a zone of its own.
+    /// Makes a cache in front of swap areas, with its own zone.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
@@ -118,7 +118,7 @@ impl Machine {
         make_swap(&self.variants.index, self.swap_scenario.clone(), self.swap_parts()?)
     }
 
-    /// What such a cache is made of.
+    /// The parts of a cache in front of swap areas.
     fn swap_parts(&self) -> Result<Parts, ControlError> {
         let (cpus, total_pages) = (self.resources.cpus, pages_for(self.memory));
         let memory = total_pages.saturating_mul(PAGE_SIZE as u64);
@@ -146,7 +146,7 @@ fn find_codec(name: &str) -> Result<Chosen, ControlError> {
     Ok(Chosen { compressor, params })
 }
 
-/// A disk with a size, used as [`rampack::Disk`] is.
+/// A disk with a size, with the methods of [`rampack::Disk`].
 #[derive(Clone)]
 pub struct Disk {
     disk: Arc<dyn AnyDisk>,
@@ -157,7 +157,7 @@ impl Disk {
     /// [`rampack::Disk::store`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of that method.
     #[inline]
     pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
         self.disk.store_page(host::cpu(), index, page)
@@ -166,7 +166,7 @@ impl Disk {
     /// [`rampack::Disk::load`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of that method.
     #[inline]
     pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
         self.disk.load_page(host::cpu(), index, page)
@@ -175,12 +175,12 @@ impl Disk {
     /// [`rampack::Disk::discard`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of that method.
     pub fn discard(&self, first: u64, count: u64) -> Result<(), IoError> {
         self.disk.discard_pages(host::cpu(), first, count)
     }
 
-    /// Statistics, of the moment.
+    /// The statistics now.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.disk.stats()
@@ -189,7 +189,7 @@ impl Disk {
     /// [`rampack::Disk::compact`].
     ///
     /// # Errors
-    /// As there.
+    /// Those of that method.
     pub fn compact(&self) -> Result<u64, ControlError> {
         let frames = self.disk.compact()?;
         self.frames.drain();

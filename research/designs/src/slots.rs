@@ -1,4 +1,4 @@
-//! Schemes that guard slots, beside the product's `bit-spinlock`.
+//! Schemes that guard slots. The product's own scheme is `bit-spinlock`.
 
 mod cas;
 mod epoch;

@@ -1,7 +1,7 @@
-//! Policies of how threads come by a compression stream, beside the product's `percpu`.
+//! Policies by which a thread gets a compression stream. The product's own policy is `percpu`.
 //!
 //! `multi` and `single` are those of Linux 3.15 (seed: "zram: add multi stream functionality");
-//! `mutex` is there to be measured.
+//! `mutex` exists for measurements.
 
 mod multi;
 mod mutex;

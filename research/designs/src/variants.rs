@@ -1,4 +1,4 @@
-//! The list of designs, by name. To add one, implement its seam and name it here.
+//! The list of designs, by name. To add a design, implement its seam and name it here.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::streams::{MultiStreams, MutexStream, SingleStreams};
 use crate::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
 use crate::{AnyDisk, AnySwap};
 
-/// Which design of each seam, by name. The defaults are the product's.
+/// The design of each seam, by name. The defaults are the product's designs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variants {
     /// The design of the page allocator: one of [`ZONES`].
     pub zone: String,
     /// The scheme that guards slots: one of [`SLOT_SCHEMES`].
     pub slots: String,
-    /// How threads come by a stream: one of [`STREAM_POLICIES`].
+    /// The policy by which a thread gets a stream: one of [`STREAM_POLICIES`].
     pub streams: String,
-    /// Where it is counted what happens: in a cache line of each CPU, or in one that all share. The
-    /// latter is there to be measured, as what it costs.
+    /// The place of the event counters: a cache line of each CPU, or one that all CPUs share. The
+    /// shared line exists to measure its cost.
     pub counters: String,
     /// The index of a swap area: one of [`INDEXES`].
     pub index: String,
@@ -66,7 +66,7 @@ pub const ZONES: &[&str] = names!(ZONE);
 /// The schemes that guard slots, the product's first.
 pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
 
-/// The policies of how threads come by a stream, the product's first.
+/// The policies by which a thread gets a stream, the product's first.
 pub const STREAM_POLICIES: &[&str] =
     &[PerCpuStreams::NAME, SingleStreams::NAME, MultiStreams::NAME, MutexStream::NAME];
 
@@ -89,7 +89,7 @@ impl Variants {
         known("index", &self.index, INDEXES)
     }
 
-    /// CPUs that count for themselves.
+    /// The number of CPUs that have their own counters.
     pub(crate) fn counting_cpus(&self, cpus: usize) -> usize {
         if self.counters == COUNTERS[0] { cpus } else { 1 }
     }

@@ -1,5 +1,5 @@
-//! Designs of the page allocator, beside the product's `bitfield`: the kernel's shape, and what two
-//! series of patches made of it.
+//! Designs of the page allocator: the kernel's free lists, and two series of patches to them. The
+//! product's own design is `bitfield`.
 
 #[cfg(not(loom))]
 mod list_zone;

@@ -1,5 +1,5 @@
-//! The targets that feed decoders: all codecs at once, and each family by itself, so that a fuzzer
-//! that has learnt one format is not held up by the others.
+//! The targets that feed decoders. One feeds all codecs at once. The others feed one family each,
+//! so that a fuzzer that has learnt one format spends no time on the others.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ thread_local! {
     static CODECS: RefCell<Vec<Codec>> = RefCell::new(codecs());
 }
 
-/// What a page of these targets is likely to contain.
+/// Text that pages of these targets are likely to contain.
 const DICTIONARY: &[u8] = b".owner = THIS_MODULE, static const struct block_device_operations";
 
-/// Every codec, with a dictionary too where it takes one.
+/// Every codec, and again with a dictionary if the codec takes one.
 fn codecs() -> Vec<Codec> {
     let plain = &Params::default();
     let fast = &Params::at_level(-5);
@@ -61,13 +61,14 @@ const ALL: &[&str] = &[LZO_RLE, LZO, LZ4, LZ4HC, ZSTD, DEFLATE, EIGHT42];
 const LZO_FAMILY: &[&str] = &[LZO_RLE, LZO];
 const LZ4_FAMILY: &[&str] = &[LZ4, LZ4HC];
 
-/// Bytes given to each codec as if it had made them, and to one of them as a page to compress.
+/// Gives the bytes to each decoder as compressed data, and to one codec as a page to compress.
 ///
-/// Garbage is an error and not a fault; a page comes back as it was, however little room its
-/// compressed form was given.
+/// Garbage must give an error. A page must come back unchanged, even if the buffer for its
+/// compressed form was small.
 pub fn decompress(input: &[u8]) {
     each(ALL, |codec| decode(codec, input));
-    // The sum of the bytes says which: compressing takes much longer than refusing garbage.
+    // The sum of the bytes chooses the codec, because a compression takes much longer than a
+    // refusal of garbage.
     let sum = input.iter().map(|byte| usize::from(*byte)).sum::<usize>();
     CODECS.with_borrow_mut(|codecs| {
         let chosen = sum % codecs.len().max(1);
@@ -77,33 +78,33 @@ pub fn decompress(input: &[u8]) {
     });
 }
 
-/// Bytes given to lzo and lzo-rle, which read the same.
+/// Gives the bytes to lzo and lzo-rle, which read one format.
 pub fn decompress_lzo(input: &[u8]) {
     each(LZO_FAMILY, |codec| decode(codec, input));
 }
 
-/// Bytes given to lz4 and lz4hc, with a dictionary and without.
+/// Gives the bytes to lz4 and lz4hc, with a dictionary and without.
 pub fn decompress_lz4(input: &[u8]) {
     each(LZ4_FAMILY, |codec| decode(codec, input));
 }
 
-/// Bytes given to zstd, with a dictionary and without.
+/// Gives the bytes to zstd, with a dictionary and without.
 pub fn decompress_zstd(input: &[u8]) {
     each(&[ZSTD], |codec| decode(codec, input));
 }
 
-/// Bytes given to deflate.
+/// Gives the bytes to deflate.
 pub fn decompress_deflate(input: &[u8]) {
     each(&[DEFLATE], |codec| decode(codec, input));
 }
 
-/// Bytes given to 842.
+/// Gives the bytes to 842.
 pub fn decompress_842(input: &[u8]) {
     each(&[EIGHT42], |codec| decode(codec, input));
 }
 
-/// Decompresses over different contents, with and without state: the result is the same, and
-/// nothing around the page is touched.
+/// Decompresses over different contents, with and without state. The result must be the same, and
+/// the bytes around the page must stay unchanged.
 fn decode(Codec { compressor, context }: &mut Codec, input: &[u8]) {
     let name = compressor.name();
     let mut seen: Option<Result<Page, zcomp::Corrupt>> = None;
@@ -129,13 +130,14 @@ fn decode(Codec { compressor, context }: &mut Codec, input: &[u8]) {
     }
 }
 
-/// Compresses a page made of `input`, into much room and little, and decompresses it.
+/// Compresses a page made of `input` into a large and into a small buffer, and decompresses it.
 fn there_and_back(Codec { compressor, context }: &mut Codec, input: &[u8]) {
     let name = compressor.name();
     let original = page_of(input);
     let mut page = [0; PAGE_SIZE];
     let mut room = [0; PAGE_SIZE + 512];
-    // A short room must be refused or kept to; what lies behind it is not touched.
+    // A codec must refuse a short buffer or stay within it. The bytes behind it must stay
+    // unchanged.
     let short = input.len() % PAGE_SIZE;
     for length in [room.len(), short] {
         room.fill(0xa5);
@@ -148,7 +150,7 @@ fn there_and_back(Codec { compressor, context }: &mut Codec, input: &[u8]) {
     }
 }
 
-/// The input over and over, to the end of a page.
+/// A page that repeats the input.
 fn page_of(input: &[u8]) -> Page {
     let mut page = [0; PAGE_SIZE];
     if !input.is_empty() {
@@ -159,7 +161,7 @@ fn page_of(input: &[u8]) -> Page {
     page
 }
 
-/// What these codecs make of some pages.
+/// The compressed forms of some pages by these codecs.
 fn made_by(names: &[&str]) -> Vec<Vec<u8>> {
     let text = page_of(b"static const struct block_device_operations zram_devops = {\n\t.owner");
     let mut counts = [0; PAGE_SIZE];

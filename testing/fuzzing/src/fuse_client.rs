@@ -1,13 +1,13 @@
-//! The kernel's side of a FUSE connection to a file: it asks, and compares what it is told with a
-//! model. Numbers are those of linux/fuse.h, written out here a second time so that a slip in the
-//! server's own table shows.
+//! The kernel's side of a FUSE connection to a file: it sends requests and compares the answers
+//! with a model. The numbers come from linux/fuse.h. They are a second copy, so that an error in
+//! the server's own table shows.
 
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Plain};
 use fuse::swapfile::{drive, wire};
 
-/// Bytes of the file: not a multiple of a page.
+/// The size of the file in bytes, no multiple of a page.
 const BYTES: usize = 40_000;
 /// Bytes before the operands of a request.
 const HEADER: usize = 40;
@@ -23,10 +23,11 @@ const SIALLOCATED: [u32; 4] = [2, 36, 41, 42];
 
 const ENOSPC: i32 = 28;
 
-/// What the kernel asks a file, as bytes.
+/// Feeds the server the kernel's requests to a file, as bytes.
 ///
-/// The first byte says how the rest is read: as one raw request, or as a list of well-framed ones
-/// for one file. Every answer has the form it must have, and reads give what was written.
+/// The first byte chooses how the target reads the rest: as one raw request, or as a list of
+/// well-framed requests for one file. Every answer must have the right form, and a read must return
+/// the written bytes.
 pub fn fuse_requests(input: &[u8]) {
     let (choice, rest) = input.split_first().map_or((0, input), |(first, rest)| (*first, rest));
     let device: Arc<dyn BlockDevice> = Arc::new(Checked::new(Plain::new(BYTES)));
@@ -127,13 +128,13 @@ fn check_contents(request: &[u8], answer: &[u8], model: &mut [u8]) {
     }
 }
 
-/// A request whose frame is right, of up to eight bytes that say what it is.
+/// Makes a well-framed request from up to eight bytes.
 fn framed(number: u64, described: &[u8]) -> Vec<u8> {
     let mut byte = [0; 8];
     byte[..described.len()].copy_from_slice(described);
     let operations = [READ, WRITE, READ, WRITE, FALLOCATE, SETATTR, GETATTR, u32::from(byte[1])];
     let operation = operations[usize::from(byte[0] % 8)];
-    // Most within the file, some at its end, few beyond.
+    // Most offsets are within the file, some at its end, few beyond.
     let offset = match byte[7] {
         0 => u64::MAX - u64::from(byte[2]),
         _ => u64::from(u16::from_ne_bytes([byte[2], byte[3]])),
@@ -144,7 +145,8 @@ fn framed(number: u64, described: &[u8]) -> Vec<u8> {
         FALLOCATE => {
             body.extend(offset.to_ne_bytes());
             body.extend(u64::from(length).to_ne_bytes());
-            // Punch a hole, write zeroes, or something else; the size is kept, or not.
+            // The mode punches a hole, writes zeroes, or does something else; it keeps the size or
+            // not.
             body.extend([3, 17, 16, u32::from(byte[6])][usize::from(byte[6] % 4)].to_ne_bytes());
             body.extend([0; 4]);
         }

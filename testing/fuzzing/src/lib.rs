@@ -1,8 +1,8 @@
-//! Every place where rampack reads bytes it did not write, as a function of a byte slice that
-//! panics when something is wrong.
+//! The fuzz targets: one function for each place where rampack reads foreign bytes. It takes a byte
+//! slice and panics on a fault.
 //!
 //! Two callers share these functions: the programs under `fuzz/`, which libFuzzer drives, and the
-//! smoke tests of this crate, which run seeded random and mutated inputs with every test run.
+//! smoke tests of this crate, which feed seeded random and mutated inputs in every test run.
 
 mod codecs;
 mod fuse_client;

@@ -1,10 +1,10 @@
-//! The other end of an NBD connection: it writes what a client says, and reads what it is told.
-//! Numbers are those of the protocol document (`doc/proto.md` of the NBD project), written out
-//! here a second time so that a slip in the server's own table shows.
+//! The client's end of an NBD connection: it writes requests and reads the answers. The numbers
+//! come from the protocol document (`doc/proto.md` of the NBD project). They are a second copy, so
+//! that an error in the server's own table shows.
 
 use std::collections::BTreeMap;
 
-/// Bytes of the device that is served.
+/// The size of the served device in bytes.
 pub const DEVICE_BYTES: usize = 64 * 1024;
 
 const GREETING_BYTES: usize = 18;
@@ -25,7 +25,7 @@ const CMD_READ: u16 = 0;
 const CMD_WRITE: u16 = 1;
 const CMD_DISC: u16 = 2;
 
-/// A request as it went out.
+/// A request that the client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     pub flags: u16,
@@ -37,7 +37,7 @@ pub struct Sent {
 
 /// A whole connection.
 pub struct Conversation {
-    /// What the client sends.
+    /// The bytes that the client sends.
     pub bytes: Vec<u8>,
     /// The requests in it that the server must answer; `None` when the bytes are raw.
     pub requests: Option<Vec<Sent>>,
@@ -45,7 +45,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// A good negotiation as the first byte says, then requests as the rest says.
+    /// Makes a good negotiation from the first byte and requests from the rest.
     pub fn from_fuzz(input: &[u8]) -> Conversation {
         let (choice, rest) = input.split_first().map_or((0, input), |(first, rest)| (*first, rest));
         let structured = choice & 2 != 0;
@@ -65,7 +65,7 @@ impl Conversation {
         // Eight bytes describe a request; the payload of a write is made of the same bytes.
         for (index, shape) in rest.as_chunks::<8>().0.iter().enumerate() {
             let word = u64::from_le_bytes(*shape);
-            // Three bits of commands that exist, one of any other.
+            // Most bytes choose a command that exists; 0xf0 and above choose any other.
             let command = match shape[0] {
                 any @ 0xf0.. => u16::from(any),
                 known => u16::from(known & 7),
@@ -74,16 +74,16 @@ impl Conversation {
                 if shape[1] & 0xc0 == 0xc0 { u16::from(shape[1]) } else { shape[1] as u16 & 5 };
             let device = DEVICE_BYTES as u64;
             let (offset, length) = match shape[2] & 0xf {
-                // Far outside, to the very end of what can be said.
+                // Far outside the device, up to the largest offset.
                 0 => (word, 4096),
                 1 => (u64::MAX - (word >> 60), (word >> 8) as u32),
                 2 => ((word >> 24) % device, (word >> 8) as u32),
                 3 => ((word >> 24) % device, 0),
-                // Across the end, or inside.
+                // Across the end of the device, or inside it.
                 _ => ((word >> 24) % device, (word >> 40) as u32 % (DEVICE_BYTES as u32 / 2)),
             };
-            // A write brings its payload along, so it stays short; what is longer than the server
-            // takes is for the raw half.
+            // A write carries its payload, so it stays short. Raw inputs cover requests that are
+            // longer than the server takes.
             let length = if command == CMD_WRITE { length % 8192 } else { length };
             let cookie = word ^ index as u64;
             let sent = Sent { flags, command, cookie, offset, length };
@@ -100,7 +100,7 @@ impl Conversation {
         Conversation { bytes, requests: Some(requests), structured }
     }
 
-    /// Reads what the server sent. An error tells in which way it is not an answer.
+    /// Checks the bytes that the server sent. An error names the fault.
     pub fn check(&self, output: &[u8]) -> Result<(), String> {
         let mut rest = output.get(GREETING_BYTES..).ok_or("no greeting")?;
         loop {
@@ -113,7 +113,7 @@ impl Conversation {
             }
         }
         let Some(requests) = &self.requests else { return Ok(()) };
-        // Cookies may repeat: then each has as many answers.
+        // A cookie may repeat. Then it needs one answer for each request.
         let mut waiting: BTreeMap<u64, Vec<&Sent>> = BTreeMap::new();
         for sent in requests.iter().rev().filter(|sent| sent.command != CMD_DISC) {
             waiting.entry(sent.cookie).or_default().push(sent);
@@ -173,7 +173,7 @@ struct OptionReply {
 }
 
 impl OptionReply {
-    /// The next one, with its data; `None` when something else follows.
+    /// The next reply to an option, with its data; `None` when something else follows.
     fn take(rest: &mut &[u8]) -> Result<Option<OptionReply>, String> {
         if !rest.starts_with(&OPTION_REPLY_MAGIC.to_be_bytes()) {
             return Ok(None);
@@ -264,7 +264,7 @@ fn request(sent: &Sent) -> Vec<u8> {
     bytes
 }
 
-/// Negotiations of every option, and the data of some, which the parsers get bare.
+/// Negotiations of every option, and the bare data of some options for the parsers.
 pub fn negotiation_seeds() -> Vec<Vec<u8>> {
     let meta = meta_query(&[b"base:", b"base:allocation", b"qemu:dirty-bitmap:x"]);
     let options = [
@@ -289,7 +289,7 @@ pub fn negotiation_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Requests of every command: well framed, and as raw bytes.
+/// Requests of every command: well-framed ones, and raw bytes.
 pub fn request_seeds() -> Vec<Vec<u8>> {
     let mut shaped = vec![7];
     for command in [1, 0, 3, 4, 0, 6, 7, 5, 0, 0xff, 2] {

@@ -1,4 +1,5 @@
-//! The targets. Each says what must hold of any input besides that nothing panics.
+//! The list of targets. Each target says what must hold for any input, besides the absence of
+//! panics.
 
 use std::sync::Arc;
 
@@ -10,17 +11,17 @@ use crate::codecs;
 use crate::fuse_client::{self, fuse_requests};
 use crate::nbd_client::{self, Conversation};
 
-/// A function to feed, its name, and inputs worth starting from.
+/// A target function, its name, and its seed inputs.
 pub struct Target {
     /// The name of the function, and of the program under `fuzz/`.
     pub name: &'static str,
     /// The function. It panics when the input finds a fault.
     pub run: fn(&[u8]),
-    /// Well-formed inputs, to be mutated.
+    /// Well-formed inputs for mutation.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
@@ -44,9 +45,9 @@ fn device() -> Arc<dyn BlockDevice> {
     Arc::new(Checked::new(Plain::new(nbd_client::DEVICE_BYTES)))
 }
 
-/// What an NBD client sends from its first byte on.
+/// The bytes of an NBD client from the first byte on.
 ///
-/// The server greets, and every reply to an option is whole.
+/// The server must greet, and every reply to an option must be whole.
 pub fn nbd_negotiation(input: &[u8]) {
     let output = nbd::drive(input, device());
     nbd_client::check_negotiation(&output);
@@ -63,11 +64,11 @@ pub fn nbd_negotiation(input: &[u8]) {
     }
 }
 
-/// What an NBD client sends after a good negotiation.
+/// The bytes of an NBD client after a good negotiation.
 ///
-/// When the first bit of the input is clear the rest goes out raw; else it is read as a list of
-/// requests, well framed whatever their flags and ranges, and then each of them must be answered
-/// exactly once.
+/// If the first bit of the input is clear, the rest goes out raw. Otherwise the rest describes a
+/// list of well-framed requests with any flags and ranges, and the server must answer each exactly
+/// once.
 pub fn nbd_requests(input: &[u8]) {
     let conversation = Conversation::from_fuzz(input);
     let output = nbd::drive(&conversation.bytes, device());
@@ -78,7 +79,7 @@ pub fn nbd_requests(input: &[u8]) {
 
 /// A size as an administrator types it.
 ///
-/// What is accepted is the same number when printed, and no longer accepted with junk behind it.
+/// An accepted size must print as the same number, and must be refused with junk behind it.
 pub fn parse_size(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match units::parse_size(text) {
@@ -94,8 +95,8 @@ pub fn parse_size(input: &[u8]) {
 
 /// A line on the control socket, and an answer to the client.
 ///
-/// A request that is accepted is the same request when written and read again; a refusal makes an
-/// answer of one line.
+/// An accepted request must be the same request after it is written and read again. A refusal must
+/// give an answer of one line.
 pub fn control_message(input: &[u8]) {
     match protocol::parse_message(input) {
         Ok(request) => {

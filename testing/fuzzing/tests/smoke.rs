@@ -1,4 +1,4 @@
-//! Each fuzz target over random and mutated inputs, with every test run and on a stable compiler.
+//! Runs each fuzz target on random and mutated inputs, in every test run and on a stable compiler.
 //! `fuzz/` has the same targets for a real fuzzer.
 
 #[path = "smoke/mutate.rs"]

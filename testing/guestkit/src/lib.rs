@@ -1,13 +1,13 @@
-//! What the programs of the guest are made of: `hog` fills memory with pages that it can check and
-//! checks them, `mon` says every few seconds how the machine's memory is, `halt` stops a process
-//! for a while. `docs/TESTING.md` says how the guest is started.
+//! The parts of the guest's programs. `hog` fills memory with pages and checks them. `mon` prints
+//! the state of the machine's memory every few seconds. `halt` stops a process for a while.
+//! `docs/TESTING.md` says how to start the guest.
 //!
-//! * [`pattern`]: what is in a page.
-//! * [`lossy`]: memory in which pages may be lost, which is found out and counted.
-//! * [`order`]: in which order pages are visited.
-//! * [`proc`]: reading `/proc` without asking for memory.
-//! * [`process`]: what a program does to watch without memory, and to stop another.
-//! * [`options`]: the command line of both programs.
+//! * [`pattern`]: the contents of a page.
+//! * [`lossy`]: memory that detects and counts lost pages.
+//! * [`order`]: the order in which a program visits pages.
+//! * [`proc`]: a reader of `/proc` that allocates no memory.
+//! * [`process`]: the system calls by which a program protects itself and stops another process.
+//! * [`options`]: the command line of the programs.
 
 pub mod lossy;
 pub mod options;

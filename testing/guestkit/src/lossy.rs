@@ -1,9 +1,9 @@
-//! Memory in which pages may be lost. A page that swap cannot give back is a SIGBUS for who touches
-//! it; here it becomes an empty page, is counted, and whoever touched it goes on.
+//! Memory that survives lost pages. A thread that touches a page which swap cannot read back gets a
+//! SIGBUS. The handler here maps an empty page, counts the loss, and the thread goes on.
 //!
 //! # Why unsafe
-//! Mapping memory, a signal handler that maps an empty page where one was lost, and reading and
-//! writing memory that the handler may change.
+//! The module maps memory, has a signal handler that replaces a lost page by an empty one, and
+//! accesses memory that the handler may change.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -16,23 +16,23 @@ use crate::pattern::Page;
 /// Bytes of a page.
 const PAGE: usize = mem::size_of::<Page>();
 
-/// Where the memory begins and ends, for the signal handler. There is one such memory in a process.
+/// The beginning and the end of the memory, for the signal handler. A process has one such memory.
 static BEGIN: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 /// Pages that were lost.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// A mapping of this process's own, to be used by one thread.
+/// A private mapping for one thread.
 pub struct Lossy {
     begin: *mut Page,
     pages: usize,
 }
 
 impl Lossy {
-    /// Maps `pages` pages without huge ones, and has SIGBUS handled.
+    /// Maps `pages` pages without huge pages, and installs the handler of SIGBUS.
     ///
     /// # Errors
-    /// The system's, when it gives no such memory, and that the process has one already.
+    /// The error of the system call; and an error if the process has such a memory already.
     pub fn new(pages: usize) -> io::Result<Lossy> {
         if pages == 0 || END.load(Ordering::Relaxed) != 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -44,7 +44,7 @@ impl Lossy {
         if begin == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the advice is about the mapping just made, and changes no contents.
+        // SAFETY: the advice is for the mapping just made, and changes no contents.
         unsafe { libc::madvise(begin, pages * PAGE, libc::MADV_NOHUGEPAGE) };
         BEGIN.store(begin as usize, Ordering::Relaxed);
         END.store(begin as usize + pages * PAGE, Ordering::Relaxed);
@@ -60,51 +60,52 @@ impl Lossy {
         Ok(Lossy { begin: begin.cast(), pages })
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     #[must_use]
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Copies page `number` out. False if it was lost: then it is an empty page from now on.
+    /// Copies page `number` out. False if the page was lost; it is an empty page from now on.
     ///
     /// # Panics
-    /// If there is no such page.
+    /// If `number` is out of range.
     #[must_use]
     pub fn read(&self, number: usize, into: &mut Page) -> bool {
         assert!(number < self.pages, "page {number} of {}", self.pages);
         watched(|| {
-            // SAFETY: the page is inside the mapping, which lives as long as `self`. That the
-            // handler changes it during a volatile copy is nothing the compiler relies on.
+            // SAFETY: the page is inside the mapping, which lives as long as `self`. The handler
+            // may change the page during the copy; the copy is volatile, so the compiler assumes
+            // nothing about it.
             unsafe { *into = ptr::read_volatile(self.begin.add(number)) }
         })
     }
 
-    /// Copies page `number` in. False if it was lost on the way.
+    /// Copies page `number` in. False if the page was lost meanwhile.
     ///
     /// # Panics
-    /// If there is no such page.
+    /// If `number` is out of range.
     #[must_use]
     pub fn write(&mut self, number: usize, from: &Page) -> bool {
         assert!(number < self.pages, "page {number} of {}", self.pages);
         watched(|| {
-            // SAFETY: as in `read`; nobody else has this mapping.
+            // SAFETY: as in `read`; only this thread has the mapping.
             unsafe { ptr::write_volatile(self.begin.add(number), *from) }
         })
     }
 }
 
-/// Pages that were lost in this process so far.
+/// The number of pages lost in this process so far.
 #[must_use]
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Does it, and says whether no page was lost meanwhile.
+/// Runs `touch`. True if no page was lost meanwhile.
 fn watched(touch: impl FnOnce()) -> bool {
     let before = lost();
-    // Pairs with the other fence: the touch stays between the two looks at the count, which only a
-    // signal handler of this thread changes.
+    // Pairs with the other fence: `touch` stays between the two loads of the count. Only a signal
+    // handler of this thread changes the count.
     fence(Ordering::SeqCst);
     touch();
     fence(Ordering::SeqCst);
@@ -112,12 +113,12 @@ fn watched(touch: impl FnOnce()) -> bool {
 }
 
 extern "C" fn on_bus(_: libc::c_int, information: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel hands a valid siginfo to a handler with SA_SIGINFO; of SIGBUS it has an
+    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO. For SIGBUS it has an
     // address.
     let at = unsafe { (*information).si_addr() } as usize;
     if at < BEGIN.load(Ordering::Relaxed) || at >= END.load(Ordering::Relaxed) {
         let message = b"hog: a page of its own was lost\n";
-        // SAFETY: writes a constant, and ends the process.
+        // SAFETY: the calls write a constant and end the process.
         unsafe {
             libc::write(2, message.as_ptr().cast(), message.len());
             libc::_exit(4);
@@ -127,11 +128,11 @@ extern "C" fn on_bus(_: libc::c_int, information: *mut libc::siginfo_t, _: *mut 
     let place = (at & !(PAGE - 1)) as *mut libc::c_void;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the page is one of `Lossy`'s mapping, whose contents are gone; an empty one takes its
-    // place. mmap is a plain system call and may be made in a handler.
+    // SAFETY: the page is in `Lossy`'s mapping and its contents are lost. An empty page takes its
+    // place. mmap is a plain system call, which a handler may make.
     let mapped = unsafe { libc::mmap(place, PAGE, access, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
-        // SAFETY: ends the process, which could not go on.
+        // SAFETY: the call ends the process, which cannot go on.
         unsafe { libc::_exit(4) };
     }
 }

@@ -1,20 +1,20 @@
-//! The command line of the guest's programs: names with values, `--mib 700`.
+//! The command line of the guest's programs: names with values, such as `--mib 700`.
 
 use std::str::FromStr;
 
-/// Words of a command line that have not been asked for yet.
+/// The words of a command line that no call has read yet.
 #[derive(Debug)]
 pub struct Options {
     words: Vec<String>,
 }
 
 impl Options {
-    /// These words.
+    /// Options of these words.
     pub fn new(words: impl IntoIterator<Item = String>) -> Options {
         Options { words: words.into_iter().collect() }
     }
 
-    /// Whether `--name` is there.
+    /// Whether the words have `--name`.
     pub fn flag(&mut self, name: &str) -> bool {
         let at = self.words.iter().position(|word| word == name);
         at.map(|at| self.words.remove(at)).is_some()
@@ -23,7 +23,7 @@ impl Options {
     /// The value after `--name`, or `otherwise`.
     ///
     /// # Errors
-    /// A sentence, if there is no value or it is none.
+    /// A sentence, if the value is missing or invalid.
     pub fn value<T: FromStr>(&mut self, name: &str, otherwise: T) -> Result<T, String> {
         let Some(at) = self.words.iter().position(|word| word == name) else {
             return Ok(otherwise);
@@ -36,7 +36,7 @@ impl Options {
         value.parse().map_err(|_| format!("{name} {value}: no such value"))
     }
 
-    /// Ends the asking.
+    /// Checks that no word is left.
     ///
     /// # Errors
     /// A sentence, if a word is left.

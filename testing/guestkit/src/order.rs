@@ -1,6 +1,6 @@
-//! In which order pages are visited.
+//! The order in which a program visits pages.
 
-/// Visits each of `count` things once in a pass: in their order, or far apart from each other.
+/// Visits each of `count` items once in a pass: in order, or with large steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
     count: usize,
@@ -8,7 +8,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order of `count` things; `scattered` goes on by some 0.618 of them with each step.
+    /// Makes the order of `count` items. With `scattered` each step is about 0.618 of `count`.
     #[must_use]
     pub fn new(count: usize, scattered: bool) -> Order {
         let mut step = 1;
@@ -21,7 +21,7 @@ impl Order {
         Order { count, step }
     }
 
-    /// One pass.
+    /// The items of one pass.
     pub fn pass(self) -> impl Iterator<Item = usize> {
         let Order { count, step } = self;
         let mut next = 0;

@@ -1,5 +1,5 @@
-//! What is in a page: a function of a seed, the page's number and the pass, so that nothing but the
-//! page itself needs to be remembered.
+//! The contents of a page: a function of a seed, the page's number and the pass. So a check needs
+//! no memory except the page itself.
 
 /// 64-bit words of a page.
 pub const WORDS: usize = 512;
@@ -10,9 +10,9 @@ pub type Page = [u64; WORDS];
 /// How well a page compresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The same eight bytes over and over.
+    /// The same eight bytes, repeated.
     SameFilled,
-    /// Random: it does not shrink.
+    /// Random bytes, which do not shrink.
     Random,
     /// One half is random.
     Half,
@@ -20,14 +20,14 @@ pub enum Kind {
     Fifth,
 }
 
-/// Spreads the bits of `x`: the first number of the generator with that seed.
+/// Mixes the bits of `x`: the first number of the generator with that seed.
 #[must_use]
 pub fn mix(x: u64) -> u64 {
     fastrand::Rng::with_seed(x).u64(..)
 }
 
-/// The kind of page `number`: of eight pages one is same-filled, one random, half of them compress
-/// to a half and two to a fifth.
+/// The kind of page `number`. Of eight pages one is same-filled, one is random, four compress to a
+/// half and two to a fifth.
 #[must_use]
 pub fn kind(seed: u64, number: u64) -> Kind {
     match mix(number ^ seed) % 8 {
@@ -38,7 +38,7 @@ pub fn kind(seed: u64, number: u64) -> Kind {
     }
 }
 
-/// Writes what page `number` holds after pass `pass` (0: after it was filled).
+/// Writes the contents of page `number` after pass `pass`. Pass 0 is the first fill.
 pub fn fill(page: &mut Page, seed: u64, number: u64, pass: u64) {
     let hash = mix(seed ^ mix(number.wrapping_mul(0x0100_0193).wrapping_add(pass)));
     let random = match kind(seed, number) {

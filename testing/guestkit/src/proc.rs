@@ -1,28 +1,28 @@
-//! Reading `/proc` without asking for memory: who watches a machine that has none left must not
-//! wait for it.
+//! A reader of `/proc` that allocates no memory. A program that watches a machine without free
+//! memory must not wait for memory.
 //!
 //! # Why unsafe
-//! The standard library lists a directory on the heap; here the system call writes into a buffer.
+//! The standard library lists a directory on the heap. Here the system call writes to a buffer.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
 use std::str;
 
-/// A small file as it was when it was last read.
+/// The text of a small file at its last read.
 pub struct Text {
     bytes: Box<[u8]>,
     length: usize,
 }
 
 impl Text {
-    /// Room for a file of 32 KiB.
+    /// Makes a buffer for a file of 32 KiB.
     #[must_use]
     pub fn new() -> Text {
         Text { bytes: vec![0; 32 << 10].into_boxed_slice(), length: 0 }
     }
 
-    /// Reads `file` from its beginning. Without success the text is empty.
+    /// Reads `file` from its beginning. After a failure the text is empty.
     pub fn read(&mut self, file: &mut File) -> &str {
         self.length = 0;
         let mut take = || -> io::Result<()> {
@@ -59,10 +59,10 @@ pub fn value(text: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What a `stat` file says of a thread.
+/// The fields of a thread's `stat` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat<'a> {
-    /// Its name.
+    /// The name of the thread.
     pub name: &'a str,
     /// Faults without I/O.
     pub minor: u64,
@@ -73,24 +73,24 @@ pub struct Stat<'a> {
 /// Reads the text of a `stat` file; see proc_pid_stat(5).
 #[must_use]
 pub fn stat(text: &str) -> Option<Stat<'_>> {
-    // The name may have parentheses and blanks in it.
+    // The name may contain parentheses and blanks.
     let (before, after) = text.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
     let mut fields = after.split_ascii_whitespace();
-    // After the name comes the third field; the tenth and twelfth are meant.
+    // The third field comes after the name. The faults are the tenth and the twelfth field.
     let minor = fields.nth(7)?.parse().ok()?;
     let major = fields.nth(1)?.parse().ok()?;
     Some(Stat { name, minor, major })
 }
 
-/// The name of the group of threads that a thread belongs to: its own up to a number.
+/// The name of a thread's group: the thread's name up to a number.
 #[must_use]
 pub fn group(thread: &str) -> &str {
     let end = thread.find(|c: char| c.is_ascii_digit()).unwrap_or(thread.len());
     thread[..end].trim_end_matches(|c: char| !c.is_alphanumeric())
 }
 
-/// Calls `each` with the number of each entry of the open directory that is named by one.
+/// Calls `each` for each entry of the open directory whose name is a number, with that number.
 pub fn numbers(directory: &mut File, buffer: &mut [u64], mut each: impl FnMut(u64)) {
     if directory.rewind().is_err() {
         return;
@@ -108,7 +108,7 @@ pub fn numbers(directory: &mut File, buffer: &mut [u64], mut each: impl FnMut(u6
             )
         };
         let Ok(got @ 1..) = usize::try_from(got) else { return };
-        // SAFETY: any bytes are bytes; the kernel wrote `got` of them, which the buffer has.
+        // SAFETY: any bytes are valid `u8`s, and the kernel wrote `got` of them to the buffer.
         let records =
             unsafe { std::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), got.min(bytes)) };
         entries(records, &mut each);

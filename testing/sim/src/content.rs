@@ -1,4 +1,4 @@
-//! What is written to a device, described in a few words so that it can be printed and repeated.
+//! The contents of writes, in a short form that a test can print and repeat.
 
 use testkit::Rng;
 use units::{PAGE_SIZE, Page};
@@ -8,31 +8,31 @@ use units::{PAGE_SIZE, Page};
 pub enum Fill {
     /// Zeroes.
     Zeroes,
-    /// These eight bytes, little-endian, over and over.
+    /// These eight bytes, little-endian, repeated.
     Words(u64),
-    /// As [`Fill::Words`], but for one byte, `at` modulo the length.
+    /// [`Fill::Words`] with one different byte, at `at` modulo the length.
     Spoiled {
         /// The eight bytes.
         words: u64,
-        /// Where the odd byte is.
+        /// The place of the different byte.
         at: u32,
     },
     /// Words of a small language: shrinks to about a third.
     Text(u64),
-    /// A text with a few bytes changed: what a program makes of a page between two stores.
+    /// A text with a few changed bytes, as a program changes a page between two stores.
     Edited {
         /// The text.
         text: u64,
-        /// Which bytes are changed, and to what.
+        /// The changed bytes and their new values.
         edits: u64,
     },
     /// Random bytes: does not shrink.
     Noise(u64),
-    /// Noise to `quarters` quarters, the rest zeroes: objects of every size class.
+    /// Noise in `parts` 64ths, then zeroes: gives objects of every size class.
     Partly {
         /// The noise.
         noise: u64,
-        /// How much of the length is noise, in 64ths.
+        /// The part of the length that is noise, in 64ths.
         parts: u8,
     },
 }
@@ -57,11 +57,11 @@ const WORDS: [&str; 16] = [
 ];
 
 impl Fill {
-    /// Some contents.
+    /// Draws random contents.
     pub fn draw(rng: &mut Rng) -> Fill {
         match rng.below(16) {
             0 | 1 => Fill::Zeroes,
-            // One byte over and over, four over and over, and eight whose halves differ.
+            // One repeated byte, four repeated bytes, and eight bytes whose halves differ.
             2 => Fill::Words(rng.below(256) * 0x0101_0101_0101_0101),
             3 => Fill::Words(rng.below(1 << 32) * 0x1_0000_0001),
             4 => Fill::Words(rng.next_u64()),
@@ -118,14 +118,14 @@ impl Fill {
     }
 }
 
-/// A page that says who wrote it, so that a reader can tell it whole from torn.
+/// The stamp of a page: it names the writer, so that a reader can detect a torn page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Stamp {
-    /// Which page of the device.
+    /// The page of the device.
     pub page: u8,
-    /// Which writer.
+    /// The writer.
     pub writer: u8,
-    /// The writer's count.
+    /// The number of this write among the writer's own.
     pub number: u32,
 }
 
@@ -145,8 +145,8 @@ impl Stamp {
         })
     }
 
-    /// The page with this stamp. It begins and ends with the stamp; what is between follows from
-    /// it, and is text, noise, something in between, or the stamp over and over.
+    /// Fills the page with this stamp. The page begins and ends with the stamp. The bytes between
+    /// follow from the stamp: text, noise, a mix of both, or the repeated stamp.
     pub fn render(self, into: &mut Page) {
         let word = self.word();
         match Rng::new(word).below(4) {
@@ -160,10 +160,10 @@ impl Stamp {
         into[PAGE_SIZE - 8..].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Whose page this is.
+    /// Reads the stamp of a page.
     ///
     /// # Errors
-    /// What is wrong with it, if it is no stamped page, or not a whole one.
+    /// The fault of the page, if it has no stamp or is torn.
     pub fn read(page: &Page) -> Result<Stamp, String> {
         let (words, _) = page.as_chunks::<8>();
         let first = u64::from_le_bytes(words[0]);

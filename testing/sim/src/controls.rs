@@ -1,4 +1,4 @@
-//! Devices that are wrong on purpose, each in one way. A suite that passes one of them proves
+//! Devices that are wrong on purpose, each in one way. A suite that accepts one of them proves
 //! nothing.
 
 mod budget;
@@ -15,7 +15,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 pub use budget::{Budget, WhenFull};
 
-/// What is wrong.
+/// The fault of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
     /// A part of a page is written in three steps: read the page, change it, write it back.
@@ -24,11 +24,11 @@ pub enum Flaw {
     TearsPages,
     /// Two pages of one write may end up in each other's place for a moment.
     ShufflesPages,
-    /// A discard is forgotten, but said to be done.
+    /// A discard does nothing, but reports success.
     StaleAfterDiscard,
-    /// A discard takes the rest of the pages at its ends along.
+    /// A discard also drops the rest of the pages at its ends.
     DiscardsTooMuch,
-    /// The last block of a write is left out where it is not a whole one.
+    /// A write skips its last block if that block is not whole.
     DropsLastBlock,
     /// The last block of a device cannot be read.
     HidesLastBlock,
@@ -36,22 +36,22 @@ pub enum Flaw {
     AlwaysPunches,
     /// Zeroes that may become holes never do.
     NeverPunches,
-    /// A page is taken for filled with a pattern after a look at its first half.
+    /// The device calls a page same-filled after it has compared the first half only.
     TrustsFirstHalf,
-    /// Data is called zeroes.
+    /// Extents report data as zeroes.
     CallsDataZero,
-    /// Extents leave out the end of what was asked for.
+    /// Extents leave out the end of the requested range.
     ShortExtents,
-    /// Each CPU reads what it has read before.
+    /// A CPU reads the contents that it has read before.
     ReadsOldPages,
-    /// A write that is not to wait is given up when half of it is there.
+    /// A write that must not wait stops when half of it is done.
     BlocksHalfWay,
-    /// A read that may wait would block all the same.
+    /// A read that may wait still returns "would block".
     NeverWaits,
 }
 
 impl Flaw {
-    /// All of them.
+    /// All flaws.
     pub const ALL: [Flaw; 15] = [
         Flaw::LosesNeighbours,
         Flaw::TearsPages,
@@ -75,7 +75,7 @@ impl Flaw {
 pub struct Broken {
     plain: Plain,
     flaw: Flaw,
-    /// What CPU 0 once read of page 0.
+    /// The contents of page 0 that CPU 0 once read.
     old: Mutex<Option<Page>>,
     reads: AtomicU32,
 }

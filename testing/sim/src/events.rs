@@ -9,26 +9,26 @@ use crate::content::Fill;
 /// A byte range of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
-    /// Where it begins.
+    /// The first byte.
     pub offset: u64,
-    /// How long it is.
+    /// The number of bytes.
     pub length: u64,
 }
 
 impl Span {
-    /// From `offset`, `length` bytes.
+    /// The range of `length` bytes from `offset`.
     #[must_use]
     pub const fn new(offset: u64, length: u64) -> Span {
         Span { offset, length }
     }
 
-    /// As indices of an array of the device's bytes.
+    /// The range as indices into an array of the device's bytes.
     #[must_use]
     pub fn indices(self) -> std::ops::Range<usize> {
         self.offset as usize..(self.offset + self.length) as usize
     }
 
-    /// The pages it touches.
+    /// The pages that the range touches.
     #[must_use]
     pub fn pages(self) -> std::ops::Range<usize> {
         let bytes = self.indices();
@@ -38,7 +38,7 @@ impl Span {
         bytes.start / PAGE_SIZE..bytes.end.div_ceil(PAGE_SIZE)
     }
 
-    /// The pages that lie in it whole.
+    /// The pages that are wholly in the range.
     #[must_use]
     pub fn whole_pages(self) -> std::ops::Range<usize> {
         let bytes = self.indices();
@@ -60,11 +60,11 @@ pub enum Event {
     WriteZeroes(Span, ZeroMode),
     /// Flush.
     Flush,
-    /// Ask for the extents, and judge them.
+    /// Ask for the extents, and check them.
     Extents(Span),
 }
 
-/// How often each kind of event comes, relative to the others.
+/// The frequency of each kind of event, relative to the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Weights {
     /// Reads of any range.
@@ -81,7 +81,7 @@ pub struct Weights {
     pub zero: u32,
     /// Flushes.
     pub flush: u32,
-    /// Questions for extents.
+    /// Requests for extents.
     pub extents: u32,
 }
 
@@ -110,12 +110,12 @@ pub struct Events {
     texts: Vec<u64>,
 }
 
-/// Texts remembered to be edited.
+/// The number of texts that are kept for edits.
 const TEXTS: usize = 32;
 const P: u64 = PAGE_SIZE as u64;
 
 impl Events {
-    /// Events on a device of `bytes` bytes, all ranges multiples of `unit`.
+    /// Events for a device of `bytes` bytes. All ranges are multiples of `unit`.
     ///
     /// # Panics
     /// If the weights are all zero, or the device has no bytes.
@@ -125,8 +125,8 @@ impl Events {
         Events { rng: Rng::new(seed), weights, bytes, unit, texts: Vec::new() }
     }
 
-    /// A range: small, large, with its ends on pages or not, and now and then at an end of the
-    /// device. Half of them lie in a few hot pages, so that things happen to what is there.
+    /// Draws a range: small or large, page-aligned or not, and sometimes at an end of the device.
+    /// Half of the ranges are in a few hot pages, so that events meet earlier contents.
     fn span(&mut self) -> Span {
         let rng = &mut self.rng;
         let hot = rng.one_in(2);

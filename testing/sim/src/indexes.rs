@@ -1,14 +1,15 @@
-//! What every index of a swap area must pass, alone and under many threads.
+//! The tests that every index of a swap area must pass, under one thread and under many.
 //!
-//! The parts can be called one by one; [`index`] calls all of them. Each panics with what it found,
-//! and with the seed where chance is involved.
+//! A test may call the parts one by one; [`index`] calls all of them. A part panics with the fault
+//! it found, and with the seed if it uses random numbers.
 //!
-//! * [`against_model`], [`small_scenarios`], [`vast`]: one thread, and a map that says what is
-//!   right.
-//! * [`owners`]: every word that was put in comes out once, whoever takes it.
-//! * [`neighbours`]: what nobody touches is found, whatever happens beside it.
-//! * [`versions`]: a lookup gives what was there between its beginning and its end.
-//! * [`histories`]: of a few calls at once, results that some order of them explains.
+//! * [`against_model`], [`small_scenarios`], [`vast`]: one thread, and a map with the right
+//!   answers.
+//! * [`owners`]: every inserted word comes out once, whichever thread takes it.
+//! * [`neighbours`]: lookups find untouched entries while other threads change the entries beside
+//!   them.
+//! * [`versions`]: a lookup returns a word that was present between its beginning and its end.
+//! * [`histories`]: some order of a few concurrent calls explains all of their results.
 
 mod alone;
 mod crowd;

@@ -1,4 +1,4 @@
-//! A device that is too simple to be wrong, and the comparison with it.
+//! A model of a device that is too simple to be wrong, and the comparison with it.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -8,15 +8,14 @@ use units::{Cpu, PAGE_SIZE};
 
 use crate::events::{Event, Events, Span, Weights};
 
-/// Is there anything in a page?
+/// Whether a page is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
-    /// It was never written, or given up.
+    /// The page was never written, or was discarded.
     No,
-    /// It was written.
+    /// The page was written.
     Yes,
-    /// The device may see it one way or the other: a part of a hole was zeroed, or a change to it
-    /// failed.
+    /// Both answers are right: a part of a hole was zeroed, or a change to the page failed.
     Either,
 }
 
@@ -30,18 +29,18 @@ pub struct Model {
     steps: u32,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Changes the device refused for want of space.
+    /// Changes that the device refused for lack of space.
     pub refused: u64,
-    /// Pages with contents at the end, those in doubt not counted.
+    /// Pages with contents at the end. Pages in doubt are not counted.
     pub held: u64,
 }
 
 impl Model {
-    /// The model of a device that was just made. `may_fill_up` says whether it may refuse changes
-    /// for want of space or memory; any other error is a mismatch.
+    /// Makes the model of a new device. With `may_fill_up` the device may refuse changes for lack
+    /// of space or memory. Every other error is a mismatch.
     #[must_use]
     pub fn new(device: &dyn BlockDevice, may_fill_up: bool) -> Model {
         let bytes = device.geometry().bytes as usize;
@@ -55,7 +54,7 @@ impl Model {
         }
     }
 
-    /// What it came to so far.
+    /// The result so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let held = self.pages.iter().filter(|held| **held == Held::Yes).count() as u64;
@@ -65,9 +64,9 @@ impl Model {
     /// Applies an event to the device and to the model, and compares.
     ///
     /// # Errors
-    /// What differs, in words.
+    /// A sentence that names the difference.
     pub fn step(&mut self, device: &dyn BlockDevice, event: &Event) -> Result<(), String> {
-        // Any number will do for a CPU.
+        // Any number may be a CPU.
         self.steps = self.steps.wrapping_add(1);
         let cpu = Cpu(self.steps % 5);
         match *event {
@@ -111,18 +110,18 @@ impl Model {
         }
     }
 
-    /// Compares everything.
+    /// Compares all bytes of the device with the model.
     ///
     /// # Errors
-    /// What differs, in words.
+    /// A sentence that names the difference.
     pub fn compare_all(&self, device: &dyn BlockDevice) -> Result<(), String> {
         let all = Span { offset: 0, length: self.bytes.len() as u64 };
         self.compare(device, Cpu(0), all)?;
         self.judge_extents(device, all)
     }
 
-    /// Asks for an operation, of most ranges as a thread does that cannot wait: if it would have
-    /// to, nothing may have changed, and it is asked for again.
+    /// Submits an operation. For most ranges it first submits it as a thread that must not wait. If
+    /// the device would block, nothing may have changed, and the operation is submitted again.
     fn ask(
         &self,
         device: &dyn BlockDevice,
@@ -149,7 +148,7 @@ impl Model {
     }
 
     fn compare(&self, device: &dyn BlockDevice, cpu: Cpu, span: Span) -> Result<(), String> {
-        // Not zeroes, so that a read that leaves something out is seen.
+        // The buffer is not zero, so that the comparison detects bytes that a read left out.
         let mut into = vec![0xa5; span.length as usize];
         self.ask(device, cpu, span, Operation::Read { offset: span.offset, into: &mut into })?
             .map_err(|error| format!("a read of {span:?} failed: {error}"))?;
@@ -190,7 +189,7 @@ impl Model {
         }
     }
 
-    /// A change failed: each page must be as it was or as it should have become.
+    /// Checks a failed change: each page must have its old or its new contents.
     fn resolve(
         &mut self,
         device: &dyn BlockDevice,
@@ -273,21 +272,21 @@ impl Model {
 /// A run of random events on a device and its model.
 #[derive(Clone, Copy, Debug)]
 pub struct Drive {
-    /// Where the events come from.
+    /// The seed of the events.
     pub seed: u64,
-    /// How many.
+    /// The number of events.
     pub events: usize,
-    /// Of which kinds.
+    /// The kinds of events.
     pub weights: Weights,
-    /// Whether the device may refuse changes for want of space.
+    /// Whether the device may refuse changes for lack of space.
     pub may_fill_up: bool,
 }
 
-/// How many events are told about when something differs.
+/// The number of events that a failure message lists.
 const TOLD: usize = 12;
 
 impl Drive {
-    /// `events` events of the usual kinds on a device that has space.
+    /// Makes a run of `events` events of the usual kinds on a device that has space.
     #[must_use]
     pub fn new(seed: u64, events: usize) -> Drive {
         Drive { seed, events, weights: Weights::default(), may_fill_up: false }
@@ -300,10 +299,10 @@ impl Drive {
         Events::new(self.seed, geometry.bytes, unit, self.weights).take(self.events)
     }
 
-    /// Runs on a device that was just made.
+    /// Runs on a new device.
     ///
     /// # Panics
-    /// When device and model differ, with the seed and the last events.
+    /// When device and model differ. The message has the seed and the last events.
     pub fn run(&self, device: &dyn BlockDevice) -> Outcome {
         let mut model = Model::new(device, self.may_fill_up);
         let mut last = VecDeque::new();
@@ -327,7 +326,7 @@ impl Drive {
     }
 }
 
-/// Events, one a line.
+/// Lists events, one a line.
 #[must_use]
 pub fn listed<'a>(events: impl IntoIterator<Item = &'a Event>) -> String {
     events.into_iter().map(|event| format!("  {event:?}\n")).collect()

@@ -1,9 +1,9 @@
-//! A part of a device that looks like a device.
+//! A part of a device as a device.
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use units::Cpu;
 
-/// Part of a device, so that several models can be kept of one device, each of its own part.
+/// A part of a device. Several parts of one device can each have a model.
 pub struct Part<'a> {
     whole: &'a dyn BlockDevice,
     start: u64,
@@ -11,7 +11,8 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// `bytes` bytes of `whole` from `start` on, both multiples of the page size.
+    /// The part of `bytes` bytes of `whole` from `start`. Both numbers are multiples of the page
+    /// size.
     #[must_use]
     pub fn new(whole: &dyn BlockDevice, start: u64, bytes: u64) -> Part<'_> {
         Part { whole, start, bytes }

@@ -1,4 +1,4 @@
-//! Makes a failure small: fewer events that still make a device differ from its model.
+//! Reduces a failure to fewer events that still make a device differ from its model.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use block::BlockDevice;
 use crate::events::Event;
 use crate::model::Model;
 
-/// What the events make of a fresh device: the number of the first event after which it differs
-/// from its model, and how.
+/// Runs the events on a fresh device. Returns the number of the first event after which the device
+/// differs from its model, and the difference.
 #[must_use]
 pub fn first_difference(
     device: &dyn BlockDevice,
@@ -24,7 +24,7 @@ pub fn first_difference(
     model.compare_all(device).err().map(|wrong| (events.len(), wrong))
 }
 
-/// Returns the events that are left and what they make differ.
+/// Returns the remaining events and the difference that they cause.
 #[must_use]
 pub fn shrink(
     make: &dyn Fn() -> Arc<dyn BlockDevice>,
@@ -34,12 +34,12 @@ pub fn shrink(
     fewest(events, &mut |events| first_difference(&*make(), events, may_fill_up))
 }
 
-/// Tells the number of the event that a sequence fails at, and how, if it fails.
+/// Runs a sequence. If it fails, returns the number of the event and the fault.
 pub type Fails<'a, E> = &'a mut dyn FnMut(&[E]) -> Option<(usize, String)>;
 
-/// Leaves out what is not needed for a failure, as long as that gets anywhere (Zeller and
-/// Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002, without its complements).
-/// Returns the events that are left and how they fail; nothing if all of them do not fail.
+/// Removes events that a failure does not need, until no removal helps (Zeller and Hildebrandt,
+/// "Simplifying and Isolating Failure-Inducing Input", 2002, without its complements). Returns the
+/// remaining events and their fault, or `None` if the whole sequence does not fail.
 #[must_use]
 pub fn fewest<E: Clone>(events: &[E], fails: Fails<'_, E>) -> Option<(Vec<E>, String)> {
     let (number, mut wrong) = fails(events)?;

@@ -1,7 +1,7 @@
-//! What every block device must pass.
+//! The tests that every block device must pass.
 //!
-//! The parts can be called one by one; [`block_device`] calls all of them. Each panics with what
-//! it found, and with the seed where chance is involved.
+//! A test may call the parts one by one; [`block_device`] calls all of them. A part panics with the
+//! fault it found, and with the seed if it uses random numbers.
 
 mod crowd;
 mod edges;
@@ -39,10 +39,10 @@ pub fn block_device(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     hot_pages(&*make(16 * P), Crowd::new(rng.next_u64()));
 }
 
-/// Random events against the model, on a device of `bytes` bytes.
+/// Runs random events on a device of `bytes` bytes and compares it with the model.
 ///
 /// # Panics
-/// When device and model differ, with the seed and as few events as it takes.
+/// When device and model differ. The message has the seed and a minimal list of events.
 pub fn against_model(make: Make<'_>, bytes: u64, drive: Drive) {
     let device = make(bytes);
     let events: Vec<_> = drive.events(&*device).collect();
@@ -63,12 +63,12 @@ pub fn against_model(make: Make<'_>, bytes: u64, drive: Drive) {
     }
 }
 
-/// The model for devices that run out of space: `make` must give one that cannot hold half of its
-/// bytes when they are noise. What was stored must survive that changes are refused, and once
-/// everything is discarded there must be space again.
+/// Runs the model on a device that runs out of space. `make` must return a device that cannot hold
+/// noise in half of its bytes. Stored pages must survive a refused change. After a discard of
+/// everything the device must have space again.
 ///
 /// # Panics
-/// When it does not, or when nothing was refused.
+/// When a page is lost, when no space comes back, or when the device refused nothing.
 pub fn filling_up(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     const BYTES: u64 = 400 * P;
     let weights = Weights { write_pages: 60, discard: 2, punch: 1, ..Weights::default() };

@@ -1,12 +1,12 @@
-//! What a compressed cache in front of swap devices is tested with: seeded events, an exact model,
-//! backing devices that fail, and a cache that is too simple to be wrong, until it is made to be.
+//! The tests of a compressed cache in front of swap devices: seeded events, an exact model, devices
+//! that fail, and a naive cache with flaws that a test chooses.
 //!
-//! * [`Cache`]: what is tested, in the words of this crate.
-//! * [`Event`] and [`Events`]: what happens to it, from a seed.
-//! * [`FaultyDevice`]: the device behind an area. It fails when told to, counts the writes that are
-//!   under way, and remembers what was tried.
-//! * [`Model`]: what each page must be, what may be on each device, which entry is the oldest, and
-//!   what the counters must say. [`Drive`] runs events on both, and makes a failure small.
+//! * [`Cache`]: the interface of a cache under test.
+//! * [`Event`] and [`Events`]: the events of a test, from a seed.
+//! * [`FaultyDevice`]: the device behind an area. It fails on request, counts the writes under way,
+//!   and records each attempt.
+//! * [`Model`]: the right contents of each page and device, the oldest entry and the counters.
+//!   [`Drive`] runs events on a cache and its model, and reduces a failure.
 //! * [`crowd()`]: threads that use a cache at once.
 //! * [`Naive`]: one lock and a map. With a [`Flaw`] it is a control that the tests must reject.
 

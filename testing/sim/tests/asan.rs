@@ -1,6 +1,6 @@
-//! AddressSanitizer sees what broken engines do: an object that is taken from under its reader ends
-//! the process. A codec lets another in at that moment, so that no timing is needed. Without
-//! `--cfg asan` this file is empty; docs/TESTING.md says how it is run.
+//! AddressSanitizer detects broken engines: the process ends if an engine frees an object during a
+//! read. A codec runs the other operation at that moment, so the test needs no timing. Without
+//! `--cfg asan` this file is empty; docs/TESTING.md says how to run it.
 #![cfg(asan)]
 
 #[path = "common/bench.rs"]
@@ -31,11 +31,11 @@ const PAGES: u64 = 64;
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// What is done by somebody else when the reader has found the object and begins to read it.
+/// The operation that runs when the reader has found the object and begins to read it.
 #[derive(Clone, Default)]
 struct Moment(Arc<Mutex<Option<Action>>>);
 
-/// A codec that lets others in before it decompresses.
+/// A codec that runs the operation before it decompresses.
 struct Interrupted(Arc<dyn Compressor>, Moment);
 
 impl Compressor for Interrupted {
@@ -61,7 +61,7 @@ fn contents(stamp: u64) -> Page {
     page
 }
 
-/// A disk whose codec is written in Rust, and so looked at by the sanitizer.
+/// A disk whose codec is written in Rust, so that the sanitizer checks it.
 fn disk<T: SlotTable + 'static>(readers_of_objects: bool) -> (Arc<dyn AnyDisk>, Moment) {
     let moment = Moment::default();
     let others = moment.clone();

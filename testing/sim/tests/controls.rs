@@ -1,4 +1,4 @@
-//! The suite passes what is right and rejects what is wrong.
+//! The suite accepts a right device and rejects each device with a flaw.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sim::controls::{Broken, Budget, Flaw, WhenFull};
 use sim::suite;
 use testkit::seed;
 
-/// What the suite says to a device, if it says anything.
+/// Runs the suite and returns its complaint, if any.
 fn complaint(suite: impl FnOnce()) -> Option<String> {
     let payload = catch_unwind(AssertUnwindSafe(suite)).err()?;
     let text = payload.downcast_ref::<String>().cloned();
@@ -22,7 +22,8 @@ fn a_plain_device_passes() {
     suite::block_device(seed, |bytes| Arc::new(Checked::new(Plain::new(bytes as usize))));
 }
 
-/// What must be said of each flaw, in part: a device is not to be rejected for another reason.
+/// Parts of the expected complaint for each flaw. The suite must not reject a device for another
+/// reason.
 fn expected(flaw: Flaw) -> &'static [&'static str] {
     match flaw {
         Flaw::LosesNeighbours => &["somebody who wrote beside it"],
@@ -55,7 +56,7 @@ fn every_flaw_is_found() {
     }
 }
 
-/// Random events alone find what one thread can see, and say it with few events.
+/// Random events alone find the flaws that one thread can see, and reduce them to few events.
 #[test]
 fn the_model_finds_flaws_and_shrinks_them() {
     let seed = seed("the_model_finds_flaws_and_shrinks_them");
@@ -91,8 +92,8 @@ fn full_devices_must_keep_what_they_have() {
     assert_eq!(run(WhenFull::KeepsOld), None);
     for wrong in [WhenFull::LosesOld, WhenFull::WritesHalf] {
         let said = run(wrong).unwrap_or_else(|| panic!("{wrong:?} passes"));
-        // A page of zeroes that is lost reads as before, but is a hole; one that is half written
-        // reads as before too, but is none any more.
+        // A lost page of zeroes reads as before, but is a hole now. A half-written one reads as
+        // before, too, but is no hole any more.
         let lost = ["neither the old nor the new one", "is called"];
         assert!(lost.iter().any(|part| said.contains(part)), "{wrong:?}: {said}");
     }

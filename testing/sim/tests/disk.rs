@@ -1,4 +1,4 @@
-//! The whole stack behind a disk, under the suite of block devices.
+//! Runs the suite of block devices on a disk of the whole stack.
 
 mod common;
 
@@ -116,7 +116,7 @@ fn crowds_and_compaction_get_along() {
 fn crowds_may_reach_the_limit() {
     let mut rng = Rng::new(seed("crowds_may_reach_the_limit"));
     for &algorithm in ALGORITHMS {
-        // A few pages short of what the crowd wants.
+        // A few pages less than the crowd needs.
         let disk = Plan { mem_limit: 3 * P, ..Plan::new(64 * P, algorithm) }.build();
         let compact = || {
             disk.disk.compact().expect("the disk has a size");
@@ -128,8 +128,7 @@ fn crowds_may_reach_the_limit() {
     }
 }
 
-/// Many threads, each with a disk's worth of pages of its own, and one that compacts what they
-/// leave behind.
+/// Many threads write to pages of their own, and one thread compacts the zspages they leave.
 #[test]
 fn compaction_moves_objects_under_many_writers() {
     let mut rng = Rng::new(seed("compaction_moves_objects_under_many_writers"));
@@ -171,8 +170,7 @@ fn resets_leave_nothing_behind() {
     }
 }
 
-/// Requests beside a reset find the old contents, the new device, or no device; never anything
-/// else.
+/// A request during a reset finds the old contents, the new device, or no device.
 #[test]
 fn resets_beside_requests() {
     let mut rng = Rng::new(seed("resets_beside_requests"));

@@ -1,5 +1,5 @@
-//! An unused terabyte costs almost nothing. Alone in its file, because it looks at the memory of
-//! the whole process.
+//! An unused terabyte costs almost nothing. The test is alone in its file, because it measures the
+//! memory of the whole process.
 
 mod common;
 
@@ -13,7 +13,7 @@ const TIB: u64 = 1 << 40;
 
 #[test]
 fn an_unused_terabyte_costs_almost_nothing() {
-    // What the first device of a process costs is not what this one costs.
+    // The first device of a process has a cost of its own, which this test excludes.
     drop(Plan::new(64 * P, zcomp::LZ4).build());
     let before = host::resident_bytes();
     let disk = Plan::new(TIB, zcomp::LZ4).build();

@@ -1,4 +1,4 @@
-//! The indexes of swap areas against the suite of their seam.
+//! Runs the suite of indexes on every index of swap areas.
 
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
@@ -90,8 +90,8 @@ fn copied(flaw: Flaw) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
     move |pages, entries| Box::new(Copied::new(flaw, 6, pages, entries))
 }
 
-/// What is broken for one thread already must be found by the parts for one thread. What takes
-/// several is for shuttle to find, which does not depend on when threads run.
+/// The parts for one thread must find a flaw that one thread can see. Shuttle finds the flaws that
+/// need several threads, because it controls when threads run.
 fn found(complaint: &str, play: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(play)).expect_err("it passes, broken as it is");
     let said = payload.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Memory goes back to the operating system when it is not needed: by this process's resident set.
-//! Alone in its file, so that nothing else changes it.
+//! Unused memory goes back to the operating system, as the resident set of this process shows. The
+//! test is alone in its file, so that no other test changes the resident set.
 
 mod common;
 
@@ -8,7 +8,7 @@ use sim::content::Fill;
 use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
-/// 64 MiB, of which about a third is stored.
+/// 64 MiB, which compress to about a third.
 const PAGES: u64 = 16 << 10;
 
 #[test]
@@ -23,7 +23,7 @@ fn discards_and_compaction_give_memory_back() {
     }
     let (full, pool) = (since_start(), disk.disk.stats().pool_bytes);
     assert!(full > pool * 9 / 10, "{full} resident for {pool} in the pool");
-    // As a file system does after a while: most of it, here and there.
+    // Discards most pages, here and there, as a file system does after a while.
     for index in (0..PAGES).filter(|index| index % 8 != 0) {
         disk.disk.discard_pages(Cpu(0), index, 1).expect("it lies within the disk");
     }

@@ -1,7 +1,7 @@
-//! Where memory is provided ahead, who stores and loads pages takes no page fault: everything they
-//! touch has its memory before. Without that the same work must be found to fault.
+//! With memory provided ahead, a thread that stores and loads pages takes no page fault, because
+//! all the memory it touches is present. Without it the same work must fault.
 //!
-//! Alone in its file: other tests of a process would give memory back that this one counts on.
+//! The test is alone in its file, because other tests of the process would give back its memory.
 
 mod common;
 #[path = "common/swap.rs"]
@@ -25,7 +25,7 @@ const P: u64 = PAGE_SIZE as u64;
 /// Pages of the area.
 const AREA: u64 = 600;
 
-/// Frames that are to be there beforehand.
+/// The number of frames to provide ahead.
 const FRAMES: u64 = 96;
 
 /// Pages of each kind, rendered beforehand.
@@ -47,11 +47,11 @@ fn contents() -> Vec<[u8; PAGE_SIZE]> {
 }
 
 fn at(page: u64) -> u64 {
-    // Neither in order nor all over the place, as the kernel chooses.
+    // The order is partly sequential, like the kernel's choice.
     page * 7 % AREA * P
 }
 
-/// What became of a round of stores and loads.
+/// The result of a round of stores and loads.
 #[derive(Debug, Default)]
 struct Round {
     faults: u64,
@@ -127,7 +127,7 @@ fn rounds(index: &str, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Ve
                 }
             };
             wait();
-            // The program's code and the stack are no business of this test: the first pages of a
+            // This test ignores faults of the program's code and the stack. The first pages of a
             // round warm them up.
             host::make_resident().expect("it can be had");
             round(&device, &contents, 20, wait);

@@ -1,8 +1,9 @@
-//! After start-up the data path allocates nothing from the heap. Alone in its file, because it
-//! replaces the allocator of the process. Only this thread's calls are counted: the test harness
-//! has threads of its own.
+//! After start-up the data path allocates nothing from the heap. The test is alone in its file,
+//! because it replaces the allocator of the process. It counts only this thread's calls, because
+//! the test harness has its own threads.
 //!
-//! The allocator counted is Rust's; what the codecs' C code asks of malloc by itself is not seen.
+//! It counts the calls of Rust's allocator. It does not see the calls of malloc in the codecs' C
+//! code.
 
 mod common;
 #[path = "common/swap.rs"]
@@ -48,7 +49,7 @@ fn contents() -> Vec<[u8; PAGE_SIZE]> {
         .into()
 }
 
-/// Everything a frontend may ask of a disk, on every page. The CPUs vary, so that each has a stream.
+/// Runs all operations of a frontend on every page. The CPUs vary, so that each has a stream.
 fn work(disk: &Watched, contents: &[[u8; PAGE_SIZE]], round: u64) {
     let mut into = [0; PAGE_SIZE];
     for page in 0..PAGES {
@@ -87,7 +88,7 @@ fn the_data_path_allocates_nothing() {
     let contents = contents();
     for &algorithm in zcomp::ALGORITHMS {
         let disk = Plan::new(PAGES * P, algorithm).build();
-        // Nothing needs to warm up: the first page is to be like every other.
+        // No warm-up: the first page must allocate nothing, like every other page.
         for round in 0..4 {
             let calls = CountingHeap::calls_of(|| work(&disk, &contents, round));
             assert_eq!(calls, 0, "{algorithm}: round {round} called the heap");
@@ -137,7 +138,8 @@ fn reading_what_was_written_back_allocates_nothing() {
     }
 }
 
-/// A device that takes and gives nothing, without the heap: what is written back is of no concern.
+/// A device that ignores all operations and never uses the heap. The test does not read
+/// written-back contents.
 struct Nothing;
 
 impl BlockDevice for Nothing {
@@ -157,7 +159,7 @@ impl BlockDevice for Nothing {
     }
 }
 
-/// Everything swap space is used for, on every page, twice as much as there is room for.
+/// Runs all operations of swap on every page, with twice as many pages as the cache can hold.
 fn swap_work(
     engine: &swap::Engine,
     device: &dyn BlockDevice,

@@ -1,6 +1,6 @@
-//! Every policy of streams behind a disk: the suite of block devices with everything that an
-//! administrator does beside it, crowds on the same pages, and limits of memory. The default policy
-//! has these in `disk.rs` and `post.rs`, with more of each.
+//! Tests a disk with every policy of streams: the suite of block devices during an administrator's
+//! operations, crowds on the same pages, and memory limits. `disk.rs` and `post.rs` test the
+//! default policy, with more of each.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn every_policy_passes_the_suite() {
 fn crowds_on_the_same_pages_get_along() {
     let mut rng = Rng::new(seed("crowds_on_the_same_pages_get_along"));
     for plan in plans(16 * P) {
-        // A reader may be waited for by a store that finds no space, and needs a stream itself.
+        // A store without space may wait for a reader, and the reader needs a stream.
         for slots in ["bit-spinlock", "epoch"] {
             let disk = Plan { slots, ..plan }.build();
             let round = AtomicU32::new(0);
@@ -105,7 +105,7 @@ fn resets_leave_nothing_behind() {
         disk.disk.reset().expect("nobody uses it");
         assert_eq!(disk.machine.frames().stats().allocated, 0, "{plan:?}: a reset kept frames");
         assert_eq!(disk.disk.max_streams(), 1, "{plan:?}: a reset puts the number back");
-        // Under `single` this may be the other kind of streams than before.
+        // Under `single` this may change the kind of streams.
         disk.disk.set_max_streams(if plan.streams == "mutex" { 1 } else { 2 }).expect("no size");
         disk.set_up(Plan { bytes: 50 * P, max_streams: 0, ..plan });
         drive(&disk, rng.next_u64(), 200);

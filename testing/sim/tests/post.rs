@@ -1,6 +1,6 @@
-//! What an administrator does to pages that are there, beside those who use them: marking idle,
-//! compressing again, writing back, compacting, resizing, changing codecs and limits. Every byte
-//! must stay what was written, whatever fails on the backing device.
+//! An administrator's operations on stored pages while other threads use the pages: idle marks,
+//! recompression, writeback, compaction, new sizes, codecs and limits. Every byte must stay as
+//! written, whatever fails on the backing device.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn failing_writeback_loses_nothing() {
     }
 }
 
-/// Many threads, each with pages of its own that it knows every byte of, and one that meddles.
-/// `RAMPACK_EVENTS` makes it longer than the rest of the tests want.
+/// Many threads use their own pages and know every byte of them, and one thread acts as
+/// administrator. `RAMPACK_EVENTS` makes the test longer.
 #[test]
 fn every_byte_stays_while_everything_changes() {
     let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));
@@ -88,13 +88,13 @@ fn every_byte_stays_while_everything_changes() {
 fn crowds_on_the_same_pages_and_writeback_get_along() {
     let mut rng = Rng::new(seed("crowds_on_the_same_pages_and_writeback_get_along"));
     for compressed_writeback in [false, true] {
-        // So few blocks that each is soon used again.
+        // The blocks are few, so that each is soon used again.
         let plan = Plan { backing_pages: 6, ..plan(16 * P, zcomp::LZ4) };
         let disk = Plan { compressed_writeback, ..plan }.build();
         let disk: &Watched = &disk;
         let back = || {
             let pages = vec![(0, disk.disk.bytes() / P - 1)];
-            // There may be no block left.
+            // The write may fail because no block is left.
             let _ = disk.disk.writeback(&Writeback { select: None, pages });
             disk.meddle(disk.disk.stats().backed_writes as u32);
         };
@@ -105,7 +105,7 @@ fn crowds_on_the_same_pages_and_writeback_get_along() {
     }
 }
 
-/// A device whose operation number `at` fails, and that lets others run before each read is done.
+/// A device whose operation number `at` fails. It lets other threads run before each read ends.
 struct FailsAt {
     next: Plain,
     count: AtomicU64,
@@ -163,8 +163,8 @@ fn text(stamp: u64) -> [u8; PAGE_SIZE] {
     page
 }
 
-/// Stores, writes back, reads in every way, changes and compresses again; errors of single
-/// requests are allowed, wrong bytes never. Returns how many requests failed.
+/// Stores, writes back, reads in every way, changes and recompresses pages. A request may fail, but
+/// wrong bytes are a failure of the test. Returns the number of failed requests.
 fn script(disk: &dyn AnyDisk) -> u32 {
     let mut failed = 0;
     let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
@@ -190,7 +190,7 @@ fn script(disk: &dyn AnyDisk) -> u32 {
     for (index, page) in expected.iter().enumerate() {
         let mut back = [0; PAGE_SIZE];
         let mut load = || disk.load_page(Cpu(0), index as u64, &mut back);
-        // A read that failed may be tried again.
+        // A thread may repeat a failed read.
         let loaded = load().or_else(|_| {
             failed += 1;
             load()

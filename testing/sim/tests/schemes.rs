@@ -1,6 +1,6 @@
-//! Every slot scheme behind a disk: the suite of block devices, compaction, everything that an
-//! administrator does beside those who use the pages, and limits. The default scheme has these in
-//! `disk.rs` and `post.rs`, with more of each.
+//! Tests a disk with every slot scheme: the suite of block devices, compaction, an administrator's
+//! operations while threads use the pages, and limits. `disk.rs` and `post.rs` test the default
+//! scheme, with more of each.
 
 mod common;
 
@@ -17,7 +17,8 @@ use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// The quick codec. A sanitizer sees what is read by the one that is written in Rust.
+/// The quick codec. Under a sanitizer it is one written in Rust, because the sanitizer sees its
+/// reads.
 const QUICK: &str = if cfg!(asan) { zcomp::LZO } else { zcomp::LZ4 };
 
 fn plan(slots: &'static str, bytes: u64, algorithm: &'static str) -> Plan {
@@ -40,10 +41,10 @@ fn limits_are_kept_and_waiting_objects_do_not_count() {
     let mut rng = Rng::new(seed("limits_are_kept_and_waiting_objects_do_not_count"));
     for slots in other_schemes() {
         let limit = 40 * P;
-        // A codec that readers need a stream for, which a store that waits must not hold.
+        // A codec whose readers need a stream. A store that waits must not hold that stream.
         let plan = |bytes| Plan { slots, mem_limit: limit, ..Plan::new(bytes, zcomp::ZSTD) };
         suite::filling_up(rng.next_u64(), |bytes| plan(bytes).device());
-        // Half of what is allowed, written over and over: old versions must not be in the way.
+        // Writes half of the allowed memory repeatedly. Old versions must not take up the space.
         let disk = plan(64 * P).build();
         let mut page = [0; PAGE_SIZE];
         for n in 0..400u64 {

@@ -1,15 +1,15 @@
 //! The whole engine under shuttle, which runs one thread at a time and decides by chance who is
 //! next at each atomic operation: stores, loads, parts of pages and discards beside compaction,
 //! writeback, compressing again, idle marks, other codecs, limits, sizes and resets, under every
-//! slot scheme. Every byte is checked. Broken engines must be found out by the same scenarios.
+//! slot scheme. Every byte is checked. The same scenarios must reject broken engines.
 //!
 //! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p rampack-sim --test shuttle --release`, in a
 //! target directory of its own. Without `--cfg shuttle` this file is empty. See docs/TESTING.md for
 //! more schedules, other seeds, and one schedule again.
 //!
-//! Shuttle is sequentially consistent: a missing fence is for loom to find (`crates/sync`). A
-//! thread can be interrupted at atomic operations and nowhere else, so what is freed is filled with
-//! rubbish, and reading an object begins with such operations (`sync::prefetch`).
+//! Shuttle is sequentially consistent: only loom can find a missing fence (`crates/sync`). Shuttle
+//! interrupts a thread only at atomic operations. So freed memory is filled with rubbish, and a
+//! read of an object begins with atomic operations (`sync::prefetch`).
 #![cfg(shuttle)]
 
 #[path = "common/bench.rs"]
@@ -62,7 +62,7 @@ fn alone<T: SlotTable + 'static>() -> Play {
     Arc::new(tables::play::<T>)
 }
 
-/// A test for each scenario: all schemes hold in it.
+/// Makes a test for each scenario. All schemes must pass it.
 macro_rules! scenarios {
     ($($test:ident: $scenario:expr;)*) => {
         $(
@@ -134,7 +134,7 @@ fn copied(flaw: TreeFlaw) -> Play {
     indexes::on(move || Box::new(Copied::new(flaw, 2, indexes::PAGES, indexes::ENTRIES)))
 }
 
-/// The radix tree with something wrong over it.
+/// The radix tree inside an index with a fault.
 fn over(wrong: Wrong) -> Play {
     indexes::on(move || {
         let index = indexes::trees::<RadixTrees, MAX_OFFSETS>();
@@ -142,7 +142,7 @@ fn over(wrong: Wrong) -> Play {
     })
 }
 
-/// A test for each broken engine: some scenario finds it out.
+/// Makes a test for each broken engine. Some scenario must reject it.
 macro_rules! controls {
     ($($test:ident: $play:expr;)*) => {
         $(
@@ -158,9 +158,9 @@ macro_rules! controls {
 const BLOCKS_AT_ONCE: Without = Without { readers_of_blocks: true, ..NOTHING };
 /// Compaction waits for no reader.
 const MOVES_AT_ONCE: Without = Without { readers_of_objects: true, ..NOTHING };
-/// Parts of a page are changed beside each other.
+/// Threads change parts of a page without taking turns.
 const NO_TURNS: Without = Without { turns: true, ..NOTHING };
-/// Nothing is left out.
+/// The disk omits no wait.
 const NOTHING: Without =
     Without { readers_of_blocks: false, readers_of_objects: false, turns: false };
 
@@ -190,7 +190,7 @@ controls! {
     drains_that_leave_something_are_found: over(Wrong::DrainsTooLittle);
 }
 
-/// The copies that controls are made from are right but for the flaw.
+/// The copies behind the controls are right without a flaw.
 #[test]
 fn faithful_copies_hold() {
     let holds = |play| holds("faithful_copies_hold", "", &play);

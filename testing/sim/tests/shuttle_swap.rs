@@ -1,6 +1,6 @@
-//! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and areas turned
-//! off beside those who write pages back. Every byte is checked. Broken caches must be found out by
-//! the same scenarios. See `shuttle.rs` and docs/TESTING.md for how it is run.
+//! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and swapoff while
+//! other threads write pages back. Every byte is checked. The same scenarios must reject broken
+//! caches. `shuttle.rs` and docs/TESTING.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "common/broken_index.rs"]
@@ -29,7 +29,7 @@ fn indexed(flaw: broken_index::Flaw) -> MakeCache {
     Arc::new(move || -> Arc<dyn Cache> { Arc::new(with_flaw!(flaw, with_index(CPUS))) })
 }
 
-/// CPUs there are: fewer than threads, so that some share one.
+/// The number of CPUs. It is below the number of threads, so that some share a CPU.
 const CPUS: usize = 2;
 
 fn on(scenario: Scenario, make: MakeCache) -> Play {
@@ -53,7 +53,7 @@ const SCENARIOS: [(&str, Scenario); 9] = [
     ("everything", Scenario::EVERYTHING),
 ];
 
-/// A test for each scenario: it holds with every index.
+/// Makes a test for each scenario. Every index must pass it.
 macro_rules! scenarios {
     ($($test:ident: $scenario:expr;)*) => {
         $(
@@ -80,7 +80,7 @@ scenarios! {
     everything: Scenario::EVERYTHING;
 }
 
-/// The same for areas as block devices.
+/// Makes a test for each scenario of an area as a block device.
 macro_rules! devices {
     ($($test:ident: $scenario:expr;)*) => {
         $(
@@ -105,7 +105,7 @@ devices! {
     everything_of_devices: Device::EVERYTHING;
 }
 
-/// The copy that broken indexes are made from is right but for the flaw.
+/// The copy behind the broken indexes is right without a flaw.
 #[test]
 fn a_faithful_copy_of_an_index_holds() {
     let play = on(Scenario::WRITTEN_BACK, indexed(broken_index::Flaw::None));
@@ -119,7 +119,7 @@ fn a_naive_cache_holds() {
     }
 }
 
-/// A test for each broken cache: some scenario finds it out.
+/// Makes a test for each broken cache. Some scenario must reject it.
 macro_rules! controls {
     ($($test:ident: $scenario:expr, $make:expr;)*) => {
         $(

@@ -1,8 +1,7 @@
-//! The page allocators under shuttle: threads that allocate, free each other's frames and drain,
-//! where there is plenty and where memory is out, single frames and blocks. Each frame has one
-//! owner at a time, `None` is only said when it is so, and in the end everything is free and merged.
-//! Broken designs must be found out by the same scenarios. See `shuttle.rs` and docs/TESTING.md for how
-//! it is run.
+//! The page allocators under shuttle: threads allocate single frames and blocks, free each other's
+//! frames and drain, with enough memory and without. Each frame has one owner at a time, an
+//! allocation fails only if memory is out, and at the end everything is free and merged. The same
+//! scenarios must reject broken designs. `shuttle.rs` and docs/TESTING.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "shuttle/broken_zones.rs"]
@@ -41,7 +40,7 @@ fn no_design_is_missing() {
     assert_eq!(names, designs::ZONES);
 }
 
-/// A test for each scenario: all designs hold in it.
+/// Makes a test for each scenario. All designs must pass it.
 macro_rules! scenarios {
     ($($test:ident: $scenario:expr;)*) => {
         $(
@@ -72,7 +71,7 @@ macro_rules! toy {
     }};
 }
 
-/// A test for each broken design: some scenario finds it out.
+/// Makes a test for each broken design. Some scenario must reject it.
 macro_rules! controls {
     ($($test:ident: $scenario:expr, $flaw:expr;)*) => {
         $(
@@ -94,7 +93,7 @@ controls! {
     showing_a_block_before_it_is_in_the_list_is_found: Scenario::BUDDIES, Flaw::ShowsEarly;
 }
 
-/// The design that the broken ones are made from is right but for the flaw.
+/// The design behind the broken ones is right without a flaw.
 #[test]
 fn a_toy_without_a_flaw_holds() {
     for (name, scenario) in scenario::SCENARIOS {

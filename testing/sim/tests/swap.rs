@@ -1,5 +1,5 @@
 //! Caches of swap areas against the model, with every index: random events, a device that fails,
-//! memory that cannot be had, limits, memcgs and settings that change.
+//! failing allocations, limits, memcgs and settings that change.
 
 #[path = "common/swap.rs"]
 mod common;
@@ -30,8 +30,8 @@ fn runs(test: &str, mix: Mix, cpus: u32, events: usize) -> Vec<Outcome> {
     designs::INDEXES.iter().map(run).collect()
 }
 
-/// Pages leave in exactly the order that first in, first out, and second chances make, whatever
-/// the device does.
+/// Writeback follows exactly the order of first in, first out with second chances, whatever the
+/// device does.
 #[test]
 fn the_oldest_leave_first() {
     for outcome in runs("the_oldest_leave_first", Mix::ORDER, 1, 6000) {
@@ -46,7 +46,7 @@ fn limits_are_kept() {
     }
 }
 
-/// `RAMPACK_EVENTS` makes it longer than the rest of the tests want.
+/// `RAMPACK_EVENTS` makes the test longer.
 #[test]
 fn everything_at_once() {
     for outcome in runs("everything_at_once", Mix::ALL, 3, events(8000) / 4) {
@@ -55,8 +55,8 @@ fn everything_at_once() {
     }
 }
 
-/// Threads on pages of their own and on the same pages, beside somebody who writes back, limits,
-/// refuses, changes codecs, takes memory away, and whose devices fail.
+/// Threads use their own and shared pages. Another thread writes back, sets limits, refuses pages,
+/// changes codecs and takes memory away, and devices fail.
 #[test]
 fn crowds_find_what_they_stored() {
     let mut rng = Rng::new(seed("crowds_find_what_they_stored"));

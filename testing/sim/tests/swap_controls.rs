@@ -1,5 +1,5 @@
-//! The model of swap caches passes what is right and rejects what is wrong, for the right reason
-//! and with few events.
+//! The model of swap caches accepts a right cache and rejects each flaw, for the right reason and
+//! with few events.
 
 #[path = "common/broken_index.rs"]
 mod broken_index;
@@ -21,7 +21,7 @@ fn naive(flaw: Flaw) -> Box<dyn Cache> {
     Box::new(Naive::new(flaw))
 }
 
-/// How often a flaw is looked for: once is not enough with every seed.
+/// The number of rounds for each flaw. One round is not enough with every seed.
 const ROUNDS: u64 = 12;
 
 /// The drives of each round, until one of them finds something.
@@ -55,7 +55,7 @@ fn a_naive_cache_passes() {
     }
 }
 
-/// What must be said of each flaw, in part.
+/// Parts of the expected complaint for each flaw.
 fn expected(flaw: Flaw) -> &'static [&'static str] {
     match flaw {
         Flaw::DropsOnFailure => &["in the cache is Some", "it counts", "the oldest were"],
@@ -125,7 +125,7 @@ fn crowds_find_flaws_that_it_takes_a_race_to_see() {
         assert_eq!(let_loose(Flaw::None, seed, exclusive), None);
     }
     for flaw in Flaw::SEEN_IN_RACES {
-        // Whether they meet is up to the machine; they do so soon.
+        // The machine decides whether the threads race; a few rounds are enough.
         let said = (0..200).find_map(|round| let_loose(flaw, seed ^ round, false));
         let said = said.unwrap_or_else(|| panic!("{flaw:?} passes"));
         println!("{flaw:?}: {said}");
@@ -147,7 +147,7 @@ fn broken_indexes_are_found() {
     };
     let none = drives(seed).iter().find_map(|drive| run(broken_index::Flaw::None, drive));
     assert_eq!(none, None);
-    // That another page is taken out than was written back takes a race to see; see `shuttle_swap`.
+    // Only a race shows that a page other than the written one is removed; see `shuttle_swap`.
     let seen = |flaw: &broken_index::Flaw| *flaw != broken_index::Flaw::IgnoresWord;
     for flaw in broken_index::Flaw::ALL.into_iter().filter(seen) {
         let said = found(seed, |drive| run(flaw, drive));

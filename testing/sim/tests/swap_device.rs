@@ -1,5 +1,5 @@
-//! Areas of swap space as block devices, under the suite of block devices, while pages are written
-//! back, refused and written through, and every setting changes. Every byte must stay what was
+//! Runs the suite of block devices on swap areas as block devices. Meanwhile the cache writes pages
+//! back, refuses them and writes them through, and every setting changes. Every byte must stay as
 //! written, whatever fails on the device behind.
 
 #[path = "common/swap.rs"]
@@ -21,16 +21,16 @@ use zswap::AreaOptions;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// An area as a device. After so many operations something is done to the pages that are there.
-/// When it is dropped everything must add up, and when its contents are discarded nothing may be
-/// left.
+/// An area as a device. Every few operations it acts on its stored pages as an administrator does.
+/// Its drop checks that all counts add up, and that nothing is left after a discard of the
+/// contents.
 struct Watched {
     engine: Engine,
     device: Arc<dyn BlockDevice>,
     device_below: Arc<FaultyDevice>,
     submits: AtomicU32,
     meddle_every: u32,
-    /// Does the device behind fail at times?
+    /// Whether the device behind fails at times.
     fails: bool,
 }
 
@@ -73,7 +73,7 @@ impl Watched {
     fn end(&self) {
         self.device_below.set_mood(FaultMode::Well);
         self.engine.validate();
-        // Beside those written back, what users write past the cache by themselves.
+        // The users also write pages past the cache, besides the pages written back.
         let (most, own) = (self.device_below.most_writes(), 4 * 64);
         assert!(most <= 70 + own, "{most} pages were under way at once");
         let length = self.device.geometry().bytes;
@@ -107,7 +107,7 @@ impl BlockDevice for Watched {
             self.meddle(submits / self.meddle_every);
         }
         let result = self.device.perform(context, operation);
-        // Where neither the cache nor the device takes a page, the device says why.
+        // If neither the cache nor the device takes a page, the error is the device's.
         if self.fails && result == Err(IoError::Failed) { Err(IoError::NoSpace) } else { result }
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
@@ -146,8 +146,8 @@ fn failing_devices_lose_nothing() {
     }
 }
 
-/// Many threads, each with pages of its own that it knows every byte of, and one that meddles.
-/// `RAMPACK_EVENTS` makes it longer than the rest of the tests want.
+/// Many threads use their own pages and know every byte of them, and one thread acts as
+/// administrator. `RAMPACK_EVENTS` makes the test longer.
 #[test]
 fn every_byte_stays_while_everything_changes() {
     let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));

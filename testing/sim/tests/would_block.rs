@@ -1,4 +1,4 @@
-//! What a device answers that is not to wait, and that nothing has changed then.
+//! The answers to requests that must not wait. After "would block" nothing may have changed.
 
 mod common;
 #[path = "common/swap.rs"]
@@ -42,7 +42,7 @@ fn disk(compressed_writeback: bool) -> Watched {
     disk
 }
 
-/// All that can be told of a disk from outside without a read.
+/// The state of a disk that is visible without a read: extents and counters.
 fn told(disk: &Watched) -> (Vec<Extent>, [u64; 9]) {
     let mut extents = Vec::new();
     let seen = disk.disk.extents(CPU, 0, 32 * P, &mut |extent| {
@@ -72,14 +72,14 @@ fn a_disk_does_not_wait_for_what_was_written_back() {
         let before = told(&disk);
         let ones = vec![1; 32 * PAGE_SIZE];
         let mut into = vec![0; 32 * PAGE_SIZE];
-        // One page, a part of one, one of several, the last of several.
+        // One page, a part of a page, one of several pages, the last of several.
         for (offset, length) in
             [(8 * P, P), (9 * P + 7, 9), (0, 32 * P), (5 * P, 4 * P), (15 * P + 1, P)]
         {
             let into = &mut into[..length as usize];
             assert_eq!(at_once(&disk, Operation::Read { offset, into }), BLOCKED, "{offset}");
         }
-        // Parts of pages that were written back, at the beginning, at the end, and on both sides.
+        // Parts of written-back pages: at the beginning, at the end, and on both sides.
         for (offset, length) in [
             (8 * P + 1, 5),
             (8 * P + 1, 3 * P - 1),
@@ -109,10 +109,10 @@ fn a_disk_replaces_whole_pages_without_waiting() {
     let disk = disk(false);
     let mut into = vec![0; 8 * PAGE_SIZE];
     let ones = vec![1; 9 * PAGE_SIZE];
-    // Beside what was written back.
+    // Ranges beside the written-back pages.
     assert_eq!(at_once(&disk, Operation::Read { offset: 0, into: &mut into }), Ok(()));
     assert_eq!(at_once(&disk, Operation::Write { offset: 7 * P + 1, from: &ones[..99] }), Ok(()));
-    // In its place. The ends lie in pages that are in memory.
+    // A range over the written-back pages. Its ends are in pages in memory.
     let write = Operation::Write { offset: 7 * P + 5, from: &ones };
     assert_eq!(at_once(&disk, write), Ok(()));
     assert_eq!(disk.disk.stats().backed_pages, 0);
@@ -172,7 +172,7 @@ fn an_area_does_not_wait_for_its_device() {
         }
         assert_eq!(format!("{:?}", engine.zswap.stats()), before, "something changed");
         assert!(device_below.attempts().is_empty(), "the device was written to");
-        // What is in the cache, and what is nowhere.
+        // Pages in the cache, and pages that were never written.
         for first in [0, 8, 48] {
             let into = &mut into[..7 * PAGE_SIZE];
             let read = Operation::Read { offset: first * P, into: &mut *into };
@@ -193,8 +193,8 @@ fn an_area_writes_nothing_back_for_a_store_that_is_not_to_wait() {
     for (number, index) in designs::INDEXES.iter().enumerate() {
         let (engine, device_below, device) = area(index);
         match number % 3 {
-            // Full: others would have to be written back. Off, or too large: it would have to go
-            // to the device itself.
+            // If the cache is full, it has to write back other pages. If it is off, or the page is
+            // too large, the page has to go to the device.
             0 => engine.set(Policy::MaxPool(8 * P)),
             1 => engine.set(Policy::Enabled(false)),
             _ => engine.set(Policy::Ratio(1)),

@@ -1,7 +1,6 @@
-//! Every page allocator under a disk: the suite of block devices with everything that an
-//! administrator does beside it, limits of memory, and churn: a disk that is filled, freed at
-//! random and filled with pages of other sizes. The default design has these in `disk.rs` and
-//! `post.rs`, with more of each.
+//! Tests a disk with every page allocator: the suite of block devices during an administrator's
+//! operations, memory limits, and churn. Churn fills a disk, frees pages at random, and fills it
+//! with pages of other sizes. `disk.rs` and `post.rs` test the default design, with more of each.
 
 mod common;
 
@@ -31,7 +30,7 @@ fn every_zone_passes_the_suite() {
     }
 }
 
-/// The whole machine has so little that memory runs out.
+/// The machine has little memory, so that it runs out.
 #[test]
 fn memory_that_is_out_comes_back() {
     let mut rng = Rng::new(seed("memory_that_is_out_comes_back"));
@@ -69,8 +68,8 @@ fn every_byte_stays_on_every_zone() {
     }
 }
 
-/// After each round nothing is allocated but what the disk says it takes, and all the rest is free and
-/// merged: a disk that is emptied leaves its zone as if it had never been there.
+/// After each round exactly the frames in the disk's statistics are allocated, and all others are
+/// free and merged. An emptied disk leaves no trace in its zone.
 #[test]
 fn churn_leaves_nothing_behind_on_any_zone() {
     let mut rng = Rng::new(seed("churn_leaves_nothing_behind_on_any_zone"));

@@ -2,18 +2,18 @@
 
 use std::process::{Command, ExitStatus, Stdio};
 
-/// What a program left behind; bytes that are not UTF-8 are replaced.
+/// The result of a program. Bytes that are not UTF-8 are replaced.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The text on standard output.
     pub stdout: String,
-    /// Its standard error stream.
+    /// The text on the standard error stream.
     pub stderr: String,
 }
 
-/// Runs `command` with no standard input and returns what it left, however it ended.
+/// Runs `command` without standard input and returns its result, even if it failed.
 ///
 /// # Panics
 ///
@@ -28,7 +28,7 @@ pub fn try_run(command: &mut Command) -> Output {
     }
 }
 
-/// Runs `command` with no standard input and expects success.
+/// Runs `command` without standard input and expects success.
 ///
 /// # Panics
 ///

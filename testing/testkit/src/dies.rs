@@ -1,17 +1,18 @@
-//! Tests of what a checker does: what is wrong must end the process.
+//! Tests of checks: a fault must end the process.
 
 use std::env;
 use std::process::Command;
 
-/// Names the test whose action a child process is to do.
+/// The variable that names the test whose action a child process runs.
 const CHILD: &str = "RAMPACK_CHILD";
 
-/// Does `action` in a process of its own, which must die and say `words`. `test` is the test that
-/// calls this, with its modules: the process is this test program again, running that test alone.
+/// Runs `action` in a child process, which must die and print `words`. `test` is the name of the
+/// calling test, with its modules. The child process is this test program again; it runs only that
+/// test.
 ///
 /// # Panics
 ///
-/// When it does not die, or dies of something else; with what it said.
+/// When the child does not die, or does not print `words`. The message has the child's output.
 pub fn dies(test: &str, words: &str, action: impl FnOnce()) {
     if env::var(CHILD).is_ok_and(|child| child == test) {
         return action();

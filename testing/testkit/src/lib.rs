@@ -1,15 +1,14 @@
-//! What the tests of every crate share. Only dev-dependencies name this crate.
+//! The helpers that the tests of every crate share. Only dev-dependencies name this crate.
 //!
-//! * [`Need`] and [`met`]: a test that wants root, FUSE, loop devices or a foreign program says so
-//!   in its first line. Where something is missing the test prints what and which package brings
-//!   it, and returns; under `RAMPACK_STRICT=1` it fails instead, so CI skips nothing unnoticed.
-//!   What uses root runs under `cargo xtask test`, not under `cargo test` by itself.
-//! * [`seed`] and [`Rng`]: random tests print the seed they ran with and repeat it from
-//!   `RAMPACK_SEED`.
-//! * [`TempDir`]: a directory that is gone after the test.
-//! * [`dies`]: what must end the process, in a process of its own.
-//! * [`CountingHeap`]: how often the heap is called.
-//! * [`run`] and [`try_run`]: a foreign program whose failure shows its output.
+//! * [`Need`] and [`met`]: a test that needs root, FUSE, loop devices or a foreign program says so
+//!   in its first line. If something is missing, the test prints its name and its package, and
+//!   returns. Under `RAMPACK_STRICT=1` the test fails instead, so CI skips no test unnoticed. Tests
+//!   that use root run under `cargo xtask test`, not under plain `cargo test`.
+//! * [`seed`] and [`Rng`]: random tests print their seed, and `RAMPACK_SEED` repeats a run.
+//! * [`TempDir`]: a directory that is removed after the test.
+//! * [`dies`]: runs code that must end its process in a child process.
+//! * [`CountingHeap`]: counts the calls of the heap.
+//! * [`run`] and [`try_run`]: run a foreign program and show its output on failure.
 //!
 //! ```text
 //! #[test]

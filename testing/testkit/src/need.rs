@@ -1,4 +1,4 @@
-//! What a test needs of its machine, and what happens when that is missing.
+//! The needs of a test, and the skip of a test whose need is missing.
 
 use std::env;
 use std::fmt;
@@ -9,58 +9,57 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::available_parallelism;
 
-/// Something a test needs that a Rust toolchain and a C compiler do not bring.
+/// A need of a test beyond a Rust toolchain and a C compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// The effective user is root.
     Root,
-    /// `/dev/fuse` can be opened, and `fusermount3` is there for a user who is not root.
+    /// The process can open `/dev/fuse`. A user other than root also has `fusermount3`.
     Fuse,
-    /// Loop devices can be attached: `losetup --find` names a free one. That takes root.
+    /// A free loop device, which `losetup --find` names. Needs root.
     Loop,
-    /// The kernel's own `/sys/block/zram0`, which nobody uses. That takes root.
+    /// The kernel's own `/sys/block/zram0`, unused. Needs root.
     Zram,
-    /// Swap space may be switched on and off: the capability `CAP_SYS_ADMIN`, and `/proc/swaps`.
+    /// The process may call swapon and swapoff: it has `CAP_SYS_ADMIN`, and `/proc/swaps` exists.
     Swap,
-    /// Memory cgroups of either version that this process may make. That takes root.
+    /// The process may make memory cgroups of version 1 or 2. Needs root.
     MemoryGroup,
-    /// Cgroups of version 2 that this process may make, with or without controllers. That takes
-    /// root.
+    /// The process may make cgroups of version 2, with or without controllers. Needs root.
     UnifiedGroup,
     /// A temporary directory on a file system that can hold swap files.
     SwapFiles,
-    /// The kernel's own zswap, which is switched off. That takes root.
+    /// The kernel's own zswap, switched off. Needs root.
     Zswap,
-    /// Two CPUs that this process may use.
+    /// The process may use two CPUs.
     TwoCpus,
     /// A program on the `PATH`.
     Program {
-        /// The name it is started by.
+        /// The name of the program.
         name: &'static str,
-        /// The Debian package that brings it.
+        /// The Debian package of the program.
         package: &'static str,
     },
-    /// What the test itself has looked for.
+    /// A need that the test itself has checked.
     Other {
-        /// Whether it is there.
+        /// Whether the machine has it.
         is_there: bool,
-        /// What it is, and how one comes by it.
+        /// Its name, and the way to get it.
         what: &'static str,
     },
 }
 
 impl Need {
-    /// The need for the program `name`, which the Debian package `package` brings.
+    /// The need for the program `name` of the Debian package `package`.
     pub const fn program(name: &'static str, package: &'static str) -> Need {
         Need::Program { name, package }
     }
 
-    /// The need for something that the test has looked for itself.
+    /// The need for something that the test itself has checked.
     pub const fn other(is_there: bool, what: &'static str) -> Need {
         Need::Other { is_there, what }
     }
 
-    /// Whether it takes root, so that a test may change something of the system.
+    /// Whether it needs root, so that the test may change the system.
     const fn takes_root(&self) -> bool {
         matches!(
             self,
@@ -74,7 +73,7 @@ impl Need {
         )
     }
 
-    /// Whether this machine has it, now.
+    /// Whether this machine has it now.
     pub fn is_met(&self) -> bool {
         match *self {
             Need::Root => is_root(),
@@ -130,16 +129,15 @@ impl fmt::Display for Need {
     }
 }
 
-/// Whether everything in `needs` is there; `test` is the name of the test that asks.
+/// Whether the machine has everything in `needs`. `test` is the name of the calling test.
 ///
-/// When something is missing the answer is `false`, and the line
-/// `SKIPPED <test>: needs <what> (package <package>)` goes to the standard error stream, past the
-/// test harness, and to the end of the file that `RAMPACK_SKIPS` names, where `cargo xtask test`
-/// collects it. May be called from any number of threads and processes at once: the line is one
-/// append.
+/// If something is missing, the function returns `false` and writes the line `SKIPPED <test>: needs
+/// <what> (package <package>)`. The line goes to the standard error stream, past the test harness,
+/// and to the end of the file that `RAMPACK_SKIPS` names, where `cargo xtask test` collects it. Any
+/// number of threads and processes may call this at once: the line is one append.
 ///
-/// A test that needs root changes something of the system, which `cargo test` by itself does not:
-/// there such a need is missing even for root.
+/// A test that needs root changes the system, and plain `cargo test` must not do so. So such a need
+/// is missing under plain `cargo test`, even for root.
 ///
 /// # Panics
 ///
@@ -157,7 +155,7 @@ pub fn met(test: &str, needs: &[Need]) -> bool {
     if env::var_os("RAMPACK_STRICT").is_some_and(|value| value == "1") {
         panic!("RAMPACK_STRICT=1 allows no skips: {}", line.trim_end());
     }
-    // Not eprint!: the harness would keep it from the eyes of whoever runs a passing test.
+    // The harness hides the output of eprint! in a passing test, so the line goes to stderr itself.
     let _ = io::stderr().write_all(line.as_bytes());
     if let Some(path) = env::var_os("RAMPACK_SKIPS").filter(|path| !path.is_empty()) {
         append(Path::new(&path), &line);
@@ -165,17 +163,17 @@ pub fn met(test: &str, needs: &[Need]) -> bool {
     false
 }
 
-/// How tests may use root, which `cargo test` by itself does not.
+/// The way to permit root to tests. Plain `cargo test` does not permit it.
 const GIVEN: &str = "run `cargo xtask test`, or set RAMPACK_THOROUGH=1";
 
-/// Whether tests may use root: under `RAMPACK_THOROUGH=1`, and in strict mode.
+/// Whether tests may use root: under `RAMPACK_THOROUGH=1` and in strict mode.
 fn is_thorough() -> bool {
     ["RAMPACK_THOROUGH", "RAMPACK_STRICT"]
         .iter()
         .any(|name| env::var_os(name).is_some_and(|value| value == "1"))
 }
 
-/// Appends one line in one write, so that lines of test processes running side by side stay whole.
+/// Appends one line in one write, so that the lines of concurrent test processes stay whole.
 pub(crate) fn append(path: &Path, line: &str) {
     let written = OpenOptions::new()
         .append(true)
@@ -197,7 +195,7 @@ fn is_root() -> bool {
         .is_some_and(|effective| effective == "0")
 }
 
-/// The number of the capability, see capabilities(7).
+/// The number of `CAP_SYS_ADMIN`; see capabilities(7).
 const SYS_ADMIN: u32 = 21;
 
 fn has_capability(number: u32) -> bool {
@@ -232,7 +230,7 @@ fn memory_group() -> bool {
         let words: Vec<&str> = line.split(' ').collect();
         let (top, kind, options) = (Path::new(words.get(1)?), words.get(2)?, words.get(3)?);
         let first = *kind == "cgroup" && options.split(',').any(|word| word == "memory");
-        // Of version 2: the controller is on, or can be switched on.
+        // In version 2 the controller is on, or the process can switch it on.
         let second = *kind == "cgroup2"
             && has(top, "cgroup.controllers")
             && (has(top, "cgroup.subtree_control")
@@ -258,7 +256,7 @@ fn may_make_groups(top: &Path) -> bool {
     made
 }
 
-/// A temporary directory that is not made of memory or of layers.
+/// Whether the temporary directory is on neither a memory nor an overlay file system.
 fn swap_files() -> bool {
     let kind = Command::new("stat")
         .args(["--file-system", "--format=%T"])

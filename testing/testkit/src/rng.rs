@@ -1,4 +1,4 @@
-//! Random numbers that can be had again.
+//! Random numbers that a seed repeats.
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 static DRAWN: OnceLock<u64> = OnceLock::new();
 
 /// The seed for a random test: `RAMPACK_SEED` when set (decimal, or hexadecimal after `0x`), else a
-/// fresh one, which is the same for all tests of the process. The seed is printed either way, so
-/// that a failure can be repeated.
+/// fresh one, which is the same for all tests of the process. The function prints the seed in both
+/// cases, so that a run can repeat a failure.
 ///
 /// # Panics
 ///
@@ -19,10 +19,10 @@ pub fn seed(test: &str) -> u64 {
         Ok(text) => parse(&text).unwrap_or_else(|| {
             panic!("RAMPACK_SEED={text}: not a number; write it like 42 or 0x2a");
         }),
-        // Each process keys its first RandomState from the operating system's randomness.
+        // The operating system's random numbers key the first RandomState of each process.
         Err(_) => *DRAWN.get_or_init(|| RandomState::new().build_hasher().finish()),
     };
-    // println! is captured with the test's other output and shown when it fails.
+    // The test harness captures println! and shows it when the test fails.
     println!("{test}: RAMPACK_SEED={seed:#x} repeats this run");
     let _ = io::stdout().flush();
     seed
@@ -43,7 +43,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator with this seed; every seed is as good as any other, zero too.
+    /// Makes the generator with this seed. Every seed is equally good, even zero.
     pub fn new(seed: u64) -> Rng {
         Rng { source: fastrand::Rng::with_seed(seed) }
     }
@@ -77,11 +77,11 @@ impl Rng {
         self.source.fill(bytes);
     }
 
-    /// One of `items`.
+    /// Picks one of `items`.
     ///
     /// # Panics
     ///
-    /// When there are none.
+    /// When `items` is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.range(0..items.len() as u64) as usize]
     }
@@ -91,7 +91,7 @@ impl Rng {
         self.source.shuffle(items);
     }
 
-    /// A generator of its own for a part of the test, a thread for instance.
+    /// Makes an independent generator for a part of the test, such as a thread.
     pub fn fork(&mut self) -> Rng {
         Rng { source: self.source.fork() }
     }

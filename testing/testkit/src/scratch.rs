@@ -1,4 +1,4 @@
-//! A directory that is gone after the test.
+//! A directory that is removed after the test.
 
 use std::env;
 use std::fs;
@@ -7,9 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
-/// A fresh directory under the system's temporary directory, removed with its contents when this
-/// value is dropped. Its path is short, so that Unix sockets in it stay under their limit of 107
-/// bytes.
+/// A fresh directory under the system's temporary directory. A drop of this value removes it with
+/// its contents. Its path is short, so that the path of a Unix socket in it stays within 107 bytes.
 #[derive(Debug)]
 pub struct TempDir {
     path: PathBuf,
@@ -34,12 +33,12 @@ impl TempDir {
         }
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of `name` in it.
+    /// The path of `name` in the directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
@@ -53,7 +52,7 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // A file system still mounted inside must not be emptied by its test's cleaning up.
+        // The cleanup must not empty a file system that is still mounted in the directory.
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let inside = |line: &str| {
             line.split(' ').nth(1).is_some_and(|point| Path::new(point).starts_with(&self.path))

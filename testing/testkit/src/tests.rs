@@ -7,7 +7,7 @@ use crate::{Need, Rng, TempDir, dies, met, run, try_run};
 
 const ABSENT: Need = Need::program("rampack-no-such-program", "no-such-package");
 
-/// Not a test of its own: the tests below run it in a child process with the environment they want.
+/// Not a test by itself: the tests below run it in a child process with the environment they need.
 #[test]
 fn child() {
     if std::env::var_os("TESTKIT_CHILD").is_some() {
@@ -16,7 +16,7 @@ fn child() {
     }
 }
 
-/// As `child`, of a test that wants root.
+/// Like `child`, for a test that needs root.
 #[test]
 fn child_of_root() {
     if std::env::var_os("TESTKIT_CHILD").is_some() {
@@ -84,7 +84,7 @@ fn a_skips_file_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn the_generator_repeats_and_stays_in_range() {
-    // While these stay, a printed seed repeats its run.
+    // A printed seed repeats its run as long as these numbers stay the same.
     let mut rng = Rng::new(1_234_567);
     assert_eq!(rng.next_u64(), 13_725_641_357_320_173_039);
     assert_eq!(rng.next_u64(), 13_099_500_103_347_697_343);

@@ -1,5 +1,4 @@
-//! The runs in a guest that count as tests: each a name, what it is called with, and what status
-//! it must end with.
+//! The runs in a guest that count as tests: each has a name, a command line and an expected status.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -11,7 +10,7 @@ use super::kernel::Flavour;
 use super::{DIED, Guest, HANG, Options, tools};
 use crate::count::Count;
 
-/// What the guest says when it has started.
+/// The text that the guest prints after its start.
 const BEGUN: &str = "=== GUEST ";
 
 /// A run.
@@ -21,9 +20,9 @@ struct Case {
     long: bool,
     /// The words after `cargo xtask guest`.
     words: Cow<'static, str>,
-    /// The status it must end with.
+    /// The expected exit status.
     status: u8,
-    /// What it must have said.
+    /// The texts that the run must print.
     says: &'static [&'static str],
 }
 
@@ -40,14 +39,14 @@ const fn long(name: &'static str, words: &'static str) -> Case {
     case(true, name, words)
 }
 
-/// The program must be ended, and by nobody but the kernel; the daemon and all else go on.
+/// A case in which the kernel must kill the program. The daemon and all other programs go on.
 const fn ended(name: &'static str, words: &'static str) -> Case {
     let (name, words) = (Cow::Borrowed(name), Cow::Borrowed(words));
     let says = &["a hog ended with status 137", "Killed process"];
     Case { name, long: true, words, status: 5, says }
 }
 
-/// All but the matrix. The short ones take five minutes together at most.
+/// All cases except the matrix. The short ones take at most five minutes in total.
 const CASES: &[Case] = &[
     short("a_700MB_program_in_512MB", "--time 240 -- pressure rampack --size 1G -- 700 1 1 150"),
     short(
@@ -60,14 +59,15 @@ const CASES: &[Case] = &[
         "--time 400 -- \
          pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 300",
     ),
-    // Without memory that is ready no page finds a place: the program must be ended.
+    // Without memory in reserve no page fits: the kernel must kill the program.
     ended(
         "without_a_headroom_nothing_is_swapped",
         "--time 300 -- pressure rampack --size 1G --headroom 0 -- 700 1 1 120",
     ),
-    // More than memory and swap space hold: the kernel ends the program, and all else goes on.
+    // The program needs more than memory and swap space hold: the kernel kills it, and all others
+    // go on.
     ended("more_than_there_is", "--time 400 -- pressure rampack --size 512M -- 1200 1 1 200"),
-    // The swap device has room and the pool has not: the kernel does not see the end of it.
+    // The swap device has room and the pool is full: the kernel does not see the full pool.
     ended(
         "more_than_the_pool_takes",
         "--time 400 -- pressure rampack --size 1G --max-pool 20% -- 700 1 1 200",
@@ -81,7 +81,7 @@ const CASES: &[Case] = &[
         "meddling_under_pressure",
         "--time 600 -- pressure --meddle rampack --size 1G -- 700 1 2 300",
     ),
-    // The control of all others: what cannot go on must be called a hang.
+    // The control of all other cases: a run that cannot go on must count as a hang.
     Case {
         name: Cow::Borrowed("a_stopped_daemon_is_a_hang"),
         long: false,
@@ -169,8 +169,8 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// A machine and how swap is set on it. A program fits that takes all of its memory and what its
-/// pool holds, or 1.4 times its memory where there is a device below.
+/// A machine and its swap settings. A program fits if it needs at most the memory plus the contents
+/// of the pool, or 1.4 times the memory if a backing device exists.
 struct Setting {
     memory: &'static str,
     compressor: &'static str,
@@ -180,8 +180,9 @@ struct Setting {
     mglru: &'static str,
     order: &'static str,
     mib: u32,
-    /// How much swap space: no more than twice what the pool holds, where there is nothing below
-    /// it, as the kernel keeps what it has read back until half of the space is used.
+    /// The swap space. Without a backing device it is at most twice the contents of the pool,
+    /// because the kernel keeps the slots of pages it has read back until half of the space is
+    /// used.
     size: &'static str,
 }
 
@@ -195,7 +196,7 @@ const fn setting(
     Setting { memory, compressor, pool, backing, swappiness, mglru, order, mib, size }
 }
 
-/// Every pair of values of any two columns is in a row.
+/// Some row has every pair of values of any two columns.
 const MATRIX: &[Setting] = &[
     setting(("512M", "lz4", "10%"), false, ("200", "on", ""), (700, "2G")),
     setting(("512M", "zstd", "10%"), true, ("100", "off", "--random"), (700, "2G")),
@@ -224,7 +225,7 @@ fn matrix() -> Vec<Case> {
              rampack {device}--size {size} --compressor {compressor} --max-pool {pool} \
              -- {mib} 1 1 500 {order}"
         );
-        // More than so small a pool takes, with nothing below it.
+        // The program needs more than a small pool takes without a backing device.
         let expected = match (it.backing, *pool) {
             (false, "10%" | "20%") => ended("", ""),
             _ => long("", ""),
@@ -234,8 +235,8 @@ fn matrix() -> Vec<Case> {
     MATRIX.iter().map(case).collect()
 }
 
-/// Runs the cases and says of each how it went, as a test program does. The second value is a line
-/// for each case that was skipped.
+/// Runs the cases and prints each result as a test program does. The second value has a line for
+/// each skipped case.
 pub fn run(root: &Path, target: &Path, with_long: bool) -> Result<(Count, Vec<String>)> {
     let matrix = matrix();
     let all = CASES.iter().chain(&matrix);
@@ -267,13 +268,13 @@ pub fn run(root: &Path, target: &Path, with_long: bool) -> Result<(Count, Vec<St
     Ok((count, Vec::new()))
 }
 
-/// Runs one. What it said is shown if it failed, and otherwise its result.
+/// Runs one case. Shows its output if it failed, otherwise its result.
 fn one(guest: &Guest, case: &Case) -> Result<bool> {
     println!("$ cargo xtask guest {}", case.words);
     let options = Options::parse(case.words.split_whitespace())?;
     let mut said = Vec::new();
     let mut status = guest.run(&options, &mut said)?;
-    // Now and then an emulated kernel crashes while it starts, which says nothing of the case.
+    // Sometimes an emulated kernel crashes during its start. That is no result of the case.
     if status == DIED && !String::from_utf8_lossy(&said).contains(BEGUN) {
         println!("guest::{}: the machine did not start; once more", case.name);
         said.clear();

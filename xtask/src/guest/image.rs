@@ -1,5 +1,5 @@
-//! What a guest is started from: a root file system with the programs in it, an initial RAM disk
-//! that mounts it, and an empty disk. Made again only if something that goes into it has changed.
+//! The image of a guest: a root file system with the programs, an initial RAM disk that mounts it,
+//! and an empty disk. It is made again only if an input has changed.
 
 use std::env;
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use anyhow::{Context, Result};
 use super::kernel::Kernel;
 use super::tools::{command, find, output, run};
 
-/// Our own programs.
+/// The programs of this project.
 const OURS: &[&str] = &["rampack", "hog", "mon", "halt", "examples/serve_ublk"];
-/// Programs of this machine that the guest's scripts rely on.
+/// Programs of this machine that the guest's scripts need.
 const REQUIRED: &[&str] = &["bash", "mke2fs"];
-/// Those that it has if this machine does. Busybox has a smaller one of most of them.
+/// Programs that the guest gets if this machine has them. Busybox has a smaller version of most.
 const WELCOME: &[&str] = &[
     "chrt",
     "dmsetup",
@@ -38,23 +38,23 @@ const DIRECTORIES: &[&str] = &[
     "bin", "data", "dev", "etc", "lib", "lib64", "mnt", "proc", "root", "run", "sbin", "sys",
     "tmp", "usr/bin", "var/tmp",
 ];
-/// The size of the disk with nothing on it, of which qemu writes down only what is written.
+/// The size of the spare disk. qemu stores only its written blocks.
 const SPARE_BYTES: u64 = 2 << 30;
 /// The size of the empty disk.
 const DATA_BYTES: u64 = 4 << 30;
 
-/// Files that qemu is given.
+/// The files for qemu.
 #[derive(Debug)]
 pub struct Image {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
     pub root: PathBuf,
     pub data: PathBuf,
-    /// A disk with nothing on it.
+    /// An empty disk.
     pub spare: PathBuf,
 }
 
-/// The image with this kernel; made if what is there is not of today's inputs.
+/// The image with this kernel. Makes it if the present one is of other inputs.
 pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> Result<Image> {
     let scripts = checkout.join("guest");
     let ours = OURS.iter().map(|name| programs.join(name));
@@ -87,7 +87,7 @@ pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> 
     if fs::read_to_string(&written).ok().as_deref() == Some(inputs.as_str()) {
         return Ok(image);
     }
-    // Beside the old one, which a guest may be running from.
+    // The new image is beside the old one, because a guest may run from the old one.
     let new = cache.join(format!("new-{}", process::id()));
     fs::create_dir_all(&new)?;
     let tree = new.join("root");
@@ -108,7 +108,7 @@ pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> 
     Ok(image)
 }
 
-/// What tells whether a file is still the same.
+/// A text that changes when the file changes.
 fn stamp(file: &Path) -> Result<String> {
     let data = fs::metadata(file).with_context(|| file.display().to_string())?;
     let (seconds, nanos) = (data.mtime(), data.mtime_nsec());
@@ -160,10 +160,10 @@ fn initrd_tree(tree: &Path, scripts: &Path, busybox: &Path, kernel: &Kernel) -> 
     script(&scripts.join("initrd"), &tree.join("init"))
 }
 
-/// Copies a program and the libraries that it is linked with.
+/// Copies a program and its shared libraries.
 fn install(tree: &Path, program: &Path, place: impl AsRef<Path>) -> Result<()> {
     copy(program, &tree.join(place))?;
-    // ldd fails with a program that needs none.
+    // ldd fails for a program without shared libraries.
     let libraries = output(command("ldd").arg(program)).unwrap_or_default();
     for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
         let to = tree.join(library.trim_start_matches('/'));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::tools::{command, output, run};
 
-/// Modules that the guest may load, with all that they need.
+/// Modules that the guest may load, with their dependencies.
 const MODULES: &[&str] = &[
     "virtio_blk",
     "virtio_pci",
@@ -32,10 +32,10 @@ const MODULES: &[&str] = &[
     "dm_thin_pool",
     "overlay",
 ];
-/// Those that it takes to find the root file system.
+/// The modules that the guest needs to find the root file system.
 const FIRST_MODULES: &[&str] = &["virtio_blk", "virtio_pci", "ext4"];
 
-/// Which of the distribution's kernels.
+/// The flavour of the distribution's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// For virtual machines: small.
@@ -45,7 +45,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// From the command line.
+    /// Parses the flavour on the command line.
     pub fn parse(text: &str) -> Result<Flavour> {
         match text {
             "cloud" => Ok(Flavour::Cloud),
@@ -62,10 +62,10 @@ impl Flavour {
     }
 }
 
-/// The series that is asked for: the one of the kernel's zram and zswap that rampack is beside.
+/// The kernel series: the one whose zram and zswap rampack is compared with.
 const SERIES: &str = "linux-image-6.12.";
 
-/// A kernel that is unpacked.
+/// An unpacked kernel.
 #[derive(Debug)]
 pub struct Kernel {
     /// Its release, such as `6.12.117+deb12-cloud-amd64`.
@@ -73,15 +73,15 @@ pub struct Kernel {
     pub image: PathBuf,
     /// A directory with `lib/modules/RELEASE`, of the modules named above.
     pub modules: PathBuf,
-    /// Files below it that are loaded first, in order.
+    /// The module files that are loaded first, in order, as paths below `modules`.
     pub first: Vec<PathBuf>,
 }
 
-/// The newest kernel of the series in what apt printed, a package a line.
+/// The newest kernel of the series in apt's output, which has a package a line.
 pub fn newest(packages: &str, flavour: Flavour) -> Option<String> {
     let release = |line: &str| -> Option<(u64, String)> {
         let name = line.split_whitespace().next()?;
-        // `117+deb12`: what has more in it is of another flavour.
+        // `117+deb12`: a version with more parts is of another flavour.
         let rest = name.strip_prefix(SERIES)?.strip_suffix(flavour.suffix())?;
         let (number, distribution) = rest.split_once('+').unwrap_or((rest, ""));
         let plain = distribution.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
@@ -91,7 +91,7 @@ pub fn newest(packages: &str, flavour: Flavour) -> Option<String> {
     packages.lines().filter_map(release).max().map(|(_, name)| name)
 }
 
-/// The kernel in the directory `cache`; fetched if it is not there yet.
+/// The kernel in the directory `cache`. Fetches it if it is missing.
 pub fn ready(cache: &Path, flavour: Flavour) -> Result<Kernel> {
     let top = cache.join("kernel");
     fs::create_dir_all(&top)?;
@@ -108,7 +108,7 @@ pub fn ready(cache: &Path, flavour: Flavour) -> Result<Kernel> {
     Ok(Kernel { release, image, modules, first })
 }
 
-/// Asks apt for the newest package, and unpacks it.
+/// Downloads the newest package with apt and unpacks it.
 fn fetch(top: &Path, flavour: Flavour) -> Result<String> {
     let search = || {
         let pattern = format!("^{}", SERIES.replace('.', "\\."));
@@ -147,8 +147,8 @@ fn fetch(top: &Path, flavour: Flavour) -> Result<String> {
     Ok(package)
 }
 
-/// Lays the modules that the guest may want aside, uncompressed. The second value is the files that
-/// are loaded first.
+/// Copies the modules of the guest, uncompressed. The second value is the files that are loaded
+/// first.
 fn choose(package: &Path, release: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     let chosen = package.join("chosen");
     let list = chosen.join("list");
@@ -176,8 +176,8 @@ fn choose(package: &Path, release: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
     Ok((chosen, first))
 }
 
-/// The files of `modules` and of what they need, in the order they are loaded in. What is built in,
-/// or is not there, needs none.
+/// The files of `modules` and of their dependencies, in load order. A built-in or missing module
+/// has no file.
 fn needed(top: &Path, release: &str, modules: &[&str]) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = Vec::new();
     for module in modules {

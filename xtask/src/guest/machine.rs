@@ -1,4 +1,4 @@
-//! A running guest: qemu, its console, and what the kernel is asked when the guest hangs.
+//! A running guest: qemu, its console, and the SysRq requests to a guest that hangs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,49 +16,49 @@ use super::tools::command;
 use super::watch::Watch;
 use super::{DIED, HANG, TIME_OUT};
 
-/// Arguments of every kernel. Emulated, clearing each page that is given out and checking the clock
-/// cost more than they show.
+/// Arguments of every kernel. Under emulation the clearing of pages and the check of the clock cost
+/// more than they gain.
 const KERNEL: &str = "console=ttyS0,115200 loglevel=4 printk.time=1 panic=5 sysrq_always_enabled \
                       mitigations=off random.trust_cpu=on no5lvl init_on_alloc=0 tsc=reliable \
                       clocksource=tsc nokaslr audit=0";
-/// What a hanging kernel is asked for: tasks that are blocked, what runs on each CPU, memory.
+/// The SysRq keys for a hanging kernel: blocked tasks, the task of each CPU, memory.
 const QUESTIONS: &[u8] = b"wlm";
-/// On the console, qemu takes what follows this byte as meant for itself; `b` is a break, which
-/// makes the next byte a question to the kernel.
+/// The escape byte of qemu's console, and `b` for a break. The kernel takes the next byte as a
+/// SysRq key.
 const ESCAPE: &[u8] = b"\x01b";
-/// How long an answer may go on, and how long silence says that it is over.
+/// The longest time of an answer, and the silence that ends it.
 const ANSWER: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long the machine may take to switch itself off.
+/// The time in which the machine must switch itself off.
 const END: Duration = Duration::from_secs(20);
 
-/// The ticks of the processor's clock in a millisecond, where `/proc/cpuinfo` tells them: the guest
-/// has the same clock. A guest that measures it while its CPUs wait for the host's takes hours for
-/// minutes.
+/// The ticks of the processor's clock in a millisecond, if `/proc/cpuinfo` has them. The guest has
+/// the same clock. If a guest measures the clock while its CPUs wait for the host's CPUs, it takes
+/// hours for minutes.
 fn tsc_khz(cpuinfo: &str) -> Option<u64> {
     let value = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
         Some(line.split_once(':')?.1.trim())
     };
-    // Elsewhere it is the frequency of the moment that is told.
+    // On real hardware `/proc/cpuinfo` has the momentary frequency.
     let virtual_machine = value("flags")?.split(' ').any(|flag| flag == "hypervisor");
     let megahertz: f64 = value("cpu MHz")?.parse().ok()?;
     (virtual_machine && megahertz > 0.0).then_some((megahertz * 1000.0) as u64)
 }
 
-/// A virtual machine. It ends with this value.
+/// A virtual machine. A drop of this value ends it.
 pub struct Machine {
     qemu: Child,
     keyboard: ChildStdin,
     console: Receiver<Vec<u8>>,
     begun: Instant,
     watch: Watch,
-    /// The line that is still coming.
+    /// The incomplete last line.
     line: Vec<u8>,
 }
 
 impl Machine {
-    /// Starts it with the archive `job`; qemu may put files into `directory`.
+    /// Starts the machine with the archive `job`. qemu may put files into `directory`.
     pub fn start(
         image: &Image,
         options: &Options,
@@ -66,12 +66,12 @@ impl Machine {
         directory: &Path,
     ) -> Result<Machine> {
         let drive = |file: &Path, more: &str| {
-            // A comma in a name is written twice.
+            // qemu needs a comma in a name twice.
             let file = file.display().to_string().replace(',', ",,");
             format!("file={file},if=virtio,format=raw,{more}")
         };
         let mut qemu = command("setpriv");
-        // The machine ends with this process, however that ends.
+        // The machine ends with this process, even if the process is killed.
         qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-nodefaults"]);
         qemu.args(["-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]);
@@ -103,7 +103,7 @@ impl Machine {
         Ok(Machine { qemu, keyboard, console, begun: Instant::now(), watch, line: Vec::new() })
     }
 
-    /// Shows the console until the machine ends or is ended. The status to exit with.
+    /// Shows the console until the machine ends or is killed. Returns the exit status.
     pub fn watch(mut self, options: &Options, output: &mut dyn Write) -> Result<u8> {
         let mut ended = None;
         let status = loop {
@@ -131,8 +131,8 @@ impl Machine {
         Ok(status)
     }
 
-    /// Shows what the console says within `time`, at once when it says something. False if the
-    /// machine has ended.
+    /// Waits up to `time` for output of the console and shows it at once. False if the machine has
+    /// ended.
     fn listen(&mut self, time: Duration, output: &mut dyn Write) -> Result<bool> {
         let bytes = match self.console.recv_timeout(time) {
             Ok(bytes) => bytes,
@@ -153,7 +153,7 @@ impl Machine {
         Ok(true)
     }
 
-    /// Has the kernel say what it is doing.
+    /// Makes the kernel print its state.
     fn ask(&mut self, what: &str, output: &mut dyn Write) -> Result<()> {
         let now = self.begun.elapsed().as_secs();
         writeln!(output, "\n=== HOST {what}, at {now} s: asking the kernel")?;
@@ -162,7 +162,7 @@ impl Machine {
                 self.keyboard.write_all(bytes)?;
                 self.keyboard.flush()
             };
-            // Without an answer, that is the answer.
+            // No answer is a result, too.
             let _ = say(ESCAPE);
             thread::sleep(Duration::from_millis(200));
             let _ = say(&[*question]);

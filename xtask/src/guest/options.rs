@@ -7,20 +7,20 @@ use anyhow::{Context, Result, bail};
 
 use super::kernel::Flavour;
 
-/// What is to be run, and on what machine.
+/// The command of a guest, and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// qemu's own words for it: `512M`, `2G`.
+    /// The memory in qemu's notation: `512M`, `2G`.
     pub memory: String,
     pub cpus: u32,
     /// More arguments for the kernel.
     pub append: String,
     pub kernel: Flavour,
-    /// How long it may take.
+    /// The time limit of the run.
     pub time: Duration,
-    /// Without swap traffic and progress for so long it is a hang; zero: nothing is.
+    /// The time without swap traffic and progress that counts as a hang; zero: no limit.
     pub hang: Duration,
-    /// Files that are laid beside the scripts.
+    /// Files to copy beside the scripts.
     pub files: Vec<PathBuf>,
     /// The command line, or a script of `guest/` and its arguments.
     pub command: Vec<String>,

@@ -1,4 +1,4 @@
-//! The statuses that the chore exits with when a guest did not end by itself.
+//! The exit statuses of the chore for a guest that did not end by itself.
 
 /// The exit status of a hang.
 pub const HANG: u8 = 123;

@@ -1,4 +1,4 @@
-//! The programs that a guest is made with, and the packages that bring them.
+//! The programs that make a guest, and their packages.
 
 use std::env;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Programs of this machine, and the Debian packages that bring them.
+/// Programs of this machine, and their Debian packages.
 const PROGRAMS: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("apt-get", "apt"),
@@ -24,7 +24,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("xz", "xz-utils"),
 ];
 
-/// What is missing here for a guest: `qemu-system-x86_64 (package qemu-system-x86), …`.
+/// The programs for a guest that this machine lacks: `qemu-system-x86_64 (package qemu-system-x86),
+/// …`.
 pub fn missing() -> Option<String> {
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
         return Some("x86-64 Linux".to_string());
@@ -39,24 +40,24 @@ fn missing_of(programs: &[(&str, &str)]) -> Option<String> {
     (!missing.is_empty()).then(|| missing.join(", "))
 }
 
-/// The program `name`, on the path or where programs for root are.
+/// The program `name`, on the path or in a directory of programs for root.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     directories.map(|directory| directory.join(name)).find(|file| file.is_file())
 }
 
-/// A command that runs `name`, wherever it is.
+/// A command that runs `name`.
 pub fn command(name: &str) -> Command {
     Command::new(find(name).unwrap_or_else(|| name.into()))
 }
 
-/// Runs it. What it prints is shown if it fails.
+/// Runs the command. Shows its output if it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     output(command).map(drop)
 }
 
-/// Runs it, and has what it printed.
+/// Runs the command and returns its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let shown = format!("{command:?}");
     let ended = command.stdin(Stdio::null()).output().with_context(|| shown.clone())?;
@@ -83,7 +84,7 @@ mod tests {
 
     #[test]
     fn ci_installs_what_a_guest_needs() {
-        // These are in every Debian.
+        // Every Debian has these packages.
         let essential = ["apt", "bash", "findutils", "libc-bin", "tar"];
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let run = fs::read_to_string(checkout.join(".ci/run")).unwrap();

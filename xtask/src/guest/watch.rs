@@ -1,38 +1,38 @@
-//! Tells a hang from slowness by what the guest says.
+//! Tells a hang from slowness by the output of the guest.
 //!
-//! `mon` prints the kernel's counts of pages swapped out and in every few seconds. Before there is
-//! swapping, each of its lines is a sign of life; then only one with other counts is. So is each
-//! line that a script or a program prints. The kernel's own messages are none: it complains of a
-//! hang for as long as it lasts.
+//! `mon` prints the kernel's counts of pages swapped out and in every few seconds. Before the first
+//! swap each of its lines is a sign of life. Later only a line with new counts is one. Each line of
+//! a script or a program is a sign of life, too. The kernel's own messages are not, because the
+//! kernel complains as long as a hang lasts.
 
 use std::time::Duration;
 
-/// What the guest's PID 1 prints before the status of the script.
+/// The text that the guest's PID 1 prints before the status of the script.
 const STATUS: &str = "=== GUEST-RC ";
 
-/// Reads the console line by line. Times are counted from the start of the machine.
+/// Reads the console line by line. Times are from the start of the machine.
 #[derive(Debug)]
 pub struct Watch {
     hang: Duration,
-    /// Pages swapped out and in, as `mon` last said.
+    /// Pages swapped out and in, from the last line of `mon`.
     traffic: (u64, u64),
-    /// The last sign of life since `mon` was heard first.
+    /// The last sign of life since the first line of `mon`.
     alive: Option<Duration>,
     status: Option<u8>,
 }
 
 impl Watch {
-    /// Without a sign of life for `hang` it is a hang; zero: nothing is.
+    /// Makes a watch. `hang` without a sign of life is a hang; zero means no limit.
     pub fn new(hang: Duration) -> Watch {
         Watch { hang, traffic: (0, 0), alive: None, status: None }
     }
 
-    /// Takes in a line that came at `now`.
+    /// Reads a line that came at `now`.
     pub fn line(&mut self, line: &str, now: Duration) {
         let line = line.trim();
         if let Some(status) = line.strip_prefix(STATUS) {
             let status = status.split_whitespace().next().and_then(|word| word.parse().ok());
-            // A status that cannot be read is no success.
+            // An unreadable status is a failure.
             self.status = Some(status.unwrap_or(1));
         } else if line.starts_with("[mon ") {
             let Some(traffic) = traffic(line) else { return };
@@ -50,7 +50,7 @@ impl Watch {
         self.status
     }
 
-    /// Whether it hangs.
+    /// Whether the guest hangs.
     pub fn hangs(&self, now: Duration) -> bool {
         let silent = self.alive.map(|alive| now.saturating_sub(alive));
         !self.hang.is_zero() && self.status.is_none() && silent.is_some_and(|it| it > self.hang)

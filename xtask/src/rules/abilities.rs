@@ -1,27 +1,27 @@
-//! What each crate must be unable to do: name an atomic, wait in a way of its own, ask which CPU it
-//! runs on, reach for std, know a codec's type.
+//! The rules about abilities of crates: to name an atomic, to wait, to ask for the current CPU, to
+//! use std, to name the type of a codec.
 
 use super::Finding;
 use crate::source::{Source, has_word, word_at};
 use crate::tree::Tree;
 
-/// Crates in which nothing can do I/O, ask the time or start a thread.
+/// Crates that cannot do I/O, read a clock or start a thread.
 const NO_STD: &[&str] =
     &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects", "zram", "zswap"];
 
-/// Codecs, which are opened by their names.
+/// The types of codecs. Crates open a codec by its name.
 const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "Eight42"];
 
-/// Crates that take codecs apart or put them side by side: the lab, models, test inputs.
+/// Crates that examine or compare codecs: the lab, models, test inputs.
 const APART: &[&str] = &["designs", "lab", "sim", "testkit", "fuzzing", "xtask"];
 
-/// How a thread waits for another, which `sync::park` does for all.
+/// The ways in which a thread waits for another. `sync::park` does this for all crates.
 const WAITS: &[&str] = &["spin_loop", "yield_now", "thread::park", "FUTEX_WAIT", "SYS_futex"];
 
-/// How a thread finds out its CPU, or has values of its own instead of a CPU's.
+/// The ways in which a thread asks for its CPU, or keeps per-thread instead of per-CPU values.
 const CPUS: &[&str] = &["sched_getcpu", "SYS_getcpu", "thread_local!"];
 
-/// The crates that may: the system, and what serves requests.
+/// The crates that may use [`CPUS`]: the system and the servers of requests.
 const ASK_FOR_CPUS: &[&str] = &["host", "nbd", "fuse", "ublk", "cli"];
 
 /// Runs the rules of this file.
@@ -52,7 +52,7 @@ fn atomics(source: &Source, name: &str, findings: &mut Vec<Finding>) {
         return;
     }
     for (number, code) in statements(source) {
-        // Also in groups: `use std::sync::{Arc, atomic::AtomicBool}`.
+        // Groups count, too: `use std::sync::{Arc, atomic::AtomicBool}`.
         let direct = ["core::sync::atomic", "std::sync::atomic"];
         let grouped = ["core::sync::{", "std::sync::{", "core::{", "std::{"];
         let names = direct.iter().any(|path| has_word(&code, path))
@@ -70,7 +70,7 @@ fn atomics(source: &Source, name: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// None of the words stands in the product's code of this file.
+/// Finds the words in the product's code of this file.
 fn names(
     source: &Source,
     words: &[&str],
@@ -112,7 +112,7 @@ fn codecs(source: &Source, name: &str, findings: &mut Vec<Finding>) {
         return;
     }
     for (number, code) in statements(source) {
-        // A type of that name elsewhere is none of ours, so only paths through the crate count:
+        // Another crate may have a type of that name, so only paths through `zcomp` count:
         // `zcomp::Lz4`, `use zcomp::{Lz4, Zstd}`.
         let Some(at) = word_at(&code, "zcomp::") else { continue };
         for codec in CODECS.iter().filter(|codec| has_word(&code[at..], codec)) {
@@ -126,7 +126,7 @@ fn codecs(source: &Source, name: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The lines of product code, a `use` of several lines being one, each with its first number.
+/// The lines of product code with their numbers. A `use` of several lines counts as one line.
 fn statements(source: &Source) -> Vec<(usize, String)> {
     let mut statements: Vec<(usize, String)> = Vec::new();
     let mut importing = false;

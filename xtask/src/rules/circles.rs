@@ -1,9 +1,10 @@
-//! No files of a crate import each other in a circle: calls go down, values come up, between the
-//! files of a crate as between crates. Whoever reads a file can then read those below it first.
+//! The rule that files of a crate do not import each other in a circle. Calls go down and values
+//! come up, between files as between crates. So a reader of a file can read the files below it
+//! first.
 //!
 //! An import leads to the file that defines the name, through all `pub use` on the way. A `mod`
-//! line imports nothing, nor does a `pub use` of a name that the file itself has no use for; and
-//! tests may import what they like.
+//! line imports nothing, nor does a `pub use` of a name that the file itself does not use. Tests
+//! may import anything.
 
 mod modules;
 mod names;
@@ -20,10 +21,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     circles_by_crate(tree).values().flatten().map(Circle::finding).collect()
 }
 
-/// Files that all import each other, through others or not.
+/// Files that all import each other, directly or through other files.
 struct Circle {
     files: BTreeSet<String>,
-    /// The shortest way round: a file, the line of its import, the next file, and so on.
+    /// The shortest circle: a file, the line of its import, the next file, and so on.
     way: Vec<(String, usize)>,
 }
 
@@ -57,7 +58,7 @@ fn circles_by_crate(tree: &Tree) -> BTreeMap<String, Vec<Circle>> {
         }
     }
     let of_crate = |(name, sources): (&str, BTreeMap<&str, &Source>)| {
-        // A program beside the library is a crate of its own.
+        // A program beside the library is a separate crate.
         let roots = sources.keys().filter(|path| is_root(path));
         let found = roots.flat_map(|root| circles(&Modules::new(root, &sources).imports()));
         (name.to_string(), found.collect())
@@ -93,7 +94,8 @@ fn circles(imports: &Imports) -> Vec<Circle> {
     circles
 }
 
-/// Every file that `file` imports, through others or not; itself only if it is in a circle.
+/// Every file that `file` imports, directly or through others. `file` itself is in the set only if
+/// it is in a circle.
 fn reached<'a>(imports: &'a Imports, file: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut waiting = vec![file];

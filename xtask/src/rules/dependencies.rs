@@ -1,4 +1,4 @@
-//! Who may depend on whom: the layers of the workspace, and which foreign crate is let in where.
+//! The rules about dependencies: the layers of the workspace, and the users of foreign crates.
 
 use toml::{Table, Value};
 
@@ -118,8 +118,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What tests may use besides. `designs` is for the tests of `testing/` and `research/`: those of
-/// the product do without it.
+/// The crates that tests may use in addition. Only tests of `testing/` and `research/` may use
+/// `designs`.
 const IN_TESTS: &[&str] = &["testkit", "sim", "host", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
@@ -160,9 +160,9 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
 
 const RULE: &str = "dependencies";
 
-/// What repeats and extends experiments.
+/// The crates that repeat and extend experiments.
 const RESEARCH: &[&str] = &["designs", "lab"];
-/// What only tests need.
+/// The crates that only tests need.
 const TESTING: &[&str] = &["sim", "testkit", "fuzzing", "guestkit"];
 
 /// Compares the manifest of each crate with the tables.
@@ -182,7 +182,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whoever reads `crates/` alone meets what runs in production, and nothing else.
+/// Checks that `crates/` has exactly the crates that run in production.
 fn check_place(group: &str, name: &str, file: &File, findings: &mut Vec<Finding>) {
     let right = match name {
         _ if RESEARCH.contains(&name) => "research",
@@ -267,7 +267,8 @@ fn list(names: &[&str]) -> String {
     }
 }
 
-/// Section, whether only tests see it, name and value of each dependency, of every target.
+/// Each dependency of every target: its section, whether it is for tests only, its name and its
+/// value.
 fn dependencies(manifest: &Table) -> Vec<(String, bool, String, Value)> {
     let mut found = Vec::new();
     let mut take = |prefix: &str, table: &Table| {
@@ -289,7 +290,8 @@ fn dependencies(manifest: &Table) -> Vec<(String, bool, String, Value)> {
     found
 }
 
-/// The line of `name` in `[section]`; of the section, or zero, when it is written in another way.
+/// The line of `name` in `[section]`. If `name` is written in another way: the line of the section,
+/// or zero.
 fn line_of(text: &str, section: &str, name: &str) -> usize {
     let mut inside = 0;
     for (number, line) in (1..).zip(text.lines()) {

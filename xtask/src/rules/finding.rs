@@ -1,4 +1,4 @@
-//! What a rule finds.
+//! A finding of a rule.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use std::fmt;
 pub struct Finding {
     /// The file, from the top of the checkout.
     pub path: String,
-    /// The line from one; zero when the whole file is meant.
+    /// The line from one; zero for the whole file.
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong, and what to do instead.
+    /// The fault and its remedy.
     pub message: String,
 }
 

@@ -1,11 +1,11 @@
-//! CI must bring what tests ask for.
+//! The rule that CI installs the packages that tests need.
 
 use super::Finding;
 use crate::tree::Tree;
 
 /// The file that installs packages.
 const CI: &str = ".ci/run";
-/// Packages of programs that the Rust toolchain brings, from wherever it came.
+/// Packages of programs that come with every Rust toolchain.
 const TOOLCHAIN: &[&str] = &["cargo", "rustc"];
 
 /// Finds packages that a `Need::program(name, package)` names and CI does not install.
@@ -13,7 +13,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let ci = tree.files.iter().find(|file| file.path == CI).and_then(|file| file.text());
     let ci = ci.unwrap_or_default();
-    // Words of the array, which ends with the first line that is a parenthesis.
+    // The words of the array. The first line with only a parenthesis ends the array.
     let packages = ci.split_once("packages=(").map_or("", |(_, rest)| rest);
     let packages = packages.split("\n)").next().unwrap_or("");
     let packages: Vec<&str> = packages.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! Where `unsafe` may stand and what must be written beside it, and beside each memory ordering.
+//! The rules about `unsafe`: its modules and its comments, and the comments of memory orderings.
 
 use super::Finding;
 use crate::source::{Source, has_word};
@@ -65,9 +65,10 @@ const UNSAFE_MODULES: &[&str] = &[
     "testing/testkit/src/heap.rs",
 ];
 
-/// How far above a line its comment may begin.
+/// The most lines between the start of a comment and its line of code.
 const REACH: usize = 6;
-/// The same for `SAFETY:`, whose comments are longer and may stand above a statement of some lines.
+/// The most lines from a `SAFETY:` comment to `unsafe`. Such comments are longer, and may be above
+/// a statement of several lines.
 const SAFETY_REACH: usize = 14;
 
 /// Runs the rules of this file.
@@ -80,7 +81,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Finds entries of the list that are no longer true.
+/// Finds outdated entries of the list.
 pub fn list_is_current(tree: &Tree) -> Vec<Finding> {
     let stale = |path: &&&str| {
         let source = tree.sources.iter().find(|source| source.path == ***path);
@@ -99,7 +100,7 @@ fn has_unsafe(code: &str) -> bool {
     has_word(code, "unsafe")
 }
 
-/// Judges one file; `listed` says that it may have unsafe code.
+/// Checks one file. If `listed`, the file may have unsafe code.
 pub(super) fn unsafety(source: &Source, listed: bool, findings: &mut Vec<Finding>) {
     let mut find = |line, message: &str| {
         let (path, message) = (source.path.clone(), message.to_string());
@@ -131,7 +132,7 @@ pub(super) fn unsafety(source: &Source, listed: bool, findings: &mut Vec<Finding
                 find(number, "say what the caller must keep to: add a `# Safety` section");
             }
         } else if line.code.contains("unsafe fn(") {
-            // A function pointer type promises nothing by itself.
+            // A function pointer type alone needs no comment.
         } else if !source.comment_near(number, SAFETY_REACH, "safety:") {
             find(number, "say why this is sound: put `// SAFETY: …` right above");
         }
@@ -142,7 +143,7 @@ fn is_use(code: &str, of: &str) -> bool {
     code.trim_start().trim_start_matches("pub ").starts_with("use ") && code.contains(of)
 }
 
-/// Each ordering that synchronises must say with what.
+/// Checks that a comment at each synchronising ordering names its partner.
 pub(super) fn orderings(source: &Source, findings: &mut Vec<Finding>) {
     let strong = ["Acquire", "Release", "AcqRel", "SeqCst"];
     // A file that imports the names may use them bare; elsewhere `Release` may be anything.

@@ -1,4 +1,4 @@
-//! Sizes, widths, words and paths that have no place in the tree.
+//! The rules about sizes, widths, words and paths in the tree.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use super::Finding;
 use crate::source::{Source, has_word};
 use crate::tree::{File, Tree};
 
-/// Lines a source file may have, tests aside.
+/// The most lines of a source file, without tests.
 const FILE_LINES: usize = 600;
-/// Characters a line may have.
+/// The most characters of a line.
 const LINE_CHARS: usize = 100;
-/// Bytes a file may have: what is larger was made by a program and belongs elsewhere.
+/// The most bytes of a file. A program made any larger file, which belongs elsewhere.
 const FILE_BYTES: usize = 256 * 1024;
-/// Where every foreign crate comes from.
+/// The registry of every foreign crate.
 const INDEX: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Words of our own that gave way to those of the field.
+/// Former words of this project, and the words of the field that replaced them.
 const VOCABULARY: &[(&str, &str)] = &[
     ("lane", "a CPU"),
     ("Lane", "Cpu"),
@@ -98,7 +98,7 @@ fn width(path: &str, number: usize, line: &str, findings: &mut Vec<Finding>) {
 }
 
 fn lengths(source: &Source, findings: &mut Vec<Finding>) {
-    // Tests hold what programs print, line for line.
+    // Tests contain the output of programs, line for line.
     for (number, line) in source.product_lines() {
         width(&source.path, number, &line.text, findings);
     }
@@ -135,7 +135,7 @@ fn words(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Each file of a crate says first what it holds.
+/// Each file of a crate begins with a description of its contents.
 fn opening(source: &Source, findings: &mut Vec<Finding>) {
     let inside = source.path.contains("/src/") && source.crate_name().is_some();
     if !inside || source.test {
@@ -148,9 +148,9 @@ fn opening(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Absolute paths and host names that exist on one machine only.
+/// Finds absolute paths and host names that exist on one machine only.
 fn machines(file: &File, text: &str, findings: &mut Vec<Finding>) {
-    // Split, so that this file does not find itself.
+    // The texts are split, so that the rule does not find this file.
     let paths = [concat!("/wo", "rk/"), concat!("/tmp/", "target"), concat!("/ho", "me/")];
     let hosts = [concat!(".inte", "rnal"), concat!(".lo", "cal"), concat!(".co", "rp")];
     for (number, line) in (1..).zip(text.lines()) {
@@ -178,11 +178,11 @@ fn starts_a_path(line: &str, path: &str) -> bool {
     })
 }
 
-/// The path of this checkout must not be in it.
+/// Finds the path of this checkout in its files.
 pub fn own_paths(tree: &Tree, root: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let root = root.display().to_string();
-    // A checkout in `/src` or the like has a name too short to mean anything.
+    // A path such as `/src` is too short to be significant.
     if root.matches('/').count() < 2 {
         return findings;
     }

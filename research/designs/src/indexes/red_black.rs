@@ -1,10 +1,10 @@
-//! Red-black trees, after Linux's first zswap (2013), which kept its entries in one.
+//! Red-black trees, after Linux's first zswap (2013), which kept its entries in such a tree.
 //!
-//! The node of an entry is in a table under the entry's number, so that nothing is allocated. A
-//! tree has a lock, which is held whatever is done to it.
+//! A table holds the node of each entry under the entry's number, so an insert allocates nothing.
+//! Each tree has a lock, and every operation holds it.
 //!
 //! # Why unsafe
-//! Entries are freed by what an index says, and so by what its trees say.
+//! The index, and so its trees, decides when an entry is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -89,7 +89,7 @@ impl RedBlackTrees {
         self.set(node, ABOVE, self.load(node, ABOVE) & RED | u64::from(above));
     }
 
-    /// No node is black.
+    /// The empty node (`NONE`) counts as black.
     #[inline]
     fn is_red(&self, node: u32) -> bool {
         node != NONE && self.load(node, ABOVE) & RED != 0
@@ -100,12 +100,12 @@ impl RedBlackTrees {
         self.set(node, ABOVE, if red { above | RED } else { above });
     }
 
-    /// On which side of `above` the node `node` is.
+    /// The side of `above` on which `node` is.
     fn side_of(&self, node: u32, above: u32) -> Side {
         if self.below(above, Side::Left) == node { Side::Left } else { Side::Right }
     }
 
-    /// Puts `new` where `old` is below `above`, or at the root.
+    /// Links `new` below `above`, or at the root, in the place of `old`.
     fn relink(&self, root: &AtomicU64, above: u32, old: u32, new: u32) {
         if above == NONE {
             root.store(u64::from(new), Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl RedBlackTrees {
         self.set_above(node, rises);
     }
 
-    /// The node of an offset, or the one that it would be below of, with the side.
+    /// Finds the node of an offset. An error has the node to insert the offset below, and the side.
     #[inline]
     fn find(&self, root: &AtomicU64, offset: u64) -> Result<u32, (u32, Side)> {
         let mut at = root.load(Ordering::Relaxed) as u32;
@@ -147,7 +147,7 @@ impl RedBlackTrees {
         Err(last)
     }
 
-    /// Node `node` is red, and so may be the one above it.
+    /// Repairs the tree after an insert: `node` is red, and the node above it may be red, too.
     fn mend_red(&self, root: &AtomicU64, mut node: u32) {
         loop {
             let above = self.above(node);
@@ -157,7 +157,7 @@ impl RedBlackTrees {
             if !self.is_red(above) {
                 return;
             }
-            // A red node is no root.
+            // A red node is never the root.
             let top = self.above(above);
             let side = self.side_of(above, top);
             let uncle = self.below(top, side.other());
@@ -178,7 +178,7 @@ impl RedBlackTrees {
         }
     }
 
-    /// On `side` of `above` there is one black node too few on every way down.
+    /// Repairs the tree after a removal: on `side` of `above` every path down lacks one black node.
     fn mend_black(&self, root: &AtomicU64, mut above: u32, mut side: Side) {
         loop {
             let node = self.below(above, side);
@@ -217,7 +217,7 @@ impl RedBlackTrees {
         }
     }
 
-    /// Puts `new` where `old` is, with its colour and all that is below it.
+    /// Puts `new` in the place of `old`, with the colour of `old` and the nodes below it.
     fn replace(&self, root: &AtomicU64, old: u32, new: u32) {
         let above = self.above(old);
         self.set(new, BELOW, self.load(old, BELOW));
@@ -245,7 +245,7 @@ impl RedBlackTrees {
     fn unlink(&self, root: &AtomicU64, node: u32) {
         let (left, right) = (self.below(node, Side::Left), self.below(node, Side::Right));
         if left != NONE && right != NONE {
-            // Its successor has no left one, is taken out of its own place, and comes here.
+            // The successor has no left child. It leaves its own place and replaces this node.
             let next = self.leftmost(right);
             self.unlink_edge(root, next);
             self.replace(root, node, next);
@@ -254,7 +254,7 @@ impl RedBlackTrees {
         }
     }
 
-    /// Takes out a node with at most one below it.
+    /// Takes out a node with at most one child.
     fn unlink_edge(&self, root: &AtomicU64, node: u32) {
         let above = self.above(node);
         let left = self.below(node, Side::Left);
@@ -271,8 +271,8 @@ impl RedBlackTrees {
         }
     }
 
-    /// Checks what is below `above` on one side: offsets within `from..to`, colours, links. Gives
-    /// its black height and its entries.
+    /// Checks the subtree of `node` below `above`: offsets within `from..to`, colours and links.
+    /// Returns its black height and its number of entries.
     fn check(&self, node: u32, above: u32, from: u64, to: u64) -> (u32, u64) {
         if node == NONE {
             return (0, 0);
@@ -297,12 +297,12 @@ impl RedBlackTrees {
     }
 }
 
-// SAFETY: a word is in the one node of its entry, which is linked and unlinked under the lock of
-// the tree.
+// SAFETY: a word is only in the node of its entry, and threads link and unlink that node under the
+// lock of the tree.
 unsafe impl Forest for RedBlackTrees {
     const NAME: &'static str = "rbtree";
     const SPLIT_NAME: &'static str = "rbtree-split";
-    /// Beside the lock: nobody looks at it without.
+    /// The root is beside the lock, as every reader of it takes the lock.
     const ROOT: usize = 1;
     const LOCK_FREE: bool = false;
 
@@ -368,7 +368,7 @@ unsafe impl Forest for RedBlackTrees {
         let node = match self.find(root, from) {
             Ok(node) => node,
             Err((above, Side::Left)) => above,
-            // Up from every right side, and once from a left one.
+            // Climbs out of every right side, and out of one left side.
             Err((mut node, Side::Right)) => loop {
                 let above = self.above(node);
                 if above == NONE || self.side_of(node, above) == Side::Left {
@@ -384,7 +384,7 @@ unsafe impl Forest for RedBlackTrees {
     }
 
     fn provide(&self, entries: u32, _: u32) -> bool {
-        // A node has the number of its entry.
+        // A node has the number of its entry, which starts at 1.
         self.nodes.provide(entries as usize + 1)
     }
 

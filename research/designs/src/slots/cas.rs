@@ -1,11 +1,10 @@
-//! Ownership taken by compare-and-swap: a busy bit in each slot, spun on without sleeping.
+//! A thread takes a slot by compare-and-swap of its busy bit. Other threads spin and never sleep.
 //!
-//! Not publication: who reads owns the slot as well, so that what it names can be freed at once by
-//! whoever displaces it. Publishing by compare-and-swap alone, and freeing at once, would take
-//! objects from under their readers; that is what `epoch` has its bags for.
+//! A reader owns the slot, too. So the writer that displaces an object frees it at once. In `epoch`
+//! a reader owns nothing, so displaced objects must wait in bags.
 //!
 //! # Why unsafe
-//! Objects are freed by what a slot table says.
+//! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +18,8 @@ pub struct Cas {
     touched: Touched,
 }
 
-// SAFETY: who swaps a word owns it, and so does a reader until it has read; a displaced slot is
-// freed once, after that.
+// SAFETY: a writer owns the word that it swaps, and a reader owns it until it has read. A displaced
+// slot is freed once, after that.
 unsafe impl SlotTable for Cas {
     const NAME: &'static str = "cas";
     const BYTES: usize = 8;
@@ -64,7 +63,7 @@ unsafe impl SlotTable for Cas {
 
     #[inline]
     fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
-        // Readers own the slot while they read, so nobody has the displaced one any more.
+        // A reader owns the slot while it reads, so no reader holds the displaced slot now.
         free(displaced);
     }
 

@@ -1,14 +1,13 @@
-//! No lock: readers enter, writers publish by one compare-and-swap, and what was displaced waits
-//! until no reader can hold it.
+//! No lock: a reader enters, a writer publishes by one compare-and-swap, and a displaced object
+//! waits until no reader can hold it.
 //!
-//! A reader counts itself on its CPU and looks at the word once; it waits for nobody. An object
-//! that is displaced meanwhile stays as it was, because objects are never modified, until the
-//! reader has left. Displaced objects wait in bags of the CPUs ([`sync::Retired`]). Slots that
-//! name no object wait for nobody: patterns are in the slot itself, and blocks of a backing device
-//! have readers of their own.
+//! A reader counts itself on its CPU and loads the word once; it never waits. Objects are never
+//! modified, and a displaced object lives until the reader has left. Displaced objects wait in a
+//! bag of each CPU ([`sync::Retired`]). A slot without an object does not wait: a same-filled
+//! pattern is in the slot itself, and a block of a backing device counts its own readers.
 //!
 //! # Why unsafe
-//! Objects are freed by what a slot table says.
+//! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Retired;
@@ -17,8 +16,8 @@ use units::Cpu;
 use zram::slots::{SlotTable, Touched};
 use zram::{Kind, Slot};
 
-/// Objects of a CPU that may wait: at most 512 KiB of memory. Under shuttle so few that bags come
-/// full in small models.
+/// The most displaced objects that wait on a CPU: at most 512 KiB of memory. Under shuttle the
+/// number is small, so that small models fill bags.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// The table: 8 bytes a page, and a bag for each CPU.
@@ -28,8 +27,8 @@ pub struct Epoch {
     retired: Retired,
 }
 
-// SAFETY: words are swapped by one instruction, and a displaced slot that names an object is freed
-// once, by `Retired`, when no reader from before can hold it.
+// SAFETY: one instruction swaps a word. `Retired` frees a displaced slot that names an object once,
+// when every reader that may hold it has left.
 unsafe impl SlotTable for Epoch {
     const NAME: &'static str = "epoch";
     const BYTES: usize = 8;
@@ -52,7 +51,7 @@ unsafe impl SlotTable for Epoch {
             return read(Slot::EMPTY);
         }
         let _reading = self.retired.read(cpu);
-        // Acquire pairs with the Release in `update`: what the slot names has been written.
+        // Acquire pairs with the Release in `update`: the object of the slot has been written.
         let word = self.words.get(index).load(Ordering::Acquire);
         read(Slot::from_word(word))
     }
@@ -68,8 +67,8 @@ unsafe impl SlotTable for Epoch {
         let mut old = word.load(Ordering::Relaxed);
         loop {
             let Some(new) = next(Slot::from_word(old)) else { return Err(Slot::from_word(old)) };
-            // Release pairs with the Acquire in `load`; Acquire with the Release of the writer
-            // before, whose object is about to be freed.
+            // Release pairs with the Acquire in `load`. Acquire pairs with the Release of the
+            // previous writer, whose object is about to be freed.
             let swapped =
                 word.compare_exchange_weak(old, new.word(), Ordering::AcqRel, Ordering::Relaxed);
             match swapped {

@@ -1,10 +1,10 @@
-//! One reader-writer lock for the whole table: the base that finer schemes are measured against.
+//! One reader-writer lock for the whole table. Experiments measure finer schemes against it.
 //!
-//! As the kernel's `tb_lock` was before each entry had a lock of its own: readers share it while
-//! they decompress, a writer holds it for the swap of one word.
+//! The kernel's `tb_lock` was such a lock until each entry got its own. Readers share it while they
+//! decompress. A writer holds it while it swaps one word.
 //!
 //! # Why unsafe
-//! Objects are freed by what a slot table says.
+//! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ pub struct GlobalRwLock {
 /// The only key of the only lock.
 const KEY: usize = 0;
 
-// SAFETY: a word is swapped by who holds the lock alone, and a reader shares it until it has read;
-// a displaced slot is freed once, after that.
+// SAFETY: a writer holds the lock alone while it swaps a word, and a reader shares the lock until
+// it has read. A displaced slot is freed once, after that.
 unsafe impl SlotTable for GlobalRwLock {
     const NAME: &'static str = "global-rwlock";
     const BYTES: usize = 8;
@@ -78,7 +78,7 @@ unsafe impl SlotTable for GlobalRwLock {
 
     #[inline]
     fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
-        // Readers hold the lock while they read, so nobody has the displaced slot any more.
+        // Readers hold the lock while they read, so no reader holds the displaced slot now.
         free(displaced);
     }
 

@@ -1,11 +1,11 @@
-//! A lock of its own beside each slot, of either kind.
+//! Each slot has its own lock beside it, of one of two kinds.
 //!
-//! A plain lock, which spins briefly and then parks, as the kernel's table of pages with a spinlock
-//! in each entry, but who waits sleeps when the holder is slow; readers exclude each other as well.
-//! Or a reader-writer lock: readers of a page share it, a writer has it alone.
+//! A plain lock is like the spinlock in each entry of the kernel's table of pages, but a waiter
+//! spins briefly and then sleeps. Readers exclude each other, too. A reader-writer lock is shared
+//! by the readers of a page, and a writer holds it alone.
 //!
 //! # Why unsafe
-//! Objects are freed by what a slot table says.
+//! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -14,20 +14,19 @@ use units::Cpu;
 use zram::Slot;
 use zram::slots::{SlotTable, Touched};
 
-/// A lock in a word, with the wait queues of those who want it. What differs between the
-/// kinds.
+/// One kind of lock: its state is a word, and its waiters sleep in wait queues.
 ///
 /// # Safety
-/// From `write` to `end_write` nobody else is between `write` and `end_write`, or between `read`
-/// and `end_read`.
+/// While one thread is between `write` and `end_write`, no other thread is between `write` and
+/// `end_write`, or between `read` and `end_read`.
 pub unsafe trait WordLock: Default + Send + Sync {
     /// The name of the scheme.
     const NAME: &'static str;
-    /// Waits until nobody writes, and keeps writers out.
+    /// Waits until no thread writes, and keeps writers out.
     fn read(&self, lock: &AtomicU64, key: usize);
     /// Ends what `read` began.
     fn end_read(&self, lock: &AtomicU64, key: usize);
-    /// Waits until it is alone, and stays so.
+    /// Waits until no other thread holds the lock, and keeps all others out.
     fn write(&self, lock: &AtomicU64, key: usize);
     /// Ends what `write` began.
     fn end_write(&self, lock: &AtomicU64, key: usize);
@@ -89,8 +88,8 @@ pub struct LockBeside<L> {
     queues: L,
 }
 
-// SAFETY: a word is swapped by who holds its lock alone, and a reader has it or shares it until it
-// has read; a displaced slot is freed once, after that.
+// SAFETY: a writer holds the lock of a word alone while it swaps the word, and a reader holds or
+// shares the lock until it has read. A displaced slot is freed once, after that.
 unsafe impl<L: WordLock> SlotTable for LockBeside<L> {
     const NAME: &'static str = L::NAME;
     const BYTES: usize = 16;
@@ -146,7 +145,7 @@ unsafe impl<L: WordLock> SlotTable for LockBeside<L> {
 
     #[inline]
     fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
-        // Readers hold the lock while they read, so nobody has the displaced slot any more.
+        // Readers hold the lock while they read, so no reader holds the displaced slot now.
         free(displaced);
     }
 

@@ -1,14 +1,14 @@
-//! `multi`: streams that are made when they are wanted, up to a limit.
+//! `multi`: streams that are made on demand, up to a limit.
 //!
-//! What Linux 3.15 did with max_comp_streams above 1 (seed: "zram: add multi stream
-//! functionality"): a list of idle streams, the one used last in front, and a queue to wait in. It
-//! begins with one stream. Who finds none idle and the limit not reached reserves a place, and
-//! makes one outside the lock; if there is no memory for it, the place is given back and the thread
-//! waits like everybody else.
+//! Linux 3.15 did this with max_comp_streams above 1 (seed: "zram: add multi stream
+//! functionality"). There is a list of idle streams, the one used last in front, and a wait queue.
+//! The policy begins with one stream. A thread that finds no idle stream, while the limit is not
+//! reached, reserves a place and makes a stream outside the lock. Without memory for it, the thread
+//! gives the place back and waits like the others.
 //!
-//! Linux frees a returned stream when those made *and* reserved are above the limit. If the limit
-//! was lowered and the reservation then comes to nothing, it has no stream left, and who reserved
-//! waits for ever. Here only made streams count, so there is always one.
+//! Linux frees a returned stream when made *and* reserved streams together exceed the limit. If the
+//! limit was lowered and the reservation then fails, no stream is left, and the thread that
+//! reserved waits for ever. Here only made streams count, so one stream always exists.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use units::Cpu;
 
 use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 
-/// At most so many streams as the limit says, made when they are wanted.
+/// Streams that are made on demand, at most as many as the limit says.
 pub struct MultiStreams {
     compressor: Arc<dyn Compressor>,
     list: CachePadded<Mutex<List>>,
@@ -28,15 +28,15 @@ pub struct MultiStreams {
 
 struct List {
     idle: Stack,
-    /// Streams there are, idle or taken. At least one.
+    /// Streams that exist, idle or taken. At least one.
     made: usize,
     /// Places of streams that are being made.
     reserved: usize,
     limit: usize,
 }
 
-/// A stream on the heap: lending it is moving a pointer. One element, because only a vector can be
-/// asked for without aborting when memory is out.
+/// A stream on the heap, so that lending it moves one pointer. It is an array of one element,
+/// because only a vector can be allocated without an abort when memory is out.
 type Loan = Box<[Node; 1]>;
 
 struct Node {
@@ -45,7 +45,7 @@ struct Node {
 }
 
 impl MultiStreams {
-    /// A stream for `compressor`, and leave to make more up to `limit` (at least one).
+    /// Makes one stream for `compressor`. Later calls make more, up to `limit` (at least one).
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
@@ -85,8 +85,8 @@ impl MultiStreams {
         }
     }
 
-    /// Makes the stream that a place is reserved for. Nothing if memory is out, or the limit was
-    /// lowered meanwhile; somebody has a stream then, who will ring.
+    /// Makes the stream for a reserved place. `None` if memory is out or the limit was lowered
+    /// meanwhile. Then another thread has a stream, and rings when it returns the stream.
     fn grow(&self) -> Option<Loan> {
         let made = make(&*self.compressor).ok();
         let mut list = self.list.lock();
@@ -105,7 +105,7 @@ impl MultiStreams {
             self.event.notify_one();
         } else {
             list.made -= 1;
-            // The lock first: to free takes its time.
+            // The lock is released first, because freeing the stream is slow.
             drop(list);
             drop(loan);
         }
@@ -167,7 +167,7 @@ impl Streams for MultiStreams {
 /// A stream of [`MultiStreams`], taken.
 pub struct LentStream<'a> {
     owner: &'a MultiStreams,
-    /// There until it is dropped.
+    /// `Some` until this value is dropped.
     loan: Option<Loan>,
 }
 
@@ -199,7 +199,7 @@ impl Drop for LentStream<'_> {
     }
 }
 
-/// Idle streams, the one that came last in front.
+/// Idle streams. The stream that came last is in front.
 #[derive(Default)]
 struct Stack(Option<Loan>);
 
@@ -219,7 +219,7 @@ impl Stack {
 }
 
 impl Drop for Stack {
-    /// One after the other: a chain that drops itself takes a stack frame for each.
+    /// Drops the streams in a loop. A recursive drop takes a stack frame for each stream.
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

@@ -7,8 +7,8 @@ use units::Cpu;
 
 use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 
-/// One stream behind the standard library's mutex. It is there to be measured, as what
-/// [`SingleStream`] must never fall below; nothing else recommends it.
+/// One stream behind the standard library's mutex. It exists for measurements: [`SingleStream`]
+/// must never be slower than it.
 ///
 /// [`SingleStream`]: super::SingleStream
 pub struct MutexStream {
@@ -16,7 +16,7 @@ pub struct MutexStream {
 }
 
 impl MutexStream {
-    /// A stream for `compressor`.
+    /// Makes a stream for `compressor`.
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.

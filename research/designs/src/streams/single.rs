@@ -1,4 +1,4 @@
-//! `single`: one stream that everybody takes turns with.
+//! `single`: one stream that all threads take in turns.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 use super::multi::{LentStream, MultiStreams};
 
 /// One stream behind a mutex that spins on its owner before it sleeps, as in Linux 3.15 with
-/// max_comp_streams 1: a compression is over sooner than a sleeper could be woken.
+/// max_comp_streams 1: a compression ends sooner than a sleeping thread wakes.
 pub struct SingleStream {
     stream: CachePadded<OwnerMutex<Stream>>,
 }
 
 impl SingleStream {
-    /// A stream for `compressor`.
+    /// Makes a stream for `compressor`.
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
@@ -53,12 +53,12 @@ impl Streams for SingleStream {
     }
 }
 
-/// The policy `single`, as Linux 3.15 chose: one stream for good where one was asked for in the
-/// beginning, and otherwise as many as the limit says.
+/// The policy `single`, as Linux 3.15 chose it. With a first limit of one there is one stream for
+/// ever; otherwise there are as many streams as the limit says.
 pub enum SingleStreams {
     /// One.
     One(SingleStream),
-    /// Up to the limit. It is larger than the other.
+    /// Up to the limit. It is boxed because it is larger than the other variant.
     Several(Box<MultiStreams>),
 }
 

@@ -1,30 +1,29 @@
-//! The kernel's shape: free lists threaded through what is known of the frames, one lock round
-//! them, and a pcp list of single frames per CPU in front.
+//! A zone as the kernel has it: free lists linked through the table of frames, one lock round them,
+//! and a pcp list of single frames for each CPU in front.
 //!
-//! [`ListZone`] is one zone in several designs ([`Design`]), of which each answers in its own way
-//! which kind of lock there is, when buddies are merged, and how batches move. They are those of
-//! two series of patches for Linux 4.19: Aaron Lu, "Improve zone lock scalability using Daniel
-//! Jordan's list work" (linux-mm, September 2018), and "Eliminate zone->lock contention" (October
-//! 2018); behaviour.
+//! [`ListZone`] is one zone in several designs ([`Design`]). A design chooses the kind of lock,
+//! when buddies are merged, and how batches move. The designs come from two series of patches for
+//! Linux 4.19: Aaron Lu, "Improve zone lock scalability using Daniel Jordan's list work" (linux-mm,
+//! September 2018), and "Eliminate zone->lock contention" (October 2018); behaviour.
 //!
-//! What all have in common: single frames come from the CPU's pcp list, the newest first, and go
-//! back to the pcp list of the CPU that frees them; a pcp list is filled when it is empty, and when
-//! it has [`ZoneOptions::cache_high`] frames its oldest batch goes back to the zone. Larger blocks
-//! pass the pcp lists by. Linux's own numbers are a batch of 63 and 378 in a pcp list at most.
+//! In all designs single frames come from the CPU's pcp list, the newest first, and go back to the
+//! pcp list of the CPU that frees them. An empty pcp list is filled. When a pcp list has
+//! [`ZoneOptions::cache_high`] frames, its oldest batch goes back to the zone. Larger blocks bypass
+//! the pcp lists. Linux's own numbers are a batch of 63 and at most 378 frames in a pcp list.
 //!
-//! Locks are taken in this order: pcp lists by ascending CPU, the zone's lock, a range's, the head
-//! of a list. Memory goes back to the operating system in [`Frames::drain`] only, with the zone's
-//! lock held alone for a 2 MiB block at a time; [`ZoneOptions::keep_free_blocks`] and
-//! [`ZoneOptions::collapse`] are not heeded. Designs that leave buddies unmerged merge them there,
-//! and before they say that memory is out.
+//! The lock order is: pcp lists by ascending CPU, the zone's lock, the lock of a range, the head of
+//! a list. Only [`Frames::drain`] gives memory back to the operating system. It holds the zone's
+//! lock alone, for one 2 MiB block at a time. The zone ignores [`ZoneOptions::keep_free_blocks`]
+//! and [`ZoneOptions::collapse`]. A design that leaves buddies unmerged merges them in `drain`, and
+//! before an allocation fails for lack of memory.
 //!
-//! The state of a frame says with what order it was allocated, so that freeing what was not
-//! allocated is found out: in a debug build by a panic, otherwise the call is counted and has no
-//! effect. Two threads that free the same frame at the same instant are not told apart.
+//! The state of a frame has the order of its allocation, so the zone detects a free of frames that
+//! were not allocated. A debug build panics; any other build counts the call and ignores it. The
+//! zone does not detect two threads that free the same frame at the same instant.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses; the frames are never touched here, but for what
-//! [`watch`] does.
+//! [`Frames`] is a promise about addresses. The zone never touches the frames, except through
+//! [`watch`].
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -52,20 +51,20 @@ use pages::{ALLOCATED, NOTHING, Pages};
 use passage::{Hold, Watch};
 use pcp::PcpList;
 
-/// How much of its addresses a zone asks for at a time: 32 MiB. Untouched, they cost nothing.
+/// The frames that a zone commits at a time: 32 MiB. Untouched frames cost no memory.
 const GROWTH: u32 = 16 * FRAMES_PER_PAGEBLOCK;
 
 type ZoneLock<D> = <<D as Design>::Kind as LockKind>::Lock<FreeLists<D>>;
 type Alone<'a, D> = <ZoneLock<D> as Lock<FreeLists<D>>>::Exclusive<'a>;
 
-/// A zone of free lists. See the module's documentation.
+/// A zone of free lists; the module's documentation describes it.
 pub struct ListZone<D: Design, P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
     pages: Arc<Pages>,
     cpus: PerCpu<Mutex<PcpList>>,
     free: CachePadded<ZoneLock<D>>,
-    /// Clusters that are in no list any more, while their frames still look free.
+    /// Clusters that have left the list, while their frames are still marked free.
     in_progress: CachePadded<AtomicU32>,
     returned: AtomicU64,
     bad_frees: AtomicU64,
@@ -89,10 +88,10 @@ impl<D: Design> ListZone<D> {
 }
 
 impl<D: Design, P: LockTrace> ListZone<D, P> {
-    /// The same, and tells `trace` what happens at its locks.
+    /// Makes a zone as [`ListZone::new`] does. The zone reports its lock operations to `trace`.
     ///
     /// # Errors
-    /// As [`ListZone::new`].
+    /// Those of [`ListZone::new`].
     pub fn with_probe(
         provider: &dyn MemoryProvider,
         mut options: ZoneOptions,
@@ -118,7 +117,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         })
     }
 
-    /// What is told of its locks.
+    /// The trace of the zone's locks.
     pub fn trace(&self) -> &P {
         &self.trace
     }
@@ -174,7 +173,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Makes frames of a chain of clusters. They look free until then, so whoever merges waits.
+    /// Moves the frames of a chain of clusters to a pcp list. The frames are marked free until
+    /// then, so a thread that merges waits.
     fn unpack(&self, chain: Chain, pcp: &mut PcpList) {
         let mut at = chain.first;
         for left in (0..chain.len).rev() {
@@ -224,7 +224,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Asks the provider for more, and tells whether there is more now.
+    /// Asks the provider for more frames. True if the zone has more now.
     #[cold]
     fn grow(&self, free: &mut FreeLists<D>) -> bool {
         let left = self.options.max_frames - free.managed;
@@ -243,15 +243,15 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         })
     }
 
-    /// The last resort: with every pcp list emptied and held, and all merged that can be, what the
-    /// zone does not have does not exist.
+    /// The last resort of an allocation: empties and holds every pcp list, and merges all buddies.
+    /// If the zone then has no block, no free block exists.
     #[cold]
     fn drain_all(&self, cpu: Cpu, order: Order) -> Option<u32> {
         self.scrape_from(0, cpu, order)
     }
 
-    /// Holds the pcp list of one CPU and goes on to the next: a guard per CPU needs a place, and
-    /// here the stack is the place that's not the heap.
+    /// Holds the pcp list of one CPU and recurses to the next CPU. The recursion keeps a guard for
+    /// each CPU on the stack, without the heap.
     fn scrape_from(&self, next: usize, cpu: Cpu, order: Order) -> Option<u32> {
         if next < self.cpus.count() {
             let mut pcp = self.cpus.get(Cpu(next as u32)).lock();
@@ -283,7 +283,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         };
         let batch = &batch[..left];
         if D::MERGE != Merge::Late {
-            // What will be asked for under the lock, as Linux does since 4.17.
+            // Prefetches the buddies' entries, which are read under the lock. Linux does so since
+            // 4.17.
             for (frame, order) in batch.iter().take(self.options.batch) {
                 self.pages.prefetch_frame(*frame ^ 1 << *order);
             }
@@ -291,7 +292,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         self.give(cpu, batch, pages);
     }
 
-    /// Gives blocks of `pages` frames together to the zone, in the manner of the design.
+    /// Gives the blocks of a batch to the zone as the design does. They have `pages` frames in
+    /// total.
     fn give(&self, cpu: Cpu, batch: &[(u32, u8)], pages: u64) {
         let watch = self.watch(cpu);
         let beside =
@@ -324,8 +326,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// From now on single frames are merged at once and no clusters are taken, until as many
-    /// [`ListZone::enable`] have been called.
+    /// Disables clusters: the zone merges single frames at once and hands out no clusters. Each
+    /// call needs a call of [`ListZone::enable`] to end this.
     fn disable(&self, watch: &Watch<'_, P>) {
         let mut hold = self.alone(watch);
         hold.guard.disabled += 1;
@@ -339,8 +341,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         watch.leave(hold, 0, drop);
     }
 
-    /// Gives the memory of what is free of a 2 MiB block back to the system, unless that was done
-    /// and nothing was taken or came free since.
+    /// Gives the memory of the free frames of a 2 MiB block back to the system. Skips a block from
+    /// which no frame was taken, and to which none came back, since the last time.
     fn trim(&self, free: &mut FreeLists<D>, block: u32) {
         let entry = self.pages.block(block);
         let known = entry.load(Ordering::Relaxed);
@@ -360,7 +362,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Whether this was allocated; from now on it isn't.
+    /// Marks the block as not allocated. False if it was not allocated.
     #[inline]
     fn take_back(&self, frame: Frame, order: Order) -> bool {
         let allocated = ALLOCATED | u32::from(order.get());
@@ -390,33 +392,33 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Nobody may touch these frames: they are allocated no more, or not yet.
+    /// Forbids access to these frames, because they are not allocated.
     #[inline]
     fn poison(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region, their memory was committed, and what is not
-            // allocated is the zone's alone.
+            // SAFETY: the frames lie within the region, their memory was committed, and the zone
+            // alone owns frames that are not allocated.
             unsafe { watch::poison(self.region.base().add(offset), frames as usize * PAGE_SIZE) };
         }
     }
 
-    /// These frames are allocated now.
+    /// Permits access to these frames, because they are allocated now.
     #[inline]
     fn open(&self, first: u32, frames: u32) {
         if watch::WATCHED {
             let offset = first as usize * PAGE_SIZE;
-            // SAFETY: they lie within the region.
+            // SAFETY: the frames lie within the region.
             let start = unsafe { self.region.base().add(offset) };
             watch::unpoison(start, frames as usize * PAGE_SIZE);
         }
     }
 }
 
-// SAFETY: blocks are handed out only from the free lists, in which each managed frame is in one
-// block or none, and from the pcp lists, which got theirs from there; frames are managed only after
-// their memory was committed, and the region outlives the zone's promises, being owned by it.
-// `take_back` lets back in only what was allocated.
+// SAFETY: the zone hands out blocks only from the free lists, in which each managed frame is in at
+// most one block, and from the pcp lists, which are filled from the free lists. The zone manages
+// frames only after their memory was committed. The zone owns the region, so the region outlives
+// its promises. `take_back` accepts only allocated blocks.
 unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -465,7 +467,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
         let blocks = hold.guard.managed.div_ceil(FRAMES_PER_PAGEBLOCK);
         watch.leave(hold, 0, drop);
         for block in 0..blocks {
-            // Anew for each: everybody else waits for it.
+            // Takes the lock anew for each block, because all other threads wait for it.
             let mut hold = self.alone(&watch);
             self.trim(&mut hold.guard, block);
             watch.leave(hold, 0, drop);
@@ -499,7 +501,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
 #[cfg(asan)]
 impl<D: Design, P: LockTrace> Drop for ListZone<D, P> {
     fn drop(&mut self) {
-        // The addresses may be anybody's from now on.
+        // After this the system may give the addresses to other users.
         let managed = self.free.exclusive().managed;
         self.open(0, managed);
     }

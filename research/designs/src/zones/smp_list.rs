@@ -1,55 +1,55 @@
-//! Doubly linked lists of which entries are taken out anywhere, and put in at the head, by many
-//! threads at once and without a lock of the list.
+//! Doubly linked lists without a list lock. Many threads at once take entries out anywhere and put
+//! entries in at the head.
 //!
 //! The algorithm is that of Linux's proposed `smp_list_del`, `smp_list_add` and `smp_list_splice`
 //! (Yossi Lev and Daniel Jordan, "lru_lock scalability and SMP list functions", linux-mm, September
-//! 2018; behaviour). Here a link is the number of a node, so that lists lie in tables. Two marks in
-//! the `next` links serve as locks:
+//! 2018; behaviour). Here a link is the number of a node, so the lists are in tables. Two marks in
+//! the `next` links are locks:
 //!
-//! - an entry that is being taken out *points back*: its `next` is its `prev`, and so its successor
-//!   knows that it must not go, and its predecessor that somebody relies on it;
-//! - an entry, or a head, of which the `next` is about to change has [`NIL`] there.
+//! - an entry that is being taken out *points back*: its `next` is its `prev`. The successor then
+//!   must not leave, and the predecessor knows that this entry relies on it;
+//! - an entry, or a head, has [`NIL`] as its `next` while that link is about to change.
 //!
-//! **What may run beside what.** Methods that take `&self` ([`SmpLists::del`], [`SmpLists::add`],
-//! [`SmpLists::splice`]) run beside each other on any lists, if no two threads take out the same
-//! entry. Everything else, even looking whether a list is empty, takes `&mut self`: links that are
-//! being changed lead nowhere or backwards. A lock with two modes, round these lists, gives both.
+//! **Concurrency.** Methods that take `&self` ([`SmpLists::del`], [`SmpLists::add`],
+//! [`SmpLists::splice`]) run concurrently on any lists, if no two threads take out the same entry.
+//! Every other method, even the test for an empty list, takes `&mut self`, because a changing link
+//! leads nowhere or backwards. A lock with two modes round the lists gives both kinds of access.
 //!
-//! A thread that waits here waits for another that has a few instructions to go, so it spins for a
-//! moment and then lets others run.
+//! A waiting thread needs another thread to run a few more instructions. So it spins for a moment
+//! and then yields the CPU.
 
 use std::marker::PhantomData;
 
 use sync::Backoff;
 use sync::atomic::{AtomicU32, Ordering, barrier_after_rmw, fence};
 
-/// No node: what the `next` link of a node leads to while it is locked.
+/// No node: the `next` link of a locked node has this value.
 pub const NIL: u32 = u32::MAX;
 
-/// Where the links of nodes are. Any number but [`NIL`] may be a node; heads of lists are nodes
-/// like others.
+/// The storage of the links. Any number except [`NIL`] may be a node. The head of a list is a node,
+/// too.
 pub trait Links {
-    /// The link of `node` to the one behind it.
+    /// The link from `node` to the node behind it.
     fn next(&self, node: u32) -> &AtomicU32;
-    /// The link of `node` to the one in front of it.
+    /// The link from `node` to the node in front of it.
     fn prev(&self, node: u32) -> &AtomicU32;
-    /// Asks the processor for the links of `node`, which may have become something else meanwhile.
+    /// Prefetches the links of `node`. The node may have moved meanwhile.
     fn prefetch(&self, node: u32) {
         let _ = node;
     }
 }
 
-/// Which fences there are. Only tests leave one out, to be shown that it is needed.
+/// The fences of [`SmpLists::del`]. Only tests omit one, to show that it is needed.
 pub trait Fences {
-    /// After an entry was locked, before its predecessor is looked at again.
+    /// After the entry was locked, before its predecessor is read again.
     const LOCKED: bool = true;
-    /// After an entry has pointed to a new predecessor, before that is looked at again.
+    /// After the entry points to a new predecessor, before the predecessor is read again.
     const MOVED: bool = true;
-    /// After the successor was told of its new predecessor, before it is looked at.
+    /// After the successor has its new predecessor, before the successor is read.
     const TOLD: bool = true;
 }
 
-/// All of them.
+/// All fences.
 pub struct Fenced;
 
 impl Fences for Fenced {}
@@ -60,23 +60,23 @@ pub struct SmpLists<L, F = Fenced> {
     fences: PhantomData<fn() -> F>,
 }
 
-/// Nodes linked to each other that are in no list yet, or no longer. They are their owner's alone.
+/// Nodes that are linked to each other and are in no list. Only their owner accesses them.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
     /// The first node; [`NIL`] if there is none.
     pub first: u32,
     /// The last node.
     pub last: u32,
-    /// How many there are.
+    /// The number of nodes.
     pub len: u32,
 }
 
 impl Chain {
-    /// Of no node.
+    /// A chain of no nodes.
     pub const EMPTY: Chain = Chain { first: NIL, last: NIL, len: 0 };
 }
 
-/// The head of a list, held: others who want to put something in wait.
+/// The locked head of a list. Other threads that put entries in wait.
 #[must_use = "the head stays locked until something is put in"]
 pub struct HeldHead<'a, L> {
     links: &'a L,
@@ -85,31 +85,31 @@ pub struct HeldHead<'a, L> {
 }
 
 impl<L: Links, F: Fences> SmpLists<L, F> {
-    /// No lists yet; [`SmpLists::make_list`] makes them.
+    /// Makes the table without lists; [`SmpLists::make_list`] adds a list.
     pub fn new(links: L) -> SmpLists<L, F> {
         SmpLists { links, fences: PhantomData }
     }
 
-    /// Where the links are.
+    /// The storage of the links.
     #[inline]
     pub fn links(&self) -> &L {
         &self.links
     }
 
-    /// Takes `node` out of the list it is in. Nobody else may take out the same node meanwhile;
-    /// its neighbours, and others, they may.
+    /// Takes `node` out of its list. No other thread may take out the same node meanwhile. Other
+    /// threads may take out its neighbours and any other node.
     pub fn del(&self, node: u32) {
         let links = &self.links;
         let mut backoff = Backoff::new();
-        // It will be read, then written.
+        // The predecessor's links are read, then written.
         links.prefetch(links.prev(node).load(Ordering::Relaxed));
-        // The entry's lock: it points back. From here on the one behind it stays where it is, and
-        // the one in front of it is not done with until this one has let go of it.
+        // Locks the entry: it points back. After this the successor stays in place, and the
+        // predecessor waits until this entry has released it.
         let (succ, mut pred) = loop {
             let succ = links.next(node).load(Ordering::Relaxed);
             let pred = links.prev(node).load(Ordering::Relaxed);
-            // Acquire pairs with the Release at the end of the `del` of the one that was behind,
-            // and with that of the `del` and the `put` that unlocked this node.
+            // Acquire pairs with the Release at the end of the `del` of the former successor, and
+            // with the Release of the `del` or `put` that unlocked this node.
             let claim = |succ| {
                 let order = (Ordering::AcqRel, Ordering::Relaxed);
                 links.next(node).compare_exchange(succ, pred, order.0, order.1).is_ok()
@@ -120,25 +120,28 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
             backoff.wait();
         };
         if F::LOCKED {
-            // Pairs with the fence further down of whoever takes out `pred`: either that one sees
-            // that this entry points to it and waits, or this one sees its new predecessor.
+            // Pairs with the last fence (`TOLD`) of the thread that takes out `pred`: either that
+            // thread sees that this entry points to `pred` and waits, or this thread sees the new
+            // predecessor.
             barrier_after_rmw();
         }
         loop {
-            // Acquire pairs with the Release of whoever made it the predecessor.
+            // Acquire pairs with the Release of the thread that made it the predecessor.
             let now = links.prev(node).load(Ordering::Acquire);
             if now != pred {
                 pred = now;
-                // Release pairs with the Acquire of the old predecessor, which waits to be let go.
+                // Release pairs with the Acquire of the old predecessor, which waits for its
+                // release.
                 links.next(node).store(pred, Ordering::Release);
                 if F::MOVED {
-                    // Pairs with the fence further down, as above.
+                    // Pairs with the last fence (`TOLD`), like the fence above.
                     fence(Ordering::SeqCst);
                 }
                 continue;
             }
             let link = links.next(pred);
-            // The predecessor's lock. Acquire pairs with the Release of who unlocked it last.
+            // Locks the predecessor. Acquire pairs with the Release of the thread that unlocked it
+            // last.
             let lock =
                 || link.compare_exchange(node, NIL, Ordering::Acquire, Ordering::Relaxed).is_ok();
             if link.load(Ordering::Relaxed) == node && lock() {
@@ -146,17 +149,17 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
             }
             backoff.wait();
         }
-        // Release pairs with the Acquire of the successor, if that is being taken out.
+        // Release pairs with the Acquire of the successor, if a thread takes that out.
         links.prev(succ).store(pred, Ordering::Release);
         if F::TOLD {
-            // Pairs with the fences further up of whoever takes out `succ`.
+            // Pairs with the fences above (`LOCKED`, `MOVED`) of the thread that takes out `succ`.
             fence(Ordering::SeqCst);
         }
-        // Acquire pairs with the Release with which the successor lets go.
+        // Acquire pairs with the Release by which the successor releases this entry.
         while links.next(succ).load(Ordering::Acquire) == node {
             backoff.wait();
         }
-        // Release pairs with the Acquire of whoever locks the predecessor next.
+        // Release pairs with the Acquire of the thread that locks the predecessor next.
         links.next(pred).store(succ, Ordering::Release);
     }
 
@@ -170,7 +173,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         self.hold(head).put(first, last);
     }
 
-    /// Waits for `head` and holds it.
+    /// Locks `head`; waits.
     pub fn hold(&self, head: u32) -> HeldHead<'_, L> {
         let mut backoff = Backoff::new();
         loop {
@@ -181,18 +184,18 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         }
     }
 
-    /// Holds `head` if nobody else does now.
+    /// Locks `head` if no other thread holds it now.
     #[inline]
     pub fn try_hold(&self, head: u32) -> Option<HeldHead<'_, L>> {
         let link = self.links.next(head);
         let succ = link.load(Ordering::Relaxed);
-        // Acquire pairs with the Release of who unlocked it last.
+        // Acquire pairs with the Release of the thread that unlocked it last.
         let lock =
             || link.compare_exchange(succ, NIL, Ordering::Acquire, Ordering::Relaxed).is_ok();
         (succ != NIL && lock()).then_some(HeldHead { links: &self.links, head, succ })
     }
 
-    /// Puts `node`, which is in no list and nobody else's, in front of the chain.
+    /// Puts `node` in front of the chain. The caller owns `node`, and no list has it.
     #[inline]
     pub fn chain(&self, chain: &mut Chain, node: u32) {
         if chain.len == 0 {
@@ -207,16 +210,16 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
 }
 
 impl<L: Links> HeldHead<'_, L> {
-    /// Puts the chain from `first` to `last` behind the head, and lets go of that.
+    /// Puts the chain from `first` to `last` behind the head, and unlocks the head.
     #[inline]
     pub fn put(self, first: u32, last: u32) {
         let HeldHead { links, head, succ } = self;
         links.prev(first).store(head, Ordering::Relaxed);
         links.next(last).store(succ, Ordering::Relaxed);
-        // Release pairs with the Acquire in `del` of the one that was first: it finds `last`
+        // Release pairs with the Acquire in the `del` of the former first entry, which finds `last`
         // linked.
         links.prev(succ).store(last, Ordering::Release);
-        // Release pairs with the Acquire of whoever locks the head next.
+        // Release pairs with the Acquire of the thread that locks the head next.
         links.next(head).store(first, Ordering::Release);
     }
 }

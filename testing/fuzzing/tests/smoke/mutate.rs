@@ -1,11 +1,11 @@
-//! Inputs for a target: most are a well-formed one, damaged; some are noise.
+//! Inputs for a target: most are damaged well-formed inputs, some are noise.
 
 use testkit::Rng;
 
-/// Bytes no input needs to grow beyond.
+/// The largest input in bytes.
 const LONGEST: usize = 8192;
 
-/// The next input.
+/// Makes the next input.
 pub fn input(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     if rng.one_in(8) {
         let mut noise = vec![0; rng.below(300) as usize];
@@ -27,7 +27,7 @@ fn mutate(rng: &mut Rng, input: &mut Vec<u8>, seeds: &[Vec<u8>]) {
         0 if length > 0 => input[at] ^= 1 << rng.below(8),
         1 if length > 0 => input[at] = *rng.pick(&[0, 1, 0x7f, 0x80, 0xff, b'"', b'\n', b'9']),
         2 if length > 0 => input[at] = rng.next_u64() as u8,
-        // Numbers at the edges of their types, in the order of the network.
+        // Numbers at the edges of their types, in network byte order.
         3 if length >= 4 => {
             let number: u32 = *rng.pick(&[
                 0,
@@ -48,13 +48,13 @@ fn mutate(rng: &mut Rng, input: &mut Vec<u8>, seeds: &[Vec<u8>]) {
             rng.fill(&mut noise);
             input.splice(at..at, noise);
         }
-        // A part of itself, again.
+        // Repeats a part of the input.
         6 if length > 0 => {
             let end = at + rng.below(length - at as u64 + 1) as usize;
             let part = input[at..end].to_vec();
             input.splice(at..at, part);
         }
-        // The beginning of this one, the end of another.
+        // Joins the beginning of this input with the end of another.
         _ => {
             let other = rng.pick(seeds);
             let from = rng.below(other.len() as u64 + 1) as usize;

@@ -1,5 +1,6 @@
-//! `halt`: waits until so many pages have been swapped out, stops a process, and lets it go on
-//! after some seconds. It needs no memory meanwhile: the process may be what the machine swaps to.
+//! `halt`: waits until PAGES pages were swapped out, stops a process, and continues it after
+//! SECONDS seconds. It allocates no memory meanwhile, because the process may be the swap device's
+//! daemon.
 //!
 //! ```text
 //! halt PID SECONDS PAGES
@@ -14,7 +15,7 @@ use std::time::Duration;
 use guestkit::proc::{Text, value};
 use guestkit::process::{halt, protect};
 
-/// How often it looks.
+/// The time between two reads of the count.
 const LOOK: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {

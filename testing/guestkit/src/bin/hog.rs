@@ -1,11 +1,11 @@
-//! `hog`: fills memory with pages that it can check, checks each one in every pass, and gives it
-//! new contents. A page that swap could not give back is counted as lost.
+//! `hog`: fills memory with pages. In every pass it checks each page and gives it new contents. It
+//! counts a page that swap cannot read back as lost.
 //!
 //! ```text
 //! hog [--mib N] [--passes N] [--seconds N] [--seed N] [--name NAME] [--fill-rate MIB] [--random]
 //! ```
 //!
-//! The exit status is 0 if all was right, 3 if a page was wrong, 4 if one was lost.
+//! The exit status is 0 if all pages were right, 3 if one was wrong, 4 if one was lost.
 
 use std::process::ExitCode;
 use std::thread;
@@ -16,19 +16,19 @@ use guestkit::options::Options;
 use guestkit::order::Order;
 use guestkit::pattern::{Page, WORDS, fill};
 
-/// How often it says how far it is.
+/// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// How long it checks on when its time is up.
+/// The time limit of the last check.
 const LAST_CHECK: Duration = Duration::from_secs(90);
 
-/// What is wanted.
+/// The task from the command line.
 struct Task {
     mib: usize,
     passes: u64,
     limit: Duration,
     seed: u64,
     name: String,
-    /// MiB to be filled in a second at most; 0: any number.
+    /// The most MiB to fill in a second; 0 for no limit.
     fill_rate: f64,
     scattered: bool,
 }
@@ -57,7 +57,7 @@ struct Hog {
     order: Order,
     begun: Instant,
     said: Instant,
-    /// Pages that were lost: nothing is known of them any more.
+    /// Lost pages. Their contents are unknown.
     gone: Vec<bool>,
     good: u64,
     wrong: u64,
@@ -77,7 +77,7 @@ impl Hog {
         println!("{}: t={:.1} {what}", self.task.name, self.begun.elapsed().as_secs_f64());
     }
 
-    /// Says how far it is, if it did not for a while.
+    /// Prints the progress, unless it did so a short time ago.
     fn progress(&mut self, what: &str, pass: u64, done: usize) {
         if self.said.elapsed() < PROGRESS {
             return;
@@ -113,7 +113,7 @@ impl Hog {
         self.say(format_args!("filled {} MiB", self.task.mib));
     }
 
-    /// Compares a page with what it was after one of `passes`.
+    /// Compares a page with its contents after each of `passes`.
     fn check(&mut self, number: usize, passes: &[u64], found: &mut Page, wanted: &mut Page) {
         if !self.memory.read(number, found) {
             return self.lose(number);
@@ -132,7 +132,7 @@ impl Hog {
         }
     }
 
-    /// Checks every page and gives it the contents of `pass`. False if the time is up.
+    /// Checks every page and writes the contents of `pass` to it. False if the time is up.
     fn pass(&mut self, pass: u64) -> bool {
         let (mut found, mut wanted) = ([0; WORDS], [0; WORDS]);
         let begun = Instant::now();
@@ -166,7 +166,7 @@ impl Hog {
         in_time
     }
 
-    /// Checks every page as it is when a pass was broken off: of this pass, or of the one before.
+    /// Checks every page after an interrupted pass: a page is of this pass or of the previous one.
     fn last_check(&mut self, pass: u64) {
         let (mut found, mut wanted) = ([0; WORDS], [0; WORDS]);
         for number in 0..self.memory.pages() {

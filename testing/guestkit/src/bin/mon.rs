@@ -1,7 +1,7 @@
-//! `mon`: says every few seconds how the machine's memory is, and what the faults of a daemon's
-//! threads are. It is locked in memory, is never ended for the sake of memory, and asks for none.
-//! Files of `/proc` stay open, as opening one takes memory of the kernel; where the kernel does
-//! need some for it, it may not wait for swap.
+//! `mon`: prints the state of the machine's memory and the page faults of a daemon's threads every
+//! few seconds. Its memory is locked, the OOM killer spares it, and it allocates nothing. It keeps
+//! files of `/proc` open, because an open takes kernel memory. When the kernel needs memory for
+//! `mon`, it does not wait for swap.
 //!
 //! ```text
 //! mon SECONDS [PID]
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use guestkit::proc::{Text, group, numbers, stat, value};
 use guestkit::process::protect;
 
-/// Groups of threads at most.
+/// The most groups of threads.
 const GROUPS: usize = 16;
-/// Threads at most that are looked at.
+/// The most threads that `mon` reads.
 const THREADS: usize = 256;
 
 /// The faults of the threads of one name.
@@ -37,12 +37,12 @@ impl Group {
     }
 }
 
-/// A daemon that is watched.
+/// The watched daemon.
 struct Daemon {
     pid: u64,
     tasks: File,
     status: File,
-    /// The `stat` file of each thread that was there when their number last changed.
+    /// The `stat` files of the threads at the last change of their number.
     threads: Vec<File>,
     number: u64,
     groups: [Group; GROUPS],
@@ -82,7 +82,7 @@ impl Daemon {
             let Some(found) = stat(text.read(file)) else { continue };
             let name = group(found.name);
             let place = self.groups.iter().position(|it| it.length == 0 || it.name() == name);
-            // Those for whom there is no place are added to the last.
+            // Threads beyond the last group count for the last group.
             let it = &mut self.groups[place.unwrap_or(GROUPS - 1)];
             if it.length == 0 {
                 it.length = name.len().min(it.name.len());
@@ -177,7 +177,7 @@ fn watch(interval: Duration, pid: Option<u64>) -> io::Result<()> {
     let mut text = Text::new();
     let mut line = vec![0; 2048].into_boxed_slice();
     let mut output = io::stdout().lock();
-    // Outside the guest nothing depends on it.
+    // Outside the guest `mon` works without protection, too.
     if !protect() {
         eprintln!("mon: not allowed all of its protections");
     }
@@ -187,7 +187,7 @@ fn watch(interval: Duration, pid: Option<u64>) -> io::Result<()> {
         last = Instant::now();
         let mut rest = &mut line[..];
         let room = rest.len();
-        // A line that is too long for its room is cut.
+        // A line that is too long for the buffer is cut.
         let _ = machine.write(&mut rest, &mut text, late);
         if let Some(daemon) = &mut daemon {
             let _ = daemon.write(&mut rest, &mut text);

@@ -1,4 +1,4 @@
-//! A device that can hold fewer pages than it has.
+//! A device that can hold fewer pages than its size.
 
 use std::sync::Mutex;
 
@@ -9,16 +9,16 @@ use units::{Cpu, PAGE_SIZE};
 
 use crate::events::Span;
 
-/// What a full device does to a page it cannot replace.
+/// The fate of a page that a full device cannot replace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhenFull {
-    /// It keeps the old one, as it must.
+    /// The device keeps the old page, as it must.
     KeepsOld,
-    /// It has given it up already.
+    /// The device has already dropped the old page.
     LosesOld,
-    /// It has half written the new one.
+    /// The device has written half of the new page.
     WritesHalf,
-    /// Everything is refused from then on, also when there is space again.
+    /// The device refuses every later change, even when it has space again.
     StaysFull,
 }
 
@@ -44,7 +44,7 @@ impl Budget {
         Budget { plain: Plain::new(bytes as usize), when_full, held: Mutex::new(held) }
     }
 
-    /// Writes page by page, as far as the budget goes.
+    /// Writes page by page until the budget is used up.
     fn write(&self, held: &mut Held, cpu: Cpu, offset: u64, from: &[u8]) -> Result<(), IoError> {
         let span = Span::new(offset, from.len() as u64);
         let bytes = span.indices();
@@ -57,7 +57,7 @@ impl Budget {
                 self.plain.submit(cpu, Operation::Write { offset, from: piece })
             };
             let used = held.pages.iter().filter(|held| **held).count();
-            // Replacing a page takes space for both, as in a store that never writes in place.
+            // A replacement takes space for both pages, as in a store that never writes in place.
             let full =
                 used >= held.budget || self.when_full == WhenFull::StaysFull && held.was_full;
             if full {

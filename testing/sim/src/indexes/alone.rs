@@ -1,4 +1,4 @@
-//! One thread, and a map that says what is right.
+//! Tests with one thread, and a map with the right answers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,14 +10,14 @@ use zswap::{Index, Word};
 use super::{Make, Numbers, edges, word};
 
 const CPU: Cpu = Cpu(0);
-/// Bytes for an entry that an index may take, where entries lie close together.
+/// The most bytes that an index may take for an entry when the entries are dense.
 const BYTES_OF_DENSE: u64 = 64;
 
-/// An index, and a map to which the same is done.
+/// An index, and a map that gets the same changes.
 struct Pair<'a> {
     index: &'a dyn Index,
     model: BTreeMap<u64, Word>,
-    /// What has been done, for who wants to know how it came.
+    /// The calls so far, for the failure message.
     done: Vec<String>,
     seed: u64,
 }
@@ -85,14 +85,14 @@ impl Pair<'_> {
         }
     }
 
-    /// Compares every offset of both.
+    /// Compares index and map at every offset.
     fn compare(&mut self, offsets: &[u64]) {
         self.check();
         offsets.iter().for_each(|offset| self.get(*offset));
     }
 }
 
-/// Random calls against a map, on areas of several sizes.
+/// Compares an index with a map after random calls, on areas of several sizes.
 ///
 /// # Panics
 /// When index and map differ.
@@ -112,14 +112,14 @@ fn random(index: &dyn Index, pages: u64, entries: u32, calls: usize, mut rng: Rn
     let edges = edges(pages);
     let mut recent = vec![0u64];
     for call in 0..calls {
-        // Some near the edges, some near others, some anywhere.
+        // Some offsets are near the edges, some near other entries, some anywhere.
         let offset = match rng.below(4) {
             0 => *rng.pick(&edges),
             1 | 2 => rng.pick(&recent).saturating_add(rng.below(9)).saturating_sub(4),
             _ => rng.below(pages),
         };
         let offset = offset.min(pages - 1);
-        // Now it grows, now it shrinks.
+        // The index grows and shrinks by turns.
         let growing = (call / 500).is_multiple_of(2);
         match rng.below(16) {
             0..7 if growing || rng.one_in(3) => {
@@ -156,13 +156,13 @@ fn random(index: &dyn Index, pages: u64, entries: u32, calls: usize, mut rng: Rn
     pair.compare(&known);
 }
 
-/// Every order in which a few entries come, and every order in which they go; every short sequence
-/// of calls on two offsets.
+/// Tests every order of insertion and every order of removal of a few entries, and every short
+/// sequence of calls on two offsets.
 ///
 /// # Panics
 /// When index and map differ.
 pub fn small_scenarios(make: Make<'_>) {
-    // Next to each other, in the next node, in the next part, far away.
+    // The offsets are neighbours, in the next node, in the next part, and far away.
     let offsets = [3, 4, 63, 64, 16_384, 1 << 20];
     orders(make, &offsets[..5]);
     longer_orders(make);
@@ -189,7 +189,7 @@ fn orders(make: Make<'_>, offsets: &[u64]) {
     });
 }
 
-/// More entries, in every order of coming, and gone in three.
+/// Tests more entries, in every order of insertion and three orders of removal.
 fn longer_orders(make: Make<'_>) {
     let index = make(1 << 21, 8);
     let mut pair = Pair::new(&*index, 0);
@@ -210,7 +210,7 @@ fn longer_orders(make: Make<'_>) {
     });
 }
 
-/// Shows every order of `items`.
+/// Calls `visit` with every order of `items`.
 fn permutations(items: &[u64], visit: &mut dyn FnMut(&[u64])) {
     fn rest(items: &mut [u64], done: usize, visit: &mut dyn FnMut(&[u64])) {
         if done == items.len() {
@@ -253,11 +253,12 @@ fn sequences(make: Make<'_>, first: u64, second: u64) {
     }
 }
 
-/// An area of 16 TiB: it costs next to nothing while it is empty, entries all over it are found
-/// and drained in order, and the memory of one that lies dense is in proportion.
+/// Tests an area of 16 TiB. An empty area takes almost no memory. Lookups find entries in all
+/// places, and a drain returns them in order. The memory of dense entries is in proportion to their
+/// number.
 ///
 /// # Panics
-/// When it does not, or they are not.
+/// When one of these does not hold.
 pub fn vast(make: Make<'_>) {
     let pages = 1 << 32;
     let index = make(pages, 50_000);

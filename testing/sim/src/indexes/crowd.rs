@@ -1,4 +1,4 @@
-//! Many threads on one index.
+//! Tests with many threads on one index.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -14,12 +14,12 @@ use crate::suite::together;
 const THREADS: usize = 4;
 const ROUNDS: usize = 6;
 const CALLS: usize = 4000;
-/// Pages of the areas: some parts.
+/// The pages of an area, which has several parts.
 const PAGES: u64 = 1 << 18;
 
 type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Says by which seed it came to a panic.
+/// Prints the seed if `play` panics.
 fn seeded(seed: u64, play: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(play)) {
         eprintln!("drawn from {seed:#x}");
@@ -27,12 +27,12 @@ fn seeded(seed: u64, play: impl FnOnce()) {
     }
 }
 
-/// Offsets where threads meet: next to each other, across a node, across a part, and alone in the
-/// nodes they need.
+/// The offsets where threads meet: neighbours, offsets on both sides of a node's or a part's edge,
+/// and offsets alone in their nodes.
 const MEETING: [u64; 10] = [7, 8, 63, 64, 16_383, 16_384, 70_000, 100_000, 200_000, PAGES - 1];
 
-/// Threads put entries in, replace them, take them out by offset, by word and in ranges: who gets
-/// a word owns its entry, and no other gets it.
+/// Threads insert entries, replace them, and remove them by offset, by word and by range. The
+/// thread that gets a word owns its entry, and no other thread gets the word.
 ///
 /// # Panics
 /// When a word comes out twice, or is lost.
@@ -59,7 +59,7 @@ pub fn owners(seed: u64, make: Make<'_>) {
     });
 }
 
-/// One call of one of many.
+/// Makes one random call for one of the threads.
 fn own(index: &dyn Index, numbers: &Numbers, thread: usize, rng: &mut Rng) {
     let cpu = Cpu(thread as u32);
     let offset = *rng.pick(&MEETING);
@@ -92,13 +92,13 @@ fn own(index: &dyn Index, numbers: &Numbers, thread: usize, rng: &mut Rng) {
     }
 }
 
-/// Entries that nobody touches are found all the time, and offsets that nobody uses are empty,
-/// while others come and go beside, and with them the nodes they need.
+/// Lookups always find untouched entries, and unused offsets stay empty, while other threads insert
+/// and remove entries beside them and nodes come and go.
 ///
 /// # Panics
-/// When one is not.
+/// When a lookup returns anything else.
 pub fn neighbours(seed: u64, make: Make<'_>) {
-    // Each lies alone in its node, or with others, or beside an offset that nobody uses.
+    // An entry is alone in its node, or with others, or beside an unused offset.
     let still: Vec<u64> = (0..8).map(|n| n * 32_768 + n * 61).collect();
     let mut rng = Rng::new(seed);
     seeded(seed, || {
@@ -114,7 +114,8 @@ pub fn neighbours(seed: u64, make: Make<'_>) {
                 let cpu = Cpu(n as u32);
                 let number = 100 + n as u32;
                 for life in 0..(ROUNDS * CALLS) as u32 {
-                    // Odd numbers of one, even of the other, and the last but one of nobody.
+                    // One thread uses the odd offsets, the other the even ones, and no thread the
+                    // last but one.
                     let beside = rng.pick(still) + 2 + n as u64 + 2 * rng.below(20);
                     let offset = if rng.one_in(2) { beside } else { beside + 4096 };
                     let displaced = index.insert(cpu, offset, word(number, life));
@@ -144,7 +145,7 @@ pub fn neighbours(seed: u64, make: Make<'_>) {
     });
 }
 
-/// An offset that one thread changes and others look at.
+/// An offset that one thread changes and other threads read.
 #[derive(Default)]
 struct Watched {
     /// Changes begun.
@@ -153,13 +154,13 @@ struct Watched {
     made: AtomicU32,
 }
 
-/// Offsets are changed by one thread each and looked at by others. The changes of one are
-/// numbered: of three, one puts in a word of that life, one replaces it, and one takes it out. A
-/// lookup gives the state after a change that was begun before the lookup ended, and not an older
-/// one than was made when it began, nor than the same thread has seen.
+/// One thread changes each offset and other threads read it. The changes of an offset are numbered:
+/// of three changes one inserts a word of that life, one replaces it, and one removes it. A lookup
+/// returns the state after a change that began before the lookup ended. This change is no older
+/// than the last one made before the lookup began, and no older than any that the reader has seen.
 ///
 /// # Panics
-/// When one gives anything else.
+/// When a lookup returns anything else.
 pub fn versions(seed: u64, make: Make<'_>) {
     let mut rng = Rng::new(seed);
     seeded(seed, || {
@@ -192,7 +193,7 @@ pub fn versions(seed: u64, make: Make<'_>) {
     });
 }
 
-/// What is there after change `change`.
+/// The word at the offset after change `change`.
 fn state(which: usize, change: u32) -> Option<Word> {
     let kind = change % 3;
     (kind != 0).then(|| word(2 * which as u32 + kind, change))
@@ -215,10 +216,10 @@ fn change(index: &dyn Index, thread: usize, which: usize, watched: &Watched, rng
 }
 
 fn look(index: &dyn Index, thread: usize, which: usize, watched: &Watched, seen: &mut u32) {
-    // Acquire pairs with the Release in `change`: what was made is there.
+    // Acquire pairs with the Release in `change`: the changes made so far are visible.
     let oldest = watched.made.load(Ordering::Acquire).max(*seen);
     let found = index.get(Cpu(thread as u32), MEETING[which]);
-    // Acquire pairs with the Release in `change`. What was found was begun before.
+    // Acquire pairs with the Release in `change`. The change that the lookup found began before.
     let newest = watched.begun.load(Ordering::Acquire);
     let change = (oldest..=newest).find(|change| state(which, *change) == found);
     assert!(

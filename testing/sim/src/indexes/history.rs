@@ -1,8 +1,8 @@
-//! Short histories of calls at once, and the orders of calls that would explain them.
+//! Short histories of concurrent calls, and the search for an order that explains them.
 //!
 //! A call takes effect at one instant between its beginning and its end (Herlihy and Wing,
-//! "Linearizability", 1990). Offsets have nothing to do with each other, so each is looked at by
-//! itself: it is a cell that holds a word or none.
+//! "Linearizability", 1990). Offsets are independent, so the search takes each alone: an offset is
+//! a cell with one word or none.
 
 use std::ops::Range;
 use std::thread;
@@ -19,10 +19,10 @@ use crate::suite::together;
 const ROUNDS: usize = 400;
 const THREADS: u32 = 3;
 const CALLS: u32 = 3;
-/// Two of a node, and two that are alone in theirs.
+/// Two offsets of one node, and two that are alone in their nodes.
 const OFFSETS: [u64; 4] = [5, 6, 70, 20_000];
 
-/// What was asked of an index.
+/// A call of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// [`Index::get`].
@@ -35,20 +35,21 @@ pub enum Call {
     RemoveIf(Word),
 }
 
-/// A call, and what came of it.
+/// A call and its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// When it began and ended.
+    /// The times of its beginning and its end.
     pub time: (u64, u64),
     /// The offset.
     pub offset: u64,
-    /// What was asked.
+    /// The call.
     pub call: Call,
-    /// The word it gave, if any; of [`Call::RemoveIf`], the word if it was taken out.
+    /// The word that the call returned, if any. For [`Call::RemoveIf`]: the word, if it was
+    /// removed.
     pub got: Option<Word>,
 }
 
-/// All that was done to an index, and when.
+/// All calls of an index, with their times.
 pub struct History {
     clock: AtomicU64,
     outcomes: Mutex<Vec<Outcome>>,
@@ -61,12 +62,12 @@ impl Default for History {
 }
 
 impl History {
-    /// Calls the index, and notes what comes of it.
+    /// Calls the index and records the result.
     ///
     /// # Panics
-    /// If there is no memory.
+    /// If memory is out.
     pub fn call(&self, index: &dyn Index, cpu: Cpu, offset: u64, call: Call) {
-        // Read-modify-writes of one word have an order, and it is that of the calls round them.
+        // Read-modify-writes of one word have a total order, and the calls between them follow it.
         let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
         let got = match call {
             Call::Get => index.get(cpu, offset),
@@ -79,8 +80,8 @@ impl History {
         self.outcomes.lock().push(outcome);
     }
 
-    /// Drains the index, and notes what became of each of `offsets`: its word came out, or there
-    /// was a moment when it had none.
+    /// Drains the index and records the result for each of `offsets`: its word came out, or it had
+    /// no word at some moment of the drain.
     pub fn drain(&self, index: &dyn Index, cpu: Cpu, range: Range<u64>, offsets: &[u64]) {
         let mut drained = Vec::new();
         let began = self.clock.fetch_add(1, Ordering::AcqRel); // pairs with the other one
@@ -94,10 +95,10 @@ impl History {
         }
     }
 
-    /// Looks for an order that explains it, from an index that was empty.
+    /// Looks for an order that explains the history. The index was empty at its start.
     ///
     /// # Panics
-    /// If there is none.
+    /// If no order explains it.
     pub fn explain(&self) {
         let mut outcomes = self.outcomes.lock().clone();
         outcomes.sort_by_key(|outcome| (outcome.offset, outcome.time.0));
@@ -108,12 +109,12 @@ impl History {
     }
 }
 
-/// Whether what is `left` can come after `state`.
+/// Whether some order of the calls in `left` is possible after `state`.
 fn explained(left: &mut Vec<Outcome>, state: Option<Word>) -> bool {
     let Some(first_end) = left.iter().map(|outcome| outcome.time.1).min() else { return true };
     for n in 0..left.len() {
         let next = left[n];
-        // It may be the first if none of the others had ended when it began.
+        // A call may be the first if no other call had ended when it began.
         if next.time.0 > first_end {
             continue;
         }
@@ -136,7 +137,7 @@ fn explained(left: &mut Vec<Outcome>, state: Option<Word>) -> bool {
     false
 }
 
-/// Many short histories of a few threads.
+/// Runs many short histories of a few threads.
 ///
 /// # Panics
 /// When no order of the calls explains one.

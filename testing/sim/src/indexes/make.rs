@@ -1,11 +1,11 @@
-//! What the parts of the suite are given, and where they look most closely.
+//! The function that makes an index for the suite, and the offsets that the suite tests most.
 
 use zswap::Index;
 
-/// Makes an index for so many pages and entries, which was never used.
+/// Makes a fresh index for the given numbers of pages and entries.
 pub type Make<'a> = &'a (dyn Fn(u64, u32) -> Box<dyn Index> + Sync);
 
-/// Offsets at which trees of any kind have their edges: of nodes, of levels, of parts.
+/// The offsets at the edges of nodes, levels and parts, for trees of any kind.
 #[must_use]
 pub fn edges(pages: u64) -> Vec<u64> {
     let mut edges: Vec<u64> = vec![0, 1, 2, 62, 63, 64, 65, 127, 128, 4095, 4096, 4097];

@@ -1,4 +1,4 @@
-//! Entries by number, and who owns them.
+//! Entries by number, and their owners.
 
 use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ pub fn word(number: u32, life: u32) -> Word {
     Word::new(number, life).expect("entries are numbered from 1")
 }
 
-/// Entries that may be put into an index. Each is free, or the caller's, or in the index; who takes
-/// its word out of the index owns it again.
+/// Entries for an index. An entry is free, or a caller owns it, or it is in the index. The thread
+/// that takes its word out of the index owns the entry again.
 pub struct Numbers {
     free: Mutex<Vec<u32>>,
-    /// The life of each, and in the lowest bit whether it is with the index.
+    /// The life of each entry. The lowest bit says whether the entry is in the index.
     state: Vec<AtomicU64>,
 }
 
@@ -29,25 +29,26 @@ impl Numbers {
         Numbers { free: Mutex::new((1..=most).rev().collect()), state }
     }
 
-    /// A free entry in a new life, about to be put into the index; none if all are used.
+    /// Takes a free entry for an insert and starts its next life. `None` if all entries are in use.
     pub fn take(&self) -> Option<Word> {
         let number = self.free.lock().pop()?;
-        // Nobody else has it: the list's lock orders this with the life before.
+        // Only this thread has the entry. The list's lock orders this with the previous life.
         let state = &self.state[number as usize];
         let life = (state.load(Ordering::Relaxed) >> 1) + 1;
         state.store(life << 1 | 1, Ordering::Relaxed);
         Some(word(number, life as u32))
     }
 
-    /// `word` came out of the index, or did not go in.
+    /// Frees the entry of `word`, which came out of the index or was not inserted.
     ///
     /// # Panics
-    /// If it is not with the index: it came out before, or never went in.
+    /// If the entry is not in the index: it came out before, or was never inserted.
     pub fn give(&self, word: Word) {
         let life = word.get() >> 32;
         let with_index = life << 1 | 1;
         let state = &self.state[word.number() as usize];
-        // Several who got the same word must not all succeed; the list's lock orders the rest.
+        // If several threads got the same word, only one may succeed. The list's lock orders the
+        // rest.
         let given =
             state.compare_exchange(with_index, life << 1, Ordering::Relaxed, Ordering::Relaxed);
         let number = word.number();
@@ -58,7 +59,7 @@ impl Numbers {
         self.free.lock().push(number);
     }
 
-    /// Entries with the index. Exact while nobody takes or gives.
+    /// The number of entries in the index. It is exact while no thread calls `take` or `give`.
     #[must_use]
     pub fn with_index(&self) -> u64 {
         self.state.iter().map(|state| state.load(Ordering::Relaxed) & 1).sum()

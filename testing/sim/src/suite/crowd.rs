@@ -1,4 +1,4 @@
-//! Threads let loose on a device, and what makes one.
+//! Threads that use one device at once, and the function that makes the device.
 
 use std::panic::resume_unwind;
 use std::sync::{Arc, Barrier};
@@ -8,30 +8,30 @@ use block::{BlockDevice, IoError};
 use sync::atomic::{AtomicBool, Ordering};
 use units::PAGE_SIZE;
 
-/// Makes a device of so many bytes, a multiple of the page size, that was never used.
+/// Makes a fresh device of the given number of bytes, a multiple of the page size.
 pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn BlockDevice>;
 
 pub(super) const P: u64 = PAGE_SIZE as u64;
 
-/// How a crowd of threads is let loose on a device.
+/// The options of a crowd of threads on one device.
 #[derive(Clone, Copy)]
 pub struct Crowd<'a> {
-    /// Where what they do comes from; when they do it is up to the machine.
+    /// The seed of the threads' operations. The machine decides their timing.
     pub seed: u64,
-    /// Whether the device may refuse changes for want of space or memory.
+    /// Whether the device may refuse changes for lack of space or memory.
     pub may_refuse: bool,
-    /// Called over and over by one more thread.
+    /// One more thread calls this in a loop.
     pub beside: &'a (dyn Fn() + Sync),
 }
 
 impl Crowd<'_> {
-    /// On a device with space, and nothing else going on.
+    /// A crowd on a device with space, and no other activity.
     #[must_use]
     pub fn new(seed: u64) -> Crowd<'static> {
         Crowd { seed, may_refuse: false, beside: &thread::yield_now }
     }
 
-    /// Whether a change was made; any error but an expected one is a panic.
+    /// Whether the change succeeded. An unexpected error is a panic.
     pub(super) fn made(&self, what: &str, result: Result<(), IoError>) -> bool {
         match result {
             Ok(()) => true,
@@ -41,11 +41,10 @@ impl Crowd<'_> {
     }
 }
 
-/// Runs each task in a thread of its own and `beside` over and over in one more until the tasks
-/// are done.
+/// Runs each task in its own thread. One more thread calls `beside` in a loop until the tasks end.
 ///
 /// # Panics
-/// With the panic of a task, when all have ended.
+/// With the panic of a task, after all tasks have ended.
 pub fn together<'a>(tasks: Vec<Box<dyn FnOnce() + Send + 'a>>, beside: &(dyn Fn() + Sync)) {
     let done = AtomicBool::new(false);
     let start = Barrier::new(tasks.len());

@@ -1,4 +1,4 @@
-//! Ranges where devices go wrong: first and last bytes, page boundaries, nothing, everything.
+//! The ranges where devices fail: first and last bytes, page boundaries, nothing, everything.
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,7 @@ use crate::content::Fill;
 use crate::events::{Event, Span};
 use crate::model::Model;
 
-/// The edges of devices of a few sizes, each step compared with the model everywhere.
+/// Tests the edges of devices of a few sizes. Each step compares the whole device with the model.
 ///
 /// # Panics
 /// When the device differs from the model.
@@ -26,7 +26,7 @@ pub fn edges(make: Make<'_>) {
                 panic!("{wrong}\nafter {event:?} on a device of {pages} pages");
             }
         };
-        // A fresh device: zeroes, and nothing there.
+        // A fresh device reads as zeroes and has no data.
         step(Event::Flush);
         for span in spans(pages * P, u64::from(device.geometry().minimum_block.max(1))) {
             let noise = Fill::Noise(span.offset ^ span.length << 32 ^ 1);
@@ -39,7 +39,7 @@ pub fn edges(make: Make<'_>) {
             step(Event::Write(span, noise));
             step(Event::WriteZeroes(span, ZeroMode::MayPunch));
             step(Event::WriteZeroes(span, ZeroMode::KeepAllocated));
-            // So that the next range has neighbours with data.
+            // Gives the next range neighbours with data.
             step(Event::Write(Span::new(0, pages * P), Fill::Noise(span.length)));
         }
         last_byte_of_a_pattern(&mut step);
@@ -66,7 +66,7 @@ fn spans(bytes: u64, unit: u64) -> Vec<Span> {
     spans
 }
 
-/// A page that is filled with a pattern but for one byte is not a filled page, wherever it is.
+/// A page with one odd byte in its pattern is not same-filled, wherever the byte is.
 fn last_byte_of_a_pattern(step: &mut dyn FnMut(Event)) {
     let page = Span::new(0, P);
     for words in [0, 0x1111_1111_1111_1111, 0x0123_4567_89ab_cdef, 0x89ab_cdef_89ab_cdef] {
@@ -86,8 +86,8 @@ fn visitors_may_break_off(device: &dyn BlockDevice, bytes: u64) {
     assert_eq!((seen, calls), (Ok(()), 1), "the visitor broke off, and was called again");
 }
 
-/// Writes noise to every page and returns how many were refused. Every page must then be the new
-/// one or zeroes as before.
+/// Writes noise to every page and returns the number of refused writes. Each page must then have
+/// the noise, or zeroes as before.
 pub(super) fn fill_with_noise(device: &dyn BlockDevice, seed: u64) -> u64 {
     let pages = device.geometry().bytes / P;
     let mut noise = [0; PAGE_SIZE];
@@ -118,7 +118,7 @@ fn read_page(device: &dyn BlockDevice, page: u64) -> [u8; PAGE_SIZE] {
     into
 }
 
-/// Discards everything; it must read as zeroes then.
+/// Discards everything. The device must then read as zeroes.
 pub(super) fn discard_all(device: &dyn BlockDevice) {
     let length = device.geometry().bytes;
     let discarded = device.submit(Cpu(0), Operation::Discard { offset: 0, length });

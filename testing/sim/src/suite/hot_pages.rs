@@ -13,10 +13,10 @@ const READERS: usize = 2;
 const PAGES: u64 = 4;
 const ROUNDS: usize = 1500;
 
-/// Pages are written whole, each with a stamp of its writer, and every page read must be one that
-/// was written: whole, of that place, and never older than what the reader saw of that writer
-/// before. Then the same with discards and zeroes beside, when a page may also be all zeroes.
-/// `beside` is called over and over meanwhile.
+/// Threads write whole pages, each with a stamp of its writer. Every page that a thread reads must
+/// be whole, be of that place, and be no older than the writer's last page that the reader saw. A
+/// second round adds discards and zeroes; a page may then be all zeroes, too. Another thread calls
+/// `beside` in a loop meanwhile.
 ///
 /// # Panics
 /// When a reader finds anything else.
@@ -55,7 +55,7 @@ pub fn hot_pages(device: &dyn BlockDevice, crowd: Crowd<'_>) {
 struct Stage<'a> {
     device: &'a dyn BlockDevice,
     crowd: Crowd<'a>,
-    /// How many pages each writer has begun to write.
+    /// The number of pages that each writer has begun to write.
     issued: [AtomicU32; WRITERS],
 }
 
@@ -113,7 +113,7 @@ impl Stage<'_> {
         newest: &mut [u32; WRITERS],
     ) -> Result<(), String> {
         if *contents == [0; PAGE_SIZE] {
-            // Where changes may be refused, the page may never have been written.
+            // If the device may refuse changes, the page may never have been written.
             let may_be = discards || self.crowd.may_refuse;
             return if may_be { Ok(()) } else { Err("reads as zeroes, undiscarded".into()) };
         }

@@ -1,4 +1,4 @@
-//! Threads that write beside each other into the same pages.
+//! Threads that write to different parts of the same pages.
 
 use block::{BlockDevice, Operation, ZeroMode};
 use testkit::Rng;
@@ -11,15 +11,16 @@ const THREADS: usize = 4;
 const PAGES: u64 = 4;
 const ROUNDS: usize = 1500;
 
-/// Every thread owns stripes of the same few pages and alone changes them: whatever it finds there
-/// must be what it wrote last. A device that reads, changes and writes back a page as three steps
-/// loses the neighbours' bytes.
+/// Every thread owns stripes of the same few pages, and only the owner changes a stripe. So a
+/// stripe must hold what its owner wrote last. A device that reads, changes and writes back a page
+/// in three steps loses the neighbours' bytes.
 ///
 /// # Panics
 /// When a byte was lost.
 pub fn neighbours(device: &dyn BlockDevice, crowd: Crowd<'_>) {
     let unit = u64::from(device.geometry().minimum_block.max(1));
-    // No divisor of the page size where any range will do, so that stripes lie across its end.
+    // If the device takes any range, the stripe does not divide the page size, so that stripes
+    // cross page ends.
     let stripe = if unit == 1 { 88 } else { unit };
     let bytes = (PAGES * P).min(device.geometry().bytes) / stripe * stripe;
     let mut rng = Rng::new(crowd.seed);
@@ -51,7 +52,7 @@ struct Owner<'a> {
     unit: u64,
     stripe: u64,
     stripes: Vec<u64>,
-    /// What its stripes hold, at their offsets.
+    /// The contents of the thread's stripes, at their offsets.
     bytes: Vec<u8>,
     rng: Rng,
 }
@@ -67,7 +68,7 @@ impl Owner<'_> {
         let mut new = self.bytes[mine.clone()].to_vec();
         let operation = match self.rng.below(8) {
             0 => return self.check(device, start),
-            // Less than a page is not discarded, and must keep its data.
+            // A discard of less than a page must keep the data.
             1 if length < P => Operation::Discard { offset, length },
             2 | 3 => {
                 new.fill(0);
@@ -87,7 +88,8 @@ impl Owner<'_> {
         self.check(device, start);
     }
 
-    /// After a refused change, every byte must be the old or the new one; `new` becomes what is.
+    /// Checks a refused change: every byte must be the old or the new one. `new` gets the real
+    /// bytes.
     fn adopt(&self, device: &dyn BlockDevice, start: u64, at: usize, new: &mut [u8]) {
         let mut into = vec![0xa5; self.stripe as usize];
         let read = device.submit(self.cpu, Operation::Read { offset: start, into: &mut into });

@@ -1,4 +1,4 @@
-//! What is tested.
+//! The interface of a cache under test.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use units::{Cpu, Page};
 
 use super::FaultyDevice;
 
-/// Areas there may be in a test.
+/// The number of areas in a test.
 pub const AREAS: usize = 2;
 /// Pages of an area in a test.
 pub const PAGES: u64 = 64;
-/// Frames of memory that a cache may have if no other limit is set: more than it needs.
+/// The frames of a cache without another limit: more than it needs.
 pub const FRAMES: u32 = 512;
-/// Memcgs there may be in a test.
+/// The number of memcgs in a test.
 pub const MEMCGS: usize = 3;
 
 /// A page of an area.
@@ -24,90 +24,90 @@ pub struct SwapPage {
     pub offset: u64,
 }
 
-/// Why a page was not taken.
+/// The reason for a refused store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Refusal {
-    /// The cache takes nothing at present.
+    /// The cache is disabled.
     Disabled,
     /// The area is not on, or has no such page.
     NoArea,
-    /// It did not shrink as far as it must.
+    /// The compressed page is larger than the limit.
     TooLarge,
-    /// It did not shrink, and must not go to the device either, so that it would stay.
+    /// The page is incompressible, and its memcg forbids writeback.
     Incompressible,
     /// The cache is full.
     PoolLimit,
-    /// The memcg has had its share.
+    /// The memcg is at its limit.
     MemcgLimit,
-    /// No memory could be had.
+    /// Memory is out.
     NoMemory,
-    /// No entry was left.
+    /// Entries are out.
     NoEntry,
 }
 
-/// What a load found.
+/// The result of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// The page.
     Page,
-    /// It is not here: go to the device.
+    /// The cache does not have the page; the device may.
     Nothing,
-    /// It cannot be read.
+    /// The stored page is damaged.
     Corrupt,
 }
 
-/// What a reclaim did, in pages.
+/// The result of a reclaim, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reclaimed {
-    /// Written back, and no more in memory.
+    /// Pages written back and removed from memory.
     pub written: u64,
-    /// Their write failed; they stay.
+    /// Pages that stay because their write failed.
     pub failed: u64,
-    /// Somebody else was at them.
+    /// Pages that another thread was using.
     pub skipped: u64,
 }
 
 /// A setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Policy {
-    /// Are pages taken at all?
+    /// Whether the cache takes pages.
     Enabled(bool),
-    /// The codec, by its number among those there are.
+    /// The codec, by its number.
     Compressor(usize),
-    /// The most bytes; 0 for [`FRAMES`].
+    /// The most bytes of the pool; 0 for [`FRAMES`].
     MaxPool(u64),
-    /// Once full, nothing is taken before there is no more than this share of it, in percent.
+    /// A full cache refuses pages until the pool is at this percentage of its limit.
     Accept(u32),
-    /// A page must shrink to this many percent; 100 for none.
+    /// The largest compressed size, in percent of a page; 100 for no limit.
     Ratio(u32),
-    /// Does a load take the page out?
+    /// Whether a load removes the page.
     Exclusive(bool),
-    /// Are same-filled pages taken?
+    /// Whether the cache takes same-filled pages.
     SameFilled(bool),
-    /// Are others?
+    /// Whether the cache takes pages that are not same-filled.
     NonSameFilled(bool),
-    /// Is there a shrinker?
+    /// Whether the shrinker is on.
     Shrinker(bool),
-    /// Writes under way at most.
+    /// The most writes under way.
     InFlight(u32),
     /// The most bytes of a memcg; `u64::MAX` for no limit.
     MemcgMax(usize, u64),
-    /// May a memcg's pages be written back?
+    /// Whether a memcg's pages may be written back.
     MemcgWriteback(usize, bool),
 }
 
-/// What a cache counts.
+/// The counters of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
-    /// Pages in it.
+    /// Pages in the cache.
     pub stored: u64,
-    /// Bytes of memory they take.
+    /// Bytes of memory of the pool.
     pub pool_bytes: u64,
-    /// Pages that were ever written back.
+    /// Pages written back so far.
     pub written_back: u64,
     /// Stores that replaced a page.
     pub duplicates: u64,
-    /// Stores that were refused, whatever for.
+    /// Stores that were refused for any reason.
     pub refused: u64,
     /// Stores that found the pool at its limit.
     pub limit_hits: u64,
@@ -119,24 +119,23 @@ pub struct Totals {
 
 /// A compressed cache in front of swap devices. Any number of threads may call it at once.
 pub trait Cache: Send + Sync {
-    /// Turns an area on, of [`PAGES`] pages in front of `device`. Gives the kernel's error number
-    /// if it cannot be.
+    /// Turns an area of [`PAGES`] pages on, in front of `device`. An error is an errno.
     ///
     /// # Errors
-    /// `EBUSY` if it is on.
+    /// `EBUSY` if the area is on.
     fn swapon(&self, area: usize, device: Arc<FaultyDevice>) -> Result<(), i32>;
 
     /// Turns an area off.
     ///
     /// # Errors
-    /// `EBUSY` while it has pages here.
+    /// `EBUSY` while the cache has pages of the area.
     fn swapoff(&self, area: usize) -> Result<(), i32>;
 
-    /// Puts a page in.
+    /// Stores a page.
     ///
     /// # Errors
-    /// Why not; the page that was there before is gone then too, and nothing of it is being
-    /// written to the device.
+    /// The reason for the refusal. The previous page is then gone, too, and no write of it is under
+    /// way.
     fn store(
         &self,
         cpu: Cpu,
@@ -145,36 +144,36 @@ pub trait Cache: Send + Sync {
         page: &Page,
     ) -> Result<(), Refusal>;
 
-    /// Looks for a page.
+    /// Loads a page.
     fn load(&self, cpu: Cpu, swap_page: SwapPage, page: &mut Page) -> Found;
 
-    /// The page is needed no more.
+    /// Drops the page.
     fn invalidate_page(&self, cpu: Cpu, swap_page: SwapPage);
 
-    /// No page of the area is needed any more.
+    /// Drops all pages of the area.
     fn invalidate_area(&self, cpu: Cpu, area: usize);
 
-    /// Writes up to so many of the oldest pages to their devices.
+    /// Writes up to `pages` of the oldest pages to their devices.
     fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed;
 
-    /// A step of the background worker. Tells whether there is more to do.
+    /// Runs a step of the background worker. True if more work is left.
     fn work(&self) -> bool;
 
-    /// Memory is short: gives up to so many pages back, if there is a shrinker.
+    /// Runs the shrinker, if it is on, for up to `pages` pages.
     fn shrink(&self, cpu: Cpu, pages: u64);
 
     /// Changes a setting.
     fn set(&self, policy: Policy);
 
-    /// Somebody else takes as many frames of memory as leave so many; `u32::MAX` gives all back.
+    /// Takes frames away until the cache can get `frames` more; `u32::MAX` gives all back.
     fn leave_frames(&self, frames: u32);
 
-    /// What it counts, while nobody uses it.
+    /// The counters. No other thread may use the cache meanwhile.
     fn totals(&self) -> Totals;
 
-    /// Looks its structures through, while nobody uses it.
+    /// Checks the structures. No other thread may use the cache meanwhile.
     ///
     /// # Panics
-    /// Says what contradicts what.
+    /// The message names the contradiction.
     fn validate(&self);
 }

@@ -1,5 +1,5 @@
-//! Threads that use a cache at once: each has pages that it alone uses and knows every byte of, and
-//! all use a few pages together.
+//! Threads that use a cache at once. Owners use their own pages and know every byte of them; users
+//! share a few pages.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use super::{Cache, FaultyDevice, Found, Model, PAGES, Policy, SwapPage};
 use crate::content::{Fill, Stamp};
 use crate::suite::together;
 
-/// Threads with pages of their own, of area 0.
+/// The threads with their own pages, in area 0.
 const OWNERS: usize = 3;
-/// Pages of each.
+/// The pages of each owner.
 const OWN: u64 = PAGES / OWNERS as u64;
-/// Threads that use all of the pages of area 1.
+/// The threads that share the pages of area 1.
 const USERS: usize = 2;
-/// Pages that they use.
+/// The shared pages.
 const HOT: usize = 4;
 
-/// How a crowd is let loose.
+/// The options of a crowd.
 #[derive(Clone, Copy)]
 pub struct Crowd<'a> {
-    /// Where what they do comes from; when they do it is up to the machine.
+    /// The seed of the threads' operations. The machine decides their timing.
     pub seed: u64,
-    /// What each thread does so often.
+    /// The number of steps of each thread.
     pub steps: usize,
-    /// Does a load take the page out?
+    /// Whether a load removes the page.
     pub exclusive: bool,
-    /// Called over and over by one more thread, with the backing devices.
+    /// One more thread calls this in a loop, with the backing devices.
     pub beside: &'a (dyn Fn(&[Arc<FaultyDevice>; 2]) + Sync),
 }
 
-/// Lets a crowd loose on a cache that was never used. Owners must find what they stored last, in
-/// the cache or on the device; what is found on a page that all use must have been stored there,
-/// whole, by somebody who has begun to store it, and never be older than what the same reader saw
-/// before of the same writer. Whoever is refused goes to the device himself; on pages that all use
-/// with the page to himself, as those do who swap.
+/// Runs a crowd on a fresh cache. An owner must find what it stored last, in the cache or on the
+/// device. A page found at a shared place must be whole, must come from a writer that has begun to
+/// store it there, and must be no older than the page that the same reader saw before from that
+/// writer. A thread whose store is refused writes to the device itself. For a shared page it holds
+/// the page's lock meanwhile, as swap holds the page lock.
 ///
 /// # Panics
-/// When anything else is found, or when anything is left in the end.
+/// When a thread finds anything else, or when a page is left at the end.
 pub fn crowd(cache: &dyn Cache, crowd: Crowd<'_>) {
     let mut rng = Rng::new(crowd.seed);
     Model::settings().into_iter().for_each(|policy| cache.set(policy));
@@ -79,7 +79,8 @@ struct Stage<'a> {
     cache: &'a dyn Cache,
     devices_below: [Arc<FaultyDevice>; 2],
     crowd: Crowd<'a>,
-    /// Held while a page that all use is stored, and while it is looked for on the device.
+    /// The locks of the shared pages. A thread holds one while it stores the page, and while it
+    /// looks for the page on the device.
     turns: [Mutex<()>; HOT],
 }
 
@@ -172,7 +173,7 @@ struct User<'a> {
     number: usize,
     rng: Rng,
     stored: u32,
-    /// By page and writer: the newest seen.
+    /// The newest stamp seen, by page and writer.
     newest: [[u32; USERS]; HOT],
 }
 
@@ -193,7 +194,7 @@ impl User<'_> {
             return;
         }
         if stage.crowd.exclusive {
-            // What is taken out is put in again.
+            // The thread stores a page again that its load removed.
             let _turn = stage.turns[hot].lock();
             if stage.cache.load(cpu, swap_page, &mut page) == Found::Page {
                 self.judge(hot, &page);
@@ -208,7 +209,7 @@ impl User<'_> {
             Found::Page => self.judge(hot, &page),
             Found::Nothing => {
                 let _turn = stage.turns[hot].lock();
-                // It may have come back meanwhile.
+                // Another thread may have stored the page again meanwhile.
                 match stage.cache.load(cpu, swap_page, &mut page) {
                     Found::Page => self.judge(hot, &page),
                     found => {

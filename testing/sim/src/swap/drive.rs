@@ -6,24 +6,25 @@ use crate::shrink::fewest;
 /// A run of random events on a cache and its model.
 #[derive(Clone, Copy, Debug)]
 pub struct Drive {
-    /// Where the events come from.
+    /// The seed of the events.
     pub seed: u64,
-    /// How many.
+    /// The number of events.
     pub events: usize,
-    /// Of which kinds.
+    /// The kinds of events.
     pub mix: Mix,
-    /// CPUs that they come from; with one, the order in which pages leave is judged.
+    /// The CPUs that the events come from. With one CPU, the model checks the order of writeback.
     pub cpus: u32,
 }
 
-/// Makes a cache that was never used.
+/// Makes a fresh cache.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Cache>;
 
 impl Drive {
     /// Runs on a fresh cache.
     ///
     /// # Panics
-    /// When it differs from its model, with the seed and as few events as it takes.
+    /// When the cache differs from its model. The message has the seed and a minimal list of
+    /// events.
     pub fn run(&self, make: Make<'_>) -> Outcome {
         match self.play(&*make(), Events::new(self.seed, self.mix).take(self.events)) {
             Ok(outcome) => outcome,
@@ -31,10 +32,10 @@ impl Drive {
         }
     }
 
-    /// Lets the events happen. On failure: the number of the event, and what is wrong.
+    /// Runs the events on the cache and its model.
     ///
     /// # Errors
-    /// The number of the first event after which something was wrong, and what.
+    /// The number of the first event after which cache and model differ, and the difference.
     pub fn play(
         &self,
         cache: &dyn Cache,
@@ -55,7 +56,7 @@ impl Drive {
         let events: Vec<Event> =
             Events::new(self.seed, self.mix).take(self.events.min(number + 1)).collect();
         let mut fails = |events: &[Event]| self.play(&*make(), events.iter().copied()).err();
-        // Longer ones take too long to make small.
+        // A longer sequence takes too long to reduce.
         let few = if number < 50_000 { fewest(&events, &mut fails) } else { None };
         match few {
             Some((events, wrong)) => panic!(

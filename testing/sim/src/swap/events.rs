@@ -13,15 +13,15 @@ pub enum Event {
     Swapon(usize),
     /// An area is turned off.
     Swapoff(usize),
-    /// A page is put in, by a memcg.
+    /// A memcg stores a page.
     Store(SwapPage, usize, Fill),
-    /// A page is wanted.
+    /// A page is loaded.
     Load(SwapPage),
-    /// A page is needed no more.
+    /// A page is invalidated.
     InvalidatePage(SwapPage),
-    /// No page of an area is.
+    /// An area is invalidated.
     InvalidateArea(usize),
-    /// Some pages are to be written back.
+    /// A reclaim of some pages.
     Reclaim(u64),
     /// The background worker takes a step.
     Work,
@@ -29,33 +29,33 @@ pub enum Event {
     Shrink(u64),
     /// A setting changes.
     Set(Policy),
-    /// A device feels otherwise.
+    /// The fault mode of a device changes.
     FaultMode(usize, FaultMode),
-    /// All but so many frames are taken by others, or all given back.
+    /// All frames except this number are taken away, or all are given back.
     LeaveFrames(u32),
 }
 
-/// What kinds of events there are beside stores, loads, invalidations of pages and reclaims.
+/// The kinds of events besides stores, loads, invalidations of pages and reclaims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mix {
     /// Areas are turned on and off, and invalidated whole.
     pub areas: bool,
-    /// There are limits, of the whole and of memcgs, and workers who keep to them.
+    /// The pool and the memcgs have limits, and workers keep them.
     pub limits: bool,
     /// Settings change.
     pub policies: bool,
     /// Devices fail.
     pub faults: bool,
-    /// Memory cannot be had at times.
+    /// Memory is out at times.
     pub memory: bool,
-    /// So many memcgs.
+    /// The number of memcgs.
     pub memcgs: usize,
-    /// So many areas have pages.
+    /// The number of areas with pages.
     pub used_areas: usize,
 }
 
 impl Mix {
-    /// Everything.
+    /// All kinds of events.
     pub const ALL: Mix = Mix {
         areas: true,
         limits: true,
@@ -65,7 +65,7 @@ impl Mix {
         memcgs: MEMCGS,
         used_areas: AREAS,
     };
-    /// Limits alone.
+    /// Only limits.
     pub const LIMITS: Mix = Mix {
         areas: false,
         limits: true,
@@ -75,7 +75,7 @@ impl Mix {
         memcgs: MEMCGS,
         used_areas: AREAS,
     };
-    /// Nothing but the order in which pages leave, and failing devices.
+    /// Only failing devices; a model with one CPU can check the order of writeback.
     pub const ORDER: Mix = Mix {
         areas: false,
         limits: false,
@@ -97,19 +97,19 @@ pub struct Events {
 const P: u64 = PAGE_SIZE as u64;
 
 impl Events {
-    /// The events of this seed.
+    /// Makes the events of this seed.
     #[must_use]
     pub fn new(seed: u64, mix: Mix) -> Events {
         Events { rng: Rng::new(seed), mix }
     }
 
-    /// Half of them lie in a few hot pages.
+    /// Draws a page. Half of the pages are a few hot ones.
     fn swap_page(&mut self) -> SwapPage {
         let used = self.mix.used_areas as u64;
         let area = if self.rng.one_in(4) { self.rng.below(used) as usize } else { 0 };
         let pages = if self.rng.one_in(2) { 6 } else { PAGES };
         let offset = self.rng.below(pages);
-        // Now and then one that is not there.
+        // Sometimes the page is beyond the area.
         let beyond = self.mix.areas && self.rng.one_in(200);
         SwapPage { area, offset: if beyond { PAGES + offset } else { offset } }
     }

@@ -1,4 +1,4 @@
-//! The device behind an area.
+//! A device behind an area that fails on request.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -13,39 +13,39 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// How a device feels.
+/// The operations of a device that fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultMode {
     /// Nothing fails.
     Well,
-    /// Of a million writes so many fail.
+    /// This number of a million writes fail.
     FailsWrites(u32),
-    /// Of a million reads so many fail.
+    /// This number of a million reads fail.
     FailsReads(u32),
-    /// No page that is not there already can be written.
+    /// A write fails if the page was never written before.
     Full,
-    /// Nothing succeeds.
+    /// Every operation fails.
     Gone,
 }
 
-/// A write that was tried.
+/// An attempt to write a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
-    /// Which page.
+    /// The page.
     pub page: u64,
-    /// What was to be written.
+    /// The contents of the write.
     pub contents: Box<Page>,
-    /// Did it succeed, with all that was written in one go?
+    /// Whether the write and all other writes of the same operation succeeded.
     pub made: bool,
-    /// Those that were tried at once have one number, later ones a higher one.
+    /// The number of the batch. Later batches have higher numbers.
     pub batch: u64,
 }
 
-/// A device in memory that fails when it is told to, and remembers what was tried. Each page is
-/// read and written at one instant. Jobs that are given together are done in any order.
+/// A device in memory that fails on request and records each attempt to write. It reads and writes
+/// each page at one instant. It runs jobs that are submitted together in any order.
 pub struct FaultyDevice {
     state: Mutex<State>,
-    /// Touched when an operation begins and when it ends: a moment at which others may come.
+    /// Accessed at the beginning and the end of an operation, so that other threads may run there.
     moment: AtomicU64,
     slowness: u64,
     writing: AtomicU64,
@@ -62,8 +62,8 @@ struct State {
 }
 
 impl FaultyDevice {
-    /// A device of so many pages, on which nothing is. `slowness` is how often others may come
-    /// while an operation is under way.
+    /// Makes an empty device of `pages` pages. `slowness` is the number of moments in an operation
+    /// at which other threads may run.
     #[must_use]
     pub fn new(pages: u64, seed: u64, slowness: u64) -> Arc<FaultyDevice> {
         let state = State {
@@ -87,30 +87,30 @@ impl FaultyDevice {
         look(&mut self.state.lock().expect("nobody panics under this lock"))
     }
 
-    /// Changes what fails.
+    /// Changes the operations that fail.
     pub fn set_mood(&self, fault_mode: FaultMode) {
         self.with(|state| state.fault_mode = fault_mode);
     }
 
-    /// Whether attempts are remembered, as they are at first.
+    /// Turns the record of attempts on or off. It is on at first.
     pub fn remember(&self, remembers: bool) {
         self.with(|state| state.remembers = remembers);
     }
 
-    /// What was tried since the last call.
+    /// The attempts since the last call.
     #[must_use]
     pub fn attempts(&self) -> Vec<Attempt> {
         self.with(|state| std::mem::take(&mut state.attempts))
     }
 
-    /// Writes a page past all faults, as its user would whom the cache refused.
+    /// Writes a page without faults, as the user of a refused page does.
     pub fn put(&self, page: u64, contents: &Page) {
         self.pass();
         self.with(|state| state.pages[page as usize] = Some(Box::new(*contents)));
         self.pass();
     }
 
-    /// Reads a page past all faults; nothing if there was never anything.
+    /// Reads a page without faults; `None` if it was never written.
     #[must_use]
     pub fn peek(&self, page: u64) -> Option<Box<Page>> {
         self.pass();
@@ -119,7 +119,7 @@ impl FaultyDevice {
         found
     }
 
-    /// The most writes that were ever under way at once, since the last call.
+    /// The most writes that were under way at once since the last call.
     #[must_use]
     pub fn most_writes(&self) -> u64 {
         self.most.swap(0, Ordering::Relaxed)
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Pages before one that fails have been written.
+    /// Writes the pages in order. The pages before a failed one are written.
     fn write(&mut self, range: Range<usize>, from: &[Page]) -> Result<(), IoError> {
         let mut made = Ok(());
         for (page, from) in range.clone().zip(from) {

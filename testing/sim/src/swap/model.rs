@@ -1,4 +1,4 @@
-//! What must hold of a cache, after each event.
+//! The exact model of a cache, and the comparison after each event.
 
 mod leaving;
 mod limits;
@@ -29,22 +29,22 @@ struct Held {
     memcg: usize,
 }
 
-/// What is known of an area.
+/// The state of an area.
 struct Area {
     on: bool,
     device_below: Arc<FaultyDevice>,
-    /// What each page is to its user: the page stored last, unless nobody needs it any more or its
-    /// user has taken it out.
+    /// The contents of each page for its user: the page stored last, unless it was invalidated or
+    /// its user has taken it out.
     newest: Vec<Option<Fill>>,
 }
 
-/// What a cache must hold, and what may be on the devices behind it.
+/// The pages that a cache must hold, and those that may be on the devices behind it.
 pub struct Model {
     areas: Vec<Area>,
     held: BTreeMap<SwapPage, Held>,
-    /// Written back, and neither replaced nor given up since.
+    /// Pages written back, and neither replaced nor invalidated since.
     backed: BTreeSet<SwapPage>,
-    /// The order in which they leave, where there is but one CPU, one memcg and one area.
+    /// The order of writeback, if there is one CPU, one memcg and one area.
     queue: Option<Queue>,
     cpus: u32,
     enabled: bool,
@@ -59,9 +59,9 @@ pub struct Model {
     writeback: [bool; MEMCGS],
     memcg_max: [u64; MEMCGS],
     short: bool,
-    /// It may have been full, and not have been seen below the mark since.
+    /// The cache may have been full, and was not seen below the mark since.
     full: bool,
-    /// It was full, and has not been below the mark since.
+    /// The cache was full, and has not been below the mark since.
     surely_full: bool,
     written_back: u64,
     duplicates: u64,
@@ -70,7 +70,7 @@ pub struct Model {
     steps: u32,
 }
 
-/// What a run came to: a run in which nothing happens shows nothing.
+/// The result of a run. A test checks it, because a run without any of these proves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
     /// Pages written back.
@@ -84,9 +84,8 @@ pub struct Outcome {
 }
 
 impl Model {
-    /// The model of a cache that was just made, and whose settings are those of
-    /// [`Model::settings`]. With one CPU, the order in which pages leave is judged; events must be
-    /// those of [`Mix::ORDER`] then.
+    /// Makes the model of a new cache with the settings of [`Model::settings`]. With one CPU, the
+    /// model checks the order of writeback; events must then be those of [`Mix::ORDER`].
     #[must_use]
     pub fn new(seed: u64, cpus: u32) -> Model {
         let mut rng = Rng::new(seed);
@@ -147,13 +146,13 @@ impl Model {
     /// Turns every area on.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A sentence that names the fault.
     pub fn begin(&mut self, cache: &dyn Cache) -> Result<(), String> {
         Model::settings().into_iter().for_each(|policy| cache.set(policy));
         (0..AREAS).try_for_each(|area| self.step(cache, &Event::Swapon(area)))
     }
 
-    /// What it came to so far.
+    /// The result so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome {
@@ -164,10 +163,10 @@ impl Model {
         }
     }
 
-    /// Lets an event happen, and compares.
+    /// Applies an event to the cache and the model, and compares.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A sentence that names the fault.
     pub fn step(&mut self, cache: &dyn Cache, event: &Event) -> Result<(), String> {
         self.steps = self.steps.wrapping_add(1);
         let cpu = Cpu(self.steps % self.cpus);
@@ -227,10 +226,10 @@ impl Model {
         self.count(&totals)
     }
 
-    /// Looks everything through, and takes everything away: nothing may be left.
+    /// Checks every page and removes it. The cache must then be empty.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A sentence that names the fault.
     pub fn end(&mut self, cache: &dyn Cache) -> Result<(), String> {
         let step = |model: &mut Model, event| model.step(cache, &event);
         step(self, Event::LeaveFrames(u32::MAX))?;
@@ -303,7 +302,7 @@ impl Model {
         fill.render(&mut page);
         let before = cache.totals();
         let stored = cache.store(cpu, swap_page, memcg, &page);
-        // To make room, others may have been written back; also the one that is replaced.
+        // To make room, the cache may have written back other pages, or the replaced page.
         let old = self.held.get(&swap_page).copied();
         let evicted = self.written(0)? != (0, 0);
         let after = cache.totals();
@@ -321,7 +320,7 @@ impl Model {
                 if let Some(wrong) = self.must_refuse(swap_page, &page) {
                     return Err(format!("a page was taken although {wrong}"));
                 }
-                // Its own object lies in two frames at most.
+                // The page's own object is in two frames at most.
                 if self.surely_full && after.pool_bytes > self.mark() + 2 * P {
                     let mark = self.mark();
                     return Err(format!("a page was taken above the mark of {mark}: {after:?}"));
@@ -329,9 +328,9 @@ impl Model {
                 if after.pool_bytes > limit(self.max_pool).max(P) {
                     return Err(format!("the limit is {}: {after:?}", self.max_pool));
                 }
-                // What was given up before may only now have been freed.
+                // The cache may free earlier invalidated objects only now.
                 self.surely_full = false;
-                // It is asked before it is known how many bytes there will be.
+                // The cache checks the limit before it knows the size of the object.
                 let share = self.memcg_max[memcg];
                 if before.memcg_bytes[memcg] >= share && !evicted && old.is_none() {
                     return Err(format!("memcg {memcg} may have {share}, and had {before:?}"));
@@ -349,7 +348,7 @@ impl Model {
                     return Err(format!("{refusal:?} is no reason: {wrong}"));
                 }
                 if self.is_there(swap_page) {
-                    // The user goes to the device itself.
+                    // The user writes the page to the device itself.
                     let area = &mut self.areas[swap_page.area];
                     area.device_below.put(swap_page.offset, &page);
                     area.newest[swap_page.offset as usize] = Some(fill);
@@ -372,7 +371,7 @@ impl Model {
                 if self.exclusive {
                     self.drop_entry(swap_page);
                     self.backed.remove(&swap_page);
-                    // Its user has it now, and what is on the device is out of date.
+                    // The user has the page now, and the copy on the device is out of date.
                     self.areas[swap_page.area].newest[swap_page.offset as usize] = None;
                 } else if let Some(queue) = &mut self.queue {
                     queue.touch(swap_page);
@@ -384,7 +383,7 @@ impl Model {
         }
     }
 
-    /// What its user finds on the device must be the page.
+    /// Checks that the device has the page that its user expects.
     fn on_the_shelf(&self, swap_page: SwapPage) -> Result<(), String> {
         if !self.is_there(swap_page) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A cache that is too simple to be wrong, and can be made to be.
+//! A cache that is too simple to be wrong, except for a flaw that a test chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,51 +18,51 @@ const P: u64 = PAGE_SIZE as u64;
 const BUSY: i32 = 16;
 const NO_DEVICE: i32 = 19;
 
-/// What is wrong.
+/// The fault of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Who has written a page back takes out what is there then, whatever it is.
+    /// After writeback of a page the thread removes whatever page is at that place then.
     TakesAnother,
     /// A page leaves the cache before it is on its device.
     LeavesTooSoon,
-    /// A page whose write fails is given up.
+    /// A page is dropped when its write fails.
     DropsOnFailure,
     /// A page whose write fails is never the oldest again.
     LosesItsPlace,
-    /// A page that is refused leaves the one before where it was.
+    /// A refused store leaves the previous page in the cache.
     KeepsOldOnRefusal,
-    /// A page is refused while the one before is still being written to the device.
+    /// A store is refused while a write of the previous page is under way.
     RefusesTooSoon,
-    /// Pages that go with their area stay counted.
+    /// Pages that are dropped with their area stay counted.
     AreaForgetsCounts,
-    /// A page that is replaced stays charged to its memcg.
+    /// A replaced page stays charged to its memcg.
     DuplicateForgetsMemcg,
-    /// Nobody gets a second chance.
+    /// No page gets a second chance.
     NoSecondChance,
-    /// Pages are taken until the limit was passed by sixteen.
+    /// The cache takes pages until it is sixteen pages over the limit.
     LimitOffByBatch,
-    /// Once there is any space under the limit, pages are taken.
+    /// A full cache takes pages again as soon as it is below the limit.
     NoHysteresis,
-    /// As many writes are under way as there are pages to write.
+    /// All writes are under way at once, without a limit.
     UnboundedWrites,
-    /// A write that failed is counted as made.
+    /// A failed write is counted as a success.
     CountsFailures,
-    /// A load that should take the page out does not.
+    /// An exclusive load leaves the page in the cache.
     KeepsWhatWasTaken,
-    /// Pages of memcgs that must stay in memory are written back.
+    /// Pages of a memcg with writeback off are written back.
     IgnoresSwitch,
-    /// A memcg may have any share.
+    /// The cache ignores the limit of a memcg.
     IgnoresShare,
-    /// An area is turned off with its pages.
+    /// An area is turned off while it has pages.
     LeavesPagesBehind,
-    /// A page needed no more that is being written back stays.
+    /// A page that is invalidated during its writeback stays in the cache.
     ForgetsInvalidation,
 }
 
 impl Flaw {
-    /// All that one thread can see.
+    /// The flaws that a single thread can detect.
     pub const SEEN_BY_ONE: [Flaw; 15] = [
         Flaw::DropsOnFailure,
         Flaw::LosesItsPlace,
@@ -80,16 +80,16 @@ impl Flaw {
         Flaw::LeavesPagesBehind,
         Flaw::LeavesTooSoon,
     ];
-    /// Those that it takes a race to see.
+    /// The flaws that only a race shows.
     pub const SEEN_IN_RACES: [Flaw; 4] =
         [Flaw::TakesAnother, Flaw::LeavesTooSoon, Flaw::RefusesTooSoon, Flaw::ForgetsInvalidation];
 }
 
-/// One lock, and a map of pages as they are.
+/// A cache with one lock and a map of uncompressed pages.
 pub struct Naive {
     flaw: Flaw,
     state: Mutex<State>,
-    /// Rung when a page is no longer being written.
+    /// Rung when the write of a page ends.
     written: EventCount,
 }
 
@@ -103,9 +103,9 @@ struct State {
     areas: [Option<Arc<FaultyDevice>>; AREAS],
     entries: BTreeMap<SwapPage, Entry>,
     queue: Queue,
-    /// Being written back.
+    /// Pages that are being written back.
     claims: BTreeSet<SwapPage>,
-    /// Written back, and neither replaced nor given up since.
+    /// Pages written back, and neither replaced nor invalidated since.
     backed: BTreeSet<SwapPage>,
     lives: u64,
     full: bool,
@@ -123,7 +123,7 @@ struct State {
     totals: Totals,
 }
 
-/// A page that is to be written.
+/// A page that is chosen for writeback.
 struct Candidate {
     swap_page: SwapPage,
     life: u64,
@@ -133,7 +133,7 @@ struct Candidate {
 }
 
 impl Naive {
-    /// An empty cache with something wrong.
+    /// Makes an empty cache with a flaw.
     #[must_use]
     pub fn new(flaw: Flaw) -> Naive {
         let state = State {
@@ -162,7 +162,7 @@ impl Naive {
         naive
     }
 
-    /// Writes a batch. Tells how it went.
+    /// Writes a batch and returns its result.
     fn batch(&self, most: u64) -> Reclaimed {
         let mut chosen = self.choose(most);
         chosen.sort_by_key(|candidate| candidate.swap_page);
@@ -241,7 +241,7 @@ impl Naive {
             let done = self.batch(pages - sum.written);
             sum.written += done.written;
             sum.failed += done.failed;
-            // What is counted as written although it was not would be written for ever.
+            // A flaw counts failed writes as written; the limit ends a loop that has no other end.
             if done.written == 0 || sum.written > 1 << 10 {
                 break;
             }
@@ -277,7 +277,7 @@ impl Naive {
 }
 
 impl State {
-    /// A page takes its bytes without the zeroes at its end.
+    /// The size of a page: its bytes without the zeroes at its end.
     fn bytes(page: &Page) -> u64 {
         page.iter().rposition(|byte| *byte != 0).map_or(8, |last| last as u64 + 1)
     }
@@ -445,7 +445,7 @@ impl Cache for Naive {
         let mut state = self.state.lock();
         match policy {
             Policy::Enabled(yes) => state.enabled = yes,
-            // It has neither a codec nor a size that pages must shrink to.
+            // This cache has no codec and no limit of the compressed size.
             Policy::Compressor(_) | Policy::Ratio(_) => {}
             Policy::MaxPool(bytes) => state.max_pool = bytes,
             Policy::Accept(percent) => state.accept = percent,

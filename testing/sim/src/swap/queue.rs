@@ -1,4 +1,4 @@
-//! The order in which entries leave: first in, first out, and a second chance for those used.
+//! The order of writeback: first in, first out, with a second chance for used entries.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An entry is new.
+    /// Adds a new entry.
     pub fn push(&mut self, swap_page: SwapPage, used: bool) {
         self.remove(swap_page);
         self.entries.push_back((swap_page, used));
     }
 
-    /// An entry is used.
+    /// Marks an entry as used.
     pub fn touch(&mut self, swap_page: SwapPage) {
         self.entries
             .iter_mut()
@@ -25,13 +25,13 @@ impl Queue {
             .for_each(|entry| entry.1 = true);
     }
 
-    /// An entry is gone.
+    /// Removes an entry.
     pub fn remove(&mut self, swap_page: SwapPage) {
         self.entries.retain(|entry| entry.0 != swap_page);
     }
 
-    /// The oldest entries that have not been used since they last were the oldest, `count` at most,
-    /// each put last again. Nobody is looked at twice, unless all have been used.
+    /// Takes the oldest entries that were not used since they were last the oldest, at most
+    /// `count`. Each goes to the end again. An entry is examined twice only if all were used.
     pub fn take(&mut self, count: usize) -> Vec<SwapPage> {
         let mut taken = Vec::new();
         for _ in 0..2 {
@@ -52,18 +52,18 @@ impl Queue {
         taken
     }
 
-    /// What was used is as if it had not been.
+    /// Clears the used mark of every entry.
     pub fn forget_uses(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.1 = false);
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Are there none?
+    /// Whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

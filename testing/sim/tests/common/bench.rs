@@ -1,4 +1,4 @@
-//! Disks with any slot table, and with flaws put in the place of parts of them.
+//! Disks with any slot table, some of whose parts have flaws.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
@@ -13,24 +13,24 @@ use zcomp::{Compressor, PerCpuStreams};
 use zram::slots::SlotTable;
 use zram::{Design, Disk, HostFiles, Resources, Without};
 
-/// CPUs there are: fewer than threads, so that some share one.
+/// The number of CPUs. It is below the number of threads, so that some share a CPU.
 pub const CPUS: usize = 2;
-/// The memory of the machine: little, so that its structures are looked through at once.
+/// The memory of the machine in frames. It is small, so that a check of the structures is quick.
 pub const FRAMES: u32 = 128;
 
-/// Puts something over a codec.
+/// Wraps a codec.
 pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Send + Sync>;
 
-/// What a disk is made on.
+/// The parts of a disk.
 pub struct Bench {
-    /// What pages are written back to.
+    /// The device for writeback.
     pub device_below: Arc<dyn BlockDevice>,
-    /// Waits that are left out.
+    /// The waits that the disk omits.
     pub without: Without,
     pub over_codec: OverCodec,
 }
 
-/// The product's design but for the slot table.
+/// The product's design with another slot table.
 struct With<T>(PhantomData<T>);
 
 impl<T: SlotTable + 'static> Design for With<T> {
@@ -39,12 +39,12 @@ impl<T: SlotTable + 'static> Design for With<T> {
 }
 
 impl Bench {
-    /// With nothing wrong.
+    /// Makes parts without flaws.
     pub fn new(device_below: Arc<dyn BlockDevice>) -> Bench {
         Bench { device_below, without: Without::default(), over_codec: Box::new(|codec| codec) }
     }
 
-    /// A disk without a size, and the memory it takes.
+    /// Makes a disk without a size, and its memory.
     pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>) {
         let zone = ZoneOptions::new(CPUS, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
@@ -60,7 +60,7 @@ impl Bench {
     }
 }
 
-/// A system with one file, whatever its name.
+/// A host with one file of any name.
 pub struct FaultyDevice(pub Arc<dyn BlockDevice>);
 
 impl HostFiles for FaultyDevice {

@@ -9,28 +9,28 @@ use units::Cpu;
 use zswap::index::XArraySplit;
 use zswap::{Index, Word};
 
-/// What is wrong.
+/// The fault of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// Nothing: the copy that the others are made from.
+    /// No fault: the copy from which the others are made.
     None = 0,
-    /// `remove_if` takes out whatever is there.
+    /// `remove_if` removes any word.
     IgnoresWord,
-    /// `remove_if` says yes and takes nothing out.
+    /// `remove_if` reports success and removes nothing.
     TakesNothing,
-    /// An entry that was replaced is forgotten.
+    /// `insert` loses the replaced entry.
     LosesReplaced,
-    /// `drain` leaves out the last of its range.
+    /// `drain` leaves the last entry of its range.
     LeavesLast,
-    /// `drain` tells of every entry but the first.
+    /// `drain` shows every entry except the first.
     HidesFirst,
-    /// `remove` does not take out, so that an entry has two owners.
+    /// `remove` leaves the entry in place, so that it has two owners.
     KeepsRemoved,
     /// `get` finds nothing at some offsets.
     IsBlind,
     /// Neighbouring offsets share an entry.
     SharesPlaces,
-    /// What was removed stays counted.
+    /// Removed entries stay counted.
     ForgetsCounts,
 }
 
@@ -85,7 +85,7 @@ impl<const FLAW: u8> Broken<FLAW> {
     }
 }
 
-// SAFETY: none. It is broken, which tests must find out.
+// SAFETY: none. The index is broken on purpose, and tests must reject it.
 unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
     fn make(
         provider: &dyn MemoryProvider,

@@ -26,7 +26,7 @@ impl Copied {
     }
 }
 
-// SAFETY: none. It is broken, which tests must find out.
+// SAFETY: none. The index is broken on purpose, and tests must reject it.
 unsafe impl Index for Copied {
     fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")
@@ -62,18 +62,18 @@ unsafe impl Index for Copied {
     fn validate(&self) {}
 }
 
-/// What is wrong with an index that is put over another one.
+/// The fault of an index that wraps another index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wrong {
-    /// Nothing.
+    /// No fault.
     Nothing,
-    /// `remove_if` looks at the entry's number, not at its life.
+    /// `remove_if` compares the entry's number and ignores its life.
     IgnoresLives,
-    /// `insert` does not say what it displaced.
+    /// `insert` does not return the displaced word.
     LosesDisplaced,
-    /// `insert` takes out what is there before it puts something in.
+    /// `insert` removes the old word before it inserts the new one.
     ReplacesInSteps,
-    /// `remove` looks what is there, takes it out, and gives what it saw.
+    /// `remove` reads the word, removes it in a second step, and returns the word it read.
     RemovesInSteps,
     /// `drain` leaves the last page of a range.
     DrainsTooLittle,
@@ -81,13 +81,13 @@ pub enum Wrong {
     DrainsBackwards,
 }
 
-/// An index with something wrong.
+/// An index with a fault.
 pub struct Over {
     pub index: Box<dyn Index>,
     pub wrong: Wrong,
 }
 
-// SAFETY: none. It is broken, which tests must find out.
+// SAFETY: none. The index is broken on purpose, and tests must reject it.
 unsafe impl Index for Over {
     fn make(_: &dyn MemoryProvider, _: u64, _: u32, _: usize) -> Result<Self, NoMemory> {
         unreachable!("a test makes it with a flaw")

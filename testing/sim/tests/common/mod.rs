@@ -1,4 +1,4 @@
-//! Disks of the real stack, watched from their making to their end.
+//! Disks of the real stack, with checks during use and at the end.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
@@ -14,7 +14,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
 use zram::{HostFiles, Recompress, Select, Writeback};
 
-/// What a disk is to be.
+/// The options of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub bytes: u64,
@@ -22,41 +22,41 @@ pub struct Plan {
     pub level: Option<i32>,
     /// The device's own limit; 0 for none.
     pub mem_limit: u64,
-    /// What the whole machine has.
+    /// The memory of the whole machine.
     pub memory: u64,
     pub cpus: usize,
-    /// Compact after so many operations; 0 for never.
+    /// The number of operations between two compactions; 0 for none.
     pub compact_every: u32,
-    /// Pages of a device to write back to; 0 for none.
+    /// Pages of the backing device; 0 for no backing device.
     pub backing_pages: u64,
-    /// Of a million writes to it, so many fail.
+    /// This number of a million writes to the backing device fail.
     pub backing_faults: u32,
-    /// Write back as pages are in memory.
+    /// Writes compressed pages back.
     pub compressed_writeback: bool,
-    /// After so many operations do something to the pages that are there; 0 for never.
+    /// The number of operations between two calls of `meddle`; 0 for none.
     pub meddle_every: u32,
     /// The design of the page allocator.
     pub zone: &'static str,
     /// The scheme that guards slots.
     pub slots: &'static str,
-    /// How threads come by a stream.
+    /// The policy of streams.
     pub streams: &'static str,
-    /// How many streams are asked for before the disk has a size; 0 for nothing said.
+    /// The limit of streams that is set before the disk has a size; 0 to leave it unset.
     pub max_streams: u32,
 }
 
-/// The schemes that are not the default, which all other tests have.
+/// The slot schemes except the default, which all other tests use.
 pub fn other_schemes() -> impl Iterator<Item = &'static str> {
     designs::SLOT_SCHEMES.iter().copied().skip(1)
 }
 
-/// The page allocators that are not the default, which all other tests have.
+/// The page allocators except the default, which all other tests use.
 pub fn other_zones() -> impl Iterator<Item = &'static str> {
     designs::ZONES.iter().copied().skip(1)
 }
 
-/// The policies of streams that are not the default, which all other tests have; with the number of
-/// streams to ask for before the disk has a size. With more than one, `single` is none.
+/// The policies of streams except the default, which all other tests use, with the limit of streams
+/// to set before the disk has a size. With a limit above one, `single` has several streams.
 pub const OTHER_STREAMS: &[(&str, u32)] =
     &[("single", 0), ("single", 2), ("multi", 0), ("multi", 3), ("mutex", 0)];
 
@@ -81,7 +81,7 @@ impl Plan {
         }
     }
 
-    /// Is there one stream only, for good?
+    /// Whether there is one stream for ever.
     pub fn has_single_stream(self) -> bool {
         self.streams == "mutex" || (self.streams == "single" && self.max_streams <= 1)
     }
@@ -121,18 +121,18 @@ impl Plan {
     }
 }
 
-/// A disk. When it is dropped, everything the stack knows of it must add up, and when its contents
-/// are discarded nothing may be left.
+/// A disk. Its drop checks that all counts of the stack add up, and that nothing is left after a
+/// discard of its contents.
 pub struct Watched {
     pub machine: Machine,
     pub disk: Arc<dyn AnyDisk>,
     plan: Plan,
     submits: AtomicU32,
-    /// Held by whoever meddles: one step of it may be several of the disk's.
+    /// The lock of `meddle`, because one of its steps may be several steps of the disk.
     meddling: Mutex<()>,
 }
 
-/// A device that takes its time to read, so that much may happen meanwhile.
+/// A device with slow reads, so that much may happen meanwhile.
 struct Tardy(Plain);
 
 impl BlockDevice for Tardy {
@@ -153,7 +153,7 @@ impl BlockDevice for Tardy {
     }
 }
 
-/// A system with one file, whatever its name.
+/// A host with one file of any name.
 struct FaultyDevice(Arc<dyn BlockDevice>);
 
 impl HostFiles for FaultyDevice {
@@ -182,7 +182,7 @@ impl Watched {
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
     }
 
-    /// Does one of the things an administrator may do to a device in use.
+    /// Runs one of the operations that an administrator may do on a device in use.
     pub fn meddle(&self, number: u32) {
         let _meddling = self.meddling.lock();
         let disk = &self.disk;
@@ -217,13 +217,13 @@ impl Watched {
                 }
             }
             9 => disk.resize(disk.bytes() + PAGE_SIZE as u64).and_then(|()| {
-                // Nobody uses what is beyond the first size.
+                // No thread uses pages beyond the first size.
                 disk.resize(disk.bytes() - PAGE_SIZE as u64)
             }),
             _ => disk.recompress(&Recompress { select: Select::Idle, ..Recompress::default() }),
         };
         match done {
-            // No space left to write back to, an injected fault, or the limit of the device.
+            // The backing device is full, a fault was injected, or the device is at its limit.
             Err(fault) if [28, 5, 12, 19].contains(&fault.errno.0) => {}
             done => done.expect("nothing else goes wrong"),
         }

@@ -1,5 +1,4 @@
-//! The caches of swap areas that are tested: by the name of their index, and ones with something put
-//! in the place of a part.
+//! The caches of swap areas under test: by the name of their index, or with a replaced part.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
@@ -16,16 +15,16 @@ use units::{Cpu, Frame, Order, PAGE_SIZE, Page};
 use zcomp::{Chosen, Params};
 use zswap::{AreaOptions, Index, Key, LoadError, Memcg, Parts, Reject, SwapType, Work, Zswap};
 
-/// Puts something over the device of an area.
+/// Wraps the device of an area.
 pub type OverDevice = Box<dyn Fn(Arc<FaultyDevice>) -> Arc<dyn BlockDevice> + Send + Sync>;
 
-/// A cache in the words of the model.
+/// A cache with the interface of the model.
 pub struct Engine {
     pub zswap: Arc<dyn AnySwap>,
     pub frames: Arc<dyn Frames>,
     pub over_device: OverDevice,
     memcgs: Vec<Memcg>,
-    /// Frames that somebody else has taken.
+    /// Frames that are taken from the cache.
     taken: Mutex<Vec<Frame>>,
     _machine: Option<Machine>,
 }
@@ -174,7 +173,7 @@ impl Cache for Engine {
             Policy::Enabled(yes) => own.set_enabled(yes),
             Policy::Compressor(n) => {
                 let names = zcomp::ALGORITHMS;
-                // Pages by every codec there may be may be there.
+                // The change fails if pages of every codec are stored.
                 let _ = self.zswap.set_compressor(names[n % names.len()]);
             }
             Policy::MaxPool(0) => {
@@ -204,7 +203,7 @@ impl Cache for Engine {
         if frames == u32::MAX {
             return;
         }
-        // What CPUs keep is for all again.
+        // Frames from pcp lists become free for all CPUs.
         self.frames.drain();
         while let Some(frame) = self.frames.alloc(Cpu(0), Order::ZERO) {
             taken.push(frame);

@@ -1,5 +1,5 @@
 //! A design of the plain kind, with a pcp list for each CPU and one lock for the free blocks, which
-//! is right unless it is made with a flaw.
+//! is right without a flaw.
 
 use std::ptr::NonNull;
 
@@ -10,29 +10,30 @@ use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
 
 use crate::free::{blocks_of, order};
 
-/// What is wrong.
+/// The fault of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// Nothing.
+    /// No fault.
     None,
-    /// A free block is found under the lock, and taken under it another time.
+    /// The zone finds a free block under the lock, and takes it under the lock a second time.
     TakesInSteps,
-    /// What a batch takes still looks free for a moment after the lock was let go: the rule for
-    /// what is in progress is dropped, by which those who merge would pass it by.
+    /// The frames of a batch are still marked free for a moment after the unlock. Threads that
+    /// merge do not know that the batch is in progress.
     DropsInProgress,
-    /// A pcp list is given back to the zone, and emptied later.
+    /// The frames of a pcp list go back to the zone, and the list is emptied later.
     DrainsInSteps,
-    /// Before `None` pcp lists are emptied one after the other, and not held.
+    /// Before an allocation fails, the zone empties pcp lists one after the other, and does not
+    /// hold them.
     LooksInTurn,
-    /// The lock is let go between the look for a buddy and the end of the merge.
+    /// The zone unlocks between the look for a buddy and the end of the merge.
     MergesInSteps,
-    /// A block looks free before it is in the list.
+    /// A block is marked free before it is in the list.
     ShowsEarly,
 }
 
 type List = Vec<(u32, u8)>;
 
-/// See the module.
+/// The zone that the module describes.
 pub struct Toy {
     region: Region,
     options: ZoneOptions,
@@ -69,7 +70,7 @@ impl Toy {
     }
 
     fn mark(&self, first: u32, value: u8) {
-        // The lock orders it, where it is held.
+        // The lock, if held, orders the access.
         self.looks_free[first as usize].store(value, Ordering::Relaxed);
     }
 
@@ -78,7 +79,7 @@ impl Toy {
         list.push((first, order));
     }
 
-    /// Takes a block out of the list, and leaves it to the caller to mark it.
+    /// Takes a block out of the list. The caller marks it.
     fn find(list: &mut List, order: u8) -> Option<(u32, u8)> {
         let fit = list.iter().filter(|block| block.1 >= order).min_by_key(|block| block.1);
         let fit = fit.copied()?;
@@ -86,7 +87,7 @@ impl Toy {
         Some(fit)
     }
 
-    /// Takes a block of `order` from the zone; `mark` tells whether it stops looking free.
+    /// Takes a block of `order` from the zone. With `mark` the block is no longer marked free.
     fn take(&self, list: &mut List, order: u8, mark: bool) -> Option<u32> {
         let (first, found) = Toy::find(list, order)?;
         if mark || found > order {
@@ -160,7 +161,7 @@ impl Toy {
         pcp.pop()
     }
 
-    /// The last resort: every pcp list is emptied, and held until it is certain.
+    /// The last resort: empties every pcp list and holds it until the result is certain.
     fn drain_all(&self, order: u8) -> Option<u32> {
         if self.flaw == Flaw::LooksInTurn {
             self.pcps.iter().for_each(|pcp| self.empty(&mut pcp.lock()));

@@ -1,4 +1,4 @@
-//! Running a scenario under many schedules, and one of them again.
+//! Runs a scenario under many schedules, or repeats one schedule.
 
 use std::any::Any;
 use std::env;
@@ -12,19 +12,19 @@ use testkit::{Rng, seed};
 
 use crate::scenario;
 
-/// Schedules of a scenario under a scheme, if `RAMPACK_SCHEDULES` does not say otherwise.
+/// The number of schedules of a scenario under a scheme, without `RAMPACK_SCHEDULES`.
 const SCHEDULES: usize = 400;
-/// A broken engine must be found out by so many.
+/// The number of schedules that must reject a broken engine.
 const PATIENCE: usize = 200_000;
-/// Schedules under one scheduler before it is another one's turn.
+/// The number of schedules under one scheduler before the next scheduler.
 const TURN: usize = 40;
 /// One more than the places where a schedule of the PCT scheduler changes who goes first.
 const DEPTHS: [usize; 3] = [2, 3, 6];
 
-/// What is played once for each schedule.
+/// The function that runs once for each schedule.
 pub type Play = Arc<dyn Fn() + Send + Sync>;
 
-/// `play` must go well, under as many schedules as there is time for.
+/// Checks that `play` succeeds under many schedules.
 pub fn holds(test: &str, subject: &str, play: &Play) {
     let what = format!("{test}, {subject}");
     if again(&what, play) {
@@ -45,7 +45,7 @@ pub fn holds(test: &str, subject: &str, play: &Play) {
     }
 }
 
-/// `play` is of something broken, and must not go well.
+/// Checks that `play`, which runs a broken subject, fails.
 pub fn rejected(test: &str, play: &Play) {
     if again(test, play) {
         return;
@@ -90,10 +90,10 @@ fn explore(
 
 fn schedule_with(scheduler: impl Scheduler + 'static, play: &Play, run: &Arc<AtomicUsize>) {
     let mut config = Config::new();
-    // Pages lie on the stack.
+    // The stack holds pages.
     config.stack_size = 1 << 18;
     config.max_steps = MaxSteps::FailAfter(2_000_000);
-    // That orderings are not modelled is known.
+    // Shuttle warns that it does not model memory orderings, which is known.
     config.silence_warnings = true;
     let (play, run) = (play.clone(), run.clone());
     Runner::new(scheduler, config).run(move || {

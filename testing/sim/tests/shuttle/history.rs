@@ -1,8 +1,8 @@
-//! What was stored and seen on pages that all threads use, and whether the two agree.
+//! A record of stores and reads of shared pages, and the check that they agree.
 //!
-//! Each store and each read has a beginning and an end by a clock of this file. A read may see what
-//! a store made that began before the read ended, unless another store began after that one ended
-//! and ended before the read began. A discard is a store of zeroes, and so is a reset.
+//! Each store and each read has a beginning and an end by a clock of this file. A read may return
+//! the page of any store that began before the read ended, unless another store began after that
+//! store ended and ended before the read began. A discard is a store of zeroes, and so is a reset.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ impl Version {
         page[PAGE_SIZE - 8..].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// The version that a page is, all of it.
+    /// The version of a page. The whole page must have it.
     pub fn of(page: &Page) -> Version {
         let (words, _) = page.as_chunks::<8>();
         let version = Version((u64::from_le_bytes(words[0]) >> 32) as u32);
@@ -61,7 +61,7 @@ impl Version {
     }
 }
 
-/// From when to when something happened, and with what contents.
+/// The time of a store or a read, and its contents.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     page: u64,
@@ -70,16 +70,16 @@ struct Span {
     ended: u64,
 }
 
-/// Everything that happened to the pages.
+/// All stores and reads of the pages.
 #[derive(Default)]
 pub struct History {
     clock: AtomicU64,
-    /// What was stored, and what was seen.
+    /// The stores and the reads.
     spans: Mutex<(Vec<Span>, Vec<Span>)>,
 }
 
 impl History {
-    /// The time, which nothing else has.
+    /// The time. No two calls return the same.
     pub fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
@@ -96,7 +96,7 @@ impl History {
         self.spans.lock().unwrap().1.push(span);
     }
 
-    /// Judges it, when all have ended.
+    /// Checks the history after all threads have ended.
     pub fn judge(&self) {
         let spans = self.spans.lock().unwrap();
         let (stores, reads) = &*spans;

@@ -1,6 +1,5 @@
-//! Whole indexes of swap areas: a few pages, threads that put entries in and take them out, and
-//! nodes of four slots, which are used again at once. What came of the calls must be explained by
-//! some order of them.
+//! Whole indexes of swap areas: a few pages, threads that insert and remove entries, and nodes of
+//! four slots that are reused at once. Some order of the calls must explain all results.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ pub const PAGES: u64 = 64;
 const OFFSETS: [u64; 4] = [0, 1, 4, 16];
 const THREADS: u32 = 3;
 const CALLS: u32 = 3;
-/// As many as are ever put in.
+/// The number of all inserted entries.
 pub const ENTRIES: u32 = THREADS * CALLS + OFFSETS.len() as u32;
 const CPUS: usize = 2;
 
@@ -61,7 +60,7 @@ fn play(index: Arc<dyn Index>) {
     assert_eq!((index.count(), index.bytes()), (0, 0), "entries or nodes are lost");
 }
 
-/// What thread `n` does. The last one mostly looks.
+/// Runs thread `n`. The last thread mostly looks entries up.
 fn act(index: &dyn Index, history: &History, n: u32, rng: &mut Rng) {
     for number in n * CALLS + 1..=(n + 1) * CALLS {
         let offset = *rng.pick(&OFFSETS);

@@ -1,5 +1,5 @@
-//! Small scenarios: a disk, what is on it, users of its pages, and an administrator. What they do is
-//! drawn for each schedule anew, from the numbers that belong to the schedule.
+//! Small scenarios: a disk with contents, users of its pages, and an administrator. Each schedule
+//! draws their operations from its own random numbers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::subjects::{Made, Subject};
 const P: u64 = PAGE_SIZE as u64;
 /// Pages of the disk.
 const PAGES: u64 = 64;
-/// Where the pages are that nobody uses while it plays.
+/// The first of the pages that no thread uses during a run.
 const BALLAST: u64 = 16;
-/// Of so many schedules one has its structures looked through in the end.
+/// One of this number of schedules checks the structures at its end.
 const LOOKED_THROUGH: u64 = 8;
 
-/// What an administrator does.
+/// An operation of the administrator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Compact,
@@ -42,23 +42,23 @@ pub enum Action {
     Peak,
 }
 
-/// A scenario: who is there, and what they may do.
+/// A scenario: its threads and their operations.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     users: usize,
-    /// How much each of them does.
+    /// The number of steps of each thread.
     steps: usize,
-    /// Pages that all use.
+    /// The number of shared pages.
     hot: u64,
-    /// Do users change parts of a page that all use, and have they pages of their own?
+    /// Whether users change parts of a shared page and have their own pages.
     own: bool,
     /// Objects of one size class stored before, and mostly discarded again.
     ballast: u64,
     actions: &'static [Action],
-    /// How many of them the administrator does.
+    /// The number of the administrator's operations.
     count: usize,
     algorithm: &'static str,
-    /// Blocks to write back to, on which some pages are from the beginning.
+    /// Blocks of the backing device. Some pages are on it from the beginning.
     blocks: usize,
     compressed_writeback: bool,
     /// The limit of the device's memory in pages; 0 for none.
@@ -132,7 +132,7 @@ impl Scenario {
         algorithm: zcomp::LZ4,
         ..Scenario::BASE
     };
-    /// Less memory than is wanted.
+    /// Less memory than the users need.
     pub const LIMITED: Scenario = Scenario {
         algorithm: zcomp::ZSTD,
         actions: &[Action::Limit, Action::Stats, Action::Compact, Action::Peak],
@@ -150,7 +150,7 @@ impl Scenario {
         blocks: 2,
         ..Scenario::BASE
     };
-    /// All of it but resets.
+    /// All operations except resets.
     pub const EVERYTHING: Scenario = Scenario {
         users: 2,
         ballast: 6,
@@ -173,7 +173,7 @@ impl Scenario {
         ..Scenario::BASE
     };
 
-    /// Plays a schedule of it.
+    /// Runs one schedule of the scenario.
     pub fn play(&self, subject: &Subject) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
         let run =
@@ -233,7 +233,7 @@ impl Run {
         disk.set_disksize(PAGES * P).expect("there are addresses");
     }
 
-    /// What is there before they come.
+    /// Fills the disk before the threads start.
     fn fill(&self, rng: &mut Rng, users: &mut [User]) {
         let (disk, scenario) = (self.disk(), &self.scenario);
         let mut page = [0; PAGE_SIZE];
@@ -261,7 +261,7 @@ impl Run {
         }
     }
 
-    /// Did it succeed? Some may fail in some scenarios.
+    /// Whether the operation succeeded. In some scenarios some may fail.
     fn made_it(&self, result: Result<(), IoError>) -> bool {
         match result {
             Ok(()) => true,
@@ -326,7 +326,8 @@ impl Run {
         }
     }
 
-    /// Everybody has left: all is as the models say, and nothing stays behind.
+    /// Checks the disk after all threads have ended: pages are as the models say, and nothing is
+    /// left.
     fn end(&self, rng: &mut Rng, mut users: Vec<User>) {
         let disk = self.disk();
         disk.set_mem_limit(0);
@@ -374,8 +375,8 @@ fn of_kind(select: Select) -> Writeback {
     Writeback { select: Some(select), pages: Vec::new() }
 }
 
-/// What came to pass in the schedules that this thread has played: a scenario in which nothing does
-/// shows nothing.
+/// Counts of the events in the schedules that this thread has run. A scenario without events proves
+/// nothing.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     compacted: u64,
@@ -409,14 +410,14 @@ impl Tally {
     }
 }
 
-/// A thread that uses pages, and what it knows of them.
+/// A thread that uses pages, and the contents it expects.
 struct User {
     number: usize,
     rng: Rng,
     stored: u32,
-    /// What is on the page of its own.
+    /// The contents of the thread's own page.
     own: Box<Page>,
-    /// What is in its part of the page of which each has one.
+    /// The contents of the thread's part of the shared page.
     part: Vec<u8>,
 }
 
@@ -521,7 +522,7 @@ impl User {
         }
     }
 
-    /// Where its part of the page is that all have a part of.
+    /// The offset of the thread's part of the shared page.
     fn place(&self, run: &Run) -> u64 {
         run.scenario.hot * P + (self.number * PART) as u64
     }

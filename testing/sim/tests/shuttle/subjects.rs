@@ -1,4 +1,4 @@
-//! The engines that are put under shuttle: designs by name, and broken ones.
+//! The engines that run under shuttle: designs by name, and broken ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use zram::{Slot, Without};
 
 use crate::bench::{Bench, CPUS, FRAMES, FaultyDevice};
 
-/// Makes disks of one kind, on a backing of so many blocks.
+/// Makes disks of one kind, on a backing device with a given number of blocks.
 #[derive(Clone)]
 pub struct Subject {
-    /// What it is.
+    /// The name of the subject.
     pub name: &'static str,
-    /// The policy of streams, where the stack makes it.
+    /// The policy of streams, if the stack makes the disk.
     streams: &'static str,
     make: fn(&Subject, usize) -> Made,
     without: Without,
@@ -84,7 +84,7 @@ fn device_below(blocks: usize) -> Arc<dyn BlockDevice> {
     Arc::new(Slow(Plain::new(blocks * PAGE_SIZE), AtomicU64::new(0)))
 }
 
-/// A device that others may come before, often, when it is asked for something.
+/// A device that often lets other threads run before an operation.
 struct Slow(Plain, AtomicU64);
 
 impl BlockDevice for Slow {
@@ -108,18 +108,18 @@ impl BlockDevice for Slow {
 /// Where a thread has found a page.
 type Found = BTreeMap<usize, (usize, Slot)>;
 
-/// The product's slot table, but that a second look at a page that is on the backing device shows
-/// what the first did.
+/// The product's slot table with a flaw: a second load of a page on the backing device returns the
+/// slot of the first load.
 pub struct LooksOnce(BitLock, Mutex<Found>);
 
-/// The product's slot table, but that a claim counts that somebody has displaced.
+/// The product's slot table with a flaw: a displaced claim still counts.
 pub struct IgnoresClaims(BitLock, Mutex<Found>);
 
 fn me() -> usize {
     current::me().into()
 }
 
-/// What both have of the product's table.
+/// The methods that both tables take from the product's table.
 macro_rules! as_bit_lock {
     () => {
         const NAME: &'static str = "flawed";
@@ -149,7 +149,7 @@ macro_rules! as_bit_lock {
     };
 }
 
-// SAFETY: none. It is broken, which tests must find out.
+// SAFETY: none. The table is broken on purpose, and tests must reject it.
 unsafe impl SlotTable for LooksOnce {
     as_bit_lock!();
 
@@ -173,7 +173,7 @@ unsafe impl SlotTable for LooksOnce {
     }
 }
 
-// SAFETY: none. It is broken, which tests must find out.
+// SAFETY: none. The table is broken on purpose, and tests must reject it.
 unsafe impl SlotTable for IgnoresClaims {
     as_bit_lock!();
 

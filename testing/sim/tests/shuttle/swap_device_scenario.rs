@@ -1,5 +1,5 @@
-//! Small scenarios of a swap area as a block device: users of the same pages, who write, read and
-//! discard, and others who write back, refuse pages, and change settings.
+//! Small scenarios of a swap area as a block device: users that write, read and discard the same
+//! pages, and other threads that write back, refuse pages, and change settings.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::scenario::Tally;
 
 const P: u64 = PAGE_SIZE as u64;
 const SLOWNESS: u64 = 12;
-/// Pages that all use.
+/// The number of shared pages.
 const HOT: u64 = 2;
 
-/// What others do.
+/// An operation of the other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     Reclaim,
@@ -27,14 +27,14 @@ pub enum Action {
     Compressor,
     Enabled,
     Limit,
-    /// Somebody has given up all and turns the area off.
+    /// A thread discards everything and turns the area off.
     Swapoff,
 }
 
 /// Makes an engine.
 pub type MakeEngine = Arc<dyn Fn() -> Engine + Send + Sync>;
 
-/// A scenario: who is there, and what they may do.
+/// A scenario: its threads and their operations.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     users: usize,
@@ -50,12 +50,12 @@ impl Scenario {
         Scenario { users: 2, steps: 4, actions: &[Action::Reclaim], others: 1, count: 3, limit: 0 };
     /// Pages are written back while they are used.
     pub const WRITTEN_BACK: Scenario = Scenario::BASE;
-    /// By two at once.
+    /// Two threads write back at once.
     pub const TWO_EVICTORS: Scenario = Scenario { others: 2, count: 2, ..Scenario::BASE };
     /// Pages go past the cache now and then.
     pub const WRITTEN_THROUGH: Scenario =
         Scenario { actions: &[Action::Enabled, Action::Reclaim], count: 4, ..Scenario::BASE };
-    /// There is less space than is wanted.
+    /// There is less space than the users need.
     pub const LIMITED: Scenario = Scenario {
         users: 3,
         steps: 3,
@@ -66,7 +66,7 @@ impl Scenario {
     /// The area is turned off when nothing is there, and on again.
     pub const SWAPPED_OFF: Scenario =
         Scenario { actions: &[Action::Swapoff, Action::Reclaim], ..Scenario::BASE };
-    /// All of it but that.
+    /// All operations except swapoff.
     pub const EVERYTHING: Scenario = Scenario {
         users: 3,
         steps: 3,
@@ -86,7 +86,7 @@ impl Scenario {
         self.actions.contains(&Action::Swapoff)
     }
 
-    /// Plays a schedule of it.
+    /// Runs one schedule of the scenario.
     pub fn play(&self, make: &MakeEngine) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
         let device_below = FaultyDevice::new(PAGES, rng.next_u64(), SLOWNESS);

@@ -1,6 +1,6 @@
-//! Small scenarios of a swap cache: users of pages, of their own or of all, and others who write back,
-//! shrink, change settings and turn areas off. What they do is drawn for each schedule anew, from
-//! the numbers that belong to the schedule.
+//! Small scenarios of a swap cache: users of their own or of shared pages, and other threads that
+//! write back, shrink, change settings and turn areas off. Each schedule draws their operations
+//! from its own random numbers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use units::{Cpu, PAGE_SIZE};
 
 use crate::history::{History, Version};
 
-/// Of so many schedules one has its structures looked through in the end.
+/// One of this number of schedules checks the structures at its end.
 const LOOKED_THROUGH: u64 = 8;
-/// How often others may come while a page of the device is read or written.
+/// The number of moments at which other threads may run during an operation of the device.
 const SLOWNESS: u64 = 12;
 
 /// Makes a cache.
 pub type MakeCache = Arc<dyn Fn() -> Arc<dyn Cache> + Send + Sync>;
 
-/// What is done to pages by those who do not use them.
+/// An operation of the other threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Some are written back.
@@ -39,7 +39,7 @@ pub enum Action {
     OtherArea,
 }
 
-/// A scenario: who is there, and what they may do.
+/// A scenario: its threads and their operations.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// Threads with pages of their own.
@@ -47,9 +47,9 @@ pub struct Scenario {
     /// Threads that use the same page.
     crowd: usize,
     steps: usize,
-    /// Does a load take the page out?
+    /// Whether a load removes the page.
     exclusive: bool,
-    /// Threads beside them, and what they do.
+    /// The number of other threads.
     others: usize,
     actions: &'static [Action],
     count: usize,
@@ -82,7 +82,7 @@ impl Scenario {
         count: 4,
         ..Scenario::BASE
     };
-    /// As many stores want space as there is not.
+    /// Stores need more space than there is.
     pub const LIMITED: Scenario = Scenario {
         actions: &[Action::Work, Action::Limit, Action::Reclaim, Action::Shrink],
         count: 3,
@@ -122,7 +122,7 @@ impl Scenario {
         ..Scenario::BASE
     };
 
-    /// Plays a schedule of it.
+    /// Runs one schedule of the scenario.
     pub fn play(&self, make: &MakeCache) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
         let devices_below = [0, 1].map(|_| FaultyDevice::new(PAGES, rng.next_u64(), SLOWNESS));
@@ -212,7 +212,7 @@ impl Run {
         }
     }
 
-    /// Somebody uses another area by himself, and turns it off and on again.
+    /// One thread alone uses another area, and turns it off and on again.
     fn other_area(&self, rng: &mut Rng, cpu: Cpu) {
         let (cache, mut page) = (&self.cache, [0; PAGE_SIZE]);
         for offset in 0..2 {
@@ -220,7 +220,7 @@ impl Run {
             let _ = cache.store(cpu, SwapPage { area: 1, offset }, 0, &page);
         }
         cache.invalidate_area(cpu, 1);
-        // Somebody else may be doing the same.
+        // Another thread may be doing the same.
         if cache.swapoff(1).is_ok() {
             let _ = cache.swapon(1, self.devices_below[1].clone());
         }
@@ -252,7 +252,7 @@ impl Run {
     }
 }
 
-/// What came to pass: a scenario in which nothing does shows nothing.
+/// Counts of events. A scenario without events proves nothing.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     written_back: u64,
@@ -331,7 +331,7 @@ impl Owner {
         version.render(&mut page);
         match run.cache.store(self.cpu(), swap_page, 0, &page) {
             Ok(()) => {}
-            // Its owner goes to the device himself.
+            // The owner writes the page to the device.
             Err(_) => run.devices_below[0].put(swap_page.offset, &page),
         }
         self.newest[which] = Some(version);
@@ -362,8 +362,8 @@ impl Owner {
     }
 }
 
-/// A thread that uses the page that all use. Nothing is refused there: who would go to the device
-/// himself must keep others away meanwhile, as those do who swap.
+/// A thread that uses the shared page. The cache never refuses this page, because a thread that
+/// writes to the device itself must lock the page meanwhile, as swap does.
 struct User {
     number: usize,
     rng: Rng,

@@ -1,5 +1,5 @@
 //! Slot tables alone: a few slots, threads that store and read, and objects that notice being read
-//! or freed after they were freed. With so little in between, rarer meetings are met.
+//! or freed after they were freed. With few steps in between, rare races happen more often.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,14 +20,14 @@ const SLOTS: usize = 2;
 const THREADS: u32 = 4;
 const READS: usize = 8;
 const STORES: usize = 5;
-/// Reading takes so long that others may store some times meanwhile.
+/// The length of a read, in which other threads may store several times.
 const MOMENTS: usize = 16;
 
-/// Which objects there are, and which of them live.
+/// The objects and their state.
 #[derive(Default)]
 struct Objects {
     live: Mutex<Vec<bool>>,
-    /// Touched while an object is read, so that others may come between.
+    /// Accessed during a read of an object, so that other threads may run.
     moment: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ struct Run<T> {
 }
 
 impl<T: SlotTable> Run<T> {
-    /// What thread `n` does.
+    /// Runs thread `n`.
     fn act(&self, n: u32, rng: &mut Rng) {
         let cpu = Cpu(n);
         for _ in 0..if n == 0 { READS } else { STORES } {

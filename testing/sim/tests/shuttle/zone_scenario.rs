@@ -1,5 +1,5 @@
-//! Small scenarios for page allocators: a few frames, and threads that borrow them, write into them,
-//! and give back their own and each other's.
+//! Small scenarios for page allocators: a few frames, and threads that allocate them, write to
+//! them, and free their own and each other's.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,21 +15,22 @@ use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE};
 use crate::design::Design;
 use crate::free::{Free, order};
 
-/// CPUs there are: fewer than threads, so that some share one.
+/// The number of CPUs. It is below the number of threads, so that some share a CPU.
 const CPUS: usize = 2;
 const THREADS: usize = 3;
 
-/// What there is, and what the threads do with it.
+/// A scenario: the frames, and the operations of the threads.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     frames: u32,
-    /// What is borrowed.
+    /// The orders of the blocks that threads allocate.
     orders: &'static [u8],
-    /// Allocated before the threads begin, as often as there is room for each; they may give it back.
+    /// Blocks allocated before the threads begin, each as often as memory allows. Threads may free
+    /// them.
     allocated_before: &'static [u8],
-    /// So many single frames a thread may have, and is certain to get.
+    /// The number of single frames that a thread may have and must get.
     quota: Option<usize>,
-    /// One of so many calls drains the zone.
+    /// One of this number of calls drains the zone.
     drains: u64,
     steps: usize,
 }
@@ -47,9 +48,9 @@ impl Scenario {
     /// Blocks of several orders, so that buddies are freed at once.
     pub const BUDDIES: Scenario =
         Scenario { frames: 16, orders: &[0, 1, 1, 2], drains: u64::MAX, ..Scenario::SINGLES };
-    /// More is wanted than there is.
+    /// The threads need more frames than there are.
     pub const SHORT: Scenario = Scenario { frames: 8, orders: &[0, 0, 1, 3], ..Scenario::SINGLES };
-    /// Each thread takes all that it may, and together that is all there is.
+    /// Each thread takes its quota. Together the quotas are all frames.
     pub const LAST: Scenario =
         Scenario { frames: 6, quota: Some(2), steps: 12, ..Scenario::SINGLES };
     /// Pcp lists are emptied all the time.
@@ -82,7 +83,7 @@ thread_local! {
     static TALLY: RefCell<Tally> = const { RefCell::new(Tally::new()) };
 }
 
-/// How often what happened since this was asked the last time.
+/// The counts of events since the last call.
 pub fn tally() -> Tally {
     TALLY.take()
 }
@@ -91,7 +92,7 @@ fn happened(what: &'static str) {
     TALLY.with_borrow_mut(|tally| *tally.entry(what).or_default() += 1);
 }
 
-/// A block that somebody has.
+/// A block that a thread holds.
 #[derive(Clone, Copy)]
 struct Held {
     frame: Frame,
@@ -102,11 +103,11 @@ struct Held {
 struct Run {
     scenario: Scenario,
     zone: Arc<dyn Frames>,
-    /// Which frames somebody has.
+    /// Whether a thread holds each frame.
     allocated: Mutex<Vec<bool>>,
-    /// Blocks for whoever wants to give them back.
+    /// Blocks that any thread may free.
     mail: Mutex<Vec<Held>>,
-    /// Touched while a block is held, so that others may come between.
+    /// Accessed while a thread holds a block, so that other threads may run.
     moment: AtomicU64,
 }
 
@@ -163,7 +164,7 @@ impl Scenario {
 }
 
 impl Run {
-    /// What thread `n` does; what it has in the end.
+    /// Runs thread `n` and returns the blocks it holds at the end.
     fn act(&self, n: usize, rng: &mut Rng) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
         for _ in 0..self.scenario.steps {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::names::{Import, Names, Path, Start};
 use crate::source::Source;
 
-/// How many `pub use` a name may go through: more are a circle of their own.
+/// The most `pub use` items that a name may pass. More are a circle themselves.
 const FORWARDED: u32 = 16;
 
-/// Where files of one crate import others: from the path of a file to the paths it needs, each
-/// with the line that needs it first.
+/// The imports between the files of a crate: the path of a file, the paths it needs, and for each
+/// the first line that needs it.
 pub type Imports = BTreeMap<String, BTreeMap<String, usize>>;
 
 struct Module {
@@ -19,24 +19,24 @@ struct Module {
     names: Names,
 }
 
-/// The modules that are in files of their own, the crate's top first.
+/// The modules with their own files, the crate's top first.
 pub struct Modules {
     all: Vec<Module>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// This module itself.
     Module(usize),
-    /// Something that is defined in the file of this module.
+    /// An item in the file of this module.
     Item(usize),
-    /// Something of another crate, or of the prelude.
+    /// A name of another crate or of the prelude.
     Foreign,
 }
 
 impl Modules {
-    /// Those that can be reached from the file `root` by `mod` lines.
+    /// The modules that `mod` lines reach from the file `root`.
     pub fn new(root: &str, sources: &BTreeMap<&str, &Source>) -> Modules {
         let mut modules = Modules { all: Vec::new() };
         modules.add(root, None, sources);
@@ -69,7 +69,7 @@ impl Modules {
         Some(number)
     }
 
-    /// Which files import which.
+    /// The imports between files.
     pub fn imports(&self) -> Imports {
         let mut imports = Imports::new();
         for (from, module) in self.all.iter().enumerate() {
@@ -80,9 +80,9 @@ impl Modules {
             let used = self.first_names(from);
             for import in &module.names.imports {
                 let found = self.path(from, &import.path, FORWARDED);
-                // A module that only begins other paths is not needed itself: what those lead to
-                // is, and they have been counted.
-                // Nor is a name that is only handed on: whoever uses it needs its file.
+                // A module that only begins other paths is not needed itself. The targets of these
+                // paths are needed, and they have been counted. A name that the file only
+                // re-exports is not needed. The users of the name need its file.
                 if import.forwarded
                     && import.name.as_ref().is_some_and(|name| !module.names.words.contains(name))
                 {
@@ -140,8 +140,7 @@ impl Modules {
         }
     }
 
-    /// What a module calls `name`: a child, an import, an item, or something that comes with all
-    /// names of another module.
+    /// The target of `name` in a module: a child, an import, an item, or a name from a glob import.
     fn named(&self, module: usize, name: &str, forwarded: u32) -> Option<Found> {
         let forwarded = forwarded.checked_sub(1)?;
         let here = &self.all[module];
@@ -163,8 +162,8 @@ impl Modules {
         })
     }
 
-    /// What a path that begins with a bare `name` begins with: a child or an import, not `path`
-    /// itself (`use sync::Mutex` says nothing of what `sync` is).
+    /// The target of the bare `name` at the start of a path: a child or an import, but not `path`
+    /// itself (`use sync::Mutex` does not define `sync`).
     fn in_scope(&self, module: usize, name: &str, path: &Path, forwarded: u32) -> Option<Found> {
         let forwarded = forwarded.checked_sub(1)?;
         let here = &self.all[module];

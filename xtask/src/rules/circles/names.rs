@@ -1,10 +1,10 @@
-//! What a file declares, imports and names, as far as that is told by its words alone.
+//! The declarations, imports and names of a file, as far as its words alone show them.
 
 use std::collections::BTreeSet;
 
 use crate::source::Source;
 
-/// A path, from where it begins.
+/// A path and its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     pub start: Start,
@@ -16,19 +16,19 @@ pub struct Path {
 pub enum Start {
     /// With `crate::`.
     Top,
-    /// With `self::` (0) or so many `super::`.
+    /// With `self::` (0) or with this number of `super::`.
     Up(usize),
     /// With a name that is in scope.
     Here,
 }
 
-/// A name that a `use` brings in.
+/// A name that a `use` imports.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
     pub path: Path,
-    /// What it is called here; `None` for all names of a module.
+    /// The name in this file; `None` for all names of a module.
     pub name: Option<String>,
-    /// Handed on with `pub use`.
+    /// True for a `pub use`.
     pub forwarded: bool,
     pub line: usize,
 }
@@ -36,12 +36,12 @@ pub struct Import {
 /// The names of a file.
 #[derive(Default)]
 pub struct Names {
-    /// Modules in files of their own, declared here.
+    /// Modules that this file declares and that have their own files.
     pub children: Vec<String>,
     pub imports: Vec<Import>,
-    /// Paths elsewhere than in a `use`, with their lines.
+    /// Paths outside of `use` items, with their lines.
     pub paths: Vec<(Path, usize)>,
-    /// Items, also those of inline modules and `impl` blocks.
+    /// Items, including those of inline modules and `impl` blocks.
     pub items: BTreeSet<String>,
     /// Every word of the code that is not in a `use`.
     pub words: BTreeSet<String>,
@@ -145,7 +145,7 @@ impl Reader {
             }
             _ => {}
         }
-        // A method's name says nothing of what is imported.
+        // A method's name does not show an import.
         if word.starts_with(is_part) && self.before(1) != "." {
             names.words.insert(word.clone());
         }
@@ -156,7 +156,7 @@ impl Reader {
         self.at += 1;
     }
 
-    /// Reads names and `::` as far as they go, after `path`.
+    /// Reads names and `::` to the end of the path, after `path`.
     fn path(&mut self, mut path: Path, mut is_first: bool) -> Path {
         while self.word(0).starts_with(is_part) && self.word(0) != "as" {
             let name = self.word(0).to_string();
@@ -183,16 +183,16 @@ impl Reader {
         path
     }
 
-    /// So many modules above this place, of which the inline ones are in this file.
+    /// The start `above` modules above this place. Inline modules among them are in this file.
     fn up(&self, above: usize) -> Start {
         Start::Up(above.saturating_sub(self.inline.len()))
     }
 
-    /// Reads a tree of imports after `prefix`, and the `;` or `,` or `}` behind it is left.
+    /// Reads a tree of imports after `prefix`, and stops before the `;`, `,` or `}` behind it.
     fn imports(&mut self, prefix: &Path, is_first: bool, names: &mut Names) {
         let line = self.words.get(self.at).map_or(0, |word| word.line);
         if self.word(0) == "::" {
-            // Another crate's.
+            // The import is of another crate.
             while !matches!(self.word(0), ";" | "") {
                 self.at += 1;
             }

@@ -1,4 +1,4 @@
-//! Every frame of a zone in one place, and in one place only.
+//! The check that every frame of a zone is in exactly one place.
 
 use std::vec;
 use std::vec::Vec;
@@ -16,7 +16,7 @@ enum Place {
     Allocated,
 }
 
-/// What is known of the frames, filled in one by one.
+/// The place of each frame, filled in one by one.
 struct Map {
     places: Vec<Place>,
 }
@@ -92,7 +92,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         assert_eq!(counted, count, "free blocks of order {order}: count, list");
     }
 
-    /// Frames of a cluster are neighbours, as many as it says, and its last is the last.
+    /// Checks that the frames of a cluster are neighbours, that their number is the cluster's
+    /// count, and that the last is the cluster's last.
     fn check_clusters(&self, free: &mut FreeLists<D>) {
         let (mut clusters, mut current, mut left) = (0, 0, 0);
         let mut next = free.lists.first(head(0));

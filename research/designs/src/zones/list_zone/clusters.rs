@@ -1,32 +1,33 @@
 //! Clusters: runs of neighbours in the list of single frames that are taken out together.
 //!
-//! As in Linux's proposed `cluster_alloc` (Aaron Lu, "Eliminate zone->lock contention for will-it-
-//! scale/page_fault1 and parallel free", linux-mm, October 2018; behaviour): a cluster knows its
-//! last frame and how many it has, at most a batch; each frame knows its cluster, or that it has
-//! none because there was no place for another one.
+//! Source: Linux's proposed `cluster_alloc` (Aaron Lu, "Eliminate zone->lock contention for
+//! will-it-scale/page_fault1 and parallel free", linux-mm, October 2018; behaviour). A cluster has
+//! its last frame and its number of frames, at most a batch. Each frame has the number of its
+//! cluster, or zero if the table had no place for another cluster.
 
 use sync::atomic::{AtomicU32, Ordering};
 
 use super::pages::Pages;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 
-/// Which word of a cluster is what: its last frame or, while it is unused, the next unused one.
+/// The words of a cluster. The first is its last frame or, while the cluster is unused, the next
+/// unused cluster.
 const LAST: usize = 0;
 const COUNT: usize = 1;
 
-/// The clusters of a zone. They are changed only by who holds the zone's lock alone.
+/// The clusters of a zone. Only the thread that holds the zone's lock alone changes them.
 pub(super) struct Clusters {
     table: LazyTable<[AtomicU32; 2]>,
-    /// The most frames in one.
+    /// The most frames in a cluster.
     batch: u32,
-    /// The first of those that were used and are not now; zero for none.
+    /// The first cluster of the list of unused ones that were used before; zero for none.
     unused: u32,
-    /// Those that were used once: `1..=used`.
+    /// The clusters `1..=used` have been used.
     used: u32,
 }
 
 impl Clusters {
-    /// As many as full ones would be needed for `capacity` frames, none of them used.
+    /// Makes a table of unused clusters: as many as `capacity` frames need when all are full.
     ///
     /// # Errors
     /// [`NoMemory`] when the provider has no addresses for the table.
@@ -39,7 +40,7 @@ impl Clusters {
         Ok(Clusters { table, batch, unused: 0, used: 0 })
     }
 
-    /// `frame` goes in front of `neighbour` in the list.
+    /// Adds `frame`, which goes in front of `neighbour` in the list, to a cluster.
     #[inline]
     pub fn add(&mut self, pages: &Pages, neighbour: Option<u32>, frame: u32) {
         let found = neighbour.map_or(0, |next| pages.cluster(next).load(Ordering::Relaxed));
@@ -52,7 +53,7 @@ impl Clusters {
         pages.cluster(frame).store(cluster, Ordering::Relaxed);
     }
 
-    /// `frame`, which is behind the frame `before` in the list, leaves it.
+    /// Removes `frame`, which is behind the frame `before` in the list, from its cluster.
     #[inline]
     pub fn remove(&mut self, pages: &Pages, before: Option<u32>, frame: u32) {
         let cluster = pages.cluster(frame).load(Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl Clusters {
         }
     }
 
-    /// A new cluster of `count` frames with `last` at its end; zero if there is no place for it.
+    /// Makes a cluster of `count` frames that ends with `last`. Zero if the table is full.
     pub fn open(&mut self, last: u32, count: u32) -> u32 {
         let cluster = if self.unused != 0 {
             let cluster = self.unused;
@@ -87,26 +88,26 @@ impl Clusters {
         cluster
     }
 
-    /// The cluster has no frames any more.
+    /// Frees the cluster, which has no frames left.
     pub fn close(&mut self, cluster: u32) {
         self.set(cluster, LAST, self.unused);
         self.set(cluster, COUNT, 0);
         self.unused = cluster;
     }
 
-    /// Its last frame.
+    /// The last frame of a cluster.
     #[inline]
     pub fn last(&self, cluster: u32) -> u32 {
         self.table.get(cluster as usize)[LAST].load(Ordering::Relaxed)
     }
 
-    /// How many frames it has.
+    /// The number of frames of a cluster.
     #[inline]
     pub fn count(&self, cluster: u32) -> u32 {
         self.table.get(cluster as usize)[COUNT].load(Ordering::Relaxed)
     }
 
-    /// How many clusters have frames.
+    /// The number of clusters that have frames.
     pub fn in_use(&self) -> u32 {
         let mut count = self.used;
         let mut unused = self.unused;

@@ -1,12 +1,12 @@
-//! The designs: which lock, which way of merging, which way of moving batches.
+//! The designs: each chooses a lock, a way to merge, and a way to move batches.
 
 use std::ops::{Deref, DerefMut};
 
 use sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
 
-/// What one design does in its own way. Everything else is the same code for all.
+/// The choices of one design. All designs share the rest of the code.
 pub trait Design: Send + Sync + 'static {
-    /// What it is called in tables and on command lines.
+    /// The name of the design in tables and on command lines.
     const NAME: &'static str;
     /// The lock round the free blocks.
     type Kind: LockKind;
@@ -21,12 +21,13 @@ pub trait Design: Send + Sync + 'static {
 pub enum Merge {
     /// At once, with the lock held alone.
     Alone,
-    /// At once, beside others, with the lock of a range of 4 MiB held meanwhile.
+    /// At once, while other threads merge, too, under the lock of a range of 4 MiB.
     InRange,
-    /// Beside others, and put into a list of its own that is spliced to the zone's at the end; two
-    /// buddies freed at once may miss each other.
+    /// At once, while other threads merge, too. Merged blocks go to a private list, which is
+    /// spliced to the zone's list at the end. Two buddies that are freed at the same time may stay
+    /// unmerged.
     Beside,
-    /// Single frames not before somebody needs larger blocks, everything else at once.
+    /// Single frames only when an allocation needs a larger block; larger blocks at once.
     Late,
 }
 
@@ -35,9 +36,9 @@ pub enum Merge {
 pub enum Batch {
     /// One by one.
     Pages,
-    /// Those of a batch are merged with each other first, before the lock is taken.
+    /// The frames of a batch are merged with each other before the lock is taken.
     Premerged,
-    /// By clusters: neighbours in the list of single frames that go out together.
+    /// By clusters: neighbours in the list of single frames that leave it together.
     Clusters,
 }
 
@@ -59,17 +60,17 @@ macro_rules! designs {
 }
 
 designs! {
-    /// Linux 4.19's: one lock, under which each frame of a batch is merged.
+    /// Linux 4.19's design: one lock, under which each frame of a batch is merged.
     Spin: "spin", OneMode, Alone, Pages;
-    /// Patch 7: frames are freed beside each other, under locks of ranges.
+    /// Patch 7: threads free frames concurrently, under locks of ranges.
     RangeRw: "rwlock-range", TwoModes, InRange, Pages;
-    /// Patch 8: what was merged is spliced to the zone's lists once for each order.
+    /// Patch 8: merged blocks are spliced to the zone's lists once for each order.
     Splice: "splice", TwoModes, Beside, Pages;
-    /// Patch 9: the same, after the frames of a batch were merged with each other.
+    /// Patch 9: like [`Splice`], but the frames of a batch are merged with each other first.
     Premerge: "premerge", TwoModes, Beside, Premerged;
-    /// One lock, under which single frames are put in as they are.
+    /// One lock, under which single frames enter the list unmerged.
     NoMerge: "no-merge", OneMode, Late, Pages;
-    /// The same, and a pcp list is filled with a whole cluster of frames at once.
+    /// Like [`NoMerge`], but a pcp list is filled with a whole cluster of frames at once.
     Cluster: "no-merge-cluster", OneMode, Late, Clusters;
 }
 
@@ -83,7 +84,7 @@ pub trait LockKind: 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct OneMode;
 
-/// One holder, or several who do no more than may be done beside others.
+/// One exclusive holder, or several shared holders.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoModes;
 
@@ -95,28 +96,28 @@ impl LockKind for TwoModes {
     type Lock<T: Send + Sync> = RwLock<T>;
 }
 
-/// A lock as zones use it.
+/// The lock of a zone.
 pub trait Lock<T>: Send + Sync {
-    /// Holds it beside others, if the kind has such a mode.
+    /// The guard of the shared mode, if the kind has one.
     type Shared<'a>: Deref<Target = T>
     where
         Self: 'a,
         T: 'a;
-    /// Holds it alone.
+    /// The guard of the exclusive mode.
     type Exclusive<'a>: DerefMut<Target = T>
     where
         Self: 'a,
         T: 'a;
 
-    /// A free lock round `value`.
+    /// Makes an unlocked lock round `value`.
     fn new(value: T) -> Self;
-    /// Waits until it can be held beside others.
+    /// Takes the lock in shared mode; waits.
     fn shared(&self) -> Self::Shared<'_>;
-    /// Holds it beside others if that is possible now.
+    /// Takes the lock in shared mode if that is possible now.
     fn try_shared(&self) -> Option<Self::Shared<'_>>;
-    /// Waits until it can be held alone.
+    /// Takes the lock in exclusive mode; waits.
     fn exclusive(&self) -> Self::Exclusive<'_>;
-    /// Holds it alone if that is possible now.
+    /// Takes the lock in exclusive mode if that is possible now.
     fn try_exclusive(&self) -> Option<Self::Exclusive<'_>>;
 }
 

@@ -1,7 +1,7 @@
-//! The free blocks of a zone: a list for each order, as Linux's `free_area` has them.
+//! The free blocks of a zone: a list for each order, like Linux's `free_area`.
 //!
-//! Methods that take `&self` may run beside each other; those that take `&mut self` need the lock
-//! held alone.
+//! Methods with `&self` may run concurrently. Methods with `&mut self` need the lock in exclusive
+//! mode.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use pagealloc::{LazyTable, LockClass, LockTrace, MemoryProvider, NoMemory};
 pub(super) struct FreeLists<D> {
     pub(super) lists: SmpLists<Arc<Pages>>,
     counts: [CachePadded<AtomicU64>; ORDERS],
-    /// The locks of ranges of 4 MiB, and where those wait who want one.
+    /// The locks of ranges of 4 MiB, and the queues of their waiters.
     ranges: LazyTable<AtomicU64>,
     queues: WaitQueues,
     pub(super) clusters: Clusters,
-    /// Two buddies may both be free and not merged.
+    /// True if two free buddies may be unmerged.
     unmerged: CachePadded<AtomicBool>,
-    /// While this is not zero single frames are merged at once, and none are taken by clusters.
+    /// While this is not zero, single frames are merged at once and no clusters are taken.
     pub(super) disabled: u32,
-    /// Frames asked for so far: `0..managed`.
+    /// The zone manages the frames `0..managed`.
     pub(super) managed: u32,
     design: PhantomData<fn() -> D>,
 }
 
 impl<D: Design> FreeLists<D> {
-    /// Manages nothing yet.
+    /// Makes lists that manage no frames yet.
     ///
     /// # Errors
     /// [`NoMemory`] when the provider has no addresses for the tables.
@@ -72,21 +72,21 @@ impl<D: Design> FreeLists<D> {
         core::array::from_fn(|order| self.counts[order].load(Ordering::Relaxed))
     }
 
-    /// Frames in free blocks.
+    /// The number of frames in free blocks.
     pub fn free_frames(&self) -> u64 {
         self.counts().iter().enumerate().map(|(order, blocks)| blocks << order).sum()
     }
 
-    /// Whether a free block of `order` begins at `frame`, which may be beyond all.
+    /// Whether a free block of `order` begins at `frame`, which may be beyond the last frame.
     #[inline]
     fn is_free(&self, frame: u32, order: u8) -> bool {
-        // Acquire pairs with the Release of who published it: it is in its list.
+        // Acquire pairs with the Release in `publish`: the block is in its list.
         self.pages()
             .state_of_any(frame)
             .is_some_and(|state| state.load(Ordering::Acquire) == FREE | u32::from(order))
     }
 
-    // Beside others.
+    // Shared mode.
 
     /// Gives a block back under the lock of its range.
     pub fn give_in_range<P: LockTrace>(&self, frame: u32, order: u8, watch: &Watch<'_, P>) {
@@ -107,10 +107,10 @@ impl<D: Design> FreeLists<D> {
         watch.leave(hold, pages, |_| self.queues.unlock(word, range, 0));
     }
 
-    /// Gives the blocks of a batch back: merges each with what is free beside it, and puts all that
-    /// have the same order then into the list of that order at once.
+    /// Gives the blocks of a batch back: merges each with its free buddies, then splices all blocks
+    /// of one order into the list of that order at once.
     pub fn give_spliced<P: LockTrace>(&self, batch: &[(u32, u8)], watch: &Watch<'_, P>) {
-        // Looked at first: the line of a word that does not change is everybody's.
+        // The load comes first, because CPUs share the cache line while the word does not change.
         if !self.unmerged.load(Ordering::Relaxed) {
             self.unmerged.store(true, Ordering::Relaxed);
         }
@@ -126,8 +126,8 @@ impl<D: Design> FreeLists<D> {
         }
     }
 
-    /// Takes the buddies of a block out and merges it with them, as long as they are free. They
-    /// are nobody else's to take: each block has one buddy, and here that is ours.
+    /// Takes the buddies of a block out and merges the block with them, as long as they are free.
+    /// No other thread may take them, because only the owner of a block takes its buddy.
     fn merge_beside(&self, mut frame: u32, mut order: u8) -> (u32, u8) {
         while order < MAX_ORDER {
             let buddy = frame ^ 1 << order;
@@ -151,29 +151,29 @@ impl<D: Design> FreeLists<D> {
         watch.leave(hold, pages, |held| held.put(chain.first, chain.last));
     }
 
-    /// From now on whoever has the buddy of this block, which is in its list, may take it out.
+    /// Publishes a block that is in its list. After this the owner of its buddy may take it out.
     #[inline]
     fn publish(&self, frame: u32, order: u8) {
-        // Release pairs with the Acquire in `is_free`. Order and flag are one word, so nobody sees
-        // one of them without the other.
+        // Release pairs with the Acquire in `is_free`. Order and flag are one word, so a thread
+        // sees both or neither.
         self.pages().state(frame).store(FREE | u32::from(order), Ordering::Release);
     }
 
     fn publish_chain(&self, order: u8, chain: Chain) {
         let mut at = chain.first;
         for left in (0..chain.len).rev() {
-            // Before it is published: afterwards others may take it out, and its link leads
-            // anywhere.
+            // The link is read before the publication. Afterwards another thread may take the block
+            // out, and its link may lead anywhere.
             let next = if left > 0 { self.pages().next(at).load(Ordering::Relaxed) } else { at };
             self.publish(frame(at), order);
             at = next;
         }
     }
 
-    // Alone.
+    // Exclusive mode.
 
-    /// Takes a block out: the first of the smallest order that will do, and puts back all but its
-    /// first part.
+    /// Takes a block of `order`: splits the first block of the smallest order that is large enough,
+    /// and puts the rest back.
     #[inline]
     pub fn take(&mut self, order: u8) -> Option<u32> {
         let (found, first) =
@@ -187,7 +187,7 @@ impl<D: Design> FreeLists<D> {
         Some(first)
     }
 
-    /// Takes up to `wanted` single frames out by whole clusters.
+    /// Takes whole clusters out, up to `wanted` single frames.
     pub fn take_clusters(&mut self, wanted: usize) -> Chain {
         let mut chain = Chain::EMPTY;
         if self.disabled > 0 {
@@ -212,7 +212,7 @@ impl<D: Design> FreeLists<D> {
         chain
     }
 
-    /// Gives a block back as the design would have it.
+    /// Gives a block back as the design does.
     #[inline]
     pub fn give(&mut self, frame: u32, order: u8) {
         if D::MERGE == Merge::Late && order == 0 && self.disabled == 0 {
@@ -249,12 +249,12 @@ impl<D: Design> FreeLists<D> {
         self.insert(frame, order);
     }
 
-    /// Merges whatever was left unmerged. No cluster may be on its way out.
+    /// Merges all unmerged buddies. The caller has waited for clusters in progress.
     pub fn merge_late(&mut self) {
         if !core::mem::take(self.unmerged.get_mut()) {
             return;
         }
-        // What comes of two blocks is looked at again with the next order.
+        // The loop meets a merged block again with the next order.
         for order in 0..MAX_ORDER {
             let mut next = self.lists.first(head(order));
             while let Some(at) = next {
@@ -278,7 +278,7 @@ impl<D: Design> FreeLists<D> {
         *self.unmerged.get_mut()
     }
 
-    /// Manages `frames` more.
+    /// Adds `frames` frames to the managed ones.
     pub fn extend(&mut self, frames: u32) {
         let end = self.managed + frames;
         while self.managed < end {
@@ -289,7 +289,7 @@ impl<D: Design> FreeLists<D> {
         }
     }
 
-    /// Shows each free block to `see`.
+    /// Calls `see` for each free block.
     pub fn each(&mut self, see: &mut dyn FnMut(Frame, Order)) {
         for order in (0..=MAX_ORDER).filter_map(Order::new) {
             let head = head(order.get());
@@ -301,8 +301,8 @@ impl<D: Design> FreeLists<D> {
         }
     }
 
-    /// Shows each part of a 2 MiB block that is free, if it is not free as a whole; gives back how
-    /// many frames of it are free.
+    /// Calls `see` for each free part of a 2 MiB block that is not free as a whole. Returns the
+    /// number of its free frames.
     pub fn parts(&mut self, block: u32, see: &mut dyn FnMut(u32, u8)) -> u32 {
         let start = block * FRAMES_PER_PAGEBLOCK;
         let end = (start + FRAMES_PER_PAGEBLOCK).min(self.managed);

@@ -1,8 +1,8 @@
-//! What is known of every frame, as Linux's `struct page` has it: links, state and cluster.
+//! The table of frames, like Linux's `struct page`: links, state and cluster of each frame.
 //!
-//! The entries are reached by those who hold the zone's lock in any mode and, where said, by
-//! others. Which entry is whose follows from where the frame is: allocated, in a pcp list, in a
-//! list.
+//! Threads that hold the zone's lock in any mode access the entries; other threads do so where a
+//! comment says it. The place of a frame decides the owner of its entry: allocated, in a pcp list,
+//! in a free list.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 
 pub(super) const ORDERS: usize = MAX_ORDER as usize + 1;
 
-/// Which word of an entry is what.
+/// The words of an entry.
 const NEXT: usize = 0;
 const PREV: usize = 1;
 const STATE: usize = 2;
 const CLUSTER: usize = 3;
 
-/// Entries between two heads: each has cache lines of its own.
+/// Entries between two heads, so that each head has its own cache lines.
 const HEAD_STEP: u32 = 8;
-/// The node of frame 0; the heads are in front of it.
+/// The node of frame 0. The heads come before it.
 const FIRST: u32 = HEAD_STEP * (ORDERS as u32 + 1);
 
 /// The most frames of a zone: each needs a number as a node that is not [`NIL`].
 pub(super) const MOST_FRAMES: u32 = NIL - FIRST;
 
-/// The state of a frame of which nothing begins here: inside of a block, in a pcp list, in a batch
-/// on its way, in a block that was taken and not allocated yet.
+/// The state of a frame that begins no block: it is inside a block, in a pcp list, in a batch that
+/// moves, or in a block that was taken and is not allocated yet.
 pub(super) const NOTHING: u32 = 0;
 /// With an order: the frame is the first of a free block that is in a list.
 pub(super) const FREE: u32 = 0x100;
@@ -39,23 +39,23 @@ pub(super) const ALLOCATED: u32 = 0x200;
 /// The order in a state.
 pub(super) const ORDER: u32 = 0xff;
 
-/// Of a 2 MiB block: something of it was taken since its memory was last given back.
+/// For a 2 MiB block: a frame of it was taken since its memory was last given back.
 pub(super) const RESIDENT: u32 = 1 << 16;
 
-/// Of all frames, and of all 2 MiB blocks.
+/// The entries of all frames and of all 2 MiB blocks.
 pub(super) struct Pages {
     entries: LazyTable<[AtomicU32; 4]>,
-    /// [`RESIDENT`], and how many frames were free when the memory of all free ones was given back;
-    /// that number is cleared as soon as something is taken.
+    /// [`RESIDENT`], and the number of free frames when the block's free memory was given back. The
+    /// next allocation from the block clears that number.
     blocks: LazyTable<AtomicU32>,
     capacity: u32,
 }
 
 impl Pages {
-    /// For `capacity` frames of which none is anywhere yet.
+    /// Makes the table for `capacity` frames, none of which has a place yet.
     ///
     /// # Errors
-    /// [`NoMemory`] when the provider has no addresses for the table, or no table could be that
+    /// [`NoMemory`] when the provider has no addresses for the table, or the table would be too
     /// long.
     pub fn new(provider: &dyn MemoryProvider, capacity: u32) -> Result<Pages, NoMemory> {
         if capacity > MOST_FRAMES {
@@ -75,7 +75,7 @@ impl Pages {
         &self.entries.get(node(frame) as usize)[STATE]
     }
 
-    /// The state of a frame that may be beyond all.
+    /// The state of a frame, or `None` for a frame beyond the last.
     #[inline]
     pub fn state_of_any(&self, frame: u32) -> Option<&AtomicU32> {
         (frame < self.capacity).then(|| self.state(frame))
@@ -87,19 +87,19 @@ impl Pages {
         &self.entries.get(node(frame) as usize)[CLUSTER]
     }
 
-    /// Asks the processor for what is known of a frame, which may be beyond all.
+    /// Prefetches the entry of a frame, which may be beyond the last frame.
     #[inline]
     pub fn prefetch_frame(&self, frame: u32) {
         prefetch(self.entries.address_of(FIRST as usize + frame as usize));
     }
 
-    /// What is known of a 2 MiB block.
+    /// The word of a 2 MiB block.
     #[inline]
     pub fn block(&self, block: u32) -> &AtomicU32 {
         self.blocks.get(block as usize)
     }
 
-    /// A block of frames was taken.
+    /// Marks the 2 MiB blocks of a block that was taken.
     #[inline]
     pub fn mark_resident(&self, frame: u32, order: u8) {
         let first = frame / FRAMES_PER_PAGEBLOCK;

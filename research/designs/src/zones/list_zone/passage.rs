@@ -1,16 +1,16 @@
-//! Taking a lock, and telling a trace of it.
+//! Takes locks and reports them to a trace.
 
 use units::Cpu;
 
 use pagealloc::{LockClass, LockTrace};
 
-/// A trace, and the CPU on which somebody takes locks.
+/// A trace, and the CPU of the thread that takes locks.
 pub(super) struct Watch<'a, P> {
     pub trace: &'a P,
     pub cpu: Cpu,
 }
 
-/// A lock that somebody holds, of some class.
+/// A held lock, with its class.
 pub(super) struct Hold<G> {
     pub guard: G,
     class: LockClass,
@@ -18,7 +18,7 @@ pub(super) struct Hold<G> {
 }
 
 impl<P: LockTrace> Watch<'_, P> {
-    /// Comes through `class` by `try_now` or, if that fails, by `wait`.
+    /// Takes a lock of `class` by `try_now` or, if that fails, by `wait`.
     #[inline]
     pub fn pass<G>(
         &self,
@@ -42,7 +42,7 @@ impl<P: LockTrace> Watch<'_, P> {
         Hold { guard, class, since }
     }
 
-    /// Lets go by `release`, after `pages` frames went in or out.
+    /// Releases the lock by `release`. `pages` frames went in or out under it.
     #[inline]
     pub fn leave<G>(&self, hold: Hold<G>, pages: u64, release: impl FnOnce(G)) {
         let Hold { guard, class, since } = hold;

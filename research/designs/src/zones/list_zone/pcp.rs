@@ -1,9 +1,9 @@
-//! A CPU's own pcp list of single frames, as Linux's per-CPU lists are: the newest comes out first,
-//! the oldest goes back to the zone first.
+//! A CPU's own pcp list of single frames, like Linux's per-CPU lists. An allocation takes the
+//! newest frame; the oldest frames go back to the zone first.
 
 use std::boxed::Box;
 
-/// The most a pcp list can hold.
+/// The most frames that a pcp list can hold.
 pub(super) const MOST: usize = 512;
 
 const MASK: usize = MOST - 1;
@@ -32,14 +32,14 @@ impl PcpList {
         (0..self.count).map(|n| self.ring[(self.oldest + n) & MASK])
     }
 
-    /// Takes the newest.
+    /// Takes the newest frame.
     #[inline]
     pub fn pop(&mut self) -> Option<u32> {
         self.count = self.count.checked_sub(1)?;
         Some(self.ring[(self.oldest + self.count) & MASK])
     }
 
-    /// Puts the newest in. The caller sees to it that there is room.
+    /// Adds a frame as the newest. The caller makes sure of room.
     #[inline]
     pub fn push(&mut self, frame: u32) {
         debug_assert!(self.count < MOST);
@@ -47,7 +47,8 @@ impl PcpList {
         self.count += 1;
     }
 
-    /// Puts one in that is to come out after all others. The caller sees to it that there is room.
+    /// Adds a frame as the oldest, so that it comes out after all others. The caller makes sure of
+    /// room.
     #[inline]
     pub fn push_under(&mut self, frame: u32) {
         debug_assert!(self.count < MOST);
@@ -56,7 +57,7 @@ impl PcpList {
         self.count += 1;
     }
 
-    /// Takes the `n` oldest out, or all if there are fewer, with their orders, which are zero.
+    /// Takes the `n` oldest frames, or all if there are fewer. Each has its order, which is zero.
     pub fn take_oldest(&mut self, n: usize) -> &mut [(u32, u8)] {
         let n = n.min(self.count);
         for (at, place) in self.batch[..n].iter_mut().enumerate() {
@@ -68,10 +69,11 @@ impl PcpList {
     }
 }
 
-/// Merges the blocks of a batch with each other, and tells how many are left, at its beginning.
+/// Merges the blocks of a batch with each other. The remaining blocks are at the beginning of the
+/// batch; returns their number.
 ///
-/// In ascending order, buddies come one behind the other, and so do their buddies when they have
-/// been merged: each block is compared with the last one that is left.
+/// In ascending order buddies are neighbours, and so are merged blocks and their buddies. So each
+/// block is compared only with the last remaining one.
 pub(super) fn merge_batch(batch: &mut [(u32, u8)], max_order: u8) -> usize {
     batch.sort_unstable();
     let mut left = 0;

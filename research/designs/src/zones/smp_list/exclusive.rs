@@ -1,7 +1,7 @@
-//! What may be done with lists only while nobody else does anything with them.
+//! The methods of lists that need exclusive access.
 //!
-//! `&mut self` is the proof: whoever holds the lock round the lists for writing has it. The lock
-//! orders these accesses with all others, so none of them orders anything by itself.
+//! `&mut self` proves exclusive access: the thread that holds the lock round the lists in exclusive
+//! mode has it. The lock orders these accesses with all others, so they are relaxed.
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         self.behind(head, head)
     }
 
-    /// Whether there is no entry.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&mut self, head: u32) -> bool {
         self.first(head).is_none()
@@ -60,8 +60,8 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         Some(node)
     }
 
-    /// Takes everything up to `last` out, and gives back what was first. What was taken out stays
-    /// linked to each other.
+    /// Takes all entries up to `last` out, and returns the first. These entries stay linked to each
+    /// other.
     #[inline]
     pub fn cut(&mut self, head: u32, last: u32) -> u32 {
         let first = self.links.next(head).load(Ordering::Relaxed);
@@ -70,10 +70,10 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         first
     }
 
-    /// Checks that every link of a list leads back as well.
+    /// Checks that the neighbour behind every entry of a list links back to it.
     ///
     /// # Panics
-    /// Names the first entry that contradicts its neighbour.
+    /// The message names the first entry whose neighbour does not link back.
     pub fn validate(&mut self, head: u32, name: impl core::fmt::Display) {
         let mut node = head;
         loop {

@@ -1,4 +1,4 @@
-//! What may leave the cache, and in which order.
+//! The check of writeback: which pages leave the cache, and in which order.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use super::{Model, same};
 use crate::swap::{Attempt, SwapPage};
 
 impl Model {
-    /// Judges what was written back since the last call, when `asked` were to be: it must be what
-    /// is in the cache, and what is the oldest, and not too much at once. Tells how many pages were
-    /// written, and how many writes failed.
+    /// Checks the writeback since the last call, when `asked` pages were requested. The pages must
+    /// be in the cache and be the oldest, and not too many writes may be under way. Returns the
+    /// number of pages written and the number of failed writes.
     pub(super) fn written(&mut self, asked: u64) -> Result<(u64, u64), String> {
         let mut tried = Vec::new();
         for (number, area) in self.areas.iter().enumerate() {
@@ -44,8 +44,8 @@ impl Model {
         Ok((made, failed))
     }
 
-    /// Whether the oldest were tried, batch by batch, and the next batch was begun as long as any
-    /// page of the one before was written and fewer than asked for were.
+    /// Checks that writeback tried the oldest pages, batch by batch. It must begin the next batch
+    /// while the previous batch wrote any page and fewer pages than requested were written.
     fn oldest(&mut self, tried: &[(SwapPage, Attempt)], asked: u64) -> Result<(), String> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
         let (mut rest, mut left) = (tried, asked);

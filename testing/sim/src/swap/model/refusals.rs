@@ -1,4 +1,4 @@
-//! What may be refused, and what must be.
+//! The check of refusals: which pages a cache may refuse, and which it must refuse.
 
 use units::{PAGE_SIZE, Page};
 
@@ -9,12 +9,12 @@ use crate::swap::{Refusal, SwapPage, Totals};
 const P: u64 = PAGE_SIZE as u64;
 
 impl Model {
-    /// A cache that was full takes pages again from here on.
+    /// The pool size at which a full cache takes pages again.
     pub(super) fn mark(&self) -> u64 {
         mark(self.max_pool, self.accept)
     }
 
-    /// Why a page must be refused, if it must.
+    /// The reason for which the cache must refuse the page, if any.
     pub(super) fn must_refuse(&self, swap_page: SwapPage, page: &Page) -> Option<&'static str> {
         if !self.enabled {
             return Some("nothing is taken at present");
@@ -29,7 +29,7 @@ impl Model {
         (!same && !self.non_same_filled).then_some("only same-filled pages are taken")
     }
 
-    /// What speaks against a refusal, if anything does.
+    /// The reason for which the refusal is wrong, if any.
     pub(super) fn must_not_refuse(
         &self,
         swap_page: SwapPage,
@@ -66,11 +66,11 @@ impl Model {
     }
 }
 
-/// Pages that a store may take beyond what it seems: a frame for each of the objects of a class
-/// that shares frames with no other.
+/// Pages that a store may take in addition: a frame for each object of a size class that shares no
+/// frames with another class.
 const ROOM: u64 = 8;
 
-/// Is it the same eight bytes over and over?
+/// Whether the page repeats the same eight bytes.
 pub(super) fn is_same_filled(page: &Page) -> bool {
     let (words, _) = page.as_chunks::<8>();
     words.iter().all(|word| *word == words[0])
