@@ -86,7 +86,7 @@ impl Rampack {
     /// protections that `rampack swap on` tries to get.
     ///
     /// ```
-    /// # fn main() -> Result<(), rampack::Fault> {
+    /// # fn main() -> Result<(), rampack::ControlError> {
     /// use rampack::{AreaOptions, Key, Rampack, SwapType};
     ///
     /// let zswap = Rampack::new()?.swap()?;
