@@ -26,7 +26,7 @@ pub use numbers::{Numbers, word};
 /// The whole suite.
 ///
 /// # Panics
-/// When the index breaks the contract of [`Index`].
+/// When the index breaks the contract of `zswap::Index`.
 pub fn index(seed: u64, make: Make<'_>) {
     small_scenarios(make);
     vast(make);

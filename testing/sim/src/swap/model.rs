@@ -85,7 +85,7 @@ pub struct Outcome {
 
 impl Model {
     /// Makes the model of a new cache with the settings of [`Model::settings`]. With one CPU, the
-    /// model checks the order of writeback; events must then be those of [`Mix::ORDER`].
+    /// model checks the order of writeback; events must then be those of `Mix::ORDER`.
     #[must_use]
     pub fn new(seed: u64, cpus: u32) -> Model {
         let mut rng = Rng::new(seed);
