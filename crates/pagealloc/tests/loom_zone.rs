@@ -19,7 +19,7 @@ mod runs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use block::{FreeList, Pageblock, State};
+use pageblock::{FreeList, Pageblock, State};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ trait Subject: Send + Sync + 'static {
     /// Takes up to two single frames.
     fn pick(&self) -> Vec<u32>;
     /// Takes a frame under the zone's lock, and tells the free list.
-    fn take_shelved(&self) -> Option<(u32, FreeList)>;
+    fn take_listed(&self) -> Option<(u32, FreeList)>;
     /// Takes all frames under the zone's lock, if all can be seen to be there.
     fn take_whole(&self) -> Option<FreeList>;
     fn reserve(&self);
@@ -76,11 +76,11 @@ impl Subject for Pageblock {
         assert!(self.state().count() <= ALL, "the count is negative");
         into[..count].to_vec()
     }
-    fn take_shelved(&self) -> Option<(u32, FreeList)> {
-        Pageblock::take_shelved(self, 0).map(|(at, state)| (at, state.free_list()))
+    fn take_listed(&self) -> Option<(u32, FreeList)> {
+        Pageblock::take_listed(self, 0).map(|(at, state)| (at, state.free_list()))
     }
     fn take_whole(&self) -> Option<FreeList> {
-        Pageblock::take_shelved(self, 9).map(|(_, state)| state.free_list())
+        Pageblock::take_listed(self, 9).map(|(_, state)| state.free_list())
     }
     fn reserve(&self) {
         self.change(State::reserved);
@@ -186,7 +186,7 @@ fn letting_go<S: Subject>() {
 }
 
 /// The last frames are taken under the lock while one comes back.
-fn taking_shelved<S: Subject>() {
+fn taking_listed<S: Subject>() {
     let world = World::<S>::new(0b10, false);
     let giver = world.clone();
     let giver = thread::spawn(move || giver.give(0));
@@ -194,7 +194,7 @@ fn taking_shelved<S: Subject>() {
     for _ in 0..2 {
         let mut free_list = world.free_list.lock();
         if *free_list != FreeList::Off
-            && let Some((n, now)) = world.block.take_shelved()
+            && let Some((n, now)) = world.block.take_listed()
         {
             *free_list = now;
             drop(free_list);
@@ -249,8 +249,8 @@ fn a_used_up_block_is_let_go() {
 }
 
 #[test]
-fn the_last_frames_are_taken_from_the_shelf() {
-    model(taking_shelved::<Pageblock>);
+fn the_last_frames_are_taken_from_the_free_list() {
+    model(taking_listed::<Pageblock>);
 }
 
 #[test]
@@ -284,8 +284,8 @@ impl<const FLAW: u32> Subject for Disordered<FLAW> {
     fn pick(&self) -> Vec<u32> {
         Subject::pick(&self.0)
     }
-    fn take_shelved(&self) -> Option<(u32, FreeList)> {
-        Subject::take_shelved(&self.0)
+    fn take_listed(&self) -> Option<(u32, FreeList)> {
+        Subject::take_listed(&self.0)
     }
     fn take_whole(&self) -> Option<FreeList> {
         if FLAW == WHOLE_BY_THE_COUNT {
@@ -376,7 +376,7 @@ fn is_refused(worlds: &[fn()], reasons: &[&str]) {
 }
 
 fn every_scenario<S: Subject>() -> [fn(); 4] {
-    [letting_go::<S>, taking_shelved::<S>, taking_whole::<S>, reserving::<S>]
+    [letting_go::<S>, taking_listed::<S>, taking_whole::<S>, reserving::<S>]
 }
 
 #[test]

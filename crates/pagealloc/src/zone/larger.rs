@@ -108,7 +108,7 @@ impl<P: LockTrace> Zone<P> {
 
     /// Takes from a block that no CPU has reserved, and puts it on the right free list.
     fn take_from(&self, index: &mut Held<'_, P>, number: u32, order: u8) -> Option<u32> {
-        let (at, state) = self.block(number).take_shelved(order)?;
+        let (at, state) = self.block(number).take_listed(order)?;
         index.put(number, state.free_list());
         if let Some(found) = index.found.get_mut(usize::from(order)) {
             *found = number;

@@ -219,7 +219,7 @@ impl Pageblock {
 
     /// Takes the lowest block of an order from 0 to 9 from a pageblock that is not reserved. The
     /// caller holds the zone's lock. The returned state gives the new free list.
-    pub fn take_shelved(&self, order: u8) -> Option<(u32, State)> {
+    pub fn take_listed(&self, order: u8) -> Option<(u32, State)> {
         if self.state().count() < 1 << order {
             return None;
         }

@@ -109,10 +109,10 @@ fn runs_are_taken_and_counted() {
     assert_eq!(block.take_run(6), Some(64));
     assert_eq!(block.take_run(5), Some(32));
     assert_eq!(block.state().count(), 24);
-    let (at, state) = block.take_shelved(4).unwrap();
+    let (at, state) = block.take_listed(4).unwrap();
     assert_eq!((at, state.count(), state.is_resident()), (16, 8, true));
-    assert_eq!(block.take_shelved(4), None);
-    assert_eq!(block.take_shelved(3).unwrap().0, 8);
+    assert_eq!(block.take_listed(4), None);
+    assert_eq!(block.take_listed(3).unwrap().0, 8);
     assert_eq!((block.state().count(), block.words()), (0, [0; WORDS]));
 }
 
