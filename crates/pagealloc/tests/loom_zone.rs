@@ -19,11 +19,11 @@ mod runs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pageblock::{FreeList, Pageblock, State};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use pageblock::{FreeList, Pageblock, State};
 use sync::Mutex;
 
 /// Frames of which the threads make use: the lowest. The others are free all the time.
