@@ -71,6 +71,14 @@ pub struct Attribute<T> {
     pub store: Option<Store<T>>,
 }
 
+impl<T> Attribute<T> {
+    /// The attribute without its functions.
+    #[must_use]
+    pub fn info(&self) -> AttributeInfo {
+        AttributeInfo { name: self.name, access: self.access, unit: self.unit, help: self.help }
+    }
+}
+
 /// An attribute without its functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributeInfo {
@@ -127,13 +135,7 @@ impl<T: Send + Sync + 'static> Bound<T> {
 
 impl<T: Send + Sync + 'static> Object for Bound<T> {
     fn attributes(&self) -> Vec<AttributeInfo> {
-        let info = |r: &Attribute<T>| AttributeInfo {
-            name: r.name,
-            access: r.access,
-            unit: r.unit,
-            help: r.help,
-        };
-        self.attributes.iter().map(info).collect()
+        self.attributes.iter().map(Attribute::info).collect()
     }
 
     fn show(&self, name: &str) -> Result<String, ControlError> {

@@ -43,13 +43,7 @@ impl Cache {
 
 impl Object for Cache {
     fn attributes(&self) -> Vec<AttributeInfo> {
-        let info = |row: &Attribute<Zswap>| AttributeInfo {
-            name: row.name,
-            access: row.access,
-            unit: row.unit,
-            help: row.help,
-        };
-        self.rows.iter().map(info).collect()
+        self.rows.iter().map(Attribute::info).collect()
     }
 
     fn show(&self, name: &str) -> Result<String, ControlError> {

@@ -24,7 +24,7 @@ const TRIMMED: u32 = 0x3ff << TRIMMED_SHIFT;
 const TRIMMED_SHIFT: u32 = 10;
 const RESERVED: u32 = 1 << 20;
 const RESIDENT: u32 = 1 << 21;
-const SETTLED: u32 = 1 << 22;
+const COLLAPSED: u32 = 1 << 22;
 
 const _: () = assert!(FRAMES <= COUNT);
 
@@ -32,7 +32,7 @@ const _: () = assert!(FRAMES <= COUNT);
 ///
 /// *Reserved*: a CPU or the housekeeping has it, and no other thread takes frames of it.
 /// *Resident*: frames were taken since the whole pageblock was last given back to the system.
-/// *Settled*: the system was asked to back it with a huge page.
+/// *Collapsed*: the system was asked to back it with a huge page.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct State(u32);
 
@@ -68,7 +68,7 @@ impl State {
     }
 
     pub fn is_collapsed(self) -> bool {
-        self.0 & SETTLED != 0
+        self.0 & COLLAPSED != 0
     }
 
     /// Whether a free frame may have no memory because the pageblock was trimmed.
@@ -87,7 +87,7 @@ impl State {
 
     /// Whether a huge page would be used in full: every frame is allocated.
     pub fn can_collapse(self) -> bool {
-        self.0 & (RESIDENT | RESERVED | SETTLED | COUNT) == RESIDENT
+        self.0 & (RESIDENT | RESERVED | COLLAPSED | COUNT) == RESIDENT
     }
 
     /// The free list that the pageblock belongs on.
@@ -130,12 +130,12 @@ impl State {
     /// The state after the holder of the reservation gave the memory of `frames` frames back to the
     /// system.
     pub fn trimmed(self, frames: u32) -> State {
-        State(self.0 & !(RESERVED | SETTLED | TRIMMED) | frames << TRIMMED_SHIFT)
+        State(self.0 & !(RESERVED | COLLAPSED | TRIMMED) | frames << TRIMMED_SHIFT)
     }
 
     /// The state after the system was asked to back the pageblock with a huge page.
     pub fn collapsed(self) -> State {
-        State(self.0 | SETTLED)
+        State(self.0 | COLLAPSED)
     }
 }
 
