@@ -20,10 +20,10 @@
 //! * **`None` is exact.** Before the zone reports that memory is out, it takes every lock and puts
 //!   all pcp lists and reservations back. A block that is not found then does not exist.
 //!
-//! Locks are taken in this order: housekeeping, CPUs ascending, the zone's. A CPU without frames
-//! may look into the reservations of other CPUs, but only tries their locks. System calls that may
-//! take long (releasing, collapsing) are made under the housekeeping lock alone, with the pageblock
-//! reserved.
+//! Locks are taken in this order: housekeeping, growing, CPUs ascending, the zone's. A CPU without
+//! frames may look into the reservations of other CPUs, but only tries their locks. No system call
+//! is made under the lock of a CPU or of the zone. Memory is released and collapsed under the
+//! housekeeping lock, with the pageblock reserved; addresses are committed under the growing lock.
 //!
 //! A byte per frame holds the order of its allocation, so that a free of a frame that is not
 //! allocated is detected. In a debug build it panics; otherwise the call is counted and has no
@@ -122,6 +122,8 @@ pub struct Zone<P: LockTrace = ()> {
     /// Held by a thread that asks the system for something. It holds the pageblock whose memory is
     /// being provided.
     housekeeping: CachePadded<Mutex<Option<Filling>>>,
+    /// Held by a thread that asks the provider for more frames.
+    growing: CachePadded<Mutex<()>>,
     /// Whether memory is provided ahead.
     ahead: bool,
     /// Frames with memory, if memory is provided ahead.
@@ -173,6 +175,7 @@ impl<P: LockTrace> Zone<P> {
             cpus: PerCpu::new(options.cpus, |_| Mutex::new(CpuState::default())),
             index: CachePadded::new(Mutex::new(index)),
             housekeeping: CachePadded::new(Mutex::new(None)),
+            growing: CachePadded::new(Mutex::new(())),
             ahead,
             memory: CachePadded::new(AtomicU64::new(0)),
             bad_frees: CachePadded::new(AtomicU64::new(0)),

@@ -13,6 +13,8 @@
 //! Compaction takes zspages out of the lists. It waits for readers, because a slot may have been
 //! taken and not yet written. It copies each object into a hole, then enters the new place. It
 //! waits for readers again, because a reader may use the old place. Then it gives back the frames.
+//! If there is no memory for the objects of a zspage, that zspage and the rest of the batch go back
+//! on their lists.
 //!
 //! # Why unsafe
 //! Objects are copied between slots as raw memory.
@@ -21,9 +23,11 @@ use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::class::SizeClass;
-use crate::fullness::{ClassState, NO_GROUP};
+use crate::fullness::{ClassState, NO_GROUP, group_of};
 use crate::handle::Handle;
+use crate::loose::LooseFrames;
 use crate::pool::Pool;
+use crate::slots::Lack;
 
 /// Zspages that are emptied in one batch, with one pair of waits for readers.
 const BATCH: usize = 32;
@@ -32,6 +36,22 @@ const LOOK_AT: usize = 256;
 /// The most batches of one class in one compaction: a bound in case other threads make holes as
 /// fast as these batches fill them.
 const PASSES: usize = 1 << 16;
+
+/// What became of a zspage of a batch.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// Its objects were moved or freed.
+    Emptied,
+    /// Some of its objects were moved, and no frame was left for the others.
+    Stuck,
+    /// It is on its list again, with all its objects; the table it had.
+    Kept(Option<u32>),
+}
+
+/// The most frames that so many objects of a class need.
+fn frames_of(objects: usize, class: &SizeClass) -> usize {
+    (objects * class.slot).div_ceil(PAGE_SIZE) + 1
+}
 
 impl Pool {
     /// Moves objects together until no class would need far fewer frames, and returns the number of
@@ -63,17 +83,31 @@ impl Pool {
             return false;
         }
         self.readers.wait_for_readers();
-        let mut moved_all = true;
-        for id in &batch[..count] {
-            moved_all &= self.move_out(cpu, class_index, *id);
+        let mut outcomes = [Outcome::Kept(None); BATCH];
+        let mut going = true;
+        for (id, outcome) in batch[..count].iter().zip(&mut outcomes) {
+            *outcome = match going {
+                true => self.move_out(cpu, class_index, *id),
+                // No memory: what is left of the batch stays as it was.
+                false => Outcome::Kept(self.keep(cpu, class_index, *id)),
+            };
+            going &= matches!(outcome, Outcome::Emptied);
         }
         self.readers.wait_for_readers();
-        let mut state = self.lock(class_index);
-        for id in &batch[..count] {
-            self.finish(&mut state, cpu, class, *id);
+        let mut loose = LooseFrames::default();
+        for (id, outcome) in batch[..count].iter().zip(outcomes) {
+            match outcome {
+                Outcome::Kept(None) => {}
+                Outcome::Kept(Some(table)) => self.forwards.unmake(table, class.slots),
+                Outcome::Emptied | Outcome::Stuck => {
+                    let mut state = self.lock(class_index);
+                    self.finish(&mut state, class, *id, &mut loose);
+                    self.unlock(class_index, state);
+                    self.free_loose(cpu, &mut loose);
+                }
+            }
         }
-        self.unlock(class_index, state);
-        moved_all
+        going
     }
 
     /// Takes zspages out of the lists if their objects fit elsewhere in fewer frames: into holes of
@@ -94,11 +128,11 @@ impl Pool {
             let objects = used.count_ones();
             let elsewhere = (state.holes - holes).saturating_sub(to_move);
             let without_hole = objects.saturating_sub(elsewhere) as usize;
-            let to_lend = match without_hole {
+            let to_allocate = match without_hole {
                 0 => 0,
-                objects => (objects * class.slot).div_ceil(PAGE_SIZE) + 1,
+                objects => frames_of(objects, class),
             };
-            if zspage.frame_count(class) <= to_lend {
+            if zspage.frame_count(class) <= to_allocate {
                 continue;
             }
             let Some(table) = self.forwards.make(class.slots) else { break };
@@ -115,40 +149,88 @@ impl Pool {
         chosen
     }
 
-    /// Moves the remaining objects of a zspage that is being emptied. Returns false if memory runs
-    /// out because other threads took the holes; the other objects stay then.
-    fn move_out(&self, cpu: Cpu, class_index: usize, id: u32) -> bool {
+    /// Moves the remaining objects of a zspage that is being emptied. The frames for objects
+    /// without a hole are allocated first. If there are not enough, the zspage is kept. It gets
+    /// stuck only if other threads take the holes meanwhile and no frame is left.
+    fn move_out(&self, cpu: Cpu, class_index: usize, id: u32) -> Outcome {
         let class = self.sizes.get(class_index);
         let zspage = self.zspages.get(id as usize);
-        let Some(table) = zspage.forwards() else { return true };
-        for slot in 0..class.slots {
-            let mut state = self.lock(class_index);
-            if zspage.forwards() != Some(table) {
-                // The last object was freed, and another zspage may have this number now.
-                self.unlock(class_index, state);
-                return true;
-            }
-            let here =
-                zspage.used() & 1 << slot != 0 && self.forwards.follow(table, slot).is_none();
-            if !here {
-                self.unlock(class_index, state);
-                continue;
-            }
-            let to = match state.fullest() {
-                Some(fullest) => Ok(self.take_hole_of(&mut state, class_index, fullest)),
-                None => self.grow(&mut state, cpu, class_index),
-            };
-            let Ok(to) = to else {
-                self.unlock(class_index, state);
-                return false;
-            };
-            // The copy makes two slots of one object.
-            state.objects -= 1;
-            self.copy_slot(class, Handle::new(id, slot), to);
-            self.forwards.enter(table, slot, to);
-            self.unlock(class_index, state);
+        let Some(table) = zspage.forwards() else { return Outcome::Emptied };
+        let mut loose = LooseFrames::default();
+        let holes = self.lock(class_index).holes;
+        let without_hole = zspage.used().count_ones().saturating_sub(holes) as usize;
+        let needed = if without_hole == 0 { 0 } else { frames_of(without_hole, class) };
+        if self.alloc_loose(cpu, &mut loose, needed).is_err() {
+            let table = self.keep(cpu, class_index, id);
+            self.free_loose(cpu, &mut loose);
+            return Outcome::Kept(table);
         }
-        true
+        let mut outcome = Outcome::Emptied;
+        let mut slot = 0;
+        while slot < class.slots {
+            match self.move_slot(class_index, Handle::new(id, slot), table, &mut loose) {
+                Ok(()) => slot += 1,
+                Err(Lack::Frames(more)) if self.alloc_loose(cpu, &mut loose, more).is_ok() => {}
+                Err(_) => {
+                    outcome = Outcome::Stuck;
+                    break;
+                }
+            }
+        }
+        self.free_loose(cpu, &mut loose);
+        outcome
+    }
+
+    /// Moves the object of a slot, if it is still there.
+    fn move_slot(
+        &self,
+        class_index: usize,
+        from: Handle,
+        table: u32,
+        loose: &mut LooseFrames,
+    ) -> Result<(), Lack> {
+        let zspage = self.zspages.get(from.zspage() as usize);
+        let mut state = self.lock(class_index);
+        // Once the last object was freed, another zspage may have this number.
+        let here = zspage.forwards() == Some(table)
+            && zspage.used() & 1 << from.slot() != 0
+            && self.forwards.follow(table, from.slot()).is_none();
+        let moved = match here.then(|| self.take_hole_or_grow(&mut state, class_index, loose)) {
+            None => Ok(()),
+            Some(Err(lack)) => Err(lack),
+            Some(Ok(to)) => {
+                // The copy makes two slots of one object.
+                state.objects -= 1;
+                self.copy_slot(self.sizes.get(class_index), from, to);
+                self.forwards.enter(table, from.slot(), to);
+                Ok(())
+            }
+        };
+        self.unlock(class_index, state);
+        moved
+    }
+
+    /// Puts a zspage of the batch back on its list. No object of it was moved. Returns its table,
+    /// which readers may still follow.
+    fn keep(&self, cpu: Cpu, class_index: usize, id: u32) -> Option<u32> {
+        let class = self.sizes.get(class_index);
+        let zspage = self.zspages.get(id as usize);
+        let mut loose = LooseFrames::default();
+        let mut state = self.lock(class_index);
+        let table = zspage.forwards();
+        if table.is_some() {
+            zspage.set_forwards(None);
+            // Objects may have been freed meanwhile.
+            for n in (0..class.frames).filter(|n| zspage.used() & class.in_frame[*n] == 0) {
+                self.loosen(zspage, n, &mut state, &mut loose);
+            }
+            let (used, backed) = (zspage.used(), zspage.backed(class));
+            state.holes += (backed & !used).count_ones();
+            state.regroup(&self.zspages, id, group_of(class, used, backed));
+        }
+        self.unlock(class_index, state);
+        self.free_loose(cpu, &mut loose);
+        table
     }
 
     /// Copies a whole slot, under the lock of the class.
@@ -168,22 +250,28 @@ impl Pool {
         }
     }
 
-    /// Gives back the frames of a zspage whose objects were moved. A zspage that could not be
-    /// emptied is stuck: its remaining frames are given back as its objects are freed.
-    fn finish(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
+    /// Takes the frames from a zspage whose objects were moved. A zspage that could not be emptied
+    /// is stuck: its remaining frames become loose as its objects are freed.
+    fn finish(&self, state: &mut ClassState, class: &SizeClass, id: u32, loose: &mut LooseFrames) {
         let zspage = self.zspages.get(id as usize);
         if zspage.forwards().is_none() {
             return;
         }
         let before = state.frames;
         zspage.stuck.store(true, Ordering::Relaxed);
-        self.thin_out(state, cpu, class, id);
+        self.thin_out(state, class, id, loose);
         self.account.compacted.fetch_add(before - state.frames, Ordering::Relaxed);
     }
 
-    /// Gives back the frames without objects of a zspage that compaction has finished. The readers
+    /// Takes the frames without objects from a zspage that compaction has finished. The readers
     /// that used the old place of a moved object have left.
-    pub(crate) fn thin_out(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
+    pub(crate) fn thin_out(
+        &self,
+        state: &mut ClassState,
+        class: &SizeClass,
+        id: u32,
+        loose: &mut LooseFrames,
+    ) {
         let zspage = self.zspages.get(id as usize);
         let Some(table) = zspage.forwards() else { return };
         let used = zspage.used();
@@ -191,7 +279,7 @@ impl Pool {
             .filter(|slot| used & 1 << slot != 0 && self.forwards.follow(table, *slot).is_none())
             .fold(0u128, |stays, slot| stays | 1 << slot);
         for n in (0..class.frames).filter(|n| stays & class.in_frame[*n] == 0) {
-            self.give_back(zspage, n, state, cpu);
+            self.loosen(zspage, n, state, loose);
         }
         if stays == 0 {
             zspage.stuck.store(false, Ordering::Relaxed);
@@ -202,14 +290,20 @@ impl Pool {
 
     /// Ends a zspage with a forwarding table whose objects are all freed, whether it is forwarding
     /// or still being emptied.
-    pub(crate) fn bury(&self, state: &mut ClassState, cpu: Cpu, class: &SizeClass, id: u32) {
+    pub(crate) fn bury(
+        &self,
+        state: &mut ClassState,
+        class: &SizeClass,
+        id: u32,
+        loose: &mut LooseFrames,
+    ) {
         let zspage = self.zspages.get(id as usize);
         if zspage.frame_count(class) == 0 {
             state.forwarding -= 1;
         } else {
             state.zspages -= 1;
             for n in 0..class.frames {
-                self.give_back(zspage, n, state, cpu);
+                self.loosen(zspage, n, state, loose);
             }
         }
         self.forget(id);

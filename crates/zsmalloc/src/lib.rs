@@ -12,6 +12,7 @@
 //! * A handle is the zspage and slot that an object was first stored in. An object that compaction
 //!   moves leaves a forwarding entry there. So an object that never moves costs no bytes beyond its
 //!   slot.
+//! * The page allocator is called without the lock of a class: it may make a system call.
 //! * The state of a class changes only under the lock of the class. Reading takes no lock: the
 //!   reading thread holds a reader. Frames that objects were moved out of are given back after all
 //!   earlier readers have been dropped.
@@ -30,6 +31,7 @@ mod compact;
 mod forward;
 mod fullness;
 mod handle;
+mod loose;
 mod pool;
 mod slots;
 mod stats;

@@ -20,6 +20,7 @@ use crate::class::{SizeClass, SizeClasses};
 use crate::forward::Forwards;
 use crate::fullness::ClassState;
 use crate::handle::{Handle, MAX_ZSPAGES};
+use crate::loose::LooseFrames;
 use crate::zspage::Zspage;
 
 /// The reason why nothing was stored. The pool is unchanged.
@@ -268,6 +269,7 @@ impl Pool {
     pub unsafe fn free(&self, cpu: Cpu, handle: Handle) {
         let class_index = self.zspages.get(handle.zspage() as usize).class();
         let class = self.sizes.get(class_index);
+        let mut loose = LooseFrames::default();
         let mut state = self.lock(class_index);
         let mut at = handle;
         loop {
@@ -276,7 +278,7 @@ impl Pool {
             let bit = 1u128 << at.slot();
             assert!(used & bit != 0, "handle {:#x} names no object: freed twice?", handle.get());
             let Some(table) = zspage.forwards() else {
-                self.leave_slot(&mut state, cpu, at, class);
+                self.leave_slot(&mut state, at, class, &mut loose);
                 break;
             };
             zspage.set_used(used & !bit);
@@ -285,9 +287,9 @@ impl Pool {
                 self.poison(zspage, class, at.slot());
             }
             if used == bit {
-                self.bury(&mut state, cpu, class, at.zspage());
+                self.bury(&mut state, class, at.zspage(), &mut loose);
             } else if next.is_none() && zspage.stuck.load(Ordering::Relaxed) {
-                self.thin_out(&mut state, cpu, class, at.zspage());
+                self.thin_out(&mut state, class, at.zspage(), &mut loose);
             }
             match next {
                 Some(next) => at = next,
@@ -296,8 +298,16 @@ impl Pool {
                     break;
                 }
             }
+            if loose.len() > 0 {
+                // There is room for the frames of one zspage. The next place of the object stays
+                // taken meanwhile, because its bit in `used` is set.
+                self.unlock(class_index, state);
+                self.free_loose(cpu, &mut loose);
+                state = self.lock(class_index);
+            }
         }
         self.unlock(class_index, state);
+        self.free_loose(cpu, &mut loose);
     }
 
     /// Prefetches the memory that a free of the object touches.

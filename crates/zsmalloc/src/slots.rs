@@ -6,6 +6,7 @@ use units::{Cpu, Frame, Order, PAGE_SIZE};
 use crate::class::{CHAIN_MAX, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
 use crate::handle::{Handle, MAX_ZSPAGES};
+use crate::loose::LooseFrames;
 use crate::pool::{Pool, StoreError};
 use crate::zspage::Zspage;
 
@@ -15,6 +16,14 @@ const NEIGHBOURS: usize = 12;
 const WASTE_SHIFT: u32 = 4;
 /// A class whose objects have fewer bytes than this shares frames with its neighbours.
 const SPARSE: u64 = 4 * PAGE_SIZE as u64;
+
+/// What a class needs before it can give another slot.
+pub(crate) enum Lack {
+    /// So many loose frames.
+    Frames(usize),
+    /// The descriptor of a zspage. All are in use.
+    Zspage,
+}
 
 impl Pool {
     /// Takes a slot for `size` bytes. The first choice is a hole in the fullest zspage of its
@@ -41,6 +50,7 @@ impl Pool {
         }
         let slot = self.sizes.get(class).slot as u64;
         let sparse = u64::from(state.objects) * slot < SPARSE;
+        let frames = self.frames_to_grow(&state, class);
         self.unlock(class, state);
         let replaces = |old: Handle| {
             let old = self.zspages.get(old.zspage() as usize).class();
@@ -49,7 +59,7 @@ impl Pool {
         let share = sparse || replacing.is_some_and(replaces);
         match share.then(|| self.take_larger_hole(class, size)).flatten() {
             Some(handle) => Ok(handle),
-            None => self.take_slot_growing(cpu, class),
+            None => self.take_slot_growing(cpu, class, frames),
         }
     }
 
@@ -62,15 +72,43 @@ impl Pool {
             .find_map(|larger| self.take_hole(larger))
     }
 
+    /// Allocates `frames` frames, takes the lock, and takes a slot. Another thread may have made
+    /// holes or taken the end of the chain meanwhile. Then the slot needs fewer frames, or more.
     #[cold]
-    fn take_slot_growing(&self, cpu: Cpu, class: usize) -> Result<Handle, StoreError> {
-        let mut state = self.lock(class);
-        let taken = match state.fullest() {
-            Some(id) => Ok(self.take_hole_of(&mut state, class, id)),
-            None => self.grow(&mut state, cpu, class),
+    fn take_slot_growing(
+        &self,
+        cpu: Cpu,
+        class: usize,
+        mut frames: usize,
+    ) -> Result<Handle, StoreError> {
+        let mut loose = LooseFrames::default();
+        let taken = loop {
+            let allocated = self.alloc_loose(cpu, &mut loose, frames);
+            let mut state = self.lock(class);
+            let taken = self.take_hole_or_grow(&mut state, class, &mut loose);
+            self.unlock(class, state);
+            match (taken, allocated) {
+                (Ok(handle), _) => break Ok(handle),
+                (Err(Lack::Zspage), _) => break Err(StoreError::NoMemory),
+                (Err(_), Err(error)) => break Err(error),
+                (Err(Lack::Frames(more)), Ok(())) => frames = more,
+            }
         };
-        self.unlock(class, state);
+        self.free_loose(cpu, &mut loose);
         taken
+    }
+
+    /// Takes a hole, or the first slot of a chain that the loose frames are enough for.
+    pub(crate) fn take_hole_or_grow(
+        &self,
+        state: &mut ClassState,
+        class: usize,
+        loose: &mut LooseFrames,
+    ) -> Result<Handle, Lack> {
+        match state.fullest() {
+            Some(id) => Ok(self.take_hole_of(state, class, id)),
+            None => self.grow(state, class, loose),
+        }
     }
 
     /// Takes a hole of this class, in its fullest zspage.
@@ -98,44 +136,49 @@ impl Pool {
         Handle::new(id, slot)
     }
 
-    /// Takes the first slot that needs a missing frame of the chain, and allocates the frame.
-    pub(crate) fn grow(
+    /// The number of frames that the next slot needs, if there is no hole.
+    fn frames_to_grow(&self, state: &ClassState, class: usize) -> usize {
+        let class = self.sizes.get(class);
+        match state.growable() {
+            Some(id) => {
+                let zspage = self.zspages.get(id as usize);
+                let slot = (class.all_slots() & !zspage.used()).trailing_zeros() as usize;
+                let (first, last) = class.frames_of(slot);
+                (first..=last).filter(|n| zspage.frame(*n).is_none()).count()
+            }
+            // The first slot of a chain lies in its first frame.
+            None => 1,
+        }
+    }
+
+    /// Takes the first slot that needs missing frames of the chain, and gives it loose frames.
+    fn grow(
         &self,
         state: &mut ClassState,
-        cpu: Cpu,
         class_index: usize,
-    ) -> Result<Handle, StoreError> {
+        loose: &mut LooseFrames,
+    ) -> Result<Handle, Lack> {
+        let needed = self.frames_to_grow(state, class_index);
+        if loose.len() < needed {
+            return Err(Lack::Frames(needed));
+        }
         let class = self.sizes.get(class_index);
         let id = match state.growable() {
             Some(id) => id,
-            None => self.new_id(class_index)?,
+            None => self.new_id(class_index).ok_or(Lack::Zspage)?,
         };
         let zspage = self.zspages.get(id as usize);
         let used = zspage.used();
         let holes_before = (zspage.backed(class) & !used).count_ones();
         let slot = (class.all_slots() & !used).trailing_zeros() as usize;
         let (first, last) = class.frames_of(slot);
-        let mut allocated = [false; CHAIN_MAX];
         for n in first..=last {
-            if zspage.frame(n).is_some() {
-                continue;
-            }
-            match self.lend_frame(cpu) {
-                Ok(frame) => {
-                    zspage.set_frame(n, Some(frame));
-                    self.shut_frame(frame);
-                    allocated[n] = true;
-                    state.frames += 1;
-                }
-                Err(error) => {
-                    for n in (first..n).filter(|n| allocated[*n]) {
-                        self.give_back(zspage, n, state, cpu);
-                    }
-                    if used == 0 {
-                        self.forget(id);
-                    }
-                    return Err(error);
-                }
+            if zspage.frame(n).is_none()
+                && let Some(frame) = loose.pop()
+            {
+                zspage.set_frame(n, Some(frame));
+                self.shut_frame(frame);
+                state.frames += 1;
             }
         }
         if used == 0 {
@@ -151,14 +194,14 @@ impl Pool {
         Ok(Handle::new(id, slot))
     }
 
-    /// Frees the slot of an object that was not moved, and gives back the frames that are empty
-    /// then.
+    /// Frees the slot of an object that was not moved. The frames that are empty then become
+    /// loose.
     pub(crate) fn leave_slot(
         &self,
         state: &mut ClassState,
-        cpu: Cpu,
         at: Handle,
         class: &SizeClass,
+        loose: &mut LooseFrames,
     ) {
         let zspage = self.zspages.get(at.zspage() as usize);
         let (used, mut backed) = (zspage.used(), zspage.backed(class));
@@ -169,7 +212,7 @@ impl Pool {
         let (first, last) = class.frames_of(at.slot());
         for n in first..=last {
             if used & class.in_frame[n] == 0 {
-                self.give_back(zspage, n, state, cpu);
+                self.loosen(zspage, n, state, loose);
                 backed &= !class.in_frame[n];
             }
         }
@@ -185,31 +228,70 @@ impl Pool {
         }
     }
 
-    fn lend_frame(&self, cpu: Cpu) -> Result<Frame, StoreError> {
-        let limit = self.account.limit.load(Ordering::Relaxed);
-        let before = self.account.used.fetch_add(1, Ordering::Relaxed);
-        let allocated = if limit != 0 && before >= limit {
-            Err(StoreError::OverLimit)
-        } else {
-            self.frames.alloc(cpu, Order::ZERO).ok_or(StoreError::NoMemory)
-        };
-        match allocated {
-            Ok(_) => drop(self.account.peak.fetch_max(before + 1, Ordering::Relaxed)),
-            Err(_) => drop(self.account.used.fetch_sub(1, Ordering::Relaxed)),
-        }
-        allocated
-    }
-
-    pub(crate) fn give_back(&self, zspage: &Zspage, n: usize, state: &mut ClassState, cpu: Cpu) {
+    /// Takes frame `n` from the chain, if it is there.
+    pub(crate) fn loosen(
+        &self,
+        zspage: &Zspage,
+        n: usize,
+        state: &mut ClassState,
+        loose: &mut LooseFrames,
+    ) {
         if let Some(frame) = zspage.frame(n) {
             zspage.set_frame(n, None);
             state.frames -= 1;
+            loose.push(frame);
+        }
+    }
+
+    /// Allocates frames until there are `count`, at most `CHAIN_MAX`. Called without the lock of a
+    /// class.
+    ///
+    /// # Errors
+    /// [`StoreError`]. The frames that were allocated stay in `loose`.
+    pub(crate) fn alloc_loose(
+        &self,
+        cpu: Cpu,
+        loose: &mut LooseFrames,
+        count: usize,
+    ) -> Result<(), StoreError> {
+        while loose.len() < count.min(CHAIN_MAX) {
+            loose.push(self.alloc_frame(cpu)?);
+        }
+        Ok(())
+    }
+
+    /// Frees all of them. Called without the lock of a class.
+    #[inline]
+    pub(crate) fn free_loose(&self, cpu: Cpu, loose: &mut LooseFrames) {
+        while let Some(frame) = loose.pop() {
             self.account.used.fetch_sub(1, Ordering::Relaxed);
             self.frames.free(cpu, frame, Order::ZERO);
         }
     }
 
-    fn new_id(&self, class: usize) -> Result<u32, StoreError> {
+    /// Allocates a frame, if the limit allows another one.
+    fn alloc_frame(&self, cpu: Cpu) -> Result<Frame, StoreError> {
+        let used = &self.account.used;
+        let before = match self.account.limit.load(Ordering::Relaxed) {
+            0 => used.fetch_add(1, Ordering::Relaxed),
+            // The count never exceeds the limit, not even for a moment: another thread would be
+            // refused because of it.
+            limit => used
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                    (used < limit).then_some(used + 1)
+                })
+                .map_err(|_| StoreError::OverLimit)?,
+        };
+        let Some(frame) = self.frames.alloc(cpu, Order::ZERO) else {
+            used.fetch_sub(1, Ordering::Relaxed);
+            return Err(StoreError::NoMemory);
+        };
+        self.account.peak.fetch_max(before + 1, Ordering::Relaxed);
+        Ok(frame)
+    }
+
+    /// The number of an unused zspage, which has this class from now on.
+    fn new_id(&self, class: usize) -> Option<u32> {
         let mut ids = self.ids.lock();
         let id = if ids.unused != 0 {
             let id = ids.unused;
@@ -219,14 +301,14 @@ impl Pool {
             ids.fresh += 1;
             ids.fresh - 1
         } else {
-            return Err(StoreError::NoMemory);
+            return None;
         };
         ids.live += 1;
         drop(ids);
         let zspage = self.zspages.get(id as usize);
         zspage.set_class(class);
         zspage.set_used(0);
-        Ok(id)
+        Some(id)
     }
 
     /// Makes the number of a zspage that no handle names free for reuse.

@@ -285,3 +285,35 @@ fn live_randomly(site: &Site, cpu: Cpu, seed: u64) -> BTreeMap<u32, (u64, usize)
     }
     live
 }
+
+/// Stores objects, frees most of them, and sets the limit to what is used. Returns how many objects
+/// of `size` fit then, after so many compactions.
+fn room_at_the_limit(seed: u64, size: usize, compactions: u32) -> usize {
+    let site = site(4096, 0);
+    let mut rng = Rng::new(seed);
+    let handles: Vec<Handle> =
+        (0..600).map(|n| site.store(CPU, &contents(n, size)).unwrap()).collect();
+    for handle in handles {
+        if rng.below(5) != 0 {
+            site.free(CPU, handle);
+        }
+    }
+    site.pool.set_limit(site.pool.stats().frames);
+    for _ in 0..compactions {
+        site.pool.compact(CPU);
+    }
+    site.pool.validate();
+    let stored = (0..).take_while(|n| site.store(CPU, &contents(*n, size)).is_ok()).count();
+    site.pool.validate();
+    stored
+}
+
+#[test]
+fn a_compaction_without_memory_loses_no_room() {
+    let seed = testkit::seed("a_compaction_without_memory_loses_no_room");
+    for size in [700, 1300, 1500, 2200, 2700, 3100] {
+        let before = room_at_the_limit(seed, size, 0);
+        let after = room_at_the_limit(seed, size, 3);
+        assert!(after >= before, "{size} bytes: room for {before}, then for {after}");
+    }
+}

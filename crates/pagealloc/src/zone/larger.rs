@@ -22,24 +22,30 @@ impl<P: LockTrace> Zone<P> {
                 return Some(reserved.block * FRAMES_PER_PAGEBLOCK + at);
             }
         }
-        let frame = self.take_or_grow(&mut self.lock_index(cpu), order);
-        frame.or_else(|| self.drain_all(cpu, order))
-    }
-
-    fn take_or_grow(&self, index: &mut Held<'_, P>, order: u8) -> Option<u32> {
         loop {
-            let frame = match order {
-                0..BLOCK_ORDER => self.take_part(index, order),
-                BLOCK_ORDER => self.take_whole(index),
-                _ => self.take_pair(index),
-            };
+            let (frame, managed) = self.take_larger(cpu, order);
             if frame.is_some() {
-                index.pages += 1 << order;
-            }
-            if frame.is_some() || !self.grow(index) {
                 return frame;
             }
+            if !self.grow(cpu, managed) {
+                return self.drain_all(cpu, order);
+            }
         }
+    }
+
+    /// Takes a block from the free lists. Returns it and the number of frames that the zone
+    /// manages.
+    fn take_larger(&self, cpu: Cpu, order: u8) -> (Option<u32>, u32) {
+        let mut index = self.lock_index(cpu);
+        let frame = match order {
+            0..BLOCK_ORDER => self.take_part(&mut index, order),
+            BLOCK_ORDER => self.take_whole(&mut index),
+            _ => self.take_pair(&mut index),
+        };
+        if frame.is_some() {
+            index.pages += 1 << order;
+        }
+        (frame, index.managed)
     }
 
     /// Takes a part of a pageblock. The lowest partial pageblocks are tried first, then the one
@@ -116,24 +122,30 @@ impl<P: LockTrace> Zone<P> {
         Some(number * FRAMES_PER_PAGEBLOCK + at)
     }
 
-    /// Asks the provider for more frames, and returns whether there are more now. If memory is
-    /// provided ahead, the providing thread does this instead.
+    /// Asks the provider for more frames. Returns whether the zone manages more than `managed` now.
+    /// Called with no lock of a CPU or of the free lists: the provider makes a system call. If
+    /// memory is provided ahead, the providing thread does this instead.
     #[cold]
-    pub(super) fn grow(&self, index: &mut Held<'_, P>) -> bool {
+    pub(super) fn grow(&self, cpu: Cpu, managed: u32) -> bool {
         if self.ahead {
             return false;
         }
-        let left = self.options.max_frames - index.managed;
+        let _growing = self.growing.lock();
+        // No other thread extends the zone meanwhile.
+        let now = self.lock_index(cpu).managed;
+        if now > managed {
+            return true;
+        }
+        let left = self.options.max_frames - now;
         // A whole step or, if the system refuses that, a single 2 MiB pageblock.
         [GROWTH, FRAMES_PER_PAGEBLOCK].into_iter().map(|step| step.min(left)).any(|frames| {
-            let offset = index.managed as usize * PAGE_SIZE;
             let bytes = (frames as usize * PAGE_SIZE).next_multiple_of(PAGEBLOCK_SIZE);
-            let grown = frames > 0 && self.region.commit(offset, bytes).is_ok();
+            let grown = frames > 0 && self.region.commit(now as usize * PAGE_SIZE, bytes).is_ok();
             if grown {
                 if cfg!(asan) {
-                    self.poison(index.managed, frames);
+                    self.poison(now, frames);
                 }
-                self.extend(index, frames);
+                self.extend(&mut self.lock_index(cpu), frames);
             }
             grown
         })
@@ -167,7 +179,12 @@ impl<P: LockTrace> Zone<P> {
         // If memory is provided ahead, no thread waits here for a thread that asks the system for
         // memory: that memory is not there yet.
         let housekeeping = (!self.ahead).then(|| self.housekeeping.lock());
-        let frame = self.scrape_from(cpu, 0, order);
+        let frame = loop {
+            let (frame, managed) = self.scrape_from(cpu, 0, order);
+            if frame.is_some() || !self.grow(cpu, managed) {
+                break frame;
+            }
+        };
         drop(housekeeping);
         let keep = self.options.keep_free_blocks;
         let chores = self.lock_index(cpu).has_chores(keep);
@@ -179,9 +196,9 @@ impl<P: LockTrace> Zone<P> {
 
     /// Holds the lock of one CPU and goes on to the next. A guard per CPU needs a place, and the
     /// stack avoids the heap.
-    fn scrape_from(&self, cpu: Cpu, next: usize, order: u8) -> Option<u32> {
+    fn scrape_from(&self, cpu: Cpu, next: usize, order: u8) -> (Option<u32>, u32) {
         if next == self.cpus.count() {
-            return self.take_or_grow(&mut self.lock_index(cpu), order);
+            return self.take_larger(cpu, order);
         }
         let mut own = self.cpus.get(Cpu(next as u32)).lock();
         self.empty(cpu, &mut own);

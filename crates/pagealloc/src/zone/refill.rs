@@ -1,7 +1,9 @@
 //! Single frames: taken from the CPU's pcp list, which is filled from the pageblock that the CPU
 //! has reserved.
 
-use sync::prefetch;
+use core::ops::Range;
+
+use sync::{MutexGuard, prefetch};
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use super::Zone;
@@ -14,6 +16,10 @@ use crate::LockTrace;
 /// The number of frames from which on a system call that fetches their memory pays.
 const POPULATED: usize = 8;
 
+/// Frames that may have no memory, of those that were put on a pcp list. Their memory is asked for
+/// when no lock is held.
+type Dry = Option<Range<u32>>;
+
 impl<P: LockTrace> Zone<P> {
     #[inline]
     pub(super) fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
@@ -21,20 +27,53 @@ impl<P: LockTrace> Zone<P> {
         if let Some(frame) = own.pcp.pop() {
             return Some(frame);
         }
-        self.refill(cpu, &mut own);
-        let frame = own.pcp.pop();
-        drop(own);
-        frame.or_else(|| self.drain_all(cpu, 0))
+        self.alloc_refilling(cpu, own)
     }
 
-    /// Fills an empty pcp list with the lowest frames it can get, the lowest of all on top.
+    /// Fills an empty pcp list, and takes its first frame. The system is asked for addresses and
+    /// for memory while no lock is held that an allocation or a free wants.
     #[inline(never)]
-    fn refill(&self, cpu: Cpu, own: &mut CpuState) {
-        self.gather(own);
+    fn alloc_refilling<'a>(&'a self, cpu: Cpu, mut own: MutexGuard<'a, CpuState>) -> Option<u32> {
+        loop {
+            let mut dry = None;
+            let managed = self.refill(cpu, &mut own, &mut dry);
+            let frame = own.pcp.pop();
+            drop(own);
+            if let Some(dry) = dry {
+                // A thread of this CPU may take one of these frames before it has memory. The
+                // thread's first touch brings the memory then.
+                let bytes = dry.len() * PAGE_SIZE;
+                self.region.populate(dry.start as usize * PAGE_SIZE, bytes);
+            }
+            if frame.is_some() {
+                return frame;
+            }
+            let grown = self.grow(cpu, managed);
+            own = self.cpus.get(cpu).lock();
+            if !grown && own.pcp.len() == 0 {
+                self.borrow_from_others(&mut own);
+            }
+            let frame = own.pcp.pop();
+            if frame.is_some() {
+                return frame;
+            }
+            if !grown {
+                drop(own);
+                return self.drain_all(cpu, 0);
+            }
+        }
+    }
+
+    /// Fills an empty pcp list with the lowest frames it can get, the lowest of all on top. Returns
+    /// the number of frames that the zone managed then.
+    fn refill(&self, cpu: Cpu, own: &mut CpuState, dry: &mut Dry) -> u32 {
+        self.gather(own, dry);
+        let mut managed = 0;
         if own.pcp.len() < self.few() {
-            self.refill_from_shelves(cpu, own);
+            managed = self.refill_from_free_lists(cpu, own, dry);
         }
         own.pcp.reverse();
+        managed
     }
 
     /// The fewest frames that are enough to fill a pcp list.
@@ -43,7 +82,7 @@ impl<P: LockTrace> Zone<P> {
     }
 
     /// Fills the list up to a batch from the CPU's own block.
-    fn gather(&self, own: &mut CpuState) {
+    fn gather(&self, own: &mut CpuState, dry: &mut Dry) {
         let Some(mut reserved) = own.reserved else { return };
         let first = reserved.block * FRAMES_PER_PAGEBLOCK;
         let room = own.pcp.room(self.options.batch.saturating_sub(own.pcp.len()));
@@ -58,8 +97,7 @@ impl<P: LockTrace> Zone<P> {
             let from = (*lowest).max(first + reserved.dry_from);
             reserved.dry_from = *highest + 1 - first;
             if count >= POPULATED {
-                let bytes = (*highest + 1 - from) as usize * PAGE_SIZE;
-                self.region.populate(from as usize * PAGE_SIZE, bytes);
+                *dry = Some(from..*highest + 1);
             }
             own.reserved = Some(reserved);
         }
@@ -67,40 +105,34 @@ impl<P: LockTrace> Zone<P> {
     }
 
     /// Reserves another pageblock: the lowest that is free in part, else the lowest that is free as
-    /// a whole, else a new one. Several almost used-up pageblocks are emptied under one hold of the
-    /// lock.
+    /// a whole. Several almost used-up pageblocks are emptied under one hold of the lock. Returns
+    /// the number of frames that the zone manages.
     #[cold]
-    fn refill_from_shelves(&self, cpu: Cpu, own: &mut CpuState) {
+    fn refill_from_free_lists(&self, cpu: Cpu, own: &mut CpuState, dry: &mut Dry) -> u32 {
         let mut index = self.lock_index(cpu);
         let mut from = 0;
         while own.pcp.len() < self.few() {
             self.let_go(&mut index, &mut own.reserved);
-            let Some(number) = self.next_block(&mut index, from, own.pcp.len() == 0) else {
+            let Some(number) = self.next_block(&index, from, own.pcp.len() == 0) else {
                 break;
             };
             from = number + 1;
             if self.reserve(&mut index, own, number) as usize >= self.options.batch {
                 break;
             }
-            self.gather(own);
+            self.gather(own, dry);
         }
+        let managed = index.managed;
         drop(index);
         if own.pcp.len() < self.few() {
-            self.gather(own);
+            self.gather(own, dry);
         }
-        if own.pcp.len() == 0 {
-            self.borrow_from_others(own);
-        }
+        managed
     }
 
     /// A block to reserve. A free block is broken up only if the list is empty.
-    fn next_block(&self, index: &mut Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
-        loop {
-            let found = index.partial(from).or_else(|| self.lendable(index, 0).filter(|_| wanted));
-            if found.is_some() || !wanted || !self.grow(index) {
-                return found;
-            }
-        }
+    fn next_block(&self, index: &Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
+        index.partial(from).or_else(|| self.lendable(index, 0).filter(|_| wanted))
     }
 
     /// Reserves an unreserved block, and returns the number of its free frames.
@@ -126,8 +158,8 @@ impl<P: LockTrace> Zone<P> {
         }
     }
 
-    /// Takes frames from the reservations of other CPUs, because all pageblocks are reserved. Skips
-    /// a CPU whose lock is held.
+    /// Fills an empty list from the reservations of other CPUs, because all pageblocks are
+    /// reserved. Skips a CPU whose lock is held.
     #[cold]
     fn borrow_from_others(&self, own: &mut CpuState) {
         for other in (0..self.cpus.count() as u32).map(Cpu) {
@@ -137,6 +169,7 @@ impl<P: LockTrace> Zone<P> {
             let room = own.pcp.room(self.options.batch);
             let count = self.block(block).pick(block * FRAMES_PER_PAGEBLOCK, room);
             own.pcp.grew(count);
+            own.pcp.reverse();
             if count > 0 {
                 return;
             }

@@ -21,6 +21,7 @@ mod naive;
 mod poison;
 mod rest;
 mod tested;
+mod waits;
 // Worlds whose memory is provided ahead are for the unit tests.
 #[allow(dead_code)]
 mod provider;
