@@ -2,7 +2,7 @@
 
 use units::Cpu;
 
-use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Scrubbed, Visit};
 
 /// Refuses an operation that passes the end, is unaligned, or changes a read-only device, so that
 /// the device below need not check. Tests put it above a device. The devices of this project check
@@ -87,6 +87,10 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
+    }
+
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        self.next.scrub(cpu, bad)
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

@@ -194,6 +194,15 @@ pub struct Extent {
     pub kind: ExtentKind,
 }
 
+/// What [`BlockDevice::scrub`] found, in pages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Scrubbed {
+    /// Pages that were read.
+    pub checked: u64,
+    /// Pages of these that cannot be read, or that differ from what was written.
+    pub bad: u64,
+}
+
 /// Called with each extent in turn. The callback returns `Break` to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
 
@@ -234,6 +243,17 @@ pub trait BlockDevice: Send + Sync {
         }
     }
 
+    /// Reads everything that was written to a device that can tell whether it is unchanged, and
+    /// passes the number of each bad page to `bad`. Other operations may go on meanwhile. May wait,
+    /// for as long as it takes to read the device.
+    ///
+    /// # Errors
+    /// [`IoError::Unsupported`] by a device that cannot tell.
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        let _ = (cpu, bad);
+        Err(IoError::Unsupported)
+    }
+
     /// Reports the extents of the range, in order and without gaps; neighbouring extents may have
     /// the same kind. Other threads may write meanwhile, so the answer may be old. It never waits.
     ///
@@ -254,6 +274,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         (**self).submit_all(cpu, jobs);
+    }
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        (**self).scrub(cpu, bad)
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         (**self).extents(cpu, offset, length, visit)

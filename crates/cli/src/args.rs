@@ -154,6 +154,11 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "PATH")]
     pub backing: Option<PathBuf>,
 
+    /// Write pages back as they are. Otherwise they are encrypted, with a key that ends with the
+    /// device, and checked when they are read.
+    #[arg(long, requires = "backing")]
+    pub plain_backing: bool,
+
     /// A second algorithm, for pages that are compressed again when `recompress` is written.
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,

@@ -37,6 +37,9 @@ impl DeviceOptions {
     pub fn request(&self, size: Option<&Size>) -> Add {
         let attribute = |name: &str, value| Attribute { name: name.to_string(), value };
         let mut attributes = Vec::new();
+        if self.plain_backing {
+            attributes.push(attribute("sealed_backing", "0".to_string()));
+        }
         if let Some(path) = &self.backing {
             // The daemon may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());

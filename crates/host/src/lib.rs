@@ -11,6 +11,7 @@ mod mmap;
 mod oom;
 mod pressure;
 mod resident;
+mod secret;
 mod stack;
 mod swap;
 mod waiters;
@@ -23,6 +24,7 @@ pub use mmap::{Mmap, MmapAhead};
 pub use oom::OomKiller;
 pub use pressure::{MemoryStall, Pressure, PressureEnd, Waited};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};
+pub use secret::Secret;
 pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{
     HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,

@@ -35,7 +35,7 @@ pub use block::{BlockDevice, IoError};
 pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-pub use host_files::HostSystem;
+pub use host_files::{HostSystem, sealed};
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};

@@ -45,6 +45,8 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     writeback::WRITEBACK_LIMIT_ENABLE,
     writeback::WRITEBACK_BATCH_SIZE,
     writeback::COMPRESSED_WRITEBACK,
+    writeback::SEALED_BACKING,
+    writeback::SCRUB,
     statistics::NUM_READS,
     statistics::NUM_WRITES,
     statistics::FAILED_READS,

@@ -186,7 +186,8 @@ impl<D: Design> Disk<D> {
         if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
             return Ok(());
         }
-        settings.backing = Some(Arc::new(self.resources.open_backing(path)?));
+        settings.backing =
+            Some(Arc::new(self.resources.open_backing(path, settings.sealed_backing)?));
         Ok(())
     }
 
@@ -194,6 +195,31 @@ impl<D: Design> Disk<D> {
     #[must_use]
     pub fn backing_path(&self) -> Option<String> {
         self.settings.lock().backing.as_ref().map(|backing| backing.path().into())
+    }
+
+    /// Sets whether pages that are written back are encrypted, with a key that ends with the
+    /// device, and checked when they are read. They are at first.
+    ///
+    /// # Errors
+    /// `EBUSY` once the device has a backing device or a size.
+    pub fn set_sealed_backing(&self, on: bool) -> Result<(), ControlError> {
+        let mut settings = self.settings.lock();
+        self.refuse_if_ready("sealed_backing")?;
+        if settings.backing.is_some() && settings.sealed_backing != on {
+            let message = format!(
+                "{} has its backing device already; set sealed_backing before backing_dev",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        settings.sealed_backing = on;
+        Ok(())
+    }
+
+    /// Whether pages that are written back are encrypted.
+    #[must_use]
+    pub fn sealed_backing(&self) -> bool {
+        self.settings.lock().sealed_backing
     }
 
     /// Sets whether pages are written back compressed, as they are in memory.

@@ -84,6 +84,41 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
+    /// Reads every page on the backing device and checks that it is as it was written. Readers and
+    /// writers go on meanwhile. Returns the number of pages that were read. Runs on the calling
+    /// thread, for as long as it takes to read the device.
+    ///
+    /// # Errors
+    /// `EINVAL` when the device is not initialised or has no backing device; `ENOTSUP` when pages
+    /// are written back without a checksum; `EIO` when pages are bad. The message says how many and
+    /// names the first of their blocks.
+    pub fn scrub(&self) -> Result<u64, ControlError> {
+        let engine = self.ready_engine()?;
+        let backing = self.backing_of(&engine)?;
+        let mut first = None;
+        let found = backing.device().scrub(CPU, &mut |block| _ = first.get_or_insert(block));
+        match (found, first) {
+            (Ok(found), None) => Ok(found.checked),
+            (Ok(found), Some(first)) => {
+                let message = format!(
+                    "{} of {} pages in {} are not as they were written; the first is block {first}",
+                    found.bad,
+                    found.checked,
+                    backing.path()
+                );
+                Err(ControlError::new(Errno::EIO, message))
+            }
+            (Err(IoError::Unsupported), _) => {
+                let message = format!("pages are written to {} unsealed", backing.path());
+                Err(ControlError::new(Errno::ENOTSUP, message))
+            }
+            (Err(error), _) => {
+                let message = format!("{} cannot be read: {error}", backing.path());
+                Err(ControlError::new(Errno(error.errno()), message))
+            }
+        }
+    }
+
     /// Compresses pages again with a stronger codec, the largest objects first. Keeps results that
     /// take less memory. Runs on the calling thread.
     ///

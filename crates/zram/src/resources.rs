@@ -110,8 +110,12 @@ impl Resources {
     ///
     /// # Errors
     /// The errors of [`HostFiles::open_backing`]; `ENOMEM` when address space is out.
-    pub(crate) fn open_backing(&self, path: &str) -> Result<BackingBlocks, ControlError> {
-        let device = self.files.open_backing(path)?;
+    pub(crate) fn open_backing(
+        &self,
+        path: &str,
+        seal: bool,
+    ) -> Result<BackingBlocks, ControlError> {
+        let device = self.files.open_backing(path, seal)?;
         let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
         let backing =
             backing.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
@@ -128,12 +132,13 @@ impl Resources {
 /// Any number of threads may call them at once.
 pub trait HostFiles: Send + Sync {
     /// Opens a block device or a regular file as a backing device, for this user alone. Its size is
-    /// a whole number of pages, at least one.
+    /// a whole number of pages, at least one. With `seal`, what is written to it is encrypted, and
+    /// checked when it is read.
     ///
     /// # Errors
     /// The error of the system call (`ENOENT`, `EACCES`, `EBUSY` if another user has it), `ENOTBLK`
     /// if it is neither, `EINVAL` if it is shorter than a page. The message names `path`.
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError>;
+    fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError>;
 
     /// Reads a file.
     ///
@@ -146,7 +151,7 @@ pub trait HostFiles: Send + Sync {
 pub struct NoHostFiles;
 
 impl HostFiles for NoHostFiles {
-    fn open_backing(&self, path: &str) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Err(no_files(path))
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

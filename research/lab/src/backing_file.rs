@@ -1,5 +1,6 @@
 //! `rampack-lab backing` reads and writes pages of a file at random, as writeback and reads of
-//! backed pages do: one by one and in batches, by io_uring and by plain calls.
+//! backed pages do: one by one and in batches, by io_uring, by plain calls, and by io_uring with
+//! each page encrypted and authenticated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::table;
 
 /// Pages under way at once.
 const BATCHES: [usize; 4] = [1, 8, 32, 128];
+/// The ways to do it.
+const WAYS: [&str; 3] = ["io_uring", "plain", "sealed io_uring"];
 /// The seed of the offsets.
 const SEED: u64 = 0x0062_6163_6b69_6e67;
 
@@ -52,7 +55,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
         .with_context(|| format!("cannot make a file in {}", args.dir.display()))?;
     file.as_file().set_len(args.size).context("cannot make it as long as wanted")?;
     let mut rows = Vec::new();
-    for way in ["io_uring", "plain"] {
+    for way in WAYS {
         for direction in ["read", "write"] {
             for batch in BATCHES {
                 rows.push(Row { way, direction, batch, median: 0.0, samples: Vec::new() });
@@ -63,11 +66,19 @@ pub fn run(args: &BackingArgs) -> Result<()> {
     let time = Duration::from_millis(args.milliseconds.into());
     let mut random = fastrand::Rng::with_seed(SEED);
     for _ in 0..args.repeat {
-        for row in &mut rows {
-            interrupt::check()?;
-            let device = open(file.path(), row.way)?;
-            let rate = turn(&*device, row.direction == "write", row.batch, time, &mut random)?;
-            row.samples.push(rate);
+        for way in WAYS {
+            let mut device = open(file.path(), way)?;
+            if way.starts_with("sealed") {
+                device = rampack::sealed(device, &host::Mmap, "the file")
+                    .map_err(|fault| anyhow!("{fault}"))?;
+                // A block that it has not written reads as zeroes, without the file.
+                fill(&*device)?;
+            }
+            for row in rows.iter_mut().filter(|row| row.way == way) {
+                interrupt::check()?;
+                let rate = turn(&*device, row.direction == "write", row.batch, time, &mut random)?;
+                row.samples.push(rate);
+            }
         }
     }
     for row in &mut rows {
@@ -85,7 +96,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
 
 /// Opens the file past the page cache. One user at a time has it.
 fn open(path: &Path, way: &str) -> Result<Arc<dyn BlockDevice>> {
-    let options = Options { rings: 1, io_uring: way == "io_uring", ..Options::default() };
+    let options = Options { rings: 1, io_uring: way != "plain", ..Options::default() };
     backing::open(path, options).map_err(|fault| anyhow!("{fault}"))
 }
 

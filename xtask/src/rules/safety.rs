@@ -17,6 +17,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/mmap.rs",
     "crates/host/src/pressure.rs",
     "crates/host/src/resident.rs",
+    "crates/host/src/secret.rs",
     "crates/host/src/stack.rs",
     "crates/host/src/swap.rs",
     "crates/nbd/src/sys.rs",

@@ -4,7 +4,7 @@ use sync::Mutex;
 use units::Cpu;
 
 use crate::checked::submit_allowed;
-use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Scrubbed, Visit};
 
 /// The operations that fail, and their rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +66,10 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
+    }
+
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        self.next.scrub(cpu, bad)
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

@@ -121,7 +121,12 @@ impl Area {
             // A loop device has no partitions.
             SwapTransport::Loop => iter::once(0..pages).collect(),
         };
-        let below = backing.as_ref().map(|backing| backing.device().clone());
+        // Only this run reads what it has written, so its own key is enough.
+        let seal = |backing: &OpenedBacking| {
+            let path = backing.path().display().to_string();
+            rampack::sealed(backing.device().clone(), &rampack::host::MmapAhead, &path)
+        };
+        let below = backing.as_ref().map(seal).transpose()?;
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, however small the headroom is.
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));

@@ -328,11 +328,19 @@ impl NbdClient {
         self.request(1, offset, data.len() as u32, data)
     }
 
-    pub fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
-        assert_eq!(self.request(0, offset, length as u32, &[]), 0);
+    /// The data, or the error number.
+    pub fn try_read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, u32> {
+        let error = self.request(0, offset, length as u32, &[]);
+        if error != 0 {
+            return Err(error);
+        }
         let mut data = vec![0; length];
         self.stream.read_exact(&mut data).unwrap();
-        data
+        Ok(data)
+    }
+
+    pub fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
+        self.try_read(offset, length).unwrap()
     }
 }
 

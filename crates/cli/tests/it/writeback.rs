@@ -73,6 +73,58 @@ fn pages_go_to_a_file_and_come_back() {
 }
 
 #[test]
+fn what_is_written_back_is_sealed() {
+    let place = Place::new();
+    let backing = file_of(&place, 2 * MIB);
+    let line = format!("up --transport nbd --size 8M --backing {}", backing.display());
+    let daemon = Daemon::start(&place, &line);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    (0..100).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n)), 0));
+    daemon.does("set zram0 writeback type=huge");
+    assert_eq!(numbers(&daemon, "bd_stat")[0], 100);
+    let mut there = fs::read(&backing).unwrap();
+    let leaked = (0..100).any(|n| there.chunks(4096).any(|block| block == noise(n)));
+    assert!(!leaked, "a page can be read in the file");
+    daemon.does("set zram0 scrub 1");
+    // Somebody changes a bit, and puts an old block in place of another.
+    let block = there.chunks(4096).position(|block| block.iter().any(|b| *b != 0)).unwrap();
+    there[block * 4096 + 1234] ^= 4;
+    there.copy_within((block + 1) * 4096..(block + 2) * 4096, (block + 2) * 4096);
+    fs::write(&backing, &there).unwrap();
+    refused(&daemon.ask("set zram0 scrub 1"), 1, &["2 of 100 pages", "EIO", "backing"]);
+    let read: Vec<_> = (0..100).map(|n| client.try_read(n * 4096, 4096)).collect();
+    assert_eq!(read.iter().filter(|page| **page == Err(5)).count(), 2);
+    for (n, page) in (0..100).zip(&read) {
+        assert!(page.is_err() || *page == Ok(noise(n)), "page {n} is another one's");
+    }
+    // A write heals a page.
+    let lost = read.iter().position(Result::is_err).unwrap() as u64;
+    assert_eq!(client.write(lost * 4096, &noise(lost)), 0);
+    assert_eq!(client.read(lost * 4096, 4096), noise(lost));
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
+fn pages_are_written_back_plainly_on_request() {
+    let place = Place::new();
+    let backing = file_of(&place, 2 * MIB);
+    let line =
+        format!("up --transport nbd --size 8M --plain-backing --backing {}", backing.display());
+    let daemon = Daemon::start(&place, &line);
+    assert_eq!(numbers(&daemon, "sealed_backing"), [0]);
+    refused(&daemon.ask("set zram0 sealed_backing 1"), 1, &["EBUSY", "sealed_backing"]);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    assert_eq!(client.write(0, &noise(1)), 0);
+    daemon.does("set zram0 writeback type=huge");
+    let there = fs::read(&backing).unwrap();
+    assert!(there.chunks(4096).any(|block| block == noise(1)));
+    refused(&daemon.ask("set zram0 scrub 1"), 1, &["ENOTSUP", "unsealed"]);
+    drop(client);
+    daemon.stop();
+}
+
+#[test]
 fn a_file_that_cannot_be_written_back_to_is_refused() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 1");

@@ -125,3 +125,21 @@ pub(super) const COMPRESSED_WRITEBACK: Attribute<Disk> = Attribute {
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.compressed_writeback())))),
     store: Some(|disk, text| disk.set_compressed_writeback(boolean("compressed_writeback", text)?)),
 };
+
+pub(super) const SCRUB: Attribute<Disk> = Attribute {
+    name: "scrub",
+    access: Access::ActOnWrite,
+    unit: "flag",
+    help: "anything reads all that was written back, and fails if a page is not as it was written",
+    show: None,
+    store: Some(|disk, _| disk.scrub().map(|_| ())),
+};
+
+pub(super) const SEALED_BACKING: Attribute<Disk> = Attribute {
+    name: "sealed_backing",
+    access: Access::ReadWrite,
+    unit: "flag",
+    help: "1 encrypts what is written back, and checks what is read; set before backing_dev",
+    show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.sealed_backing())))),
+    store: Some(|disk, text| disk.set_sealed_backing(boolean("sealed_backing", text)?)),
+};

@@ -157,7 +157,11 @@ impl BlockDevice for Tardy {
 struct FaultyDevice(Arc<dyn BlockDevice>);
 
 impl HostFiles for FaultyDevice {
-    fn open_backing(&self, _: &str) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
+    fn open_backing(
+        &self,
+        _: &str,
+        _: bool,
+    ) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
         Ok(self.0.clone())
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, control::ControlError> {

@@ -1,0 +1,74 @@
+//! The seals of all blocks: 24 bytes a block, in memory only.
+
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::atomic::{AtomicU64, Ordering};
+
+use crate::key::Seal;
+
+/// The number of a block that is being written.
+const CHANGING: u64 = u64::MAX;
+
+/// What is known of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// It was never written, or was given up: it reads as zeroes.
+    Empty,
+    /// A write of it is under way.
+    Changing,
+    Sealed(Seal),
+}
+
+/// A number and a tag for each block.
+pub(crate) struct Seals {
+    blocks: LazyTable<[AtomicU64; 3]>,
+}
+
+impl Seals {
+    /// All blocks are empty. If memory is provided ahead, all of it is provided here.
+    pub fn new(provider: &dyn MemoryProvider, blocks: usize) -> Result<Seals, NoMemory> {
+        Ok(Seals { blocks: LazyTable::provided(provider, blocks)? })
+    }
+
+    pub fn get(&self, block: u64) -> Known {
+        let [number, low, high] = self.blocks.get(block as usize);
+        // Acquire pairs with the Release in `put`: the tag is that of the number.
+        match number.load(Ordering::Acquire) {
+            0 => Known::Empty,
+            CHANGING => Known::Changing,
+            number => {
+                let mut tag = [0; 16];
+                tag[..8].copy_from_slice(&low.load(Ordering::Relaxed).to_le_bytes());
+                tag[8..].copy_from_slice(&high.load(Ordering::Relaxed).to_le_bytes());
+                Known::Sealed(Seal { number, tag })
+            }
+        }
+    }
+
+    /// Marks a block as being written. Returns its number until now, for [`Seals::restore`].
+    pub fn begin(&self, block: u64) -> u64 {
+        // Relaxed: no operations on one block overlap.
+        self.blocks.get(block as usize)[0].swap(CHANGING, Ordering::Relaxed)
+    }
+
+    /// The write failed, and the device may still have the contents of before.
+    pub fn restore(&self, block: u64, number: u64) {
+        // Release pairs with the Acquire in `get`; the tag was never changed.
+        self.blocks.get(block as usize)[0].store(number, Ordering::Release);
+    }
+
+    /// The device has the page of this seal.
+    pub fn put(&self, block: u64, seal: Seal) {
+        let [number, low, high] = self.blocks.get(block as usize);
+        let (first, second) = seal.tag.split_at(8);
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+        low.store(word(first), Ordering::Relaxed);
+        high.store(word(second), Ordering::Relaxed);
+        // Release pairs with the Acquire in `get`.
+        number.store(seal.number, Ordering::Release);
+    }
+
+    /// From now on the block reads as zeroes.
+    pub fn clear(&self, block: u64) {
+        self.restore(block, 0);
+    }
+}
