@@ -16,6 +16,12 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// The user this process acts as.
+pub(crate) fn user() -> u32 {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Bytes of a block device.
 pub(crate) fn device_bytes(device: &File) -> io::Result<u64> {
     let mut bytes: u64 = 0;

@@ -392,3 +392,30 @@ fn a_discard_leaves_the_blocks_of_a_file_that_keeps_its_space() {
     backing.submit(units::Cpu(0), discard).unwrap();
     assert_eq!(blocks(), before);
 }
+
+#[test]
+fn a_write_through_the_page_cache_waits_for_the_storage() {
+    use std::os::fd::AsRawFd;
+    let directory = TempDir::new();
+    let path = directory.join("file");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    for direct in [false, true] {
+        for io_uring in [false, true] {
+            let options = Options { direct, io_uring, ..Options::default() };
+            let backing = crate::device::BackingFile::open(&path, options).unwrap();
+            // SAFETY: the descriptor is borrowed from an open file; the request takes no argument.
+            let flags = unsafe { libc::fcntl(backing.file.as_raw_fd(), libc::F_GETFL) };
+            assert!(flags >= 0);
+            let is_direct = flags & libc::O_DIRECT != 0;
+            // The file system of the test may refuse direct I/O.
+            assert!(direct || !is_direct, "{flags:o}");
+            assert_eq!(flags & libc::O_DSYNC != 0, !is_direct, "{flags:o}");
+            let write = Operation::Write { offset: 0, from: &[7; 8192] };
+            backing.submit(units::Cpu(0), write).unwrap();
+            let mut page = [0; PAGE_SIZE];
+            let read = Operation::Read { offset: 0, into: &mut page };
+            backing.submit(units::Cpu(0), read).unwrap();
+            assert_eq!(page, [7; PAGE_SIZE]);
+        }
+    }
+}

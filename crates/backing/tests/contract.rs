@@ -15,11 +15,12 @@ use sim::suite::Crowd;
 use testkit::{Need, Rng, TempDir};
 use units::Cpu;
 
-const MODES: [Options; 3] = [
-    Options { rings: 3, io_uring: true, direct: true, ready: true, keep: false },
-    Options { rings: 3, io_uring: true, direct: false, ready: false, keep: false },
-    Options { rings: 3, io_uring: false, direct: true, ready: true, keep: false },
-];
+const MODES: [Options; 3] =
+    [options(true, true, true), options(true, false, false), options(false, true, true)];
+
+const fn options(io_uring: bool, direct: bool, ready: bool) -> Options {
+    Options { rings: 3, io_uring, direct, ready, keep: false, private: false }
+}
 
 /// The suite on new files of `directory`.
 fn suite(directory: &Path, options: Options, seed: u64) {

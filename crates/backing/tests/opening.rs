@@ -76,6 +76,44 @@ fn a_file_is_for_one_user() {
 }
 
 #[test]
+fn a_file_that_is_to_be_private_is_refused_to_be_read_by_others() {
+    let directory = TempDir::new();
+    let path = sparse(&directory.join("f"), P);
+    let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    let private = Options { private: true, ..Options::default() };
+    for exposed in [0o644, 0o640, 0o620, 0o602, 0o777] {
+        mode(exposed);
+        let Err(error) = open(&path, private) else { panic!("{exposed:o} was opened") };
+        assert_eq!(error.errno, Errno::EACCES, "{error}");
+        for part in [format!("chmod 600 {}", path.display()), format!("mode {exposed:04o}")] {
+            assert!(error.message.contains(&part), "{error}");
+        }
+        // Scripts for Linux's zram make such files.
+        drop(open(&path, Options::default()).unwrap());
+    }
+    for usual in [0o600, 0o700] {
+        mode(usual);
+        drop(open(&path, private).unwrap());
+    }
+}
+
+#[test]
+fn a_file_of_another_user_is_not_private() {
+    if !testkit::met("a_file_of_another_user_is_not_private", &[Need::Root]) {
+        return;
+    }
+    let directory = TempDir::new();
+    let path = sparse(&directory.join("f"), P);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    let private = Options { private: true, ..Options::default() };
+    let Err(error) = open(&path, private) else { panic!("it was opened") };
+    assert_eq!(error.errno, Errno::EPERM, "{error}");
+    assert!(error.message.contains("user 65534 owns it"), "{error}");
+    drop(open(&path, Options::default()).unwrap());
+}
+
+#[test]
 fn who_may_not_write_is_told() {
     let name = "who_may_not_write_is_told";
     let setpriv = Need::program("setpriv", "util-linux");
