@@ -3,7 +3,7 @@
 //! The system's allocator serves small pieces. Each large piece is a separate mapping, whose pages
 //! are populated at the first touch, also in a process that locks its memory
 //! ([`crate::lock_memory`]). A library may allocate sixteen megabytes for each of its threads and
-//! use only one page of each.
+//! use only one page of each. No large piece is part of a core dump.
 //!
 //! # Why unsafe
 //! An allocator is unsafe by nature.
@@ -94,13 +94,14 @@ fn map(bytes: usize) -> *mut u8 {
     let locks = locks_what_it_maps();
     let access = if locks { none } else { all };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new private mapping overlaps no other; locking it on fault and then granting access
-    // changes only this mapping.
+    // SAFETY: a new private mapping overlaps no other; keeping it out of core dumps, locking it on
+    // fault and granting access change only this mapping.
     unsafe {
         let at = libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0);
         if at == libc::MAP_FAILED {
             return ptr::null_mut();
         }
+        libc::madvise(at, bytes, libc::MADV_DONTDUMP);
         if locks {
             libc::mlock2(at, bytes, libc::MLOCK_ONFAULT);
             if libc::mprotect(at, bytes, all) != 0 {

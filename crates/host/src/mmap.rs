@@ -117,6 +117,8 @@ impl Mapping {
         }
         // A kernel without huge pages refuses this; that is fine.
         mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+        // The memory of others is no part of a core dump.
+        mapping.advise(0, bytes, libc::MADV_DONTDUMP);
         Some(mapping)
     }
 

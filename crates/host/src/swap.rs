@@ -65,44 +65,56 @@ pub fn swap_off(path: &Path) -> io::Result<()> {
     }
 }
 
-/// True while the process locks the memory that it maps.
-static LOCKS: Mutex<bool> = Mutex::new(false);
+/// The callers that want the memory of the process locked. While there is one, the process locks
+/// what it maps.
+static LOCKS: Mutex<usize> = Mutex::new(0);
 
-fn locks() -> MutexGuard<'static, bool> {
+fn locks() -> MutexGuard<'static, usize> {
     LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Is new memory of this process locked from the start?
 pub(crate) fn locks_what_it_maps() -> bool {
-    *locks()
+    *locks() > 0
 }
 
 /// Keeps every page of this process in memory from now on. Existing mappings take no additional
 /// memory (`MCL_ONFAULT`). Later mappings, also stacks and the heap, are populated from the start,
 /// so their users take no page fault. Regions ([`crate::Mmap`]) are the exception: their pages come
-/// when they are populated or touched.
+/// when they are populated or touched. Several callers may want it; each undoes it for itself.
 ///
 /// # Errors
 /// The error of `mlockall(2)`; `EPERM` or `ENOMEM` without `CAP_IPC_LOCK`.
 pub fn lock_memory() -> io::Result<()> {
+    let mut locks = locks();
+    if *locks > 0 {
+        *locks += 1;
+        return Ok(());
+    }
     // Each call replaces the setting for later mappings; only the first call changes the existing
     // mappings (Linux, `apply_mlockall_flags`).
     // SAFETY: the call takes a number and changes no memory contents.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
-    *locks() = true;
     // SAFETY: as above.
     let locked = check(unsafe { libc::mlockall(libc::MCL_FUTURE) });
-    if locked.is_err() {
-        unlock_memory();
+    match locked {
+        Ok(()) => *locks += 1,
+        // SAFETY: no arguments.
+        Err(_) => unsafe {
+            libc::munlockall();
+        },
     }
     locked
 }
 
-/// Undoes [`lock_memory`].
+/// Undoes one successful call of [`lock_memory`]; the last one unlocks the memory.
 pub fn unlock_memory() {
-    *locks() = false;
-    // SAFETY: no arguments.
-    unsafe { libc::munlockall() };
+    let mut locks = locks();
+    *locks = locks.saturating_sub(1);
+    if *locks == 0 {
+        // SAFETY: no arguments.
+        unsafe { libc::munlockall() };
+    }
 }
 
 /// Gives the calling thread the lowest real-time priority (`SCHED_RR`, sched(7)): when it can run,

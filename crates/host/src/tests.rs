@@ -37,6 +37,45 @@ fn resident_in(start: *mut u8, bytes: usize) -> usize {
     entries.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count() * PAGE_SIZE
 }
 
+/// The flags of the mapping that has `address`, as proc_pid_smaps(5) writes them.
+fn flags_at(address: *const u8) -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_here = false;
+    for line in text.lines() {
+        let range = line.split(' ').next().unwrap().split_once('-');
+        let number = |text: &str| usize::from_str_radix(text, 16).ok();
+        if let Some((Some(start), Some(end))) = range.map(|it| (number(it.0), number(it.1))) {
+            is_here = (start..end).contains(&(address as usize));
+        }
+        if let (true, Some(flags)) = (is_here, line.strip_prefix("VmFlags:")) {
+            return flags.split_whitespace().map(str::to_owned).collect();
+        }
+    }
+    panic!("nothing is mapped at {address:?}")
+}
+
+#[test]
+fn what_is_stored_is_no_part_of_a_core_dump() {
+    use std::alloc::{GlobalAlloc, Layout};
+    let region = Mmap.reserve(4 * MIB).unwrap();
+    let base = region.base().as_ptr();
+    let is_kept_out = |address| flags_at(address).contains(&"dd".to_string());
+    assert!(is_kept_out(base), "{:?}", flags_at(base));
+    region.commit(0, 2 * MIB).unwrap();
+    region.collapse(0);
+    region.release(0, MIB);
+    for address in [base, base.wrapping_add(3 * MIB)] {
+        assert!(is_kept_out(address), "{:?}", flags_at(address));
+    }
+    let layout = Layout::from_size_align(8 << 20, 16).unwrap();
+    // SAFETY: the piece is given up once, with its layout.
+    unsafe {
+        let piece = Heap.alloc(layout);
+        assert!(is_kept_out(piece), "{:?}", flags_at(piece));
+        Heap.dealloc(piece, layout);
+    }
+}
+
 #[test]
 fn regions_are_aligned_zero_and_costless_until_touched() {
     let region = Mmap.reserve(100 * MIB + 1).unwrap();
