@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use rampack::control::{ControlError, Errno};
 
 /// Error numbers that system calls return and kernel attributes do not.
-const MORE: [(i32, &str); 21] = [
+const MORE: [(i32, &str); 22] = [
     (libc::EINTR, "EINTR"),
     (libc::ENXIO, "ENXIO"),
     (libc::EBADF, "EBADF"),
+    (libc::EDEADLK, "EDEADLK"),
     (libc::ENOTBLK, "ENOTBLK"),
     (libc::ENOTDIR, "ENOTDIR"),
     (libc::EISDIR, "EISDIR"),

@@ -9,8 +9,10 @@
 pub mod active;
 pub mod area;
 pub mod backing;
+pub mod beneath;
 pub mod cache;
 pub mod commands;
+pub mod contents;
 pub mod group;
 pub mod header;
 pub mod helpers;

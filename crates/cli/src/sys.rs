@@ -210,6 +210,20 @@ pub fn free_space(path: &Path) -> io::Result<u64> {
     }
 }
 
+/// The number of the file system of `path` (`f_type`, statfs(2)).
+///
+/// # Errors
+/// The error of `statfs(2)`.
+pub fn file_system(path: &Path) -> io::Result<u32> {
+    let path = c_string(path)?;
+    // SAFETY: all-zero bytes are a valid value of a structure of numbers.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a C string and a structure that live until the call returns.
+    let result = unsafe { libc::statfs(path.as_ptr(), &mut found) };
+    // Its width depends on the machine; the numbers have 32 bits.
+    if result == 0 { Ok(found.f_type as u32) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The disposition of a signal in this process (sigaction(2)).
 pub struct Disposition(libc::sigaction);
 

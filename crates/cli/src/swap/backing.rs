@@ -11,16 +11,11 @@ use rampack::block::{BlockDevice, ExtentKind, IoError, Operation};
 use rampack::control::{ControlError, Errno};
 use rampack::units::{PAGE_SIZE, human};
 
-use super::header;
+use super::contents::{self, Contents};
+use super::{beneath, header};
 use crate::failure::{failed, say};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Pages at which data begins that would be lost: partition tables and most file systems (0), and
-/// btrfs (16).
-const TELLING: [u64; 2] = [0, 16];
-/// The label of a backing store: it tells a later user what the store is.
-const LABEL: &str = "rampack backing";
-
 /// Bytes of zeroes per write.
 const FILLED_AT_ONCE: u64 = 1 << 20;
 /// How often the progress of that is printed.
@@ -53,21 +48,37 @@ impl OpenedBacking {
     /// holes.
     ///
     /// # Errors
-    /// `EINVAL` when it is smaller than `size`, or is missing and no size is given; `EEXIST` when
-    /// it holds other data than swap space, unless `force` is given; the errors of
-    /// [`rampack::backing::open`].
+    /// `EINVAL` when it is smaller than `size`, or is missing and no size is given. Unless `force`
+    /// is given, `EEXIST` when it holds data ([`contents`]), `EDEADLK` when it is in memory or is
+    /// served by a program ([`beneath`]), `EACCES` or `EPERM` for a file that is not private. The
+    /// errors of [`rampack::backing::open`].
     pub fn open(
         path: &Path,
         size: Option<u64>,
         force: bool,
     ) -> Result<OpenedBacking, ControlError> {
         let created = create(path, size)?;
+        if let (false, Some(why)) = (force, beneath::why_not(path)) {
+            let message = format!(
+                "{} cannot be below swap space: {why}; use a block device or a file on a local \
+                 disk, or take the risk with --force",
+                path.display()
+            );
+            return Err(ControlError::new(Errno(libc::EDEADLK), message));
+        }
         let options = rampack::backing::Options {
             ready: true,
             keep: true,
+            private: !force,
             ..rampack::backing::Options::default()
         };
-        let device = rampack::backing::open(path, options)?;
+        let device = rampack::backing::open(path, options).map_err(|error| {
+            let is_forced_open = matches!(error.errno, Errno::EACCES | Errno::EPERM) && !force;
+            match is_forced_open {
+                true => ControlError::new(error.errno, error.message + ", or use --force"),
+                false => error,
+            }
+        })?;
         let bytes = device.geometry().bytes;
         if let Some(size) = size
             && bytes < size
@@ -143,7 +154,7 @@ impl OpenedBacking {
     /// it is recognised at its next use.
     fn mark(&self) -> Result<(), ControlError> {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
-        let page = header::header(pages, header::new_uuid(), LABEL)?;
+        let page = header::header(pages, header::new_uuid(), contents::LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
         let written = self.device.submit(rampack::host::cpu(), write);
         written.map_err(|error| self.failed("write to", error))
@@ -207,30 +218,28 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, ControlErro
 /// `EEXIST` when an existing store holds data that would be lost.
 fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), ControlError> {
     let bytes = device.geometry().bytes;
-    for number in TELLING {
-        let offset = number * PAGE;
-        if offset + PAGE > bytes {
-            break;
-        }
-        let mut page = [0; PAGE_SIZE];
-        let read = device.submit(rampack::host::cpu(), Operation::Read { offset, into: &mut page });
-        read.map_err(|error| {
+    let end = bytes.min(contents::END as u64);
+    let read = |offset: u64| {
+        let mut data = vec![0; end as usize];
+        let read = device.submit(rampack::host::cpu(), Operation::Read { offset, into: &mut data });
+        let read = read.map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
             ControlError::new(Errno(error.errno()), message)
-        })?;
-        if number == 0 && header::is_header(&page) {
-            return Ok(());
-        }
-        if page.iter().any(|byte| *byte != 0) {
-            let message = format!(
-                "{} holds something that is not swap space, and would be overwritten; --force \
-                 uses it all the same, and `wipefs` tells what it is",
-                path.display()
-            );
-            return Err(ControlError::new(Errno::EEXIST, message));
-        }
-    }
-    Ok(())
+        });
+        read.map(|()| data)
+    };
+    let what = match contents::contents(bytes, &read(0)?, &read(bytes - end)?) {
+        Contents::Nothing | Contents::Ours => return Ok(()),
+        Contents::SwapSpace => "swap space that was used",
+        Contents::Known(name) => name,
+        Contents::Data => "data that is not swap space",
+    };
+    let path = path.display();
+    let message = format!(
+        "{path} holds {what}, and would be overwritten; `wipefs {path}` tells what it is; --force \
+         uses it all the same; without it, the first and the last MiB have to be zero"
+    );
+    Err(ControlError::new(Errno::EEXIST, message))
 }
 
 /// The bytes that the file system of a file lacks to fill all of its holes. `None` for a device, or

@@ -1,6 +1,8 @@
 //! The first page of a swap area, by which swapon(2) recognises the area (`union swap_header` of
 //! Linux). mkswap(8) writes the same header, version 1.
 
+use std::ops::Range;
+
 use rampack::control::ControlError;
 use rampack::units::PAGE_SIZE;
 
@@ -9,6 +11,7 @@ const MAGIC: &[u8; 10] = b"SWAPSPACE2";
 /// The offset of the version. Boot loaders may use the bytes before it.
 const VERSION: usize = 1024;
 const LAST_PAGE: usize = VERSION + 4;
+const BAD_PAGES: usize = VERSION + 8;
 const UUID: usize = VERSION + 12;
 const LABEL: usize = UUID + 16;
 /// The most bytes of a label, with the zero that ends it.
@@ -54,6 +57,20 @@ pub fn header(pages: u64, uuid: [u8; 16], label: &str) -> Result<[u8; PAGE_SIZE]
 #[must_use]
 pub fn is_header(page: &[u8]) -> bool {
     page.len() == PAGE_SIZE && page.ends_with(MAGIC)
+}
+
+/// The label of the swap area whose first page is `page`, if that page holds a header and nothing
+/// else, as [`header`] and mkswap(8) write it.
+#[must_use]
+pub fn label(page: &[u8]) -> Option<&[u8]> {
+    let is_zero = |range: Range<usize>| page[range].iter().all(|byte| *byte == 0);
+    let is_plain = is_header(page)
+        && is_zero(0..VERSION)
+        && page[VERSION..LAST_PAGE] == 1u32.to_ne_bytes()
+        && is_zero(BAD_PAGES..UUID)
+        && is_zero(LABEL + LABEL_MAX..PAGE_SIZE - MAGIC.len());
+    let label = &page.get(LABEL..LABEL + LABEL_MAX)?;
+    is_plain.then(|| label.split(|byte| *byte == 0).next().unwrap_or_default())
 }
 
 /// The sixteen bytes of a uuid, from the text of `/proc/sys/kernel/random/uuid`.

@@ -14,34 +14,29 @@ use serde_json::Value;
 use testkit::{Need, met, run};
 
 use crate::common::{Daemon, Place, program, refused, said, wait_until};
+use crate::swap_backing::{file_of, with_a_file};
 
 const MIB: u64 = 1 << 20;
 
 /// What every swap device needs.
-const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Loop, Need::Swap];
+pub const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Loop, Need::Swap];
 
 /// The block device of swap device `name`.
-fn device(place: &Place, name: &str) -> PathBuf {
+pub fn device(place: &Place, name: &str) -> PathBuf {
     fs::read_link(place.root().join("dev").join(name)).unwrap()
 }
 
-fn json(daemon: &Daemon) -> Value {
+pub fn json(daemon: &Daemon) -> Value {
     serde_json::from_str(&daemon.does("status --json")).unwrap()
-}
-
-fn file_of(place: &Place, name: &str, bytes: u64) -> PathBuf {
-    let path = place.path().join(name);
-    File::create(&path).unwrap().set_len(bytes).unwrap();
-    path
 }
 
 #[test]
 fn a_swap_device_is_there_until_it_is_swapped_off() {
-    let [a, b, c, d] = NEEDS;
+    let [a, b, c, d, disk] = with_a_file();
     let blkid = Need::program("blkid", "util-linux");
     let swaplabel = Need::program("swaplabel", "util-linux");
     let name = "a_swap_device_is_there_until_it_is_swapped_off";
-    if !met(name, &[a, b, c, d, blkid, swaplabel]) {
+    if !met(name, &[a, b, c, d, disk, blkid, swaplabel]) {
         return;
     }
     let place = Place::new();
@@ -153,7 +148,7 @@ fn what_is_said_of_protections_is_so() {
 
 #[test]
 fn the_cache_takes_more_where_nothing_is_below_it() {
-    if !met("the_cache_takes_more_where_nothing_is_below_it", &NEEDS) {
+    if !met("the_cache_takes_more_where_nothing_is_below_it", &with_a_file()) {
         return;
     }
     let place = Place::new();
@@ -169,7 +164,7 @@ fn the_cache_takes_more_where_nothing_is_below_it() {
 
 #[test]
 fn a_backing_file_gets_all_its_blocks_and_keeps_them() {
-    if !met("a_backing_file_gets_all_its_blocks_and_keeps_them", &NEEDS) {
+    if !met("a_backing_file_gets_all_its_blocks_and_keeps_them", &with_a_file()) {
         return;
     }
     let place = Place::new();
@@ -185,7 +180,7 @@ fn a_backing_file_gets_all_its_blocks_and_keeps_them() {
 
 #[test]
 fn without_ublk_the_risk_is_told_and_has_to_be_taken() {
-    if !met("without_ublk_the_risk_is_told_and_has_to_be_taken", &NEEDS) {
+    if !met("without_ublk_the_risk_is_told_and_has_to_be_taken", &with_a_file()) {
         return;
     }
     let place = Place::new();
@@ -214,7 +209,7 @@ fn without_ublk_the_risk_is_told_and_has_to_be_taken() {
 
 #[test]
 fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
-    if !met("what_cannot_be_swapped_to_is_refused_and_nothing_is_left", &NEEDS) {
+    if !met("what_cannot_be_swapped_to_is_refused_and_nothing_is_left", &with_a_file()) {
         return;
     }
     let place = Place::new();
@@ -238,10 +233,10 @@ fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
     refused(&said, 1, &["enabled", "EINVAL"]);
     assert!(!made.exists());
 
-    let precious = place.path().join("precious");
+    let precious = file_of(&place, "precious", 0);
     fs::write(&precious, vec![b'p'; 4 << 20]).unwrap();
     let said = on(format!("--backing {}", precious.display()));
-    refused(&said, 1, &["not swap space", "--force", "EEXIST"]);
+    refused(&said, 1, &["not swap space", "--force", "wipefs", "EEXIST"]);
     assert!(fs::read(&precious).unwrap().iter().all(|byte| *byte == b'p'));
     assert_eq!(json(&daemon)["swaps"].as_array().unwrap().len(), 0);
     assert!(place.loops().is_empty());

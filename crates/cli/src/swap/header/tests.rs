@@ -16,6 +16,21 @@ fn the_header_is_mkswap_s() {
 }
 
 #[test]
+fn a_label_is_read_from_a_page_with_a_header_alone() {
+    let page = header(16384, [7; 16], "fifteen letters").unwrap();
+    assert_eq!(label(&page), Some(&b"fifteen letters"[..]));
+    assert_eq!(label(&header(10, [0; 16], "").unwrap()), Some(&b""[..]));
+    // A boot loader, another version, a bad page, data behind the label, no header.
+    for (at, byte) in [(0, 1), (512, b'L'), (1024, 2), (1032, 1), (1068, 1), (4085, 1), (4095, 0)] {
+        let mut page = page;
+        page[at] = byte;
+        assert_eq!(label(&page), None, "{at}");
+    }
+    assert_eq!(label(&[0; PAGE_SIZE]), None);
+    assert_eq!(label(b"SWAPSPACE2"), None);
+}
+
+#[test]
 fn sizes_have_bounds() {
     for pages in [0, 1, 9, MOST_PAGES + 1, u64::MAX] {
         let fault = header(pages, [0; 16], "").unwrap_err();
