@@ -183,6 +183,11 @@ pub struct FrontendOptions {
     /// When told to stop, take devices from their users (lazy unmount) instead of refusing.
     #[arg(long)]
     pub force: bool,
+
+    /// Lock the daemon's memory: nothing that is stored there is swapped out to a disk. Needs
+    /// CAP_IPC_LOCK, or no limit on locked memory.
+    #[arg(long)]
+    pub lock_memory: bool,
 }
 
 /// `rampack up`.

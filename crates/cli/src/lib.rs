@@ -26,7 +26,8 @@
 //! 8. [`swap`]: swap devices, except the files named in other layers.
 //! 9. [`tree`]: the control tree; [`exec`]: runs a command that sees the tree as the system's.
 //! 10. [`daemon`]: all of that in one root.
-//! 11. [`terminal`], [`up`]: from the command line to a daemon, and to its end.
+//! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
+//!     end.
 //! 12. [`swap::commands`], [`swap::selftest`], [`commands`]: the other commands.
 
 pub mod args;
@@ -43,6 +44,7 @@ pub mod filesystem;
 pub mod live;
 pub mod machine;
 pub mod mounts;
+pub mod notify;
 pub mod protocol;
 pub mod root;
 pub mod server;
@@ -52,6 +54,7 @@ pub mod terminal;
 pub mod transport;
 pub mod tree;
 pub mod up;
+mod watch;
 pub mod zone;
 
 use std::process::ExitCode;

@@ -4,14 +4,15 @@
 //! Foreign functions. Each is wrapped so that no argument of a caller can break memory: paths are
 //! C strings made here, descriptors are borrowed from their owners.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 
 /// The user this process acts as.
 #[must_use]
@@ -222,6 +223,40 @@ pub fn file_system(path: &Path) -> io::Result<u32> {
     let result = unsafe { libc::statfs(path.as_ptr(), &mut found) };
     // Its width depends on the machine; the numbers have 32 bits.
     if result == 0 { Ok(found.f_type as u32) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Keeps the memory of this process out of core dumps: it holds what others stored. The kernel
+/// writes none, and hands none to a program. Only root can look into the process from now on, also
+/// with a debugger or through `/proc`.
+///
+/// # Errors
+/// The error of `setrlimit(2)` or `prctl(2)`.
+pub fn no_core_dumps() -> io::Result<()> {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a structure that lives until the call returns, and numbers. A dump to a program does
+    // not ask for the limit, core(5), so both calls are needed.
+    let results = unsafe {
+        [libc::setrlimit(libc::RLIMIT_CORE, &none), libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)]
+    };
+    if results == [0, 0] { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Starts this program again in this process, with `@` as the first letter of its name. systemd
+/// kills no such process of root when it has stopped all services and ends the rest
+/// (systemd.io/ROOT_STORAGE_DAEMONS): the machine could not swap off what a killed server has. Call
+/// it before the process has threads or state. It returns if there is nothing to do, or if it could
+/// not be done; the program then runs as it is.
+pub fn mark_as_storage_daemon() {
+    const MARK: &[u8] = b"@";
+    let mut words = std::env::args_os();
+    let (Some(name), Ok(program)) = (words.next(), std::env::current_exe()) else { return };
+    if name.as_bytes().starts_with(MARK) {
+        return;
+    }
+    let mut marked = OsStr::from_bytes(MARK).to_os_string();
+    marked.push(Path::new(&name).file_name().unwrap_or(&name));
+    let error = Command::new(program).arg0(marked).args(words).exec();
+    tracing::debug!("the process is not marked: {error}");
 }
 
 /// The disposition of a signal in this process (sigaction(2)).

@@ -13,20 +13,17 @@ use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
 use crate::daemon::{self, Daemon, DaemonOptions};
 use crate::events::{Event, Events};
 use crate::exports::DiskExports;
-use crate::failure::{failed, say, sentence};
+use crate::failure::{failed, say};
 use crate::filesystem::{self, Kind};
-use crate::live::Live;
 use crate::machine;
+use crate::notify::{self, Watchdog};
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
-use crate::swap::progress::Progress;
 use crate::swap::protections;
 use crate::sys;
 use crate::terminal::{print, program};
 use crate::transport::Transport;
-
-/// How often the statistics are drawn.
-const REDRAW: Duration = Duration::from_secs(1);
+use crate::watch::watch;
 
 /// The size of a device for NBD alone, when the user gives none.
 const SIZE_OF_STDIO: &str = "1G";
@@ -108,6 +105,7 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 /// The error of the step that failed.
 pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
     let plan = Plan::check(up)?;
+    keep_memory_private(up.frontends.lock_memory)?;
     let events = listen()?;
     let daemon = start(root, &up.frontends, events.sender())?;
     say_notes(&daemon);
@@ -145,6 +143,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let activated = rampack::nbd::activated()
         .map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
     let handed_over = !activated.is_empty();
+    keep_memory_private(serve.frontends.lock_memory)?;
     if serve.stdio && !handed_over {
         return stdio(serve);
     }
@@ -177,6 +176,7 @@ pub(crate) fn run_daemon(
     frontends: &FrontendOptions,
     make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
 ) -> Result<(), ControlError> {
+    keep_memory_private(frontends.lock_memory)?;
     let events = listen()?;
     let daemon = start(root, frontends, events.sender())?;
     say_notes(&daemon);
@@ -218,7 +218,11 @@ fn sockets_only(
     let events = listen()?;
     let server = daemon::nbd_server(private_machine(options, options.num_devices)?)?;
     daemon::serve_activated(&server, activated)?;
+    // There is no control socket to ask for an answer.
+    let _watchdog = Watchdog::start(|| true).map_err(|e| failed("cannot start a thread", &e))?;
+    notify::ready();
     while events.wait(Duration::from_secs(3600)).is_none() {}
+    notify::stopping();
     server.shutdown();
     server.join();
     Ok(())
@@ -236,6 +240,23 @@ fn private_machine(
         crate::devices::configure(&machine.add()?, &request)?;
     }
     Ok(std::sync::Arc::new(DiskExports::new(machine)))
+}
+
+/// Keeps what users store out of core dumps, and with `lock` out of other swap space. Call it
+/// before anything is stored, and before the first thread is started.
+fn keep_memory_private(lock: bool) -> Result<(), ControlError> {
+    if let Err(error) = sys::no_core_dumps() {
+        tracing::warn!("a core dump of this process would have what is stored in it: {error}");
+    }
+    if !lock {
+        return Ok(());
+    }
+    rampack::host::lock_memory().map_err(|error| {
+        let error = failed("--lock-memory: memory cannot be locked", &error);
+        let needs = "it needs CAP_IPC_LOCK, or no limit on locked memory \
+                     (LimitMEMLOCK=infinity, `ulimit -l unlimited`)";
+        ControlError::new(error.errno, format!("{}; {needs}", error.message))
+    })
 }
 
 fn listen() -> Result<Events, ControlError> {
@@ -269,64 +290,6 @@ fn interrupted(events: &Events) -> bool {
         }
         event => event.is_some(),
     }
-}
-
-/// Runs until the daemon is told to end and its devices are unused, or `force` is given; or until
-/// `is_done` is true.
-fn watch(
-    daemon: &Daemon,
-    events: &Events,
-    force: bool,
-    is_done: impl Fn(&Daemon) -> bool,
-) -> Result<(), ControlError> {
-    let mut live = Live::new();
-    let mut refused = 0;
-    loop {
-        live.update(daemon.machine());
-        let (force, reply) = match events.wait(REDRAW) {
-            None if is_done(daemon) => (false, None),
-            None => continue,
-            Some(Event::Signal) => (force, None),
-            Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
-        };
-        let progress = Progress::begin(daemon.swaps().devices());
-        let result = daemon.stop(force);
-        drop(progress);
-        if let Err(error) = &result {
-            refused += 1;
-            live.aside(|| say(&refusal(daemon, error, refused)));
-        } else {
-            live.clear();
-        }
-        let ended = result.is_ok();
-        if let Some(reply) = reply {
-            let _ = reply.send(result);
-        }
-        if ended {
-            return Ok(());
-        }
-    }
-}
-
-fn refusal(daemon: &Daemon, error: &ControlError, times: u32) -> String {
-    let root = daemon.root();
-    let still = if times > 1 { "still " } else { "" };
-    let mut text = format!("rampack: {still}not stopped: {}\n", sentence(error));
-    if !daemon.swaps().is_empty() {
-        let _ = writeln!(
-            text,
-            "  What is swapped out is never given up, not with --force either. Killing the daemon \
-             would end\n  the programs whose pages are there (SIGBUS)."
-        );
-        return text;
-    }
-    let _ = writeln!(
-        text,
-        "  End that use and stop again, or take the devices from their users with\n    \
-         {} stop --force\n  What they have not written elsewhere is lost then.",
-        program(root)
-    );
-    text
 }
 
 /// The text that tells a user what to do with the new device.

@@ -13,6 +13,7 @@ use crate::client::{call, call_patiently};
 use crate::failure::say;
 use crate::protocol::{self, DaemonReport, Request, Status};
 use crate::root::Root;
+use crate::sys;
 use crate::terminal::{print, program};
 use crate::up;
 
@@ -51,11 +52,18 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         print(&format!("{}  {}\n", report.name, report.block_device));
         return Ok(());
     }
-    if crate::sys::effective_user() != 0 {
+    if sys::effective_user() != 0 {
         let message = "swap needs root: run it with sudo";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    let frontends = FrontendOptions { transport: Transport::Fuse, nbd_tcp: None, force: false };
+    sys::mark_as_storage_daemon();
+    let frontends = FrontendOptions {
+        transport: Transport::Fuse,
+        nbd_tcp: None,
+        force: false,
+        // Swap devices lock it themselves, and go on without where they cannot.
+        lock_memory: false,
+    };
     up::run_daemon(root, &frontends, |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);

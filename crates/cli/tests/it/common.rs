@@ -25,6 +25,9 @@ pub fn program() -> Command {
     // Only single programs are short of memory in these tests, so a loop device will do.
     command.env("RAMPACK_SWAP_TRANSPORT", "loop");
     command.env_remove("RAMPACK_ROOT").env_remove("RAMPACK_LOG").env_remove("XDG_RUNTIME_DIR");
+    for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+        command.env_remove(name);
+    }
     command.stdin(Stdio::null());
     command
 }

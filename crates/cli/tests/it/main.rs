@@ -11,6 +11,7 @@ mod golden;
 mod killed;
 mod nbd_frontends;
 mod roots;
+mod service;
 mod swap;
 mod swap_backing;
 mod swap_selftest;

@@ -1,5 +1,6 @@
 //! Signals to a daemon, with and without swap devices.
 
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use cli::swap::active;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, wait_until};
+use crate::swap::device;
 
 const NEEDS: [Need; 4] = [Need::Root, Need::Fuse, Need::Loop, Need::Swap];
 
@@ -98,5 +100,22 @@ fn ctrl_backslash_asks_a_daemon_that_serves_swap_space_to_end() {
     daemon.signal(libc::SIGQUIT);
     assert_eq!(daemon.ended().signal(), Some(libc::SIGQUIT));
     Daemon::start(&place, "up --transport nbd --size 8M").stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_stop_by_a_signal_that_was_refused_is_tried_again() {
+    if !met("a_stop_by_a_signal_that_was_refused_is_tried_again", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let mut daemon = Daemon::start(&place, "swap on --size 16M");
+    let open = File::open(device(&place, "swap0")).unwrap();
+    daemon.signal(libc::SIGTERM);
+    daemon.lines_until(&["not stopped"]);
+    daemon.lines_until(&["tried again every 10 seconds"]);
+    assert!(daemon.is_alive());
+    drop(open);
+    assert!(daemon.ended().success());
     place.is_clean();
 }
