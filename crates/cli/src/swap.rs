@@ -8,6 +8,7 @@
 
 pub mod active;
 pub mod area;
+pub mod awake;
 pub mod backing;
 pub mod beneath;
 pub mod cache;

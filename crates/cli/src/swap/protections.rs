@@ -15,6 +15,7 @@ use rampack::control::{ControlError, Errno};
 use crate::failure::failed;
 use crate::sys;
 
+use super::awake::Awake;
 use super::group::{self, OwnGroup};
 use super::in_place::InPlace;
 use super::limits;
@@ -30,6 +31,7 @@ pub struct Protections {
     score: Option<i32>,
     _in_place: Option<InPlace>,
     _group: OwnGroup,
+    _awake: Awake,
 }
 
 /// Sets `PR_SET_IO_FLUSHER` for the whole process: the kernel must not do I/O to find memory for
@@ -70,6 +72,7 @@ impl Protections {
         let kept = InPlace::keep();
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
         let group = group::own_group();
+        let (awake, sleepless) = Awake::keep();
         let had = vec![
             protection(
                 "memory locked",
@@ -103,10 +106,11 @@ impl Protections {
             ),
             files(),
             group.protection().clone(),
+            sleepless,
         ];
         let score = scored.ok().and(score);
         let _in_place = kept.ok().flatten();
-        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group }
+        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group, _awake: awake }
     }
 
     /// Notes whether memory is provided ahead of its use.

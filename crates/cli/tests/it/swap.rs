@@ -70,7 +70,7 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     assert_eq!(report["swap_cache"]["compressor"], "zstd");
     assert_eq!(report["swap_cache"]["limit_bytes"], 8 * MIB);
     let protections = swaps[0]["protections"].as_array().unwrap();
-    assert_eq!(protections.len(), 9);
+    assert_eq!(protections.len(), 10);
     let table = daemon.does("status");
     let lacking = protections.iter().filter(|it| it["had"] == false).count();
     assert_eq!(table.matches("NOT PROTECTED").count(), lacking, "{table}");
