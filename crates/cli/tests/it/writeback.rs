@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -122,6 +123,22 @@ fn pages_are_written_back_plainly_on_request() {
     refused(&daemon.ask("set zram0 scrub 1"), 1, &["ENOTSUP", "unsealed"]);
     drop(client);
     daemon.stop();
+}
+
+#[test]
+fn a_file_that_others_may_read_is_told_of_and_used_all_the_same() {
+    let place = Place::new();
+    let backing = file_of(&place, 2 * MIB);
+    let line = format!("up --transport nbd --size 8M --backing {}", backing.display());
+    let repair = format!("chmod 600 {}", backing.display());
+    for (mode, is_told) in [(0o644, true), (0o600, false)] {
+        fs::set_permissions(&backing, fs::Permissions::from_mode(mode)).unwrap();
+        let daemon = Daemon::start(&place, &line);
+        let said = &daemon.greeting;
+        assert_eq!(said.contains(&repair), is_told, "{said}");
+        assert_eq!(daemon.does("get zram0 backing_dev"), format!("{}\n", backing.display()));
+        daemon.stop();
+    }
 }
 
 #[test]
