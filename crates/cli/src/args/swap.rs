@@ -100,8 +100,9 @@ pub struct SwapOn {
     #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]
     pub set: Vec<Attribute>,
 
-    /// Overwrite what the backing file or device holds; serve swap space without ublk, and also
-    /// where the daemon's own memory is limited by a control group, which may hang.
+    /// Overwrite what the backing file or device holds, and take one that others may read, that is
+    /// in memory, or that a program serves; serve swap space without ublk, and also where the
+    /// daemon's own memory is limited by a control group. Most of these may hang.
     #[arg(long)]
     pub force: bool,
 }

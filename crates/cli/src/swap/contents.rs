@@ -6,7 +6,7 @@
 //! is a swap area that nobody has swapped to.
 //!
 //! A label may be older than what is in the store now: mdadm and others write their superblocks
-//! beside it. So a labelled store is searched for those ([`SIGNATURES`]).
+//! beside it. So a labelled store is searched for those (`SIGNATURES`).
 
 use rampack::units::PAGE_SIZE;
 
