@@ -11,6 +11,10 @@
 //! because the kernel must find and clear a huge page. So memory that is needed at once is
 //! populated in small pages ([`RegionKeeper::populate`]).
 //!
+//! A frame has 4096 bytes; a page of the system may have more (16 KiB or 64 KiB on AArch64). The
+//! kernel rounds the length of a range up to its pages (madvise(2)). So memory is released only in
+//! whole pages of the system, and populated in all pages that a range touches.
+//!
 //! In a process that locks its memory ([`crate::lock_memory`]), a region's pages are locked when
 //! they are touched or populated. Otherwise a reservation would take all its memory at once.
 //!
@@ -18,6 +22,7 @@
 //! Mapping memory is unsafe by nature: this module provides all address ranges.
 
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use libc::c_void;
@@ -50,7 +55,7 @@ impl MemoryProvider for Mmap {
     fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
         let no_memory = NoMemory { bytes };
         let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(no_memory)?;
-        let mapping = Mapping::new(bytes).ok_or(no_memory)?;
+        let mapping = Mapping::new(bytes, page_bytes() as usize).ok_or(no_memory)?;
         // SAFETY: the mapping owns its range, and the range is aligned.
         Ok(unsafe { Region::new(mapping.base, bytes, Box::new(mapping)) })
     }
@@ -71,9 +76,11 @@ impl MemoryProvider for MmapAhead {
 }
 
 /// An owned range of addresses; dropping it unmaps the range.
-struct Mapping {
+pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// Bytes of a page of the system.
+    page: usize,
 }
 
 // SAFETY: an address range belongs to the process, not to a thread.
@@ -82,8 +89,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB.
-    fn new(bytes: usize) -> Option<Mapping> {
+    /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB, on a system whose pages have `page`
+    /// bytes.
+    pub(crate) fn new(bytes: usize, page: usize) -> Option<Mapping> {
         let padded = bytes.checked_add(PAGEBLOCK_SIZE)?;
         // SAFETY: a new private mapping at an address that the system chooses overlaps no other.
         let address = unsafe {
@@ -109,7 +117,7 @@ impl Mapping {
             unmap(base.add(bytes), after);
             base
         };
-        let mapping = Mapping { base: NonNull::new(base)?, bytes };
+        let mapping = Mapping { base: NonNull::new(base)?, bytes, page };
         if locks_what_it_maps() {
             // SAFETY: the range is ours; locking changes no contents. On an error the lock of the
             // process applies, and every committed page takes memory.
@@ -122,6 +130,12 @@ impl Mapping {
         Some(mapping)
     }
 
+    /// The first address.
+    #[cfg(test)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     fn at(&self, offset: usize, bytes: usize) -> *mut c_void {
         assert!(
             offset <= self.bytes && bytes <= self.bytes - offset,
@@ -132,7 +146,8 @@ impl Mapping {
     }
 
     /// Frees the pages of a locked range (mlockall(2)), which needs its own advice. An older kernel
-    /// does not have this advice, so the range is unlocked meanwhile.
+    /// does not have this advice, so the range is unlocked meanwhile. The range is whole pages of
+    /// the system.
     fn release_locked(&self, offset: usize, bytes: usize) {
         if self.advise(offset, bytes, MADV_DONTNEED_LOCKED) {
             return;
@@ -164,6 +179,11 @@ unsafe impl RegionKeeper for Mapping {
     }
 
     fn release(&self, offset: usize, bytes: usize) {
+        let whole = whole_pages(offset, bytes, self.page);
+        if whole.is_empty() {
+            return;
+        }
+        let (offset, bytes) = (whole.start, whole.len());
         if !self.advise(offset, bytes, libc::MADV_DONTNEED) {
             self.release_locked(offset, bytes);
         }
@@ -178,7 +198,7 @@ unsafe impl RegionKeeper for Mapping {
     }
 
     fn populate(&self, offset: usize, bytes: usize) -> bool {
-        let page = page_bytes() as usize;
+        let page = self.page;
         let (start, end) = (offset / page * page, (offset + bytes).next_multiple_of(page));
         loop {
             if self.advise(start, end - start, MADV_POPULATE_WRITE) {
@@ -199,6 +219,13 @@ unsafe impl RegionKeeper for Mapping {
         }
         true
     }
+}
+
+/// The pages of `page` bytes that lie whole in a range of bytes; empty if there is none. The kernel
+/// would zap all pages that the range touches, and the frames beside the range in them may be in
+/// use.
+pub(crate) fn whole_pages(offset: usize, bytes: usize, page: usize) -> Range<usize> {
+    offset.next_multiple_of(page)..(offset + bytes) / page * page
 }
 
 impl Drop for Mapping {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use pagealloc::{MemoryProvider, NoMemory};
+use pagealloc::{MemoryProvider, NoMemory, RegionKeeper};
 use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use crate::*;
@@ -109,6 +109,56 @@ fn released_memory_is_gone_and_reads_as_zeroes() {
     assert!(all_are(base.wrapping_add(6 * MIB), 2 * MIB, 0xa5));
     fill(base, 8 * MIB, 1);
     assert!(all_are(base, 8 * MIB, 1), "a released part stays usable");
+}
+
+#[test]
+fn only_whole_pages_of_the_system_are_released() {
+    use crate::mmap::whole_pages;
+    const KIB: usize = 1024;
+    for page in [4, 16, 64] {
+        let page = page * KIB;
+        assert_eq!(whole_pages(0, 2 * MIB, page), 0..2 * MIB, "a pageblock goes whole");
+        assert_eq!(whole_pages(page, page, page), page..2 * page);
+        assert_eq!(whole_pages(2 * MIB, 0, page), 2 * MIB..2 * MIB);
+    }
+    assert_eq!(whole_pages(4 * KIB, 4 * KIB, 4 * KIB), 4 * KIB..8 * KIB);
+    for (offset, bytes, page, whole) in [
+        (4, 4, 16, None),
+        (12, 8, 16, None),
+        (4, 28, 16, Some(16..32)),
+        (16, 28, 16, Some(16..32)),
+        (12, 24, 16, Some(16..32)),
+        (4, 120, 64, None),
+        (60, 72, 64, Some(64..128)),
+        (64, 124, 64, Some(64..128)),
+    ] {
+        let found = whole_pages(offset * KIB, bytes * KIB, page * KIB);
+        let expected =
+            whole.map(|whole: core::ops::Range<usize>| whole.start * KIB..whole.end * KIB);
+        assert_eq!((!found.is_empty()).then_some(found), expected, "{bytes} KiB at {offset} KiB");
+    }
+}
+
+#[test]
+fn frames_beside_a_released_part_keep_their_contents_where_pages_are_large() {
+    for page in [16 << 10, 64 << 10] {
+        if page < page_bytes() as usize {
+            continue;
+        }
+        // Stands for a system with larger pages: Linux would round the length up to them.
+        let mapping = crate::mmap::Mapping::new(2 * MIB, page).unwrap();
+        mapping.commit(0, 2 * MIB).unwrap();
+        let base = mapping.base();
+        fill(base, 2 * MIB, 7);
+        // A single frame, a run across the edge of a page, and one with a whole page within.
+        mapping.release(page, PAGE_SIZE);
+        mapping.release(4 * page - PAGE_SIZE, 2 * PAGE_SIZE);
+        assert!(all_are(base, 2 * MIB, 7), "no page lies whole in what was released");
+        mapping.release(8 * page - PAGE_SIZE, page + 2 * PAGE_SIZE);
+        assert!(all_are(base, 8 * page, 7));
+        assert!(all_are(base.wrapping_add(8 * page), page, 0));
+        assert!(all_are(base.wrapping_add(9 * page), 2 * MIB - 9 * page, 7));
+    }
 }
 
 #[test]

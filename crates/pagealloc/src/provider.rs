@@ -53,9 +53,10 @@ pub unsafe trait RegionKeeper: Send + Sync {
     /// [`NoMemory`] if the system refuses.
     fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory>;
 
-    /// Gives the memory of a committed part back to the system. The part stays usable and reads as
-    /// zeroes afterwards. `offset` and `bytes` are multiples of 4096. Errors are ignored: the part
-    /// keeps its memory then.
+    /// Gives the memory of a committed part back to the system. The part stays usable; each page of
+    /// it reads as zeroes afterwards, or as before. `offset` and `bytes` are multiples of 4096. A
+    /// page of the system may be larger: one that does not lie whole in the part keeps its memory
+    /// and contents. So do pages whose release fails. Nothing outside the part changes.
     fn release(&self, offset: usize, bytes: usize);
 
     /// Tells the system that it may back this 2 MiB block with one huge page, because every frame
