@@ -20,7 +20,7 @@ use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
 
 use crate::memcg::Memcg;
-use crate::{Index, SwapType};
+use crate::{Index, SwapType, lock_bits};
 
 /// The most pages that are read, written or locked together: as many as one ring of the io_uring
 /// devices takes at once. More pages would wait in our queue instead of the device's queue.
@@ -70,11 +70,11 @@ impl<I: Index> Area<I> {
         Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
     }
 
-    /// Locks a page if no thread holds its lock.
+    /// Locks a page if no thread holds its lock. Later lookups find no page whose removal came
+    /// before a look at the lock that did not see it: see [`lock_bits`].
     pub(crate) fn try_lock_page(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
-        // Acquire pairs with the Release in `unclaim`: the work of the last holder is done.
-        self.locks.get(word).fetch_or(bit, Ordering::Acquire) & bit == 0
+        lock_bits::try_lock(self.locks.get(word), bit)
     }
 
     /// Waits for the lock of a page and takes it. The calling thread is no reader, and holds no
@@ -91,35 +91,37 @@ impl<I: Index> Area<I> {
 
     pub(crate) fn unclaim(&self, offset: u64) {
         let (word, bit) = place(offset);
-        // Release pairs with the Acquire in `try_lock_page` and `wait_for`.
-        self.locks.get(word).fetch_and(!bit, Ordering::Release);
+        lock_bits::unlock(self.locks.get(word), bit);
         self.given_up.notify_all();
     }
 
     /// Waits until the thread that holds the lock of the page now has released it. The calling
     /// thread is no reader.
     pub(crate) fn wait_for(&self, offset: u64) {
+        let (word, bit) = place(offset);
         loop {
             let ticket = self.given_up.ticket();
-            if !self.is_claimed(offset) {
+            if lock_bits::locked(self.locks.get(word)) & bit == 0 {
                 return;
             }
             self.given_up.wait(ticket);
         }
     }
 
-    pub(crate) fn is_claimed(&self, offset: u64) -> bool {
+    /// Whether a thread holds the lock of a page that the calling thread removed from the index. If
+    /// not, no thread that locks the page from now on finds what was removed.
+    pub(crate) fn is_locked_after_removal(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
-        // Acquire pairs with the Release in `unclaim`.
-        self.locks.get(word).load(Ordering::Acquire) & bit != 0
+        lock_bits::removed();
+        lock_bits::locked(self.locks.get(word)) & bit != 0
     }
 
-    /// Waits until every lock of a page that is held now has been released. The calling thread is
-    /// no reader.
+    /// Waits until every lock of a page that is held now has been released. From then on no thread
+    /// holds what the calling thread removed from the index. The calling thread is no reader.
     pub(crate) fn wait_for_all(&self) {
+        lock_bits::removed();
         for word in 0..self.locks.len() {
-            // Acquire pairs with the Release in `unclaim`.
-            let mut locked = self.locks.get(word).load(Ordering::Acquire);
+            let mut locked = lock_bits::locked(self.locks.get(word));
             while locked != 0 {
                 self.wait_for(word as u64 * 64 + u64::from(locked.trailing_zeros()));
                 locked &= locked - 1;

@@ -8,7 +8,8 @@
 //! the cache. The engine reads no clock and starts no thread. The daemon calls [`Zswap::work`] when
 //! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
-//! Under loom this crate is empty: `tests/loom_index.rs` includes the files of the index directly.
+//! Under loom this crate is empty: `tests/loom_index.rs` includes the files of the index and of
+//! the lock bits directly.
 #![no_std]
 #![cfg(not(loom))]
 
@@ -24,6 +25,7 @@ mod evictors;
 mod headroom;
 pub mod index;
 mod key;
+mod lock_bits;
 mod lru;
 mod memcg;
 mod outcome;

@@ -149,8 +149,9 @@ impl<I: Index> Zswap<I> {
         if !area.try_lock_page(key.offset) {
             return None;
         }
-        // A thread that took the page out of the index before the lock may write the page itself
-        // after the lock. A thread that takes it out later waits for the lock.
+        // A thread that took the page out of the index and saw no lock may write the page itself
+        // from then on. Such a page is not found here. Another thread that takes it out sees the
+        // lock and waits.
         let is_there = area.index.get(cpu, key.offset) == Some(word);
         if is_there && self.expand(reader, cpu, word, copy).is_ok() {
             return Some(Leaving { area: area.clone(), key, word });

@@ -1,10 +1,11 @@
 //! The radix tree whose lookups take no lock, under loom: lookups beside entries that come, go and
-//! are replaced, and beside nodes that are used again in other places.
+//! are replaced, and beside nodes that are used again in other places. And the order of the index
+//! with the lock bits of pages: a page is written back beside its invalidation.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-zswap --test loom_index --release`, in a
 //! target directory of its own. Without `--cfg loom` this file is empty. The crate itself is empty
-//! with it, as its pools are not made for loom; the tree and the stock of its nodes are compiled
-//! into this test, with nodes of two slots.
+//! with it, as its pools are not made for loom; the tree, the stock of its nodes and the lock bits
+//! are compiled into this test, with nodes of two slots.
 //!
 //! Beside them a copy with one flaw at a time, which loom must refuse, and which passes without
 //! one.
@@ -20,6 +21,8 @@ mod copy;
 #[allow(dead_code)]
 #[path = "../src/key.rs"]
 mod key;
+#[path = "../src/lock_bits.rs"]
+mod lock_bits;
 #[allow(dead_code)]
 #[path = "../src/index/node_pool.rs"]
 mod node_pool;
@@ -33,8 +36,9 @@ use std::sync::Arc;
 use cells::{BITS, Cells, SLOTS};
 use copy::{Copy, Flaw};
 use key::{MAX_OFFSETS, Word};
+use loom::cell::UnsafeCell;
 use loom::model::Builder;
-use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use loom::thread;
 use radix::Radix;
 use sync::Mutex;
@@ -243,6 +247,74 @@ fn told_and_found<T: Tree>(make: Make<T>, flaw: Flaw) {
     });
 }
 
+/// The barriers of the lock bits. The crate has both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Barriers {
+    /// The crate's own functions.
+    Real,
+    /// A copy of them, which may lack a barrier: after locking, and after a removal.
+    Copied { locking: bool, removing: bool },
+}
+
+impl Barriers {
+    fn try_lock(self, word: &AtomicU64) -> bool {
+        match self {
+            Barriers::Real => lock_bits::try_lock(word, 1),
+            Barriers::Copied { locking, .. } => {
+                let was = word.fetch_or(1, Ordering::Acquire);
+                if locking {
+                    fence(Ordering::SeqCst);
+                }
+                was & 1 == 0
+            }
+        }
+    }
+
+    fn is_locked_after_removal(self, word: &AtomicU64) -> bool {
+        match self {
+            Barriers::Real => lock_bits::removed(),
+            Barriers::Copied { removing: true, .. } => fence(Ordering::SeqCst),
+            Barriers::Copied { .. } => {}
+        }
+        lock_bits::locked(word) & 1 != 0
+    }
+}
+
+/// The place of a page on the device. Loom finds two threads that write it at once.
+struct Place(UnsafeCell<u64>);
+
+// SAFETY: loom refuses a model in which two threads use the cell at once.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+/// A page is written back while its owner invalidates it, and then writes the place himself.
+fn a_page_is_invalidated(barriers: Barriers) {
+    bounded(3, move || {
+        let tree = Arc::new(Real::new());
+        tree.insert(0, 10);
+        let shared = Arc::new((AtomicU64::new(0), Place(UnsafeCell::new(0))));
+        let (their_tree, theirs) = (tree.clone(), shared.clone());
+        let evictor = thread::spawn(move || {
+            let (lock, place) = &*theirs;
+            assert!(barriers.try_lock(lock), "nobody else locks");
+            if their_tree.get(0) == 10 {
+                // SAFETY: the pointer is that of the cell.
+                place.0.with_mut(|page| unsafe { *page = 10 });
+            }
+            lock_bits::unlock(lock, 1);
+        });
+        let (lock, place) = &*shared;
+        assert_eq!(tree.remove(0, 0), 10);
+        // One that sees the lock waits for it.
+        if !barriers.is_locked_after_removal(lock) {
+            // SAFETY: as above.
+            place.0.with_mut(|page| unsafe { *page = 20 });
+        }
+        evictor.join().expect("no thread of the model panics");
+    });
+}
+
 fn all<T: Tree>(make: Make<T>, flaw: Flaw) {
     a_node_moves(make, flaw);
     a_neighbour_stays(make, flaw);
@@ -275,12 +347,22 @@ fn what_one_is_told_of_is_found() {
 }
 
 #[test]
+fn invalidated_pages_are_not_written() {
+    a_page_is_invalidated(Barriers::Real);
+}
+
+#[test]
 fn a_faithful_copy_passes() {
     all(copied, Flaw::None);
+    a_page_is_invalidated(Barriers::Copied { locking: true, removing: true });
 }
 
 fn refused(flaw: Flaw, complaints: &[&str]) {
-    let checked = catch_unwind(AssertUnwindSafe(|| all(copied, flaw)));
+    refused_model(|| all(copied, flaw), complaints);
+}
+
+fn refused_model(model: impl Fn(), complaints: &[&str]) {
+    let checked = catch_unwind(AssertUnwindSafe(model));
     let payload = checked.expect_err("loom passed a model that is broken on purpose");
     let said = payload
         .downcast_ref::<String>()
@@ -325,4 +407,19 @@ fn linking_without_release_is_found() {
 #[test]
 fn replacing_in_steps_is_found() {
     refused(Flaw::ReplacesInSteps, &["page 0 gives"]);
+}
+
+/// Two threads write the page's place at once.
+const BOTH_WRITE: &[&str] = &["Causality violation"];
+
+#[test]
+fn locking_without_a_barrier_is_found() {
+    let barriers = Barriers::Copied { locking: false, removing: true };
+    refused_model(|| a_page_is_invalidated(barriers), BOTH_WRITE);
+}
+
+#[test]
+fn removing_without_a_barrier_is_found() {
+    let barriers = Barriers::Copied { locking: true, removing: false };
+    refused_model(|| a_page_is_invalidated(barriers), BOTH_WRITE);
 }

@@ -22,7 +22,7 @@ impl<I: Index> Zswap<I> {
             let reader = self.readers.enter(cpu);
             let Some(area) = self.area_of(&reader, key) else { return };
             self.drop_page(&reader, cpu, area, key.offset);
-            if !area.is_claimed(key.offset) {
+            if !area.is_locked_after_removal(key.offset) {
                 return;
             }
             area.clone()
