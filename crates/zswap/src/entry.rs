@@ -3,10 +3,14 @@
 //! The thread that stores a page writes its entry before the index names it. The entry does not
 //! change again until it is reused, with two exceptions: the lock of its list guards its place
 //! there, and readers set the mark that it was read.
+//!
+//! Each CPU keeps a few freed entries, and passes more of them to a list that all CPUs share. So
+//! entries that one CPU takes and another gives back are reused, and the table grows only when
+//! there are more pages than ever before.
 
 use objects::Object;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
-use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
 
@@ -71,9 +75,17 @@ pub(crate) struct Entries {
     table: LazyTable<[AtomicU64; 5]>,
     /// Numbers below this one have been used.
     fresh: AtomicU32,
+    /// Freed entries of each CPU, at most [`KEPT`]. A CPU's lock is taken before that of `common`.
     unused: PerCpu<Mutex<Unused>>,
+    /// Freed entries for all CPUs.
+    common: Mutex<Unused>,
+    /// Whether `common` has entries: a hint, so that a growing cache takes no common lock.
+    has_common: AtomicBool,
     capacity: u32,
 }
+
+/// The most freed entries that a CPU keeps: 2.5 KiB.
+const KEPT: u32 = if cfg!(shuttle) { 2 } else { 64 };
 
 /// Numbers of freed entries, linked by their words `LINKS`.
 #[derive(Default)]
@@ -96,6 +108,8 @@ impl Entries {
             table: LazyTable::new(provider, capacity as usize + 1)?,
             fresh: AtomicU32::new(1),
             unused: PerCpu::new(cpus, |_| Mutex::new(Unused::default())),
+            common: Mutex::new(Unused::default()),
+            has_common: AtomicBool::new(false),
             capacity,
         })
     }
@@ -131,23 +145,36 @@ impl Entries {
 
     /// The count of freed numbers. Call it only while no thread takes or gives back an entry.
     pub(crate) fn unused(&self) -> u64 {
-        self.unused.iter().map(|list| u64::from(list.lock().count)).sum()
+        let kept: u64 = self.unused.iter().map(|list| u64::from(list.lock().count)).sum();
+        kept + u64::from(self.common.lock().count)
     }
 
     /// Takes an entry for the caller alone; `None` if all are used.
     pub(crate) fn take(&self, cpu: Cpu) -> Option<Word> {
-        // Each lock is released before the next one is taken.
-        let own = self.take_from(&mut self.unused.get(cpu).lock());
-        let number = own
+        // The lock of each CPU is released before the next one is taken.
+        let number = self
+            .take_freed(cpu)
             .or_else(|| self.take_fresh())
-            .or_else(|| self.unused.iter().find_map(|list| self.take_from(&mut list.lock())))?;
+            .or_else(|| self.pop(&mut self.common.lock()))
+            .or_else(|| self.unused.iter().find_map(|list| self.pop(&mut list.lock())))?;
         let state = &self.table.get(number as usize)[STATE];
         let life = ((state.load(Ordering::Relaxed) >> LIFE_SHIFT) as u32).wrapping_add(1);
         state.store(u64::from(life) << LIFE_SHIFT, Ordering::Relaxed);
         Word::new(number, life)
     }
 
-    fn take_from(&self, list: &mut Unused) -> Option<u32> {
+    /// Takes a freed entry of the CPU, or of those for all CPUs.
+    fn take_freed(&self, cpu: Cpu) -> Option<u32> {
+        let mut list = self.unused.get(cpu).lock();
+        if list.count == 0 && self.has_common.load(Ordering::Relaxed) {
+            let mut common = self.common.lock();
+            self.pass(&mut common, &mut list, KEPT / 2);
+            self.has_common.store(common.count > 0, Ordering::Relaxed);
+        }
+        self.pop(&mut list)
+    }
+
+    fn pop(&self, list: &mut Unused) -> Option<u32> {
         let number = list.first;
         if number == 0 {
             return None;
@@ -155,6 +182,21 @@ impl Entries {
         list.first = self.table.get(number as usize)[LINKS].load(Ordering::Relaxed) as u32;
         list.count -= 1;
         Some(number)
+    }
+
+    fn push(&self, list: &mut Unused, number: u32) {
+        self.table.get(number as usize)[LINKS].store(u64::from(list.first), Ordering::Relaxed);
+        list.first = number;
+        list.count += 1;
+    }
+
+    /// Passes up to `most` entries from one list to another.
+    #[cold]
+    fn pass(&self, from: &mut Unused, to: &mut Unused, most: u32) {
+        for _ in 0..most {
+            let Some(number) = self.pop(from) else { return };
+            self.push(to, number);
+        }
     }
 
     fn take_fresh(&self) -> Option<u32> {
@@ -166,9 +208,12 @@ impl Entries {
     /// Takes back an entry that no thread can find any more.
     pub(crate) fn give_back(&self, cpu: Cpu, number: u32) {
         let mut list = self.unused.get(cpu).lock();
-        self.table.get(number as usize)[LINKS].store(u64::from(list.first), Ordering::Relaxed);
-        list.first = number;
-        list.count += 1;
+        self.push(&mut list, number);
+        if list.count > KEPT {
+            let mut common = self.common.lock();
+            self.pass(&mut list, &mut common, KEPT / 2);
+            self.has_common.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Writes an entry that was just taken.
@@ -271,3 +316,6 @@ impl Entries {
 pub(crate) fn older_by(first: u32, second: u32) -> i32 {
     (second.wrapping_sub(first) << (32 - AGE_BITS)) as i32
 }
+
+#[cfg(test)]
+mod tests;
