@@ -24,6 +24,9 @@ const LOOKS: usize = 8;
 pub struct Retired {
     readers: ReaderEpochs,
     bags: PerCpu<Mutex<Bag>>,
+    /// Held by the thread that quiesces, while `due` is set in the bags. Taken before the lock of a
+    /// bag.
+    quiescing: Mutex<()>,
 }
 
 /// The words of a CPU, the oldest first, in a ring.
@@ -31,6 +34,8 @@ struct Bag {
     words: Box<[Waiting]>,
     first: usize,
     count: usize,
+    /// Of the oldest words, the number that are ripe when the present wait of `quiesce` ends.
+    due: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -44,8 +49,9 @@ impl Retired {
     #[must_use]
     pub fn new(cpus: usize, room: usize) -> Retired {
         let words = || vec![Waiting::default(); room.max(1)].into();
-        let bag = |_| Mutex::new(Bag { words: words(), first: 0, count: 0 });
-        Retired { readers: ReaderEpochs::new(cpus), bags: PerCpu::new(cpus, bag) }
+        let bag = |_| Mutex::new(Bag { words: words(), first: 0, count: 0, due: 0 });
+        let (readers, bags) = (ReaderEpochs::new(cpus), PerCpu::new(cpus, bag));
+        Retired { readers, bags, quiescing: Mutex::new(()) }
     }
 
     /// Enters a reader: everything found from now on stays until the reader is dropped. Never
@@ -98,17 +104,38 @@ impl Retired {
     }
 
     /// Waits for readers and frees every word that was retired before the call. Returns whether
-    /// there were any.
+    /// there were any. One wait serves all bags, and no bag is locked meanwhile: other threads go on
+    /// to retire words.
     pub fn quiesce(&self, mut free: impl FnMut(u64)) -> bool {
+        let _quiescing = self.quiescing.lock();
         let mut any = false;
         for bag in self.bags.iter() {
             let mut bag = bag.lock();
-            if bag.count > 0 {
-                any = true;
-                self.empty(&mut bag, &mut free);
+            bag.due = bag.count;
+            any |= bag.due > 0;
+        }
+        if !any {
+            return false;
+        }
+        // The words that are due were displaced before this call, and their bags were locked after
+        // that. Words that are added meanwhile are not due.
+        self.readers.wait_for_readers();
+        for bag in self.bags.iter() {
+            let mut bag = bag.lock();
+            while bag.due > 0
+                && let Some(oldest) = bag.oldest()
+            {
+                bag.pop();
+                free(oldest.word);
             }
         }
-        any
+        true
+    }
+
+    /// The epoch of the readers.
+    #[cfg(test)]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.readers.epoch()
     }
 }
 
@@ -126,5 +153,6 @@ impl Bag {
     fn pop(&mut self) {
         self.first = (self.first + 1) % self.words.len();
         self.count -= 1;
+        self.due = self.due.saturating_sub(1);
     }
 }

@@ -257,6 +257,53 @@ fn retired_words_wait_for_readers_and_no_longer() {
 }
 
 #[test]
+fn one_wait_for_readers_frees_the_words_of_all_cpus() {
+    let (cpus, each) = (32, 10);
+    let retired = Retired::new(cpus as usize, 1 << 10);
+    for cpu in 0..cpus {
+        (0..each).for_each(|word| retired.retire(Cpu(cpu), u64::from(cpu * each + word), |_| {}));
+    }
+    let begun = retired.epoch();
+    let mut freed = Vec::new();
+    assert!(retired.quiesce(|word| freed.push(word)));
+    assert!(freed.iter().copied().eq(0..u64::from(cpus * each)));
+    let waits = retired.epoch().wrapping_sub(begun);
+    assert!(waits <= 2, "{waits} epochs for {cpus} CPUs");
+}
+
+#[test]
+fn words_are_retired_while_another_thread_quiesces() {
+    let retired = Retired::new(1, 1 << 14);
+    retired.retire(Cpu(0), 0, |_| {});
+    let (done, results) = std::sync::mpsc::channel();
+    let mut freed = Vec::new();
+    thread::scope(|scope| {
+        let reading = retired.read(Cpu(0));
+        let quiescing = scope.spawn(|| {
+            retired.quiesce(|word| freed.push(word));
+        });
+        // At least one of these comes while the other thread waits for the reader.
+        let retired = &retired;
+        scope.spawn(move || {
+            for word in 1..1000 {
+                retired.retire(Cpu(0), word, |_| panic!("a reader may hold it"));
+                thread::yield_now();
+            }
+            done.send(()).unwrap();
+        });
+        let went_on = results.recv_timeout(std::time::Duration::from_secs(10));
+        drop(reading);
+        assert!(went_on.is_ok(), "the bag is locked during the wait");
+        quiescing.join().unwrap();
+    });
+    assert_eq!(freed[0], 0);
+    let mut rest = Vec::new();
+    retired.quiesce(|word| rest.push(word));
+    freed.append(&mut rest);
+    assert!(freed.iter().copied().eq(0..1000), "each word is freed once, the oldest first");
+}
+
+#[test]
 fn counters_sum_and_gauges_fall() {
     let counters = PerCpuCounters::<2>::new(2);
     counters.add(Cpu(0), 0, 5);

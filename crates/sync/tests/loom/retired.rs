@@ -161,6 +161,29 @@ fn quiescing_beside_a_reader_and_a_writer() {
     });
 }
 
+/// One wait serves the words that were there before it, and no others.
+#[test]
+fn two_that_quiesce_beside_a_reader() {
+    bounded(2, || {
+        let world = World::new(Retired::new(1, 4));
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || world.load(0))
+        };
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                world.store(0);
+                world.manner.quiesce(|word| world.free(word));
+            })
+        };
+        world.manner.quiesce(|word| world.free(word));
+        reader.join().expect("no thread of the model panics");
+        other.join().expect("no thread of the model panics");
+        assert_eq!(world.freed.load(Ordering::Relaxed), 1);
+    });
+}
+
 /// What is wrong with the copy, whose bag holds what its one writer displaced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Flaw {
