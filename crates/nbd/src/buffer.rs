@@ -1,22 +1,29 @@
 //! The two buffers of a connection.
 //!
-//! Both are zeroed memory with marks. A request is received, read into and sent without a copy, and
-//! no byte is initialised twice. A buffer grows to the largest request and shrinks again after a
-//! number of smaller ones.
+//! Both are zeroed memory with marks. A request is received, read into and sent without a copy. A
+//! buffer grows for a long request and shrinks again after a number of short ones, or earlier, when
+//! its client pauses or others wait for memory. What it has beyond its first size is a share of the
+//! server's [`Budget`]. The input grows only as bytes arrive.
 
 use std::io;
+use std::sync::Arc;
 
+use crate::budget::{Budget, FIRST, Share};
 use crate::spin::Spinner;
 use crate::stream::Stream;
 
-/// The first size of a buffer, in bytes: room for 63 WRITEs of a page.
-const FIRST: usize = 256 << 10;
+/// An output may have so many bytes without a share: a batch of replies and one more reply.
+const FREE: usize = 2 * FIRST;
+/// A buffer grows by multiples of this.
+const STEP: usize = 64 << 10;
+/// Room for the headers of a reply.
+const HEADERS: usize = 64;
 /// A grown buffer shrinks after more than this many batches that did not need its size.
 const PATIENCE: u32 = 64;
 
-/// Grows `bytes` to `length` bytes or more; an error when there is no memory.
+/// Grows `bytes` to `length` bytes or a little more; an error when there is no memory.
 fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
-    let length = length.next_power_of_two();
+    let length = length.next_multiple_of(STEP);
     if bytes.len() < length {
         let more = length - bytes.len();
         bytes.try_reserve_exact(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -25,17 +32,33 @@ fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
     Ok(())
 }
 
+/// The size of the share, in bytes.
+fn shared(share: Option<&Share>) -> usize {
+    share.map_or(0, Share::bytes)
+}
+
+/// Makes `share` one of `want` bytes, if the budget has them now.
+fn try_extend(share: &mut Option<Share>, budget: &Arc<Budget>, want: usize) -> bool {
+    let Some(more) = budget.try_take(want - shared(share.as_ref())) else { return false };
+    match share {
+        Some(share) => share.add(more),
+        None => *share = Some(more),
+    }
+    true
+}
+
 /// Received bytes that are not used yet.
 pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
     small_batches: u32,
+    share: Option<Share>,
 }
 
 impl Input {
     pub(crate) fn new() -> Input {
-        Input { bytes: vec![0; FIRST], start: 0, end: 0, small_batches: 0 }
+        Input { bytes: vec![0; FIRST], start: 0, end: 0, small_batches: 0, share: None }
     }
 
     #[inline]
@@ -49,8 +72,52 @@ impl Input {
         debug_assert!(self.start <= self.end, "more was consumed than was there");
     }
 
-    /// Makes room for at least `need` unused bytes, then receives once. False at the end of the
-    /// stream.
+    /// Has it more than its first size, or the right to it?
+    #[inline]
+    pub(crate) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// Takes the share for a message of `need` bytes, if it needs one and the budget has it now.
+    #[inline]
+    pub(crate) fn try_share(&mut self, budget: &Arc<Budget>, need: usize) -> bool {
+        let want = need.next_multiple_of(STEP);
+        need <= FIRST
+            || want <= shared(self.share.as_ref())
+            || try_extend(&mut self.share, budget, want)
+    }
+
+    /// As [`Input::try_share`]; waits for it.
+    pub(crate) fn wait_for_share(
+        &mut self,
+        budget: &Arc<Budget>,
+        need: usize,
+        gone: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        self.shrink();
+        self.share = Some(budget.take(need.next_multiple_of(STEP), gone)?);
+        Ok(())
+    }
+
+    /// Gives back all beyond the first size, unless a long message is on its way.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        let filled = self.end - self.start;
+        if filled > FIRST {
+            return;
+        }
+        if self.bytes.len() > FIRST {
+            let mut small = vec![0; FIRST];
+            small[..filled].copy_from_slice(self.filled());
+            self.bytes = small;
+            (self.start, self.end) = (0, filled);
+        }
+        self.share = None;
+    }
+
+    /// Receives once, for a message of `need` bytes that is not complete. Makes room for bytes that
+    /// are there, but not for all that were announced. Receives no more than a long message: the
+    /// next one may then begin in a small buffer. False at the end of the stream.
     pub(crate) fn receive(
         &mut self,
         stream: &Stream,
@@ -63,18 +130,20 @@ impl Input {
             self.end -= self.start;
             self.start = 0;
         }
-        if need > self.bytes.len() {
-            grow(&mut self.bytes, need)?;
+        if need > FIRST {
             self.small_batches = 0;
-        } else if self.bytes.len() > FIRST && need <= FIRST && self.end <= FIRST {
+            if self.end == self.bytes.len() {
+                let length = need.min(2 * self.bytes.len());
+                grow(&mut self.bytes, length)?;
+            }
+        } else if self.bytes.len() > FIRST {
             self.small_batches += 1;
             if self.small_batches > PATIENCE {
-                let mut small = vec![0; FIRST];
-                small[..self.end].copy_from_slice(&self.bytes[..self.end]);
-                self.bytes = small;
+                self.shrink();
             }
         }
-        let received = spinner.receive(stream, &mut self.bytes[self.end..])?;
+        let most = need.max(FIRST).min(self.bytes.len());
+        let received = spinner.receive(stream, &mut self.bytes[self.end..most])?;
         self.end += received;
         Ok(received > 0)
     }
@@ -85,21 +154,74 @@ pub(crate) struct Output {
     bytes: Vec<u8>,
     length: usize,
     small_batches: u32,
+    /// Where shares come from; without it there is no limit.
+    budget: Option<Arc<Budget>>,
+    share: Option<Share>,
 }
 
 impl Output {
-    pub(crate) fn new() -> Output {
-        Output { bytes: vec![0; FIRST], length: 0, small_batches: 0 }
+    /// An empty output with its first memory.
+    pub(crate) fn new(budget: Option<Arc<Budget>>) -> Output {
+        Output { bytes: vec![0; FIRST], length: 0, small_batches: 0, budget, share: None }
     }
 
     /// An empty output that grows with its reply.
     pub(crate) fn small() -> Output {
-        Output { bytes: Vec::new(), length: 0, small_batches: 0 }
+        Output { bytes: Vec::new(), length: 0, small_batches: 0, budget: None, share: None }
     }
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.length
+    }
+
+    /// What is to be sent.
+    #[inline]
+    pub(crate) fn filled(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Has it more than an output may have without a share?
+    #[inline]
+    pub(crate) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// Takes the share for a reply with `payload` bytes, if it needs one and the budget has it now.
+    #[inline]
+    pub(crate) fn try_share(&mut self, payload: usize) -> bool {
+        let want = (self.length + payload + HEADERS).next_multiple_of(STEP);
+        if want <= FREE || want <= shared(self.share.as_ref()) {
+            return true;
+        }
+        let Some(budget) = &self.budget else { return true };
+        try_extend(&mut self.share, budget, want)
+    }
+
+    /// As [`Output::try_share`], of an empty output; waits for it.
+    pub(crate) fn wait_for_share(
+        &mut self,
+        payload: usize,
+        gone: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        self.shrink();
+        if let Some(budget) = &self.budget {
+            let want = (payload + HEADERS).next_multiple_of(STEP);
+            self.share = Some(budget.take(want, gone)?);
+        }
+        Ok(())
+    }
+
+    /// Gives back all beyond the first size, if nothing is to be sent.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        if self.length > 0 {
+            return;
+        }
+        if self.bytes.len() > FIRST {
+            self.bytes = vec![0; FIRST];
+        }
+        self.share = None;
     }
 
     /// Room for `length` more bytes, to be filled and then kept with [`Output::keep`].
@@ -144,21 +266,17 @@ impl Output {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Sends everything.
+    /// Everything is sent: the output is empty.
     #[inline]
-    pub(crate) fn send(&mut self, stream: &Stream) -> io::Result<()> {
-        if self.length == 0 {
-            return Ok(());
-        }
-        stream.send_all(&self.bytes[..self.length])?;
-        if self.bytes.len() > 2 * FIRST {
+    pub(crate) fn sent(&mut self) {
+        if self.bytes.len() > FREE {
             self.small_batches = if self.length > FIRST { 0 } else { self.small_batches + 1 };
-            if self.small_batches > PATIENCE {
-                self.bytes = vec![0; FIRST];
-            }
         }
         self.length = 0;
-        Ok(())
+        if self.small_batches > PATIENCE {
+            self.small_batches = 0;
+            self.shrink();
+        }
     }
 
     pub(crate) fn into_vec(mut self) -> Vec<u8> {

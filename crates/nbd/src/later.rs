@@ -2,17 +2,22 @@
 //!
 //! A waiter thread takes such a request and sends its reply. Meanwhile the connection serves later
 //! requests: the protocol lets a server answer in any order. The replies of a connection are sent
-//! one after another. A thread that finds another thread sending leaves its reply to that thread,
-//! so a client that does not receive blocks only one thread.
+//! one after another. A thread that finds another thread sending leaves its reply to that thread.
+//!
+//! All connections share the waiters, so a waiter never waits for a client. It sends what the
+//! client takes at once. It leaves the rest to a thread of the connection, which is started for
+//! this and ends when everything is sent.
 
+use std::collections::VecDeque;
 use std::io;
-use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use host::Waiters;
 use units::Cpu;
 
 use crate::MAX_PAYLOAD;
+use crate::budget::{Budget, Share};
 use crate::buffer::Output;
 use crate::stream::Stream;
 
@@ -20,11 +25,14 @@ use crate::stream::Stream;
 /// under way alone.
 const MOST: usize = 64;
 const MOST_BYTES: usize = MAX_PAYLOAD as usize;
+/// The stack of a thread that only sends, in bytes.
+const STACK: usize = 128 << 10;
 
 /// The requests of a connection that are under way, and the stream for their replies.
 pub(crate) struct Later {
     stream: Arc<Stream>,
     waiters: Arc<Waiters>,
+    budget: Arc<Budget>,
     cpu: fn() -> Cpu,
     state: Mutex<State>,
     /// Signalled when a request ends and when the sending thread is done.
@@ -37,15 +45,31 @@ struct State {
     bytes: usize,
     /// A thread is sending.
     sending: bool,
-    /// Replies that this thread sends next, each with the cost of its request.
-    ready: Vec<(Output, usize)>,
+    /// Replies that this thread sends next.
+    ready: VecDeque<Ready>,
     /// The client is gone: no reply is sent any more.
     failed: bool,
 }
 
+/// A reply that is to be sent.
+struct Ready {
+    output: Output,
+    /// This many bytes of it are sent.
+    sent: usize,
+    /// The cost of its request.
+    bytes: usize,
+    _share: Share,
+}
+
 impl Later {
-    pub(crate) fn new(stream: Arc<Stream>, waiters: Arc<Waiters>, cpu: fn() -> Cpu) -> Later {
-        Later { stream, waiters, cpu, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(
+        stream: Arc<Stream>,
+        waiters: Arc<Waiters>,
+        budget: Arc<Budget>,
+        cpu: fn() -> Cpu,
+    ) -> Later {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Later { stream, waiters, budget, cpu, state, changed }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -71,17 +95,23 @@ impl Later {
         if state.failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
+    /// The memory for a request of `bytes` bytes, if it is there.
+    pub(crate) fn try_share(&self, bytes: usize) -> Option<Share> {
+        self.budget.try_take(bytes)
+    }
+
     /// Hands a request of `bytes` bytes to a waiter. `work` carries it out and puts its reply.
     pub(crate) fn begin(
         self: &Arc<Later>,
         bytes: usize,
+        share: Share,
         work: impl FnOnce(&mut Output, Cpu) -> io::Result<()> + Send + 'static,
     ) {
         let mut state = self.state();
         state.count += 1;
         state.bytes += bytes;
         drop(state);
-        let under_way = UnderWay { later: self.clone(), bytes, ended: false };
+        let under_way = UnderWay { later: self.clone(), bytes, share: Some(share) };
         let task = Box::new(move || {
             // There is no client to answer. The device is dropped before the connection that has
             // it.
@@ -101,9 +131,9 @@ impl Later {
         }
     }
 
-    /// Sends the output of the connection's own thread.
+    /// Sends the output of the connection's own thread, which may wait for the client.
     #[inline]
-    pub(crate) fn send(&self, output: &mut Output) -> io::Result<()> {
+    pub(crate) fn send(self: &Arc<Later>, output: &mut Output) -> io::Result<()> {
         if output.len() == 0 {
             return Ok(());
         }
@@ -116,32 +146,39 @@ impl Later {
         }
         state.sending = true;
         drop(state);
-        let sent = output.send(&self.stream);
-        self.send_ready(sent.is_ok());
+        let shared = output.has_share();
+        let sent =
+            self.stream.send_all(output.filled(), |stalled| !shared || self.budget.bears(stalled));
+        output.sent();
+        self.send_ready(sent.is_ok(), true);
         sent
     }
 
     /// Sends the replies that other threads left, then lets other threads send. `alive` is false
-    /// when sending has failed.
-    fn send_ready(&self, mut alive: bool) {
+    /// when sending has failed. If this thread may not wait for the client, another thread sends
+    /// the rest.
+    fn send_ready(self: &Arc<Later>, mut alive: bool, may_wait: bool) {
         let mut state = self.state();
         loop {
-            if !alive {
+            if !alive || state.failed {
                 state.fail();
             }
-            let ready = mem::take(&mut state.ready);
-            if ready.is_empty() {
-                break;
-            }
+            let Some(mut ready) = state.ready.pop_front() else { break };
             drop(state);
-            let mut freed = (0, 0);
-            for (mut output, bytes) in ready {
-                alive = alive && output.send(&self.stream).is_ok();
-                freed = (freed.0 + 1, freed.1 + bytes);
-            }
+            let sent = self.send_one(&mut ready, may_wait);
             state = self.state();
-            state.count -= freed.0;
-            state.bytes -= freed.1;
+            if let Ok(false) = sent {
+                state.ready.push_front(ready);
+                drop(state);
+                if self.hand_over() {
+                    return;
+                }
+                (alive, state) = (false, self.state());
+                continue;
+            }
+            alive = sent.is_ok();
+            state.count -= 1;
+            state.bytes -= ready.bytes;
             self.changed.notify_all();
         }
         state.sending = false;
@@ -151,6 +188,30 @@ impl Later {
             // The connection's thread may still wait to receive: this wakes it.
             self.stream.cut();
         }
+    }
+
+    /// Sends one reply; false if the client does not take all of it now.
+    fn send_one(&self, ready: &mut Ready, may_wait: bool) -> io::Result<bool> {
+        while ready.sent < ready.output.len() {
+            let rest = &ready.output.filled()[ready.sent..];
+            if may_wait {
+                self.stream.send_all(rest, |stalled| self.budget.bears(stalled))?;
+                return Ok(true);
+            }
+            match self.stream.send_now(rest)? {
+                0 => return Ok(false),
+                sent => ready.sent += sent,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets a new thread send the rest; false if there can be none.
+    #[cold]
+    fn hand_over(self: &Arc<Later>) -> bool {
+        let later = self.clone();
+        let thread = thread::Builder::new().name("nbd-send".into()).stack_size(STACK);
+        thread.spawn(move || later.send_ready(true, true)).is_ok()
     }
 
     /// Stops sending. A request that has not begun is dropped.
@@ -174,9 +235,9 @@ impl State {
 
     fn fail(&mut self) {
         self.failed = true;
-        for (_, bytes) in self.ready.drain(..) {
+        for ready in self.ready.drain(..) {
             self.count -= 1;
-            self.bytes -= bytes;
+            self.bytes -= ready.bytes;
         }
     }
 }
@@ -186,15 +247,16 @@ impl State {
 struct UnderWay {
     later: Arc<Later>,
     bytes: usize,
-    ended: bool,
+    /// None after the reply.
+    share: Option<Share>,
 }
 
 impl UnderWay {
     fn reply(mut self, output: Output) {
-        self.ended = true;
-        let later = &*self.later;
+        let Some(share) = self.share.take() else { return };
+        let later = &self.later;
         let mut state = later.state();
-        state.ready.push((output, self.bytes));
+        state.ready.push_back(Ready { output, sent: 0, bytes: self.bytes, _share: share });
         if state.failed {
             state.fail();
             drop(state);
@@ -202,14 +264,14 @@ impl UnderWay {
         } else if !state.sending {
             state.sending = true;
             drop(state);
-            later.send_ready(true);
+            later.send_ready(true, false);
         }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if self.ended {
+        if self.share.is_none() {
             return;
         }
         let mut state = self.later.state();

@@ -11,6 +11,7 @@
 //! order; the other requests go on.
 
 mod activation;
+mod budget;
 mod buffer;
 mod connection;
 mod errors;
@@ -57,13 +58,13 @@ const DRIVE_LIMIT: usize = 2 * MAX_PAYLOAD as usize;
 #[must_use]
 pub fn drive(input: &[u8], device: Arc<dyn BlockDevice>) -> Vec<u8> {
     let exports = One::new("disk", "", device);
-    let mut output = Output::new();
+    let mut output = Output::new(None);
     let mut session = Session::new(&exports, &mut output, None);
     let mut at = 0;
     while output.len() < DRIVE_LIMIT {
         match session.advance(&input[at..], &mut output, Cpu(0)) {
             Progress::Consumed(bytes) => at += bytes,
-            Progress::Need(_) | Progress::Full(_) | Progress::Close => break,
+            Progress::Need(_) | Progress::Full(_) | Progress::Short(_) | Progress::Close => break,
         }
     }
     output.into_vec()

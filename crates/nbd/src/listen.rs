@@ -1,11 +1,11 @@
 //! Listening sockets.
 
 use core::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,8 @@ use crate::{Stream, sys};
 pub struct Listener {
     fd: OwnedFd,
     tcp: bool,
+    /// Who may connect besides this process's user and root; None where the system decides.
+    allowed: Option<Vec<u32>>,
     _file: Option<SocketFile>,
 }
 
@@ -30,7 +32,7 @@ pub enum ListenError {
     NotASocket(PathBuf),
     /// The path is longer than the system allows for a socket.
     TooLong(PathBuf),
-    /// Another process held the directory's lock for more than a second.
+    /// Another process of this user was about to listen there for more than a second.
     Locked(PathBuf),
     /// The system refused.
     Path(PathBuf, io::Error),
@@ -56,7 +58,7 @@ impl fmt::Display for ListenError {
                 write!(f, "{path}: the path of a unix socket is at most {most} bytes long")
             }
             Self::Locked(path) => {
-                write!(f, "{}: another process keeps its directory locked", path.display())
+                write!(f, "{}: another process keeps {0}.lock locked", path.display())
             }
             Self::Path(path, error) => write!(f, "{}: cannot listen: {error}", path.display()),
             Self::Address(address, error) => write!(f, "{address}: cannot listen: {error}"),
@@ -86,7 +88,7 @@ impl Listener {
         }
         // Two servers may find the same stale socket: the lock keeps one from removing the other's
         // new one.
-        let _lock = lock_directory(path)?;
+        let _lock = PathLock::new(path)?;
         let fd = match sys::listen_unix(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -95,7 +97,22 @@ impl Listener {
             other => other.map_err(failed)?,
         };
         let file = SocketFile::new(path).map_err(failed)?;
-        Ok(Listener { fd, tcp: false, _file: Some(file) })
+        Ok(Listener { fd, tcp: false, allowed: None, _file: Some(file) })
+    }
+
+    /// As [`Listener::unix`]; the users `allowed`, by their numbers, may connect, too. Every user
+    /// may then try (mode 0666): the server asks the kernel who it is (`SO_PEERCRED`, unix(7)).
+    ///
+    /// # Errors
+    /// As [`Listener::unix`].
+    pub fn unix_for(path: &Path, allowed: &[u32]) -> Result<Listener, ListenError> {
+        let mut listener = Listener::unix(path)?;
+        if !allowed.is_empty() {
+            listener.allowed = Some(allowed.to_vec());
+            fs::set_permissions(path, Permissions::from_mode(0o666))
+                .map_err(|error| ListenError::Path(path.to_path_buf(), error))?;
+        }
+        Ok(listener)
     }
 
     /// Listens at a TCP address. NBD has no password: any client that reaches the address can use
@@ -105,14 +122,14 @@ impl Listener {
     /// [`ListenError::Address`].
     pub fn tcp(address: SocketAddr) -> Result<Listener, ListenError> {
         let socket = TcpListener::bind(address).map_err(|e| ListenError::Address(address, e))?;
-        Ok(Listener { fd: socket.into(), tcp: true, _file: None })
+        Ok(Listener { fd: socket.into(), tcp: true, allowed: None, _file: None })
     }
 
     /// Takes a socket that already listens, as socket activation passes it.
     #[must_use]
     pub fn listening(fd: OwnedFd) -> Listener {
         let domain = sys::socket_option(fd.as_fd(), libc::SO_DOMAIN).unwrap_or(libc::AF_UNIX);
-        Listener { fd, tcp: domain != libc::AF_UNIX, _file: None }
+        Listener { fd, tcp: domain != libc::AF_UNIX, allowed: None, _file: None }
     }
 
     /// The address of a TCP socket; if port 0 was asked for, with the port that the system chose.
@@ -122,9 +139,17 @@ impl Listener {
         TcpListener::from(socket).local_addr().ok()
     }
 
-    pub(crate) fn accept(&self) -> io::Result<Stream> {
+    /// Takes one client; None if it may not connect.
+    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
         let fd = sys::accept(self.fd.as_fd())?;
-        if self.tcp { Ok(Stream::from(TcpStream::from(fd))) } else { Stream::new(fd) }
+        if let Some(allowed) = &self.allowed {
+            let user = sys::peer_user(fd.as_fd())?;
+            if user != 0 && user != sys::effective_user() && !allowed.contains(&user) {
+                return Ok(None);
+            }
+        }
+        let stream = if self.tcp { Stream::from(TcpStream::from(fd)) } else { Stream::new(fd)? };
+        Ok(Some(stream))
     }
 }
 
@@ -134,22 +159,57 @@ impl AsFd for Listener {
     }
 }
 
-/// Locks the directory of `path` against other servers that are about to listen in it. If the
-/// directory cannot be opened, there is no lock.
-fn lock_directory(path: &Path) -> Result<Option<File>, ListenError> {
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let Ok(directory) = File::open(parent) else { return Ok(None) };
-    for _ in 0..100 {
-        match sys::try_lock(directory.as_fd()) {
-            Ok(true) => return Ok(Some(directory)),
-            Ok(false) => thread::sleep(Duration::from_millis(10)),
-            Err(_) => return Ok(None),
+/// A lock on a path against other servers that are about to listen there: a locked file beside it,
+/// which only its owner can open. It is removed with the lock.
+#[derive(Debug)]
+struct PathLock {
+    file: File,
+    path: PathBuf,
+}
+
+impl PathLock {
+    /// Takes the lock. Without one, and without an error, if the file cannot be made or is another
+    /// user's: such a user could hold it for ever.
+    fn new(path: &Path) -> Result<Option<PathLock>, ListenError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".lock");
+        let lock = PathBuf::from(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        for _ in 0..100 {
+            let Ok(file) = options.open(&lock) else { return Ok(None) };
+            match file.metadata() {
+                Ok(opened) if opened.is_file() && opened.uid() == sys::effective_user() => {}
+                _ => return Ok(None),
+            }
+            match sys::try_lock(file.as_fd()) {
+                // The holder before may have removed the file since: then this lock binds nobody.
+                Ok(true) if is_at(&file, &lock) => {
+                    return Ok(Some(PathLock { file, path: lock }));
+                }
+                Ok(true) => {}
+                Ok(false) => thread::sleep(Duration::from_millis(10)),
+                Err(_) => return Ok(None),
+            }
+        }
+        Err(ListenError::Locked(path.to_path_buf()))
+    }
+}
+
+impl Drop for PathLock {
+    fn drop(&mut self) {
+        // The lock is held until the file is closed, so nobody has locked a new one.
+        if is_at(&self.file, &self.path) {
+            // An error is ignored here; the next server takes the file that is there.
+            let _ = fs::remove_file(&self.path);
         }
     }
-    Err(ListenError::Locked(path.to_path_buf()))
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let Ok(opened) = file.metadata() else { return false };
+    identity(path).is_ok_and(|there| there == (opened.dev(), opened.ino()))
 }
 
 /// Removes the socket at `path` if no server listens there any more.

@@ -12,26 +12,42 @@ pub struct Options {
     /// How long a thread polls for the next request before it sleeps. It polls only on a connection
     /// where polling found requests; zero turns it off.
     pub spin: Duration,
-    /// The most connections at once. The server closes a further one at once.
+    /// The most connections at once. When one more comes, the server cuts off the oldest one that
+    /// has not chosen an export; if there is none, it closes the new one.
     pub max_connections: usize,
-    /// How long a client may take to choose an export. After that its socket is closed.
+    /// So many of these connections, but at most half of them, are not for clients over TCP.
+    pub reserved: usize,
+    /// How long a client may take to choose an export, also if it takes no replies. After that its
+    /// socket is closed.
     pub handshake: Duration,
+    /// Bytes of memory for long requests, for all connections together; the longest request has
+    /// room in any case. Each connection has half a MiB of its own besides. A request for which
+    /// there is no memory waits.
+    pub memory: usize,
+    /// While requests wait for memory, a client that stalls for so long in the middle of a long
+    /// request, or takes no part of a long reply for so long, is cut off.
+    pub stall: Duration,
     /// The most threads for requests that would wait, for all connections together. With 0 such a
     /// request waits on the thread of its connection.
     pub waiters: usize,
-    /// How long [`Server::join`](crate::Server::join) waits for clients to take their last replies.
+    /// How long [`Server::join`](crate::Server::join) waits for clients to take their last replies,
+    /// and then once more for devices to carry out their last requests.
     pub grace: Duration,
 }
 
 impl Default for Options {
-    /// CPU 0 for every thread, 50 microseconds of polling, 256 connections, half a minute for the
-    /// handshake, 16 waiter threads, five seconds of grace.
+    /// CPU 0 for every thread, 50 microseconds of polling, 256 connections of which 16 are not for
+    /// TCP, half a minute for the handshake, 256 MiB for long requests, ten seconds to stall, 16
+    /// waiter threads, five seconds of grace.
     fn default() -> Options {
         Options {
             cpu: || Cpu(0),
             spin: Duration::from_micros(50),
             max_connections: 256,
+            reserved: 16,
             handshake: Duration::from_secs(30),
+            memory: 256 << 20,
+            stall: Duration::from_secs(10),
             waiters: 16,
             grace: Duration::from_secs(5),
         }

@@ -10,6 +10,8 @@ pub(crate) enum Progress {
     /// No byte was used: the message has this many bytes, and the requests under way leave no room
     /// for it.
     Full(usize),
+    /// No byte was used: the reply has this many bytes of data, and there is no memory for it now.
+    Short(usize),
     /// The connection ends after the output is sent.
     Close,
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use block::BlockDevice;
 use host::Waiters;
 
+use crate::budget::Budget;
+use crate::connection::Host;
 use crate::later::Later;
 use crate::options::Options;
 use crate::stop::Stop;
@@ -21,6 +23,7 @@ struct Shared {
     options: Options,
     stop: Stop,
     waiters: Arc<Waiters>,
+    budget: Arc<Budget>,
     live: Mutex<Live>,
     /// Signalled when a connection ends and when the server is told to stop.
     changed: Condvar,
@@ -37,6 +40,33 @@ struct Client {
     stream: Arc<Stream>,
     /// The export that the client has or asked for last.
     export: Option<String>,
+    /// Negotiation is over.
+    has_chosen: bool,
+    /// It had to give way to another one; its thread ends soon.
+    gives_way: bool,
+}
+
+impl Live {
+    /// The connections in use; with `remote` only those over a network.
+    fn count(&self, remote: bool) -> usize {
+        let counts = |it: &&Client| !it.gives_way && (!remote || it.stream.is_remote());
+        self.clients.values().filter(counts).count()
+    }
+
+    /// Cuts off the oldest client that has not chosen an export; with `remote` only one over a
+    /// network. False if there is none.
+    fn make_way(&mut self, remote: bool) -> bool {
+        let may_go = |it: &Client| {
+            let is_idle = !it.has_chosen && !it.gives_way;
+            is_idle && it.stream.can_be_cut() && (!remote || it.stream.is_remote())
+        };
+        let oldest =
+            self.clients.iter_mut().filter(|(_, it)| may_go(it)).min_by_key(|(id, _)| **id);
+        let Some((_, client)) = oldest else { return false };
+        client.gives_way = true;
+        client.stream.cut();
+        true
+    }
 }
 
 impl Shared {
@@ -48,13 +78,24 @@ impl Shared {
     /// Registers a connection. None when the server is stopping or full.
     fn register(self: &Arc<Self>, stream: Stream) -> Option<Registered> {
         let stream = Arc::new(stream);
+        let most = self.options.max_connections;
+        let most_remote = most - self.options.reserved.min(most / 2);
         let mut live = self.live();
-        if self.stop.given() || live.clients.len() >= self.options.max_connections {
+        // Clients that give way still have their threads: there are never more than as many again.
+        if self.stop.given() || live.clients.len() >= 2 * most {
+            return None;
+        }
+        if stream.is_remote() && live.count(true) >= most_remote && !live.make_way(true) {
+            return None;
+        }
+        if live.count(false) >= most && !live.make_way(false) {
             return None;
         }
         let id = live.next;
         live.next += 1;
-        live.clients.insert(id, Client { stream: stream.clone(), export: None });
+        let client =
+            Client { stream: stream.clone(), export: None, has_chosen: false, gives_way: false };
+        live.clients.insert(id, client);
         drop(live);
         Some(Registered { shared: self.clone(), id, stream })
     }
@@ -70,10 +111,24 @@ struct Registered {
 impl Registered {
     fn serve(&self) -> io::Result<()> {
         let shared = &*self.shared;
-        let waiters = (shared.options.waiters > 0).then_some(&shared.waiters);
-        let later = waiters
-            .map(|waiters| Later::new(self.stream.clone(), waiters.clone(), shared.options.cpu));
-        connection::serve(&self.stream, self, &shared.options, &shared.stop, later.map(Arc::new))
+        let later = (shared.options.waiters > 0).then(|| {
+            let (waiters, budget) = (shared.waiters.clone(), shared.budget.clone());
+            Arc::new(Later::new(self.stream.clone(), waiters, budget, shared.options.cpu))
+        });
+        let chosen = || {
+            if let Some(client) = shared.live().clients.get_mut(&self.id) {
+                client.has_chosen = true;
+            }
+        };
+        let host = Host {
+            exports: self,
+            options: &shared.options,
+            stop: &shared.stop,
+            budget: &shared.budget,
+            later,
+            chosen: &chosen,
+        };
+        connection::serve(&self.stream, &host)
     }
 }
 
@@ -112,8 +167,9 @@ impl Server {
     pub fn new(exports: Arc<dyn Exports>, options: Options) -> io::Result<Server> {
         let (live, changed) = (Mutex::default(), Condvar::new());
         let waiters = Arc::new(Waiters::new("nbd-wait", options.waiters));
+        let budget = Arc::new(Budget::new(options.memory, options.stall));
         let stop = Stop::new()?;
-        let shared = Shared { exports, options, stop, waiters, live, changed };
+        let shared = Shared { exports, options, stop, waiters, budget, live, changed };
         Ok(Server { shared: Arc::new(shared) })
     }
 
@@ -191,13 +247,13 @@ impl Server {
     }
 
     /// Waits until the server is shut down and every connection has ended. A client that does not
-    /// receive its replies within [`Options::grace`] is cut off.
-    pub fn join(&self) {
+    /// receive its replies within [`Options::grace`] is cut off. False if a device has not carried
+    /// out its requests after twice that time: their threads then keep the device.
+    pub fn join(&self) -> bool {
         let shared = &*self.shared;
-        let wait = |live| shared.changed.wait(live).unwrap_or_else(PoisonError::into_inner);
         let mut live = shared.live();
         while !shared.stop.given() {
-            live = wait(live);
+            live = shared.changed.wait(live).unwrap_or_else(PoisonError::into_inner);
         }
         let acceptors = std::mem::take(&mut live.acceptors);
         drop(live);
@@ -205,23 +261,32 @@ impl Server {
             // The panic hook has reported a panic of this thread; nothing else is to do.
             let _ = thread.join();
         }
-        let end = Instant::now() + shared.options.grace;
-        let mut live = shared.live();
+        let grace = shared.options.grace;
+        if !self.wait_for_clients(grace) {
+            for client in shared.live().clients.values() {
+                client.stream.cut();
+            }
+            if !self.wait_for_clients(grace) {
+                return false;
+            }
+        }
+        // Each connection has waited for its own requests.
+        shared.waiters.close(Some(grace))
+    }
+
+    /// Waits until no client is left; false when `limit` has passed.
+    fn wait_for_clients(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut live = self.shared.live();
         while !live.clients.is_empty() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                for client in live.clients.values() {
-                    client.stream.cut();
-                }
-                live = wait(live);
-            } else {
-                let waited = shared.changed.wait_timeout(live, left);
-                live = waited.unwrap_or_else(PoisonError::into_inner).0;
+                return false;
             }
+            let waited = self.shared.changed.wait_timeout(live, left);
+            live = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        drop(live);
-        // Each connection has waited for its own requests.
-        shared.waiters.close(None);
+        true
     }
 }
 
@@ -253,7 +318,8 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
         }
         // A client that cannot be served sees its connection closed.
         match listener.accept() {
-            Ok(stream) => drop(spawn(shared, stream)),
+            Ok(Some(stream)) => drop(spawn(shared, stream)),
+            Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // No descriptor or no memory: the connection stays in the queue, and a retry at once
             // would be a busy loop.

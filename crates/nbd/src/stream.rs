@@ -4,13 +4,29 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sys::{self, For};
 
+/// How often a thread that waits for a client looks whether it should go on waiting.
+const LOOK: Duration = Duration::from_millis(500);
+/// What a pipe that is ready takes without a wait, in bytes (PIPE_BUF, pipe(7)).
+const PIPE_PIECE: usize = 4096;
+/// After this without a sign of life, in seconds, a peer is asked for one.
+const KEEPALIVE_IDLE: i32 = 60;
+/// It is asked this often before it counts as gone.
+const KEEPALIVE_PROBES: i32 = 4;
+/// Seconds between two such questions.
+const KEEPALIVE_INTERVAL: i32 = 15;
+/// A peer that acknowledges nothing, or takes nothing, for so many milliseconds is gone.
+const USER_TIMEOUT: i32 = 120_000;
+
 /// A connected client: a stream socket, or a pair of pipes.
 #[derive(Debug)]
-pub struct Stream(Kind);
+pub struct Stream {
+    kind: Kind,
+    remote: bool,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -25,16 +41,25 @@ impl Stream {
     /// An error when the process has no descriptor left.
     pub fn new(fd: OwnedFd) -> io::Result<Stream> {
         if sys::socket_option(fd.as_fd(), libc::SO_TYPE).is_ok() {
-            return Ok(Stream(Kind::Socket(fd)));
+            return Ok(Stream::socket(fd));
         }
-        let output = File::from(fd.try_clone()?);
-        Ok(Stream(Kind::Pipes { input: File::from(fd), output }))
+        let output = fd.try_clone()?;
+        Ok(Stream::pair(fd, output))
+    }
+
+    /// A send that makes no progress returns from time to time, so that its thread can look whether
+    /// it should go on.
+    fn socket(fd: OwnedFd) -> Stream {
+        // On an error a send waits as long as it takes.
+        let _ = sys::set_send_timeout(fd.as_fd(), LOOK);
+        Stream { kind: Kind::Socket(fd), remote: false }
     }
 
     /// Receives from `input` and sends to `output`.
     #[must_use]
     pub fn pair(input: OwnedFd, output: OwnedFd) -> Stream {
-        Stream(Kind::Pipes { input: File::from(input), output: File::from(output) })
+        let kind = Kind::Pipes { input: File::from(input), output: File::from(output) };
+        Stream { kind, remote: false }
     }
 
     /// Standard input and output, as inetd and `nbdinfo [ command ]` connect them. Nothing else
@@ -46,7 +71,7 @@ impl Stream {
         let input = io::stdin().as_fd().try_clone_to_owned()?;
         // Usually one socket is both; the socket calls are faster.
         if sys::socket_option(input.as_fd(), libc::SO_TYPE).is_ok() {
-            return Ok(Stream(Kind::Socket(input)));
+            return Ok(Stream::socket(input));
         }
         Ok(Stream::pair(input, io::stdout().as_fd().try_clone_to_owned()?))
     }
@@ -55,7 +80,7 @@ impl Stream {
     #[inline]
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let received = match &self.0 {
+            let received = match &self.kind {
                 Kind::Socket(fd) => sys::receive(fd.as_fd(), into, true),
                 Kind::Pipes { input, .. } => (&*input).read(into),
             };
@@ -73,7 +98,7 @@ impl Stream {
     /// pipes.
     #[inline]
     pub(crate) fn receive_now(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
-        let Kind::Socket(fd) = &self.0 else { return Ok(None) };
+        let Kind::Socket(fd) = &self.kind else { return Ok(None) };
         match sys::receive(fd.as_fd(), into, false) {
             Ok(received) => Ok(Some(received)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
@@ -82,29 +107,78 @@ impl Stream {
         }
     }
 
-    /// Sends all of it.
+    /// Sends all of it, and waits for the client. While the client takes nothing, it asks now and
+    /// then `bears` whether to go on, with the time since the client took something.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TimedOut`] when `bears` says no; the error of the system call.
     #[inline]
-    pub(crate) fn send_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send_all(
+        &self,
+        mut bytes: &[u8],
+        bears: impl Fn(Duration) -> bool,
+    ) -> io::Result<()> {
+        let mut since = None;
         while !bytes.is_empty() {
-            let sent = match &self.0 {
-                Kind::Socket(fd) => sys::send(fd.as_fd(), bytes),
+            let sent = match &self.kind {
+                Kind::Socket(fd) => sys::send(fd.as_fd(), bytes, true),
                 Kind::Pipes { output, .. } => (&*output).write(bytes),
             };
             match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => bytes = &bytes[sent..],
+                Ok(sent) => {
+                    bytes = &bytes[sent..];
+                    since = None;
+                }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let output = match &self.0 {
-                        Kind::Socket(fd) => fd.as_fd(),
-                        Kind::Pipes { output, .. } => output.as_fd(),
-                    };
-                    sys::wait([output], For::Writing, -1)?;
+                    if !bears(since.get_or_insert_with(Instant::now).elapsed()) {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    sys::wait([self.output()], For::Writing, LOOK.as_millis() as i32)?;
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+
+    /// Sends as much as the client takes without a wait, and returns how many bytes; 0 if none.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = match &self.kind {
+            Kind::Socket(fd) => sys::send(fd.as_fd(), bytes, false),
+            Kind::Pipes { output, .. } => match sys::wait([output.as_fd()], For::Writing, 0)? {
+                [true] => (&*output).write(&bytes[..bytes.len().min(PIPE_PIECE)]),
+                [false] => return Ok(0),
+            },
+        };
+        match sent {
+            Ok(0) => Err(ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            other => other,
+        }
+    }
+
+    /// Does something come, or is the client gone, within a short time? Always true for pipes.
+    pub(crate) fn is_ready_soon(&self) -> io::Result<bool> {
+        let Kind::Socket(fd) = &self.kind else { return Ok(true) };
+        Ok(sys::wait([fd.as_fd()], For::Reading, LOOK.as_millis() as i32)? == [true])
+    }
+
+    /// Is the connection cut, or closed by the client in both directions?
+    pub(crate) fn is_dead(&self) -> bool {
+        !matches!(sys::wait([self.output()], For::Nothing, 0), Ok([false]))
+    }
+
+    /// Did it come over a network?
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    /// Can another thread end it?
+    pub(crate) fn can_be_cut(&self) -> bool {
+        matches!(self.kind, Kind::Socket(_))
     }
 
     /// Waits for a byte to receive; an error when `end` passes first.
@@ -123,9 +197,16 @@ impl Stream {
     }
 
     fn input(&self) -> BorrowedFd<'_> {
-        match &self.0 {
+        match &self.kind {
             Kind::Socket(fd) => fd.as_fd(),
             Kind::Pipes { input, .. } => input.as_fd(),
+        }
+    }
+
+    fn output(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Socket(fd) => fd.as_fd(),
+            Kind::Pipes { output, .. } => output.as_fd(),
         }
     }
 
@@ -133,7 +214,7 @@ impl Stream {
     /// socket, so a socket needs no system call here; for pipes the thread polls `stop` too.
     #[inline]
     pub(crate) fn stopped(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
-        match &self.0 {
+        match &self.kind {
             Kind::Socket(_) => Ok(false),
             Kind::Pipes { .. } => loop {
                 let [_, stopped] = match sys::wait([self.input(), stop], For::Reading, -1)? {
@@ -147,14 +228,14 @@ impl Stream {
 
     /// Wakes the receiving thread; replies can still be sent.
     pub(crate) fn stop_receiving(&self) {
-        if let Kind::Socket(fd) = &self.0 {
+        if let Kind::Socket(fd) = &self.kind {
             sys::shutdown(fd.as_fd(), libc::SHUT_RD);
         }
     }
 
     /// Wakes the receiving thread and the sending thread.
     pub(crate) fn cut(&self) {
-        if let Kind::Socket(fd) = &self.0 {
+        if let Kind::Socket(fd) = &self.kind {
             sys::shutdown(fd.as_fd(), libc::SHUT_RDWR);
         }
     }
@@ -162,15 +243,44 @@ impl Stream {
 
 impl From<UnixStream> for Stream {
     fn from(socket: UnixStream) -> Stream {
-        Stream(Kind::Socket(socket.into()))
+        Stream::socket(socket.into())
     }
 }
 
 impl From<std::net::TcpStream> for Stream {
-    /// Turns off Nagle's algorithm: each send is a complete batch of replies.
+    /// Turns off Nagle's algorithm: each send is a complete batch of replies. A peer that has gone
+    /// without a word is noticed after two minutes.
     fn from(socket: std::net::TcpStream) -> Stream {
-        // On an error the connection works, only slower.
+        // On an error the connection works, only slower, or a dead peer keeps its place.
         let _ = socket.set_nodelay(true);
-        Stream(Kind::Socket(socket.into()))
+        let fd = OwnedFd::from(socket);
+        for (level, option, value) in [
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_PROBES),
+            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, USER_TIMEOUT),
+        ] {
+            let _ = sys::set_option(fd.as_fd(), level, option, value);
+        }
+        Stream { remote: true, ..Stream::socket(fd) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_tcp_peer_that_is_gone_is_noticed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Stream::from(listener.accept().unwrap().0);
+        assert!(stream.is_remote());
+        assert_eq!(sys::socket_option(stream.input(), libc::SO_KEEPALIVE).unwrap(), 1);
+        let timeout = (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
+        assert_eq!(sys::option(stream.input(), timeout.0, timeout.1).unwrap(), USER_TIMEOUT);
     }
 }

@@ -9,6 +9,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -25,8 +26,8 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8], wait: bool) -> io::Re
 
 /// Sends once; a peer that has gone is an error, not a signal.
 #[inline]
-pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_NOSIGNAL;
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8], wait: bool) -> io::Result<usize> {
+    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
     // SAFETY: `bytes` is readable and as long as `len()` says.
     let sent = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
@@ -44,6 +45,8 @@ pub(crate) fn shutdown(fd: BorrowedFd<'_>, how: c_int) {
 pub(crate) enum For {
     Reading,
     Writing,
+    /// Only the end of the connection, or its failure.
+    Nothing,
 }
 
 /// Waits until one of `fds` is ready or broken, or for `milliseconds` (-1: for ever). Returns for
@@ -53,7 +56,11 @@ pub(crate) fn wait<const N: usize>(
     what: For,
     milliseconds: c_int,
 ) -> io::Result<[bool; N]> {
-    let events = if what == For::Reading { libc::POLLIN } else { libc::POLLOUT };
+    let events = match what {
+        For::Reading => libc::POLLIN,
+        For::Writing => libc::POLLOUT,
+        For::Nothing => 0,
+    };
     let mut polled = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
     // SAFETY: `polled` has N elements.
     let result = unsafe { libc::poll(polled.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
@@ -66,14 +73,56 @@ pub(crate) fn wait<const N: usize>(
 
 /// An integer option of a socket; an error where `fd` is no socket.
 pub(crate) fn socket_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_int> {
+    self::option(fd, libc::SOL_SOCKET, option)
+}
+
+/// An integer option of a socket at a level; an error where `fd` is no socket.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut length = mem::size_of::<c_int>() as libc::socklen_t;
     let place = (&raw mut value).cast();
     // SAFETY: `value` and `length` are local, and `length` is the size of `value`.
+    let result = unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, place, &raw mut length) };
+    checked(result).map(|_| value)
+}
+
+/// Sets an integer option of a socket.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    let length = mem::size_of::<c_int>() as libc::socklen_t;
+    let place = (&raw const value).cast();
+    // SAFETY: `value` is local, and `length` is its size.
+    checked(unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, place, length) }).map(drop)
+}
+
+/// Lets a send on a socket end, with what it has sent or EAGAIN, after `limit` of waiting.
+pub(crate) fn set_send_timeout(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    let time = libc::timeval {
+        tv_sec: limit.as_secs() as libc::time_t,
+        tv_usec: limit.subsec_micros().into(),
+    };
+    let length = mem::size_of::<libc::timeval>() as libc::socklen_t;
+    let (option, place) = (libc::SO_SNDTIMEO, (&raw const time).cast());
+    // SAFETY: `time` is local, and `length` is its size.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, place, length) };
+    checked(result).map(drop)
+}
+
+/// The user at the other end of a connected unix socket.
+pub(crate) fn peer_user(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = mem::size_of::<libc::ucred>() as libc::socklen_t;
+    let (option, place) = (libc::SO_PEERCRED, (&raw mut peer).cast());
+    // SAFETY: `peer` and `length` are local, and `length` is the size of `peer`.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length)
     };
-    checked(result).map(|_| value)
+    checked(result).map(|_| peer.uid)
 }
 
 /// Takes one connection off a listening socket.
@@ -106,7 +155,7 @@ pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Tries to lock an open file or directory (flock(2)); false when another process holds the lock.
+/// Tries to lock an open file (flock(2)); false when another process holds the lock.
 pub(crate) fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: takes no pointer.
     match checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
@@ -114,6 +163,12 @@ pub(crate) fn try_lock(fd: BorrowedFd<'_>) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The user that this process acts as.
+pub(crate) fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail (geteuid(2)).
+    unsafe { libc::geteuid() }
 }
 
 /// The longest path of a unix socket, in bytes.

@@ -101,11 +101,20 @@ impl Transmission {
         let answered = match request.command {
             cmd::WRITE => return self.write(request, input, output, context),
             cmd::DISC => return Ok(Outcome::Progress(Progress::Close)),
+            cmd::READ if !Transmission::may_answer(request, output) => {
+                return Ok(Outcome::Progress(Progress::Short(request.length as usize)));
+            }
             cmd::READ => self.served.read(request, &mut self.runs, output, context)?,
             cmd::BLOCK_STATUS => self.block_status(request, output, cpu)?,
             _ => self.served.simple(request, output, context)?,
         };
-        self.progress(answered, request, &[], output)
+        self.progress(answered, request, &[], output, cpu)
+    }
+
+    /// Is there memory for the reply to a READ? A READ that is too long has a short reply.
+    #[inline]
+    fn may_answer(request: Request, output: &mut Output) -> bool {
+        request.length > MAX_PAYLOAD || output.try_share(request.length as usize)
     }
 
     #[inline]
@@ -115,16 +124,24 @@ impl Transmission {
         request: Request,
         from: &[u8],
         output: &mut Output,
+        cpu: Cpu,
     ) -> io::Result<Outcome> {
         match answered {
             Answered::Now => Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER + from.len()))),
-            Answered::WouldBlock => self.put_off(request, from, output),
+            Answered::WouldBlock => self.put_off(request, from, output, cpu),
         }
     }
 
-    /// Hands a request to a thread that may wait.
+    /// Hands a request to a thread that may wait. If there is no memory for this, it is carried out
+    /// here.
     #[cold]
-    fn put_off(&self, request: Request, from: &[u8], output: &mut Output) -> io::Result<Outcome> {
+    fn put_off(
+        &self,
+        request: Request,
+        from: &[u8],
+        output: &mut Output,
+        cpu: Cpu,
+    ) -> io::Result<Outcome> {
         let used = Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER + from.len())));
         let Some(later) = &self.later else { return used };
         let payload =
@@ -133,20 +150,15 @@ impl Transmission {
             return Ok(Outcome::Progress(Progress::Full(payload)));
         }
         let mut data = Vec::new();
-        if data.try_reserve_exact(from.len()).is_err() {
-            output.put(&wire::simple_reply(request.cookie, ENOMEM))?;
+        let share = later.try_share(payload);
+        let Some(share) = share.filter(|_| data.try_reserve_exact(from.len()).is_ok()) else {
+            self.served.carry_out(request, from, output, cpu)?;
             return used;
-        }
+        };
         data.extend_from_slice(from);
         let served = self.served.clone();
-        later.begin(payload, move |output, cpu| {
-            let context = Context::waiting(cpu);
-            match request.command {
-                cmd::READ => served.read(request, &mut Runs::default(), output, context),
-                cmd::WRITE => served.write(request, &data, output, context),
-                _ => served.simple(request, output, context),
-            }
-            .map(drop)
+        later.begin(payload, share, move |output, cpu| {
+            served.carry_out(request, &data, output, cpu)
         });
         used
     }
@@ -172,7 +184,7 @@ impl Transmission {
             return Ok(Outcome::Progress(Progress::Need(used)));
         };
         let answered = self.served.write(request, from, output, context)?;
-        self.progress(answered, request, from, output)
+        self.progress(answered, request, from, output, context.cpu)
     }
 
     fn block_status(
@@ -229,6 +241,23 @@ impl Served {
             Err(IoError::WouldBlock) if context.wait == Wait::Yes => Err(IoError::Failed),
             done => done,
         }
+    }
+
+    /// Carries out and answers a request, and waits for the device.
+    fn carry_out(
+        &self,
+        request: Request,
+        from: &[u8],
+        output: &mut Output,
+        cpu: Cpu,
+    ) -> io::Result<()> {
+        let context = Context::waiting(cpu);
+        match request.command {
+            cmd::READ => self.read(request, &mut Runs::default(), output, context),
+            cmd::WRITE => self.write(request, from, output, context),
+            _ => self.simple(request, output, context),
+        }
+        .map(drop)
     }
 
     /// As `ask`; `on_the_wire` converts the error to one of the protocol.

@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::*;
@@ -31,6 +31,20 @@ fn use_it(mut stream: impl Read + Write) {
     let mut answer = [0; 18 + 20 + 12 + 20 + 16 + 1];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[..8], *b"NBDMAGIC");
+}
+
+/// Reads a byte on a stream that was used before.
+fn use_it_again(mut stream: impl Read + Write) {
+    stream.write_all(&request_bytes(0, READ, 2, 0, 1)).unwrap();
+    stream.read_exact(&mut [0; 16 + 1]).unwrap();
+}
+
+/// Reads to the end of a connection that the server closes.
+fn expect_end(mut stream: impl Read) {
+    match stream.read_to_end(&mut vec![]) {
+        Ok(_) => {}
+        Err(error) => assert!(closed(&error), "{error}"),
+    }
 }
 
 /// True when the server closed the connection without a word.
@@ -111,6 +125,73 @@ fn paths_that_cannot_be() {
     assert!(error.to_string().contains("missing/nbd.sock: cannot listen: "), "{error}");
     let error = Listener::unix(&PathBuf::from("a\0b")).unwrap_err();
     assert!(matches!(error, ListenError::Path(..)));
+}
+
+#[test]
+fn a_lock_on_the_directory_keeps_nobody_out() {
+    let directory = TempDir::new();
+    let path = directory.join("nbd.sock");
+    let held = fs::File::open(directory.path()).unwrap();
+    held.lock().unwrap();
+    let listener = Listener::unix(&path).unwrap();
+    let names = || fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(names(), 1, "only the socket");
+    drop(listener);
+    assert_eq!(names(), 0);
+    // A lock file that a killed server left.
+    fs::write(directory.join("nbd.sock.lock"), "").unwrap();
+    let listener = Listener::unix(&path).unwrap();
+    assert_eq!(names(), 1);
+    drop(listener);
+}
+
+#[test]
+fn a_lock_file_of_another_user_keeps_nobody_out() {
+    let name = "a_lock_file_of_another_user_keeps_nobody_out";
+    if !testkit::met(name, &[testkit::Need::Root]) {
+        return;
+    }
+    let directory = TempDir::new();
+    let lock = directory.join("nbd.sock.lock");
+    let held = fs::File::create(&lock).unwrap();
+    std::os::unix::fs::chown(&lock, Some(65534), None).unwrap();
+    held.lock().unwrap();
+    drop(Listener::unix(&directory.join("nbd.sock")).unwrap());
+    assert!(lock.exists(), "it is not ours");
+}
+
+/// Connects as another user: the system call changes the user of the calling thread only.
+fn connect_as(user: u32, path: PathBuf) -> std::io::Result<UnixStream> {
+    let connecting = std::thread::spawn(move || {
+        // SAFETY: the call takes numbers, and this thread does nothing else afterwards.
+        let done = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+        assert_eq!(done, 0);
+        let stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(stream)
+    });
+    connecting.join().unwrap()
+}
+
+#[test]
+fn a_unix_socket_may_be_for_named_users() {
+    if !testkit::met("a_unix_socket_may_be_for_named_users", &[testkit::Need::Root]) {
+        return;
+    }
+    let directory = TempDir::new();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (private, shared) = (directory.join("private"), directory.join("shared"));
+    let server = server(plain(4096));
+    server.listen(Listener::unix(&private).unwrap()).unwrap();
+    server.listen(Listener::unix_for(&shared, &[65534, 12]).unwrap()).unwrap();
+    assert!(connect_as(65534, private.clone()).is_err());
+    use_it(connect_as(65534, shared.clone()).unwrap());
+    use_it(connect_as(12, shared.clone()).unwrap());
+    assert!(is_turned_away(connect_as(13, shared.clone()).unwrap()));
+    use_it(UnixStream::connect(&shared).unwrap());
+    use_it(UnixStream::connect(&private).unwrap());
+    server.shutdown();
+    server.join();
 }
 
 #[test]
@@ -198,11 +279,15 @@ fn no_more_connections_than_allowed() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         (server.spawn(Stream::from(theirs)).is_ok(), ours)
     };
-    let (first, second, third) = (connect(), connect(), connect());
-    assert_eq!([first.0, second.0, third.0], [true, true, false]);
+    let (first, second) = (connect(), connect());
+    assert!(first.0 && second.0);
+    use_it(&first.1);
+    use_it(&second.1);
+    let third = connect();
+    assert!(!third.0, "the others have an export each");
     assert!(is_turned_away(third.1));
-    use_it(first.1);
-    drop(second.1);
+    use_it_again(&first.1);
+    drop((first.1, second.1));
     while server.connections() > 0 {
         std::thread::yield_now();
     }
@@ -210,6 +295,66 @@ fn no_more_connections_than_allowed() {
     server.shutdown();
     server.join();
     assert!(!connect().0, "a server that is shut down takes nobody");
+}
+
+#[test]
+fn clients_that_do_not_choose_give_way() {
+    let options = Options { max_connections: 6, ..Options::default() };
+    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let connect = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        server.spawn(Stream::from(theirs)).unwrap();
+        ours
+    };
+    let used = connect();
+    use_it(&used);
+    let idle: Vec<_> = (0..5).map(|_| connect()).collect();
+    let mut others = vec![];
+    for oldest in idle {
+        let other = connect();
+        use_it(&other);
+        others.push(other);
+        expect_end(oldest);
+    }
+    use_it_again(&used);
+    server.shutdown();
+    server.join();
+}
+
+#[test]
+fn clients_over_tcp_leave_places_for_others() {
+    let options = Options { max_connections: 8, reserved: 3, ..Options::default() };
+    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = listener.tcp_address().unwrap();
+    server.listen(listener).unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    let used: Vec<_> = (0..5).map(|_| connect()).collect();
+    for stream in &used {
+        use_it(stream);
+    }
+    assert!(is_turned_away(connect()));
+    let local: Vec<_> = (0..3)
+        .map(|_| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            server.spawn(Stream::from(theirs)).unwrap();
+            use_it(&ours);
+            ours
+        })
+        .collect();
+    for stream in &used {
+        use_it_again(stream);
+    }
+    for stream in &local {
+        use_it_again(stream);
+    }
+    server.shutdown();
+    server.join();
 }
 
 /// A device whose reads wait until they are let go.
@@ -271,7 +416,8 @@ fn clients_that_do_not_listen_are_cut_off() {
 fn a_client_that_says_nothing_is_dropped() {
     assert_eq!(Options::default().handshake, Duration::from_secs(30));
     let options = Options { handshake: Duration::from_secs(2), ..Options::default() };
-    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let exports = One::new("disk", &"d".repeat(4000), plain(4096));
+    let server = Server::new(Arc::new(exports), options).unwrap();
     let mut client = Client::of(Arc::new(server));
     client.greet(3);
     client.begin(Style::Simple);
@@ -281,8 +427,17 @@ fn a_client_that_says_nothing_is_dropped() {
     undecided.greet(3);
     undecided.option(OPT_LIST, &[]);
     assert_eq!([undecided.reply().kind, undecided.reply().kind], [REP_SERVER, ACK]);
+    // It asks and asks, and takes no answer: here the limit is one for sending.
+    let mut deaf = Client::of(client.server.clone());
+    deaf.greet(3);
+    deaf.send(&option_bytes(OPT_INFO, &info_data("disk", &[2])).repeat(1000));
     silent.expect_end();
     undecided.expect_end();
+    let end = Instant::now() + Duration::from_secs(60);
+    while client.server.connections() > 1 {
+        assert!(Instant::now() < end, "the deaf one has its place for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     // It was quiet for as long, but has an export.
     assert_eq!(client.read(0, 1).unwrap(), [0]);
     client.server.shutdown();

@@ -300,32 +300,60 @@ fn a_server_that_is_shut_down_answers_who_waits() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_holds_up_one_thread() {
+fn clients_that_take_nothing_hold_up_nobody() {
     let device = Gated::new(256 * 4096, [3]);
-    let mut greedy = with_waiters(&device, 2);
-    // More replies than the socket holds.
-    for cookie in 0..64 {
-        greedy.request(0, READ, cookie, 0, 256 * 4096);
+    let mut first = with_waiters(&device, 1);
+    let mut greedy = vec![];
+    for _ in 0..3 {
+        let mut client = Client::of(first.server.clone());
+        client.greet(3);
+        client.begin(Style::Simple);
+        // More replies than the socket holds.
+        for cookie in 0..20 {
+            client.request(0, READ, cookie, 0, 256 * 4096);
+        }
+        greedy.push(client);
     }
-    device.until_waiting(2);
+    device.until_waiting(1);
     device.release_all();
-    // It sends to the greedy one now, or is about to.
-    greedy.take(1);
-    device.hold(3);
-    let mut other = Client::of(greedy.server.clone());
-    other.greet(3);
-    other.begin(Style::Simple);
+    for client in &mut greedy {
+        // Its first reply is on its way, and the rest has nowhere to go.
+        client.take(1);
+    }
     for cookie in 0..10 {
-        other.request(0, READ, cookie, 3 * PAGE, 1);
-        device.release_all();
-        assert_eq!(other.simple(cookie), 0);
-        other.take(1);
         device.hold(3);
+        first.request(0, READ, cookie, 3 * PAGE, 1);
+        device.until_waiting(1);
+        device.release_all();
+        assert_eq!(first.simple(cookie), 0);
+        first.take(1);
     }
+    // Nothing is lost or mixed up: the only waiter carries them out in order.
+    for (number, client) in greedy.iter_mut().enumerate().skip(1) {
+        client.take(15 + 256 * 4096);
+        for cookie in 1..20 {
+            assert_eq!(client.simple(cookie), 0, "client {number}");
+            client.take(256 * 4096);
+        }
+    }
+    first.server.shutdown();
+    assert!(first.server.join());
+    assert_eq!(first.server.connections(), 0);
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_device_that_hangs() {
+    let device = Gated::new(16 * 4096, [3]);
+    let mut client = with_waiters(&device, 2);
+    client.request(0, READ, 1, 3 * PAGE, 4096);
+    device.until_waiting(1);
+    client.server.shutdown();
+    assert!(!client.server.join(), "its request is not done");
+    assert_eq!(client.server.connections(), 1, "it still has the device");
     device.release_all();
-    greedy.server.shutdown();
-    greedy.server.join();
-    assert_eq!(greedy.server.connections(), 0);
+    eventually("the connection ends", || client.server.connections() == 0);
+    assert!(client.server.join());
+    assert_eq!(Arc::strong_count(&device), 2, "only the export has it");
 }
 
 #[test]
