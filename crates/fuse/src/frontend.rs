@@ -6,11 +6,12 @@
 use std::ffi::OsStr;
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use block::{Context, ExtentKind, IoError, Operation, Wait};
+use block::{Context, Extent, ExtentKind, IoError, Operation, Wait};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr, ReplyCreate,
@@ -42,6 +43,13 @@ pub(crate) struct Frontend {
 
 fn errno(error: IoError) -> Errno {
     Errno::from_i32(error.errno())
+}
+
+/// Calls a device. A panic of the device is a failure of its request: it must not end the worker,
+/// which serves every device. The panic hook has reported it.
+#[inline]
+fn called(call: impl FnOnce() -> Result<(), IoError>) -> Result<(), IoError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(IoError::Failed))
 }
 
 impl Frontend {
@@ -102,11 +110,12 @@ impl Frontend {
         reply: ReplyEmpty,
     ) {
         let context = self.context(cpu);
-        match file.device.perform(context, operation.reborrow()) {
+        match called(|| file.device.perform(context, operation.reborrow())) {
             Err(IoError::WouldBlock) if context.wait == Wait::No => {
                 let (file, cpu) = (file.clone(), self.cpu);
                 self.patient.run(move || {
-                    empty(reply, file.device.submit(cpu(), operation).map_err(errno));
+                    let done = called(|| file.device.submit(cpu(), operation));
+                    empty(reply, done.map_err(errno));
                 });
             }
             done => empty(reply, done.map_err(errno)),
@@ -125,14 +134,15 @@ impl Frontend {
         let start = u64::try_from(offset).ok().filter(|start| *start < bytes);
         let start = start.ok_or(Errno::ENXIO)?;
         let (mut at, mut found) = (start, None);
-        let seen = file.device.extents(cpu, start, bytes - start, &mut |extent| {
+        let mut visit = |extent: Extent| {
             if want_hole == (extent.kind != ExtentKind::Data) {
                 found = Some(at);
                 return ControlFlow::Break(());
             }
             at += extent.length;
             ControlFlow::Continue(())
-        });
+        };
+        let seen = called(|| file.device.extents(cpu, start, bytes - start, &mut visit));
         seen.map_err(errno)?;
         match found {
             Some(at) => Ok(at as i64),
@@ -176,7 +186,8 @@ fn read(
 ) -> Option<ReplyData> {
     with_buffer(length, |into| {
         let done = on_what_is_there(file, context, (offset, length), |length| {
-            file.device.perform(context, Operation::Read { offset, into: &mut into[..length] })
+            let into = &mut into[..length];
+            called(|| file.device.perform(context, Operation::Read { offset, into }))
         });
         match done {
             Ok(length) => reply.data(&into[..length]),
@@ -196,7 +207,8 @@ fn write(
     reply: ReplyWrite,
 ) -> Option<ReplyWrite> {
     let done = on_what_is_there(file, context, (offset, from.len()), |length| {
-        file.device.perform(context, Operation::Write { offset, from: &from[..length] })
+        let from = &from[..length];
+        called(|| file.device.perform(context, Operation::Write { offset, from }))
     });
     match done {
         Ok(0) => reply.error(Errno::ENOSPC),

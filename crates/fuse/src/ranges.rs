@@ -6,9 +6,10 @@ use units::PAGE_SHIFT;
 /// The operation for a fallocate(2) of `length` bytes from `offset` on, of which `kept` lie before
 /// the end of the device. None if there is nothing to do.
 ///
-/// The loop driver turns discards and unmapping zero writes into `PUNCH_HOLE`, and zero writes
-/// that must stay allocated into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the whole
-/// range reads as zeroes (fallocate(2)), which a discard promises for whole pages only.
+/// The loop driver turns discards and unmapping zero writes into `PUNCH_HOLE`, and other zero
+/// writes into `ZERO_RANGE` (Linux, drivers/block/loop.c); after each the whole range reads as
+/// zeroes (fallocate(2)), which a discard promises for whole pages only. Linux's zram frees the
+/// pages of a zero write of either kind (`zram_submit_bio`), and so does this.
 ///
 /// The error is a Linux error number.
 pub(crate) fn operation(
@@ -31,7 +32,7 @@ pub(crate) fn operation(
             if kept < length && mode & libc::FALLOC_FL_KEEP_SIZE == 0 {
                 return Err(libc::ENOSPC);
             }
-            Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::KeepAllocated }
+            Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::MayPunch }
         }
         // Space cannot be reserved: the size of a compressed page is known only when it is written.
         _ => return Err(libc::EOPNOTSUPP),

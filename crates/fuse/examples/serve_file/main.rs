@@ -2,8 +2,8 @@
 //! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
-//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `remove NAME`,
-//! `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `unmount`, `force`.
+//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `add-panicking NAME BYTES`,
+//! `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `unmount`, `force`.
 //!
 //! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
 //! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
@@ -22,8 +22,10 @@ use block::{BlockDevice, Checked, Plain};
 use fuse::{Mount, Options};
 
 mod gated;
+mod panicking;
 
 use gated::Gated;
+use panicking::Panicking;
 
 type Gates = HashMap<String, Arc<Gated>>;
 type Disks = HashMap<String, Arc<dyn BlockDevice>>;
@@ -105,6 +107,9 @@ fn answer(
             };
             let disk = Fault::new(Plain::new(bytes.parse()?), plan);
             add(mount, disks, name, Arc::new(Checked::new(disk)))
+        }
+        ["add-panicking", name, bytes] => {
+            add(mount, disks, name, Arc::new(Panicking(Plain::new(bytes.parse()?))))
         }
         ["remove", name] => {
             mount.remove(name).ok_or("no such file")?;

@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -41,6 +42,15 @@ pub(crate) struct Files {
 
 fn errno(error: &ControlError) -> Errno {
     Errno::from_i32(error.errno.0)
+}
+
+/// Calls an attribute. A panic there is an error of its request, and must not end the worker. The
+/// panic hook has reported it.
+fn called<R>(call: impl FnOnce() -> Result<R, ControlError>) -> Result<R, Errno> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(done) => done.map_err(|error| errno(&error)),
+        Err(_) => Err(Errno::EIO),
+    }
 }
 
 fn kind(node: &Node) -> FileType {
@@ -144,7 +154,7 @@ impl Files {
         let Open::Attribute(attribute, value) = &*open else { return Ok(Vec::new()) };
         let mut value = value.lock();
         if offset == 0 || value.is_none() {
-            let text = attribute.show().map_err(|error| errno(&error))?;
+            let text = called(|| attribute.show())?;
             *value = Some(text.into_bytes());
         }
         let all = value.as_deref().unwrap_or_default();
@@ -158,7 +168,7 @@ impl Files {
         let Open::Attribute(attribute, _) = &*open else { return Err(Errno::EACCES) };
         let (taken, text) = written(data);
         if taken > 0 {
-            attribute.store(&text).map_err(|error| errno(&error))?;
+            called(|| attribute.store(&text))?;
         }
         Ok(taken as u32)
     }
@@ -392,7 +402,43 @@ impl Filesystem for Files {
 
 #[cfg(test)]
 mod tests {
+    use control::tree::{AttributeFile, Fixed};
+    use control::{AttributeInfo, Object};
+
     use super::*;
+
+    struct Panics;
+
+    impl Object for Panics {
+        fn attributes(&self) -> Vec<AttributeInfo> {
+            vec![INFO]
+        }
+        fn show(&self, _: &str) -> Result<String, ControlError> {
+            panic!("this is part of the test")
+        }
+        fn store(&self, _: &str, _: &str) -> Result<(), ControlError> {
+            panic!("this is part of the test")
+        }
+    }
+
+    const INFO: AttributeInfo =
+        AttributeInfo { name: "it", access: Access::ReadWrite, unit: "text", help: "" };
+
+    #[test]
+    fn an_attribute_that_panics_has_failed() {
+        let files = Files {
+            inodes: Inodes::new(Arc::new(Fixed::new())),
+            handles: Handles::new(),
+            since: SystemTime::now(),
+            owner: (0, 0),
+        };
+        let attribute = AttributeFile { object: Arc::new(Panics), info: INFO };
+        let handle = files.handles.add(Open::Attribute(attribute, Mutex::new(None)));
+        for _ in 0..2 {
+            assert_eq!(files.value(FileHandle(handle), 0, 1).unwrap_err(), Errno::EIO);
+            assert_eq!(files.store(FileHandle(handle), b"1").unwrap_err(), Errno::EIO);
+        }
+    }
 
     #[test]
     fn a_page_up_to_a_nul_is_taken() {
