@@ -69,6 +69,7 @@ use root::Root;
 /// The whole program.
 #[must_use]
 pub fn main() -> ExitCode {
+    rampack::host::return_freed_memory();
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
     match run(cli) {

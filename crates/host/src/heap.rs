@@ -6,7 +6,7 @@
 //! use only one page of each. No large piece is part of a core dump.
 //!
 //! # Why unsafe
-//! An allocator is unsafe by nature.
+//! An allocator is unsafe by nature. mallopt(3) takes numbers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -16,6 +16,22 @@ use crate::swap::locks_what_it_maps;
 
 /// A piece of at least this many bytes is a separate mapping.
 const LARGE: usize = 4 << 20;
+
+/// From this size on, in bytes, glibc maps each piece separately by default (`M_MMAP_THRESHOLD`,
+/// mallopt(3)).
+#[cfg(target_env = "gnu")]
+const MAPPED: libc::c_int = 128 << 10;
+
+/// Makes freed pieces of 128 KiB and more go back to the system, for the whole life of the process.
+/// glibc does so only at first: with each such piece that is freed it raises the limit, up to 32
+/// MiB, and keeps the memory of smaller pieces in the arenas of threads (mallopt(3)).
+pub fn return_freed_memory() {
+    // SAFETY: the call takes numbers. On an error glibc goes on as usual.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
+    }
+}
 
 /// The heap, for use as the `#[global_allocator]` of a program.
 #[derive(Clone, Copy, Default, Debug)]

@@ -5,7 +5,7 @@
 //! last (mlockall(2), prctl(2), proc_pid_oom_score_adj(5)).
 //!
 //! # Why unsafe
-//! System calls with numbers or C strings, and mallopt(3), which takes numbers.
+//! System calls with numbers, C strings or local structures.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
