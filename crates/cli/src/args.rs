@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -10,16 +9,16 @@ use crate::columns;
 use crate::protocol::Attribute;
 pub use crate::transport::{SwapTransport, Transport};
 
+mod nbd;
 mod swap;
 mod values;
+pub use nbd::NbdOptions;
 use swap::SWAP_NOTES;
 pub use swap::{
     Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
 };
 pub use values::{ColumnNames, Size};
-use values::{
-    algorithm, algorithm_help, assignment, column_names, disk_size, fs_name, size, tcp_address,
-};
+use values::{algorithm, algorithm_help, assignment, column_names, disk_size, fs_name, size};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
@@ -175,10 +174,9 @@ pub struct FrontendOptions {
     #[arg(long, value_enum, default_value = "auto")]
     pub transport: Transport,
 
-    /// Serve NBD on TCP as well; anyone who can connect can read and write. A port alone is on
-    /// the loopback address.
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = tcp_address)]
-    pub nbd_tcp: Option<SocketAddr>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub nbd: NbdOptions,
 
     /// When told to stop, take devices from their users (lazy unmount) instead of refusing.
     #[arg(long)]
@@ -236,6 +234,7 @@ pub struct Serve {
 
     /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
+    #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
 }
 

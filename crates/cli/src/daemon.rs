@@ -1,7 +1,6 @@
 //! A daemon: devices, frontends and the control socket in one root directory.
 
 use std::fs::{self, File, Permissions};
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use rampack::nbd::{Activated, Exports, Listener, Server};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
+use crate::args::NbdOptions;
 use crate::devices::{Devices, Files};
 use crate::events::Event;
 use crate::exports::DiskExports;
@@ -41,8 +41,8 @@ pub struct DaemonOptions {
     pub root: Root,
     /// The frontends it opens.
     pub transport: Transport,
-    /// An address for NBD besides the socket in the root.
-    pub nbd_tcp: Option<SocketAddr>,
+    /// How NBD is served, unless the transport excludes it.
+    pub nbd: NbdOptions,
 }
 
 /// A file system that was made and mounted for the user.
@@ -65,13 +65,15 @@ pub struct Daemon {
     claim: RootLock,
 }
 
-/// An NBD server for `exports`.
+/// An NBD server for `exports`. Its clients have at most a sixteenth of the machine's memory.
 ///
 /// # Errors
 /// The error of the system call.
 pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, ControlError> {
-    let options =
+    let mut options =
         rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
+    let part = usize::try_from(rampack::host::total_memory() / 16).unwrap_or(usize::MAX);
+    options.memory = options.memory.min(part);
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
 }
 
@@ -96,7 +98,7 @@ impl Daemon {
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
-        let DaemonOptions { root, transport, nbd_tcp } = options;
+        let DaemonOptions { root, transport, nbd } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim);
@@ -120,10 +122,10 @@ impl Daemon {
             daemon.devices.serve_files(files);
         }
         if transport != Transport::Fuse {
-            let exports = Arc::new(DiskExports::new(daemon.machine.clone()));
+            let exports = Arc::new(DiskExports::new(daemon.machine.clone(), nbd.nbd_read_only));
             let server = daemon.nbd.insert(Arc::new(nbd_server(exports)?));
             made.socket(&root.nbd_socket())?;
-            daemon.devices.serve_nbd(listen(server, &root, nbd_tcp)?, Some(server.clone()));
+            daemon.devices.serve_nbd(listen(server, &root, &nbd)?, Some(server.clone()));
         }
         if let Err(error) = daemon.open_tree() {
             notes.push(format!("no control tree: {}", error.message));
@@ -254,8 +256,7 @@ impl Daemon {
             return Err(error);
         }
         if let Some(server) = &self.nbd {
-            server.shutdown();
-            server.join();
+            end_nbd(server);
         }
         let (root, made) = (self.root(), self.claim.made());
         tree::zone::unlink(root, made);
@@ -428,19 +429,23 @@ fn open_files(
     Ok(Some(Files { mount, loops, made: made.clone() }))
 }
 
+/// Stops an NBD server. A device that hangs does not keep it.
+pub fn end_nbd(server: &Server) {
+    server.shutdown();
+    if !server.join() {
+        tracing::error!("NBD requests are left undone: their device does not answer");
+    }
+}
+
 /// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
-fn listen(
-    server: &Server,
-    root: &Root,
-    tcp: Option<SocketAddr>,
-) -> Result<Vec<String>, ControlError> {
+fn listen(server: &Server, root: &Root, nbd: &NbdOptions) -> Result<Vec<String>, ControlError> {
     let path = root.nbd_socket();
     let serve = |listener: Listener| {
         server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
     };
-    serve(Listener::unix(&path).map_err(|e| listen_error(&e))?)?;
+    serve(Listener::unix_for(&path, &nbd.nbd_allow_uid).map_err(|e| listen_error(&e))?)?;
     let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
-    if let Some(address) = tcp {
+    if let Some(address) = nbd.nbd_tcp {
         let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
         let bound = listener.tcp_address().unwrap_or(address);
         serve(listener)?;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rampack::block::BlockDevice;
+use rampack::block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use rampack::nbd::{ExportInfo, Exports, OpenError};
-use rampack::units::human;
+use rampack::units::{Cpu, human};
 
 use crate::machine::Machine;
 
@@ -12,13 +12,38 @@ use crate::machine::Machine;
 /// cannot be reset or removed meanwhile.
 pub struct DiskExports {
     machine: Arc<Machine>,
+    read_only: bool,
 }
 
 impl DiskExports {
-    /// The devices of `machine`, as they come and go.
+    /// The devices of `machine`, as they come and go; with `read_only` clients cannot change them.
     #[must_use]
-    pub fn new(machine: Arc<Machine>) -> DiskExports {
-        DiskExports { machine }
+    pub fn new(machine: Arc<Machine>, read_only: bool) -> DiskExports {
+        DiskExports { machine, read_only }
+    }
+}
+
+/// A layer that refuses changes; others that have the device may change it.
+struct ReadOnly<D>(D);
+
+impl<D: BlockDevice> BlockDevice for ReadOnly<D> {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: true, ..self.0.abilities() }
+    }
+
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        match operation {
+            Operation::Read { .. } | Operation::Flush => self.0.perform(context, operation),
+            _ => Err(IoError::ReadOnly),
+        }
+    }
+
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
     }
 }
 
@@ -43,6 +68,6 @@ impl Exports for DiskExports {
             let message = format!("{name} has no size yet: rampack set {name} disksize SIZE");
             return Err(OpenError::Refused(message));
         }
-        Ok(Arc::new(user))
+        if self.read_only { Ok(Arc::new(ReadOnly(user))) } else { Ok(Arc::new(user)) }
     }
 }

@@ -92,11 +92,12 @@ impl Plan {
 }
 
 fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
-    if frontends.transport == Transport::Fuse && frontends.nbd_tcp.is_some() {
-        let message = "--nbd-tcp serves NBD, and --transport fuse does not; leave one of them out";
-        return Err(ControlError::invalid(message));
+    if let (Transport::Fuse, Some(option)) = (frontends.transport, frontends.nbd.given()) {
+        return Err(ControlError::invalid(format!(
+            "{option} is for NBD, which --transport fuse does not serve; leave one of them out"
+        )));
     }
-    Ok(())
+    frontends.nbd.check_address().map_err(ControlError::invalid)
 }
 
 /// `rampack up`.
@@ -223,8 +224,7 @@ fn sockets_only(
     notify::ready();
     while events.wait(Duration::from_secs(3600)).is_none() {}
     notify::stopping();
-    server.shutdown();
-    server.join();
+    daemon::end_nbd(&server);
     Ok(())
 }
 
@@ -239,7 +239,7 @@ fn private_machine(
     for _ in 0..count.max(1) {
         crate::devices::configure(&machine.add()?, &request)?;
     }
-    Ok(std::sync::Arc::new(DiskExports::new(machine)))
+    Ok(std::sync::Arc::new(DiskExports::new(machine, options.frontends.nbd.nbd_read_only)))
 }
 
 /// Keeps what users store out of core dumps, and with `lock` out of other swap space. Call it
@@ -271,8 +271,8 @@ fn start(
     frontends: &FrontendOptions,
     events: Sender<Event>,
 ) -> Result<Daemon, ControlError> {
-    let (transport, nbd_tcp) = (frontends.transport, frontends.nbd_tcp);
-    Daemon::start(DaemonOptions { root, transport, nbd_tcp }, events)
+    let (transport, nbd) = (frontends.transport, frontends.nbd.clone());
+    Daemon::start(DaemonOptions { root, transport, nbd }, events)
 }
 
 fn say_notes(daemon: &Daemon) {

@@ -1,6 +1,7 @@
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 
+use super::values::tcp_address;
 use super::*;
 
 fn refused(line: &str) -> String {

@@ -9,7 +9,7 @@ fn paths_in_uris_are_escaped() {
 fn start(root: &Path) -> Result<Daemon, ControlError> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
-    let options = DaemonOptions { root, transport: Transport::Nbd, nbd_tcp: None };
+    let options = DaemonOptions { root, transport: Transport::Nbd, nbd: NbdOptions::default() };
     Daemon::start(options, events)
 }
 

@@ -8,7 +8,7 @@ use rampack::units::human;
 use super::Swaps;
 use super::progress::Progress;
 use super::report::{PoolReport, SwapReport};
-use crate::args::{FrontendOptions, SwapOff, SwapOn, Transport};
+use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport};
 use crate::client::{call, call_patiently};
 use crate::failure::say;
 use crate::protocol::{self, DaemonReport, Request, Status};
@@ -59,7 +59,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     sys::mark_as_storage_daemon();
     let frontends = FrontendOptions {
         transport: Transport::Fuse,
-        nbd_tcp: None,
+        nbd: NbdOptions::default(),
         force: false,
         // Swap devices lock it themselves, and go on without where they cannot.
         lock_memory: false,

@@ -1,12 +1,13 @@
 //! The ways in which NBD clients reach the program.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use testkit::{Need, met};
 
-use crate::common::{Daemon, NbdClient, Place, program, wait_until};
+use crate::common::{Daemon, NbdClient, Place, program, rampack, refused, wait_until};
 
 const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
 const NBDCOPY: Need = Need::program("nbdcopy", "libnbd-bin");
@@ -97,6 +98,89 @@ fn nbdcopy_there_and_back() {
     run(Command::new("nbdcopy").arg(&source).arg(&uri));
     run(Command::new("nbdcopy").arg(&uri).arg(&target));
     assert!(std::fs::read(&target).unwrap() == data);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn other_machines_only_when_it_is_said_twice() {
+    let place = Place::new();
+    let up = |line: &str| {
+        let root = place.root().display().to_string();
+        rampack(&format!("--root {root} up --transport nbd --size 8M {line}"))
+    };
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809", "[::ffff:192.0.2.1]:10809"] {
+        let said = up(&format!("--nbd-tcp {address}"));
+        refused(&said, 1, &["--insecure", "loopback", "no password", "EINVAL"]);
+    }
+    refused(&up("--insecure"), 2, &["--nbd-tcp"]);
+    let said = rampack("up --transport fuse --nbd-read-only");
+    refused(&said, 1, &["--nbd-read-only", "--transport fuse"]);
+    place.is_clean();
+    for line in ["--nbd-tcp 127.0.0.2:0", "--nbd-tcp 0.0.0.0:0 --insecure"] {
+        Daemon::start(&place, &format!("up --transport nbd --size 8M {line}")).stop();
+    }
+    place.is_clean();
+}
+
+#[test]
+fn clients_can_be_kept_from_changes() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M --nbd-read-only");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    assert_eq!(client.write(0, &[1; 4096]), 1, "EPERM");
+    assert_eq!(client.read(0, 4096), [0; 4096]);
+    assert_eq!(client.bytes, 8 << 20);
+    if met("clients_can_be_kept_from_changes", &[NBDINFO]) {
+        let uri = format!("nbd+unix:///zram0?socket={}", daemon.nbd().display());
+        run(Command::new("nbdinfo").args(["--is", "read-only", &uri]));
+    }
+    drop(client);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn the_socket_is_opened_for_named_users() {
+    let place = Place::new();
+    let line = "up --transport nbd --size 8M --nbd-allow-uid 65534 --nbd-allow-uid 12";
+    let daemon = Daemon::start(&place, line);
+    let mode = std::fs::metadata(daemon.nbd()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666, "the server itself asks who it is");
+    assert_eq!(NbdClient::connect(&daemon.nbd(), "").unwrap().bytes, 8 << 20);
+    daemon.stop();
+    place.is_clean();
+}
+
+/// Bytes of a process that are in memory.
+fn resident(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn memory_for_clients_goes_when_they_do() {
+    const MIB: u64 = 1 << 20;
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 64M");
+    let before = resident(daemon.pid());
+    for _ in 0..2 {
+        let clients: Vec<_> =
+            (0..64).map(|_| NbdClient::connect(&daemon.nbd(), "zram0").unwrap()).collect();
+        std::thread::scope(|scope| {
+            for (number, mut client) in clients.into_iter().enumerate() {
+                scope.spawn(move || {
+                    for round in 0..8 {
+                        let length = (128 << 10) << ((number + round) % 5);
+                        assert_eq!(client.write(0, &vec![0; length]), 0);
+                        assert_eq!(client.read(0, length).len(), length);
+                    }
+                });
+            }
+        });
+    }
+    wait_until("giving memory back", || resident(daemon.pid()) < before + 8 * MIB);
     daemon.stop();
     place.is_clean();
 }

@@ -1,0 +1,64 @@
+//! The options of NBD.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use super::values::tcp_address;
+
+/// How NBD is served.
+#[derive(Args, Clone, Default, Debug)]
+pub struct NbdOptions {
+    /// Serve NBD on TCP as well. There is no password and no encryption: anyone who reaches the
+    /// address has the devices. A port alone is on the loopback address; another address needs
+    /// --insecure.
+    #[arg(long, value_name = "[HOST:]PORT", value_parser = tcp_address)]
+    pub nbd_tcp: Option<SocketAddr>,
+
+    /// Let other machines reach the devices by --nbd-tcp.
+    #[arg(long, requires = "nbd_tcp")]
+    pub insecure: bool,
+
+    /// Let NBD clients read only.
+    #[arg(long)]
+    pub nbd_read_only: bool,
+
+    /// Let this user (a number), too, connect to the NBD socket of the root directory; may be given
+    /// several times. Without it only the daemon's own user and root can.
+    #[arg(long, value_name = "UID")]
+    pub nbd_allow_uid: Vec<u32>,
+}
+
+impl NbdOptions {
+    /// The option that says more about NBD than its default, if there is one.
+    #[must_use]
+    pub fn given(&self) -> Option<&'static str> {
+        if self.nbd_tcp.is_some() {
+            Some("--nbd-tcp")
+        } else if self.nbd_read_only {
+            Some("--nbd-read-only")
+        } else if !self.nbd_allow_uid.is_empty() {
+            Some("--nbd-allow-uid")
+        } else {
+            None
+        }
+    }
+
+    /// Checks that an address which other machines may reach is meant.
+    ///
+    /// # Errors
+    /// A message with the two ways out.
+    pub fn check_address(&self) -> Result<(), String> {
+        match self.nbd_tcp {
+            Some(address) if !address.ip().to_canonical().is_loopback() && !self.insecure => {
+                Err(format!(
+                    "--nbd-tcp {address}: NBD has no password and no encryption, so anyone who \
+                     reaches this address could read and change the devices; give the port alone, \
+                     for the loopback address, and let other machines come through a tunnel (ssh \
+                     -L), or add --insecure"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
