@@ -23,6 +23,30 @@ pub struct BitLock {
 
 const _: () = assert!(SLOT_BITS <= sync::WORD_BITS);
 
+/// A locked slot. A drop unlocks it, also when a closure panics: the slot is not changed then.
+struct Locked<'a> {
+    table: &'a BitLock,
+    word: &'a AtomicU64,
+    index: usize,
+    /// The word that the slot gets when it is unlocked; at first the present one.
+    next: u64,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.table.queues.unlock(self.word, self.index, self.next);
+    }
+}
+
+impl BitLock {
+    #[inline]
+    fn lock(&self, index: usize) -> Locked<'_> {
+        let word = self.words.get(index);
+        Locked { table: self, word, index, next: self.queues.lock(word, index) }
+    }
+}
+
 // SAFETY: a thread that swaps a word holds its lock. A reader holds the lock until it has read. A
 // displaced slot is freed once, after that.
 unsafe impl SlotTable for BitLock {
@@ -46,11 +70,8 @@ unsafe impl SlotTable for BitLock {
         if !self.touched.is_marked(index) {
             return read(Slot::EMPTY);
         }
-        let word = self.words.get(index);
-        let slot = self.queues.lock(word, index);
-        let result = read(Slot::from_word(slot));
-        self.queues.unlock(word, index, slot);
-        result
+        let locked = self.lock(index);
+        read(Slot::from_word(locked.next))
     }
 
     #[inline]
@@ -60,13 +81,14 @@ unsafe impl SlotTable for BitLock {
         mut next: impl FnMut(Slot) -> Option<Slot>,
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
-        let word = self.words.get(index);
-        let old = self.queues.lock(word, index);
-        let new = next(Slot::from_word(old));
-        self.queues.unlock(word, index, new.map_or(old, Slot::word));
-        match new {
-            Some(_) => Ok(Slot::from_word(old)),
-            None => Err(Slot::from_word(old)),
+        let mut locked = self.lock(index);
+        let old = Slot::from_word(locked.next);
+        match next(old) {
+            Some(new) => {
+                locked.next = new.word();
+                Ok(old)
+            }
+            None => Err(old),
         }
     }
 
