@@ -10,10 +10,12 @@ extern crate alloc;
 
 mod attribute;
 mod errno;
+mod switch;
 pub mod tree;
 
 pub use attribute::{Access, Attribute, AttributeInfo, Bound, Object};
 pub use errno::{ControlError, Errno};
+pub use switch::parse_switch;
 
 #[cfg(test)]
 mod tests;

@@ -109,3 +109,18 @@ fn a_row_is_found_by_its_path() {
         assert!(tree::find(&files(), nothing).is_none(), "{nothing}");
     }
 }
+
+#[test]
+fn switches_are_read_as_the_kernel_reads_them() {
+    for yes in ["1", "y", "Y\n", "yes please", "true", "T", "on", "ON\n", "oN", "100"] {
+        assert_eq!(parse_switch("it", yes), Ok(true), "{yes:?}");
+    }
+    for no in ["0", "n", "N\n", "never", "false", "F", "off", "OFF\n", "of", "01"] {
+        assert_eq!(parse_switch("it", no), Ok(false), "{no:?}");
+    }
+    for bad in ["", "\n", "2", "o", "other", " 1", "-1", "enabled"] {
+        let error = parse_switch("it", bad).unwrap_err();
+        assert_eq!(error.errno, Errno::EINVAL, "{bad:?}");
+        assert!(error.message.starts_with("it takes Y or N"), "{}", error.message);
+    }
+}

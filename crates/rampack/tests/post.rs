@@ -386,8 +386,10 @@ fn writeback_is_refused_when_it_makes_no_sense() {
     assert_eq!(bare.refused("compressed_writeback", "1"), Errno::EBUSY);
     it.set("backing_dev", "/backing\n");
     assert_eq!(it.get("backing_dev"), "/backing\n");
-    for bad in ["", "2", "yes please"] {
+    for bad in ["", "2", "please"] {
         assert_eq!(it.refused("compressed_writeback", bad), Errno::EINVAL, "{bad:?}");
+    }
+    for bad in ["", "y", "on", "-1", "0x1", "18446744073709551616"] {
         assert_eq!(it.refused("writeback_limit_enable", bad), Errno::EINVAL, "{bad:?}");
     }
     it.set("disksize", "1M");
@@ -402,6 +404,23 @@ fn writeback_is_refused_when_it_makes_no_sense() {
     }
     it.set("reset", "1");
     assert_eq!(it.get("backing_dev"), "none\n", "a reset lets go of it");
+}
+
+#[test]
+fn switches_of_writeback_are_read_as_linux_reads_them() {
+    let it = Fixture::new();
+    // A switch by its first letter, or two.
+    for (text, shown) in
+        [("yes please", "1\n"), ("No\n", "0\n"), ("on", "1\n"), ("OFF", "0\n"), ("t", "1\n")]
+    {
+        it.set("compressed_writeback", text);
+        assert_eq!(it.get("compressed_writeback"), shown, "{text:?}");
+    }
+    // A number.
+    for (text, shown) in [("2", "1\n"), ("0\n", "0\n"), ("18446744073709551615\n", "1\n")] {
+        it.set("writeback_limit_enable", text);
+        assert_eq!(it.get("writeback_limit_enable"), shown, "{text:?}");
+    }
 }
 
 #[test]

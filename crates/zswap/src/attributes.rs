@@ -5,7 +5,7 @@ use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
-use control::{Access, Attribute, ControlError, Errno};
+use control::{Access, Attribute, ControlError, Errno, parse_switch};
 use units::{PAGE_SIZE, parse_size};
 
 use crate::{Memcg, Stats, Zswap};
@@ -16,20 +16,6 @@ fn put(out: &mut dyn fmt::Write, text: fmt::Arguments<'_>) -> Result<(), Control
 
 fn line<N: fmt::Display>(out: &mut dyn fmt::Write, value: N) -> Result<(), ControlError> {
     put(out, format_args!("{value}\n"))
-}
-
-/// A switch as the kernel's module parameters show and read one (`kstrtobool`).
-fn switch(name: &str, text: &str) -> Result<bool, ControlError> {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    match text.as_bytes() {
-        [b'1' | b'y' | b'Y' | b't' | b'T', ..] => Ok(true),
-        [b'0' | b'n' | b'N' | b'f' | b'F', ..] => Ok(false),
-        [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
-        [b'o' | b'O', b'f' | b'F', ..] => Ok(false),
-        _ => Err(ControlError::invalid(format!(
-            "{name} takes Y or N, 1 or 0, on or off, not {text:?}"
-        ))),
-    }
 }
 
 fn shown(on: bool) -> char {
@@ -67,7 +53,7 @@ macro_rules! switch_row {
             $help,
             |zswap, out| line(out, shown(zswap.policy().$get())),
             |zswap, text| {
-                zswap.policy().$set(switch($name, text)?);
+                zswap.policy().$set(parse_switch($name, text)?);
                 Ok(())
             }
         )

@@ -52,15 +52,6 @@ where
     })
 }
 
-/// A switch, in every form that the kernel's kstrtobool accepts.
-pub(super) fn boolean(what: &str, text: &str) -> Result<bool, ControlError> {
-    match text.trim() {
-        "1" | "y" | "Y" | "t" | "T" | "on" | "On" | "ON" | "oN" => Ok(true),
-        "0" | "n" | "N" | "f" | "F" | "off" | "Off" | "OFF" => Ok(false),
-        other => Err(ControlError::invalid(format!("{what} takes 0 or 1, not {other:?}"))),
-    }
-}
-
 /// The words of a text: keys with values, and words without a key.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split_whitespace().map(|word| match word.split_once('=') {

@@ -2,9 +2,9 @@
 
 use alloc::format;
 
-use control::{Access, Attribute, ControlError};
+use control::{Access, Attribute, ControlError, parse_switch};
 
-use super::keys::{boolean, decimal, integer, put, size};
+use super::keys::{decimal, integer, put, size};
 use crate::Disk;
 
 pub(super) const DISKSIZE: Attribute<Disk> = Attribute {
@@ -102,5 +102,5 @@ pub(super) const TRACK_ACCESS: Attribute<Disk> = Attribute {
     unit: "flag",
     help: "1 keeps the time of last use of each page, in 4 bytes; set before the size",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.tracks_access())))),
-    store: Some(|disk, text| disk.set_track_access(boolean("track_access", text)?)),
+    store: Some(|disk, text| disk.set_track_access(parse_switch("track_access", text)?)),
 };

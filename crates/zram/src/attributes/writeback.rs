@@ -2,9 +2,9 @@
 
 use alloc::format;
 
-use control::{Access, Attribute, ControlError};
+use control::{Access, Attribute, ControlError, Errno, parse_switch};
 
-use super::keys::{boolean, decimal, integer, put, unknown, words};
+use super::keys::{decimal, integer, put, unknown, words};
 use crate::{Disk, Select, Writeback};
 
 pub(super) const IDLE: Attribute<Disk> = Attribute {
@@ -18,7 +18,7 @@ pub(super) const IDLE: Attribute<Disk> = Attribute {
         seconds => {
             let seconds = integer("idle", seconds).map_err(|error| ControlError {
                 message: format!("idle takes \"all\" or seconds: {}", error.message),
-                errno: control::Errno::EINVAL,
+                errno: Errno::EINVAL,
             })?;
             disk.mark_idle(Some(seconds))
         }
@@ -100,10 +100,13 @@ pub(super) const WRITEBACK_LIMIT_ENABLE: Attribute<Disk> = Attribute {
     name: "writeback_limit_enable",
     access: Access::ReadWrite,
     unit: "flag",
-    help: "1 lets writeback_limit hold",
+    help: "a number other than 0 lets writeback_limit hold",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.writeback_limit().1)))),
     store: Some(|disk, text| {
-        disk.limit_writeback(boolean("writeback_limit_enable", text)?);
+        // A number in Linux, not a switch; each that cannot be read is EINVAL.
+        let number = decimal::<u64>("writeback_limit_enable", text)
+            .map_err(|error| ControlError { errno: Errno::EINVAL, ..error })?;
+        disk.limit_writeback(number != 0);
         Ok(())
     }),
 };
@@ -123,7 +126,9 @@ pub(super) const COMPRESSED_WRITEBACK: Attribute<Disk> = Attribute {
     unit: "flag",
     help: "1 writes pages back as they are in memory, one to a block; set before the size",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.compressed_writeback())))),
-    store: Some(|disk, text| disk.set_compressed_writeback(boolean("compressed_writeback", text)?)),
+    store: Some(|disk, text| {
+        disk.set_compressed_writeback(parse_switch("compressed_writeback", text)?)
+    }),
 };
 
 pub(super) const SCRUB: Attribute<Disk> = Attribute {

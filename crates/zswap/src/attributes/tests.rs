@@ -40,9 +40,9 @@ fn the_document_names_nothing_else() {
 #[test]
 fn switches_are_read_as_the_kernel_reads_them() {
     for (text, on) in [("Y\n", true), ("1", true), ("on", true), ("n", false), ("off\n", false)] {
-        assert_eq!(switch("enabled", text), Ok(on), "{text:?}");
+        assert_eq!(parse_switch("enabled", text), Ok(on), "{text:?}");
     }
     for text in ["", "o", "2", "maybe"] {
-        assert_eq!(switch("enabled", text).unwrap_err().errno, Errno::EINVAL, "{text:?}");
+        assert_eq!(parse_switch("enabled", text).unwrap_err().errno, Errno::EINVAL, "{text:?}");
     }
 }
