@@ -1,5 +1,5 @@
-//! What an administrator does while something of his is under way on the backing device. A gate
-//! holds its writes, so that each test is at one certain point and depends on no timing.
+//! What an administrator does while something is under way on the backing device. A gate holds its
+//! writes or its reads, so that each test is at one certain point and depends on no timing.
 
 use std::sync::{Arc, Barrier, Condvar, Mutex, mpsc};
 use std::thread;
@@ -14,10 +14,11 @@ use zram::{Disk, Select, Writeback};
 const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the gate does with writes.
+/// What the gate does with writes, or with reads.
 #[derive(Default)]
 struct Gate {
     closed: bool,
+    to_reads: bool,
     waiting: usize,
     fails: bool,
 }
@@ -38,8 +39,13 @@ impl Gated {
         self.gate.lock().unwrap().closed = true;
     }
 
+    /// Holds reads instead of writes.
+    fn close_to_reads(&self) {
+        *self.gate.lock().unwrap() = Gate { closed: true, to_reads: true, ..Gate::default() };
+    }
+
     fn open(&self, fails: bool) {
-        *self.gate.lock().unwrap() = Gate { closed: false, waiting: 0, fails };
+        *self.gate.lock().unwrap() = Gate { fails, ..Gate::default() };
         self.changed.notify_all();
     }
 
@@ -60,8 +66,13 @@ impl BlockDevice for Gated {
         self.next.abilities()
     }
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        if let Operation::Write { .. } = operation {
-            let mut gate = self.gate.lock().unwrap();
+        let reads = match operation {
+            Operation::Write { .. } => false,
+            Operation::Read { .. } => true,
+            _ => return self.next.perform(context, operation),
+        };
+        let mut gate = self.gate.lock().unwrap();
+        if gate.to_reads == reads {
             gate.waiting += usize::from(gate.closed);
             self.changed.notify_all();
             gate = self.changed.wait_while(gate, |gate| gate.closed).unwrap();
@@ -69,6 +80,7 @@ impl BlockDevice for Gated {
                 return Err(IoError::Failed);
             }
         }
+        drop(gate);
         self.next.perform(context, operation)
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
@@ -255,4 +267,134 @@ fn a_device_in_use_refuses_a_reset_at_once() {
     });
     drop(user);
     machine.remove(0).unwrap();
+}
+
+/// What reads or changes pages that are on the backing device. Returns what page 0 reads as.
+type Way = fn(&Disk) -> [u8; PAGE_SIZE];
+
+/// All of it, in each way.
+const WAYS: [(&str, Way); 4] = [
+    ("one page", |disk| {
+        let mut back = [0; PAGE_SIZE];
+        disk.load_page(CPU, 0, &mut back).unwrap();
+        back
+    }),
+    ("three pages", |disk| {
+        let mut back = [0; 3 * PAGE_SIZE];
+        disk.submit(CPU, Operation::Read { offset: 0, into: &mut back }).unwrap();
+        assert!(back[PAGE_SIZE..2 * PAGE_SIZE] == page(1) && back[2 * PAGE_SIZE..] == page(2));
+        *back.first_chunk().unwrap()
+    }),
+    ("parts of pages", |disk| {
+        let mut back = [0; 2 * PAGE_SIZE + 100];
+        disk.submit(CPU, Operation::Read { offset: 4096 + 4000, into: &mut back[..4192] }).unwrap();
+        assert!(back[..96] == page(1)[4000..] && back[96..4192] == page(2));
+        let mut back = [0; PAGE_SIZE];
+        for (n, half) in back.chunks_mut(2048).enumerate() {
+            disk.submit(CPU, Operation::Read { offset: n as u64 * 2048, into: half }).unwrap();
+        }
+        back
+    }),
+    ("a part that changes", |disk| {
+        let from = page(0);
+        let write = Operation::Write { offset: 100, from: &from[100..200] };
+        disk.submit(CPU, write).unwrap();
+        let mut back = [0; PAGE_SIZE];
+        disk.load_page(CPU, 0, &mut back).unwrap();
+        back
+    }),
+];
+
+/// A disk with four pages on its backing device; compressed there, or not.
+fn written_back(machine: &Machine, compressed: bool) -> Arc<Disk> {
+    let disk = machine.add().unwrap();
+    disk.set_backing("/gated").unwrap();
+    disk.set_compressed_writeback(compressed).unwrap();
+    disk.set_disksize(1 << 20).unwrap();
+    (0..4).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    disk.writeback(&all()).unwrap();
+    assert_eq!(disk.stats().backed_pages, 4);
+    disk
+}
+
+/// Does some work while the gate is closed, and then opens it. The work must not wait for that.
+fn while_it_is_closed(backing: &Gated, work: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let (done, results) = mpsc::channel();
+        scope.spawn(move || {
+            work();
+            let _ = done.send(());
+        });
+        let worked = results.recv_timeout(Duration::from_secs(10));
+        backing.open(false);
+        assert_eq!(worked, Ok(()), "it waited for the backing device, or failed");
+    });
+}
+
+#[test]
+fn a_read_of_the_backing_device_holds_up_no_administrator() {
+    let both = WAYS.into_iter().flat_map(|way| [(way, false), (way, true)]);
+    for ((way, read), compressed) in both {
+        let backing = Gated::new();
+        let machine = machine(&backing);
+        let disk = written_back(&machine, compressed);
+        backing.close_to_reads();
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&disk));
+            backing.await_somebody();
+            while_it_is_closed(&backing, || {
+                disk.compact().unwrap();
+                disk.resize(1 << 19).unwrap();
+                disk.switch_algorithm(0, "zstd", zcomp::Params::default()).unwrap();
+                disk.switch_algorithm(0, "lzo", zcomp::Params::default()).unwrap();
+            });
+            assert!(reading.join().unwrap() == page(0), "{way}");
+        });
+        assert_eq!(disk.stats().failed_reads + disk.stats().failed_writes, 0, "{way}");
+    }
+}
+
+#[test]
+fn a_codec_may_go_while_a_page_that_needed_it_is_fetched() {
+    for (way, read) in WAYS {
+        let backing = Gated::new();
+        let machine = machine(&backing);
+        let disk = written_back(&machine, true);
+        backing.close_to_reads();
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&disk));
+            backing.await_somebody();
+            while_it_is_closed(&backing, || {
+                disk.switch_algorithm(0, "zstd", zcomp::Params::default()).unwrap();
+                // No page needs the first codec any more.
+                (0..4).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+                disk.switch_algorithm(0, "lzo", zcomp::Params::default()).unwrap();
+            });
+            assert!(reading.join().unwrap() == page(0), "{way}");
+        });
+        assert_eq!(disk.stats().failed_reads + disk.stats().failed_writes, 0, "{way}");
+    }
+}
+
+#[test]
+fn a_part_is_not_changed_behind_the_new_end_of_a_disk() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    let disk = written_back(&machine, false);
+    backing.close_to_reads();
+    thread::scope(|scope| {
+        let write = Operation::Write { offset: 3 * PAGE_SIZE as u64 + 100, from: &[1; 10] };
+        let writing = scope.spawn(|| disk.submit(CPU, write));
+        backing.await_somebody();
+        while_it_is_closed(&backing, || {
+            assert_eq!(disk.resize(3 * PAGE_SIZE as u64).unwrap_err().errno, Errno::EBUSY);
+            disk.discard_pages(CPU, 3, 1).unwrap();
+            disk.resize(3 * PAGE_SIZE as u64).unwrap();
+        });
+        assert_eq!(writing.join().unwrap(), Err(IoError::OutOfRange));
+    });
+    disk.resize(1 << 20).unwrap();
+    let mut back = [1; PAGE_SIZE];
+    disk.load_page(CPU, 3, &mut back).unwrap();
+    assert!(back == [0; PAGE_SIZE]);
 }

@@ -72,6 +72,30 @@ pub(crate) fn let_others_run() {
     crate::atomic::spin_hint();
 }
 
+/// Lets other threads run, or sleeps after many `rounds`: for a wait that no thread ends with a
+/// wake-up and that may take long.
+#[cold]
+pub(crate) fn nap(rounds: u32) {
+    #[cfg(not(any(loom, shuttle)))]
+    match nap_length(rounds) {
+        None => let_others_run(),
+        Some(length) => std::thread::sleep(length),
+    }
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = rounds;
+        let_others_run();
+    }
+}
+
+/// The sleep in such a wait: none at first, then 50 us, and at most 1 ms.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn nap_length(rounds: u32) -> Option<std::time::Duration> {
+    const PATIENCE: u32 = 64;
+    let more = rounds.checked_sub(PATIENCE)?;
+    Some(std::time::Duration::from_micros((50 << (more / 16).min(5)).min(1000)))
+}
+
 #[cfg(any(loom, shuttle))]
 mod model {
     use std::sync::Arc;

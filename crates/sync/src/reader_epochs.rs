@@ -55,14 +55,16 @@ impl ReaderEpochs {
 
     /// Waits until every reader from before this call has left. Data that was unpublished before
     /// the call cannot be reached by any thread after it. The calling thread must not be a reader.
+    /// Readers should leave soon: the wait spins and yields. After that it sleeps for moments, and
+    /// no reader wakes it.
     pub fn wait_for_readers(&self) {
         let _turn = self.turn.lock();
         for _ in 0..2 {
             let left_behind = self.flip();
             let mut spins = 0u32;
             while !self.have_left(left_behind) {
-                spins += 1;
-                if spins.is_multiple_of(64) { park::let_others_run() } else { spin_hint() }
+                spins = spins.saturating_add(1);
+                if spins.is_multiple_of(64) { park::nap(spins / 64) } else { spin_hint() }
             }
             self.count_epoch();
         }

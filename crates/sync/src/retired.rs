@@ -104,8 +104,8 @@ impl Retired {
     }
 
     /// Waits for readers and frees every word that was retired before the call. Returns whether
-    /// there were any. One wait serves all bags, and no bag is locked meanwhile: other threads go on
-    /// to retire words.
+    /// there were any. One wait serves all bags, and no bag is locked meanwhile: other threads may
+    /// retire words.
     pub fn quiesce(&self, mut free: impl FnMut(u64)) -> bool {
         let _quiescing = self.quiescing.lock();
         let mut any = false;

@@ -239,6 +239,16 @@ fn epochs_pass_when_readers_leave() {
 }
 
 #[test]
+#[cfg(not(shuttle))]
+fn a_long_wait_for_readers_sleeps() {
+    let lengths = |rounds: core::ops::Range<u32>| rounds.map(park::nap_length).collect::<Vec<_>>();
+    assert!(lengths(0..64).iter().all(Option::is_none), "readers leave soon");
+    let micros: Vec<u128> = lengths(64..1000).iter().map(|nap| nap.unwrap().as_micros()).collect();
+    assert!(micros.is_sorted() && micros[0] == 50 && micros[micros.len() - 1] == 1000);
+    assert_eq!(park::nap_length(u32::MAX), park::nap_length(1000));
+}
+
+#[test]
 fn retired_words_wait_for_readers_and_no_longer() {
     let retired = Retired::new(1, 8);
     let mut freed = Vec::new();

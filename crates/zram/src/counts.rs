@@ -54,6 +54,21 @@ impl Counts {
         self.0.add(cpu, which as usize, amount);
     }
 
+    /// Counts an operation on a page as `done`, and also as `failed` if it failed.
+    #[inline]
+    pub(crate) fn add_result<E>(
+        &self,
+        cpu: Cpu,
+        (done, failed): (Count, Count),
+        result: Result<(), E>,
+    ) -> Result<(), E> {
+        self.add(cpu, done, 1);
+        if result.is_err() {
+            self.add(cpu, failed, 1);
+        }
+        result
+    }
+
     pub(crate) fn sum(&self, which: Count) -> u64 {
         self.0.sum(which as usize)
     }

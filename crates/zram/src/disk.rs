@@ -1,4 +1,4 @@
-//! The device: users, statistics, and requests for pages and byte ranges.
+//! The device: users and statistics.
 
 use alloc::{format, string::String, sync::Arc};
 use core::ops::Deref;
@@ -6,15 +6,12 @@ use core::ops::Deref;
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use control::ControlError;
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, Published, Reader, ReaderEpochs};
-use units::{Cpu, PAGE_SIZE, Page};
+use sync::{Mutex, Published, ReaderEpochs};
+use units::{Cpu, PAGE_SIZE};
 use zcomp::Streams;
 
 use crate::counts::{Count, Counts};
 use crate::engine::Engine;
-use crate::page_ops::Loaded;
-use crate::ranges;
-use crate::request::Request;
 use crate::resources::{Design, Product, Resources};
 use crate::settings::Settings;
 use crate::stats::Stats;
@@ -175,96 +172,6 @@ impl<D: Design> Disk<D> {
             engine.give_back(Cpu(0));
             engine.pool().validate();
         });
-    }
-
-    /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
-    ///
-    /// # Errors
-    /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
-    #[inline]
-    pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
-        let reader = self.readers.enter(cpu);
-        let request = self.request(&reader, cpu, (index, 1))?;
-        request.count_write(request.store(index as usize, page))
-    }
-
-    /// Loads page `index` on this thread. A page that was never stored reads as zeroes.
-    ///
-    /// # Errors
-    /// `OutOfRange`, `NotReady`, `Corrupt`; the contents of `page` are undefined then.
-    #[inline]
-    pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
-        let reader = self.readers.enter(cpu);
-        let request = self.request(&reader, cpu, (index, 1))?;
-        let loaded = match request.load(index as usize, page) {
-            Ok(Loaded::Backed(_)) => request.fetch(index as usize, page),
-            loaded => loaded.map(|_| ()),
-        };
-        request.count_read(loaded)
-    }
-
-    /// Empties `count` pages from `first` on. They read as zeroes afterwards.
-    ///
-    /// # Errors
-    /// `OutOfRange`, `NotReady`.
-    pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
-        let reader = self.readers.enter(cpu);
-        let request = self.request(&reader, cpu, (first, count))?;
-        request.engine.discard(cpu, first as usize, count as usize);
-        self.counts.add(cpu, Count::NotifyFree, count as i64);
-        Ok(())
-    }
-
-    /// Begins a request for `count` pages from `first` on. Only this function checks that they lie
-    /// within the device.
-    #[inline]
-    fn request<'a>(
-        &'a self,
-        reader: &'a Reader<'a>,
-        cpu: Cpu,
-        (first, count): (u64, u64),
-    ) -> Result<Request<'a, D>, IoError> {
-        let pages = self.bytes() / PAGE_SIZE as u64;
-        let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
-        match first.checked_add(count) {
-            Some(end) if end <= pages => Ok(Request { engine, counts: &self.counts, reader, cpu }),
-            _ => {
-                self.counts.add(cpu, Count::InvalidIo, 1);
-                Err(IoError::OutOfRange)
-            }
-        }
-    }
-}
-
-impl<D: Design> BlockDevice for Disk<D> {
-    fn geometry(&self) -> Geometry {
-        Geometry { bytes: self.bytes(), minimum_block: 1, preferred_block: PAGE_SIZE as u32 }
-    }
-
-    fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
-    }
-
-    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        if let Operation::Flush = operation {
-            return Ok(());
-        }
-        let cpu = context.cpu;
-        let reader = self.readers.enter(cpu);
-        let (offset, length) = operation.range();
-        let pages = ranges::touched_pages(offset, length);
-        let request = self.request(&reader, cpu, pages)?;
-        ranges::Pass { request, context }.carry_out((offset, length), operation)
-    }
-
-    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let reader = self.readers.enter(cpu);
-        let (first, count) = ranges::touched_pages(offset, length);
-        let request = self.request(&reader, cpu, (first, count))?;
-        ranges::clip(offset, length, visit, |visit| {
-            request.engine.extents(first as usize, count as usize, visit);
-        });
-        Ok(())
     }
 }
 

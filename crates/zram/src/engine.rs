@@ -355,6 +355,11 @@ impl<D: Design> Engine<D> {
         self.slots.peek(index)
     }
 
+    /// Whether a page was written back to this place, a moment ago.
+    pub(crate) fn is_at(&self, index: usize, place: Backed) -> bool {
+        self.slots.peek(index).kind() == Kind::WrittenBack(place)
+    }
+
     /// The first index from `from` on that may have contents; `end` if no index before it has.
     pub(crate) fn next_touched(&self, from: usize, end: usize) -> usize {
         self.slots.next_touched(from, end)

@@ -6,8 +6,8 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `access`, `counts`,
-//! `blocks`, `page_ops`, `resources`; `engine`; `request`, `read_backing`, `ranges`; `settings`,
-//! `stats`, `disk`; `lifecycle`, `configure`, `post_processing`; `attributes`.
+//! `blocks`, `page_ops`, `resources`; `engine`; `request`, `ranges`, `read_backing`; `settings`,
+//! `stats`, `disk`; `data_path`, `lifecycle`, `configure`, `post_processing`; `attributes`.
 //!
 //! The engine does no I/O, reads no clock and starts no thread. The device fetches written-back
 //! pages from the [`block::BlockDevice`] that it was given.
@@ -20,6 +20,7 @@ mod attributes;
 mod blocks;
 mod configure;
 mod counts;
+mod data_path;
 mod disk;
 mod engine;
 mod lifecycle;

@@ -1,14 +1,16 @@
 //! Byte ranges as pages: whole pages go to the engine; parts of pages are read, changed and
-//! replaced.
+//! replaced. An operation stops at a page that must be fetched from the backing device, and the
+//! caller goes on.
 
-use core::ops::ControlFlow;
+use alloc::sync::Arc;
+use core::ops::{ControlFlow, Range};
 
-use block::{Context, Extent, IoError, Operation, Visit, Wait, ZeroMode};
+use block::{Context, Extent, IoError, Visit, Wait, ZeroMode};
 use units::{PAGE_SIZE, Page};
 
 use crate::counts::Count;
+use crate::engine::Engine;
 use crate::page_ops::Loaded;
-use crate::read_backing::Fetches;
 use crate::request::Request;
 use crate::resources::Design;
 
@@ -24,21 +26,22 @@ pub(crate) fn touched_pages(offset: u64, length: u64) -> (u64, u64) {
 }
 
 /// A part of a range that lies in one page.
-struct Part {
-    page: u64,
+pub(crate) struct Part {
+    pub(crate) page: u64,
     /// The begin and end in the page.
-    within: core::ops::Range<usize>,
+    pub(crate) within: Range<usize>,
     /// The begin and end in the range.
-    of_range: core::ops::Range<usize>,
+    of_range: Range<usize>,
 }
 
 impl Part {
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.within.len() == PAGE_SIZE
     }
 }
 
-fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
+/// The parts of the range, none of which lies in two pages.
+pub(crate) fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
     let end = offset + length;
     let mut at = offset;
     core::iter::from_fn(move || {
@@ -52,6 +55,47 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = Part> {
             part
         })
     })
+}
+
+/// A change of a range.
+#[derive(Clone, Copy)]
+pub(crate) enum Change<'a> {
+    /// The bytes of the range become these.
+    Write(&'a [u8]),
+    /// The bytes of the range become zeroes.
+    Zero(ZeroMode),
+}
+
+impl Change<'_> {
+    /// The change of what follows the first `bytes` of the range.
+    pub(crate) fn after(&self, bytes: usize) -> Change<'_> {
+        match self {
+            Change::Write(from) => Change::Write(&from[bytes..]),
+            Change::Zero(mode) => Change::Zero(*mode),
+        }
+    }
+
+    /// Changes a part of a page; `of_range` is the place of the part in the range.
+    pub(crate) fn put(&self, of_range: Range<usize>, part: &mut [u8]) {
+        match self {
+            Change::Write(from) => part.copy_from_slice(&from[of_range]),
+            Change::Zero(_) => part.fill(0),
+        }
+    }
+}
+
+/// Where a change stopped: at a part of a page that must be fetched from the backing device first.
+pub(crate) struct Stopped<D: Design> {
+    /// The engine with the page.
+    pub(crate) engine: Arc<Engine<D>>,
+    /// The page.
+    pub(crate) page: u64,
+    /// The begin and end of the part in the page.
+    pub(crate) within: Range<usize>,
+    /// The begin and end of the part in the range.
+    pub(crate) of_range: Range<usize>,
+    /// Where the change goes on, in the range.
+    pub(crate) next: usize,
 }
 
 /// One operation on the pages of an engine. It does not pass the end of the engine.
@@ -68,29 +112,21 @@ struct Loads {
 }
 
 impl<D: Design> Pass<'_, D> {
-    /// Carries out the operation on the range `(offset, length)`. A failed page ends it; the pages
+    /// Changes a range, or the rest of one that `begun` to change. A failed page ends it; the pages
     /// before it stay done. If the operation must not wait but would have to, nothing has changed.
     #[inline]
-    pub(crate) fn carry_out(
+    pub(crate) fn change(
         &self,
         (offset, length): (u64, u64),
-        operation: Operation<'_>,
-    ) -> Result<(), IoError> {
-        match operation {
-            Operation::Read { into, .. } => self.read(offset, into),
-            Operation::Write { from, .. } => {
-                self.look_at_ends(offset, length)?;
-                parts(offset, length).try_for_each(|part| {
-                    let piece = &from[part.of_range.clone()];
-                    self.count_write(self.write_part(&part, piece))
-                })
-            }
-            Operation::Discard { .. } => {
-                let _ = self.give_up(offset, length);
-                Ok(())
-            }
-            Operation::WriteZeroes { mode, .. } => self.zero(offset, length, mode),
-            Operation::Flush => Ok(()),
+        change: Change<'_>,
+        begun: bool,
+    ) -> Result<Option<Stopped<D>>, IoError> {
+        if !begun {
+            self.look_at_ends(offset, length)?;
+        }
+        match change {
+            Change::Write(from) => self.write(offset, from, begun),
+            Change::Zero(mode) => self.zero((offset, length), mode, begun),
         }
     }
 
@@ -109,24 +145,68 @@ impl<D: Design> Pass<'_, D> {
         if is_backed(offset) || is_backed(end) { self.context.may_wait() } else { Ok(()) }
     }
 
-    fn zero(&self, offset: u64, length: u64, mode: ZeroMode) -> Result<(), IoError> {
-        self.look_at_ends(offset, length)?;
-        let mut begun = mode == ZeroMode::MayPunch && self.give_up(offset, length);
-        zeroed_parts(offset, length, mode).try_for_each(|part| {
-            let done = if part.is_whole() {
-                self.request.engine.store_zeroes(self.context.cpu, part.page as usize);
-                Ok(())
-            } else {
-                let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
-                self.modify(&part, begun, &mut zero)
+    #[inline]
+    fn write(&self, offset: u64, from: &[u8], begun: bool) -> Result<Option<Stopped<D>>, IoError> {
+        for part in parts(offset, from.len() as u64) {
+            let piece = &from[part.of_range.clone()];
+            let written = match <&Page>::try_from(piece) {
+                Ok(page) => self.request.store(part.page as usize, page).map(|()| Loaded::Page),
+                Err(_) => {
+                    let mut put =
+                        |page: &mut Page| page[part.within.clone()].copy_from_slice(piece);
+                    self.modify(&part, begun || part.of_range.start > 0, &mut put)
+                }
             };
-            begun = true;
-            self.count_write(done)
-        })
+            if let Ok(Loaded::Backed(_)) = written {
+                let next = part.of_range.end;
+                return Ok(Some(self.stopped(part, next)));
+            }
+            self.count_write(written)?;
+        }
+        Ok(None)
+    }
+
+    fn zero(
+        &self,
+        (offset, length): (u64, u64),
+        mode: ZeroMode,
+        mut begun: bool,
+    ) -> Result<Option<Stopped<D>>, IoError> {
+        begun |= mode == ZeroMode::MayPunch && self.give_up(offset, length);
+        let [head, tail] = zeroed_ranges(offset, length, mode);
+        for range in [&head, &tail] {
+            for mut part in parts(range.start, range.end - range.start) {
+                let done = if part.is_whole() {
+                    self.request.engine.store_zeroes(self.context.cpu, part.page as usize);
+                    Ok(Loaded::Page)
+                } else {
+                    let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
+                    self.modify(&part, begun, &mut zero)
+                };
+                if let Ok(Loaded::Backed(_)) = done {
+                    let before = (range.start - offset) as usize;
+                    part.of_range = before + part.of_range.start..before + part.of_range.end;
+                    // What lies between the two ranges is done.
+                    let next = match offset + part.of_range.end as u64 {
+                        end if end == head.end => (tail.start - offset) as usize,
+                        _ => part.of_range.end,
+                    };
+                    return Ok(Some(self.stopped(part, next)));
+                }
+                begun = true;
+                self.count_write(done)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn stopped(&self, part: Part, next: usize) -> Stopped<D> {
+        let Part { page, within, of_range } = part;
+        Stopped { engine: self.request.shared.clone(), page, within, of_range, next }
     }
 
     /// Empties the whole pages of a range; returns whether there are any.
-    fn give_up(&self, offset: u64, length: u64) -> bool {
+    pub(crate) fn give_up(&self, offset: u64, length: u64) -> bool {
         let (first, end) = (offset.div_ceil(P), (offset + length) / P);
         if first < end {
             let (cpu, count) = (self.context.cpu, end - first);
@@ -137,16 +217,18 @@ impl<D: Design> Pass<'_, D> {
     }
 
     #[inline]
-    fn count_write(&self, written: Result<(), IoError>) -> Result<(), IoError> {
+    fn count_write(&self, written: Result<Loaded, IoError>) -> Result<(), IoError> {
         // The caller repeats the operation, and it is counted then.
         if written == Err(IoError::WouldBlock) {
-            return written;
+            return Err(IoError::WouldBlock);
         }
-        self.request.count_write(written)
+        self.request.count_write(written.map(|_| ()))
     }
 
+    /// Reads a range as far as the first page that is on the backing device. Returns the number of
+    /// bytes before that page; `None` when all was read.
     #[inline]
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Option<usize>, IoError> {
         let mut loads = Loads::default();
         let read = self.load(offset, into, &mut loads);
         // The caller repeats the operation, and it is counted then.
@@ -161,94 +243,63 @@ impl<D: Design> Pass<'_, D> {
     }
 
     #[inline]
-    fn load(&self, offset: u64, into: &mut [u8], loads: &mut Loads) -> Result<(), IoError> {
+    fn load(
+        &self,
+        offset: u64,
+        into: &mut [u8],
+        loads: &mut Loads,
+    ) -> Result<Option<usize>, IoError> {
         let Pass { request, context } = self;
-        let mut count = |loaded: Result<(), IoError>| {
+        for part in parts(offset, into.len() as u64) {
+            let piece = &mut into[part.of_range.clone()];
+            let index = part.page as usize;
+            let loaded = match <&mut Page>::try_from(&mut *piece) {
+                Ok(page) => request.load(index, page),
+                Err(_) => {
+                    let mut page = [0; PAGE_SIZE];
+                    let loaded = request.load(index, &mut page);
+                    piece.copy_from_slice(&page[part.within.clone()]);
+                    loaded
+                }
+            };
+            if let Ok(Loaded::Backed(_)) = loaded {
+                context.may_wait()?;
+                return Ok(Some(part.of_range.start));
+            }
             loads.pages += 1;
             loads.failed += i64::from(loaded.is_err());
-            loaded
-        };
-        let mut fetches: Option<Fetches<'_, '_, D>> = None;
-        let (length, mut rest) = (into.len() as u64, into);
-        for part in parts(offset, length) {
-            let (piece, after) = rest.split_at_mut(part.of_range.len());
-            rest = after;
-            let index = part.page as usize;
-            let Ok(page) = <&mut Page>::try_from(&mut *piece) else {
-                let mut page = [0; PAGE_SIZE];
-                let loaded = match request.load(index, &mut page) {
-                    Ok(Loaded::Backed(_)) => {
-                        context.may_wait()?;
-                        request.fetch(index, &mut page)
-                    }
-                    loaded => loaded.map(|_| ()),
-                };
-                count(loaded)?;
-                piece.copy_from_slice(&page[part.within.clone()]);
-                continue;
-            };
-            let mut loaded = request.load(index, page);
-            if let (Ok(Loaded::Backed(_)), None) = (&loaded, &fetches) {
-                context.may_wait()?;
-                // The second look comes after the reader entered: the block cannot become another
-                // page's now.
-                fetches = Some(Fetches::new(request)?);
-                loaded = request.load(index, page);
-            }
-            match (loaded, &mut fetches) {
-                (Ok(Loaded::Backed(place)), Some(fetches)) => {
-                    if let Ok(page) = <&mut Page>::try_from(piece) {
-                        fetches.add(place, page);
-                    }
-                    if fetches.is_full() {
-                        fetches.carry_out()?;
-                    }
-                }
-                (loaded, _) => count(loaded.map(|_| ()))?,
-            }
+            loaded?;
         }
-        fetches.map_or(Ok(()), |mut fetches| fetches.carry_out())
+        Ok(None)
     }
 
-    #[inline]
-    fn write_part(&self, part: &Part, from: &[u8]) -> Result<(), IoError> {
-        if let Ok(page) = <&Page>::try_from(from) {
-            return self.request.store(part.page as usize, page);
-        }
-        let mut put = |page: &mut Page| page[part.within.clone()].copy_from_slice(from);
-        self.modify(part, part.of_range.start > 0, &mut put)
-    }
-
-    /// Changes a part of a page. If the operation has `begun` to change other pages, it waits for
-    /// this one even under `Wait::No`: the page was written back after the look at the ends.
+    /// Changes a part of a page, or returns its place on the backing device. If the operation has
+    /// `begun` to change other pages, it waits for this one even under `Wait::No`: the page was
+    /// written back after the look at the ends.
     fn modify(
         &self,
         part: &Part,
         begun: bool,
         edit: &mut dyn FnMut(&mut Page),
-    ) -> Result<(), IoError> {
-        let Pass { request, context } = self;
-        let index = part.page as usize;
-        match request.modify(index, None, edit)? {
-            Loaded::Page => return Ok(()),
-            Loaded::Backed(_) if begun => {}
-            Loaded::Backed(_) => context.may_wait()?,
+    ) -> Result<Loaded, IoError> {
+        let modified = self.request.modify(part.page as usize, None, edit)?;
+        match modified {
+            Loaded::Backed(_) if !begun => self.context.may_wait().map(|()| modified),
+            _ => Ok(modified),
         }
-        request.fetch_and_modify(index, edit)
     }
 }
 
-/// The parts of a zeroed range that are not discarded: all parts, or only the partial pages at its
-/// ends.
-fn zeroed_parts(offset: u64, length: u64, mode: ZeroMode) -> impl Iterator<Item = Part> {
+/// The parts of a zeroed range that are not discarded: all of it, or only the partial pages at its
+/// ends. The second range is empty, or lies behind the first.
+fn zeroed_ranges(offset: u64, length: u64, mode: ZeroMode) -> [Range<u64>; 2] {
     let (end, whole_from, whole_end) =
         (offset + length, offset.next_multiple_of(P), (offset + length) / P * P);
-    let (head, tail) = if mode == ZeroMode::KeepAllocated || whole_from >= whole_end {
-        ((offset, length), (end, 0))
+    if mode == ZeroMode::KeepAllocated || whole_from >= whole_end {
+        [offset..end, end..end]
     } else {
-        ((offset, whole_from - offset), (whole_end, end - whole_end))
-    };
-    parts(head.0, head.1).chain(parts(tail.0, tail.1))
+        [offset..whole_from, whole_end..end]
+    }
 }
 
 /// Calls `visit` with the extents that `extents` reports in whole pages, cut to the range.

@@ -1,5 +1,7 @@
 //! One request: the parts of the device that it needs.
 
+use alloc::sync::Arc;
+
 use block::IoError;
 use sync::Reader;
 use units::{Cpu, Page};
@@ -14,6 +16,8 @@ use crate::slot::Backed;
 /// device gets this value.
 pub(crate) struct Request<'a, D: Design> {
     pub(crate) engine: &'a Engine<D>,
+    /// The engine, to be shared by a request that ends its reader and goes on.
+    pub(crate) shared: &'a Arc<Engine<D>>,
     pub(crate) counts: &'a Counts,
     pub(crate) reader: &'a Reader<'a>,
     pub(crate) cpu: Cpu,
@@ -42,29 +46,30 @@ impl<D: Design> Request<'_, D> {
         self.engine.modify(self.reader, self.cpu, index, known, edit)
     }
 
+    /// Decompresses a block that was fetched from `place`, where page `index` was a moment ago.
+    /// Returns false if it is not there now: then its codec may be gone.
+    pub(crate) fn unpack(
+        &self,
+        (index, place): (usize, Backed),
+        block: &Page,
+        page: &mut Page,
+    ) -> Result<bool, IoError> {
+        // While a slot names the block and this reader lives, the codec stays.
+        if !self.engine.is_at(index, place) {
+            return Ok(false);
+        }
+        self.engine.unpack(self.reader, self.cpu, place, block, page).map(|()| true)
+    }
+
     /// Counts a page read, and a failure if it failed.
     #[inline]
     pub(crate) fn count_read(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        self.count(Count::Reads, Count::FailedReads, result)
+        self.counts.add_result(self.cpu, (Count::Reads, Count::FailedReads), result)
     }
 
     /// Counts a page write, and a failure if it failed.
     #[inline]
     pub(crate) fn count_write(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        self.count(Count::Writes, Count::FailedWrites, result)
-    }
-
-    #[inline]
-    fn count(
-        &self,
-        done: Count,
-        failed: Count,
-        result: Result<(), IoError>,
-    ) -> Result<(), IoError> {
-        self.counts.add(self.cpu, done, 1);
-        if result.is_err() {
-            self.counts.add(self.cpu, failed, 1);
-        }
-        result
+        self.counts.add_result(self.cpu, (Count::Writes, Count::FailedWrites), result)
     }
 }

@@ -5,8 +5,9 @@ mod common;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use block::{BlockDevice, Operation};
+use block::{BlockDevice, Context, IoError, Operation, Wait};
 use common::{Disk, SyncPoints, disk};
 use control::Errno;
 use units::{Cpu, PAGE_SIZE};
@@ -153,4 +154,39 @@ fn a_disk_does_not_shrink_past_a_page_that_is_being_stored() {
         assert!(back == page(1));
         disk.discard_pages(CPU, 63, 1).unwrap();
     }
+}
+
+#[test]
+fn a_shrink_that_fails_refuses_no_page_of_the_disk() {
+    let sync_points: Arc<SyncPoints> = Arc::default();
+    let disk = disk(&sync_points, 1);
+    let (outcome, outcomes) = mpsc::channel();
+    let (stored, stores) = mpsc::channel();
+    let shrinking = disk.clone();
+    *sync_points.storing.lock().unwrap() = Some(Box::new(move || {
+        let other = shrinking.clone();
+        thread::spawn(move || outcome.send(other.resize(32 * P)).unwrap());
+        // It waits for this request from then on.
+        while shrinking.bytes() != 32 * P {
+            thread::yield_now();
+        }
+        let at_once = Context { cpu: CPU, wait: Wait::No };
+        let write = Operation::Write { offset: 40 * P, from: &page(2) };
+        let refused = shrinking.perform(at_once, write);
+        let other = shrinking.clone();
+        thread::spawn(move || stored.send((refused, other.store_page(CPU, 40, &page(3)))).unwrap());
+        for _ in 0..20 {
+            thread::yield_now();
+        }
+    }));
+    disk.store_page(CPU, 63, &page(1)).unwrap();
+    assert_eq!(outcomes.recv().unwrap().unwrap_err().errno, Errno::EBUSY);
+    let results = stores.recv_timeout(Duration::from_secs(60)).expect("it waits for ever");
+    assert_eq!(results, (Err(IoError::WouldBlock), Ok(())));
+    let mut back = [0; PAGE_SIZE];
+    disk.load_page(CPU, 40, &mut back).unwrap();
+    assert!(back == page(3));
+    assert_eq!(disk.stats().invalid_io, 0, "all of it lay within the disk");
+    assert_eq!(disk.store_page(CPU, 64, &page(4)), Err(IoError::OutOfRange));
+    assert_eq!(disk.stats().invalid_io, 1);
 }

@@ -1,0 +1,249 @@
+//! Requests to the device, for pages and byte ranges.
+//!
+//! A request is a reader of the device while it uses the engine. While it waits for the backing
+//! device it is none, but shares the engine: compaction, a shrink, a change of codecs and a reset
+//! wait for readers, and must not wait for a slow backing device. Afterwards it enters again.
+
+use alloc::sync::Arc;
+
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit, Wait};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
+
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::page_ops::Loaded;
+use crate::ranges::{self, Change, Pass, Stopped};
+use crate::read_backing::Fetcher;
+use crate::request::Request;
+use crate::resources::Design;
+
+impl<D: Design> Disk<D> {
+    /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
+    #[inline]
+    pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
+        self.begin(Context::waiting(cpu), (index, 1), |request| {
+            request.count_write(request.store(index as usize, page))
+        })?
+    }
+
+    /// Loads page `index` on this thread. A page that was never stored reads as zeroes.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`, `Corrupt`; the contents of `page` are undefined then.
+    #[inline]
+    pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
+        let backed = self.begin(Context::waiting(cpu), (index, 1), |request| {
+            match request.load(index as usize, page) {
+                Ok(Loaded::Backed(_)) => Ok(Some(request.shared.clone())),
+                loaded => request.count_read(loaded.map(|_| ())).map(|()| None),
+            }
+        })??;
+        match backed {
+            None => Ok(()),
+            Some(engine) => self.fetcher(engine, cpu).fetch(index as usize, page),
+        }
+    }
+
+    /// Empties `count` pages from `first` on. They read as zeroes afterwards.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`.
+    pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
+        self.begin(Context::waiting(cpu), (first, count), |request| {
+            request.engine.discard(cpu, first as usize, count as usize);
+            self.counts.add(cpu, Count::NotifyFree, count as i64);
+        })
+    }
+
+    /// Calls `f`, as a reader, with a request for pages that lie within the device: a number of
+    /// pages from a first one on. Every operation begins here. The calling thread is no reader: it
+    /// may wait for a change of the size.
+    #[inline]
+    fn begin<R>(
+        &self,
+        context: Context,
+        pages: (u64, u64),
+        f: impl FnOnce(Request<'_, D>) -> R,
+    ) -> Result<R, IoError> {
+        loop {
+            {
+                let reader = self.readers.enter(context.cpu);
+                if let Some(request) = self.request(&reader, context.cpu, pages)? {
+                    return Ok(f(request));
+                }
+            }
+            self.look_again(context, pages)?;
+        }
+    }
+
+    /// A request for these pages; `None` if they pass the end of the device.
+    #[inline]
+    fn request<'a>(
+        &'a self,
+        reader: &'a Reader<'a>,
+        cpu: Cpu,
+        pages: (u64, u64),
+    ) -> Result<Option<Request<'a, D>>, IoError> {
+        let is_within = self.holds(pages);
+        let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
+        let counts = &self.counts;
+        Ok(is_within.then_some(Request { engine, shared: engine, counts, reader, cpu }))
+    }
+
+    #[inline]
+    fn holds(&self, (first, count): (u64, u64)) -> bool {
+        let pages = self.bytes() / PAGE_SIZE as u64;
+        first.checked_add(count).is_some_and(|end| end <= pages)
+    }
+
+    /// Fails if the pages pass the end of the device. A device that shrinks shows its new size
+    /// before it is certain to get it, and holds the settings meanwhile. So the size counts that is
+    /// there after that. The calling thread is no reader.
+    #[cold]
+    fn look_again(&self, context: Context, pages: (u64, u64)) -> Result<(), IoError> {
+        let settings = match context.wait {
+            Wait::Yes => Some(self.settings.lock()),
+            Wait::No => self.settings.try_lock(),
+        };
+        let Some(_settings) = settings else { return Err(IoError::WouldBlock) };
+        if self.holds(pages) {
+            return Ok(());
+        }
+        if self.bytes() == 0 {
+            return Err(IoError::NotReady);
+        }
+        self.counts.add(context.cpu, Count::InvalidIo, 1);
+        Err(IoError::OutOfRange)
+    }
+
+    fn fetcher(&self, engine: Arc<Engine<D>>, cpu: Cpu) -> Fetcher<'_, D> {
+        Fetcher { engine, readers: &self.readers, counts: &self.counts, cpu }
+    }
+
+    #[inline]
+    fn read(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let pages = ranges::touched_pages(offset, into.len() as u64);
+        let rest = self.begin(context, pages, |request| {
+            let engine = request.shared;
+            let read = Pass { request, context }.read(offset, into);
+            read.map(|stopped| stopped.map(|done| (done, engine.clone())))
+        })??;
+        match rest {
+            None => Ok(()),
+            Some((done, engine)) => {
+                self.fetcher(engine, context.cpu).read(offset + done as u64, &mut into[done..])
+            }
+        }
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        context: Context,
+        (offset, length): (u64, u64),
+        change: Change<'_>,
+    ) -> Result<(), IoError> {
+        let mut done = 0;
+        loop {
+            let range = (offset + done, length - done);
+            let pages = ranges::touched_pages(range.0, range.1);
+            let stopped = self.begin(context, pages, |request| {
+                Pass { request, context }.change(range, change.after(done as usize), done > 0)
+            })??;
+            let Some(stopped) = stopped else { return Ok(()) };
+            let rest = change.after(done as usize);
+            self.fetch_and_modify(context.cpu, &stopped, &mut |page| {
+                rest.put(stopped.of_range.clone(), &mut page[stopped.within.clone()]);
+            })?;
+            done += stopped.next as u64;
+            if done == length {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes a part of a page that is on the backing device, or was a moment ago, and counts it.
+    #[cold]
+    fn fetch_and_modify(
+        &self,
+        cpu: Cpu,
+        stopped: &Stopped<D>,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<(), IoError> {
+        let modified = self.fetch_and_modify_uncounted(cpu, stopped, edit);
+        self.counts.add_result(cpu, (Count::Writes, Count::FailedWrites), modified)
+    }
+
+    fn fetch_and_modify_uncounted(
+        &self,
+        cpu: Cpu,
+        stopped: &Stopped<D>,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<(), IoError> {
+        let (index, fetcher) = (stopped.page as usize, self.fetcher(stopped.engine.clone(), cpu));
+        // The reader keeps the block from reuse. If the slot still names the block in the next
+        // round, the page has the contents that were read from it.
+        let _reading = fetcher.backing()?.reading(cpu);
+        let (mut block, mut page, mut known) = ([0; PAGE_SIZE], [0; PAGE_SIZE], None);
+        loop {
+            // The device may have shrunk meanwhile.
+            let modified = self.begin(Context::waiting(cpu), (stopped.page, 1), |request| {
+                if !Arc::ptr_eq(request.shared, &stopped.engine) {
+                    return Err(IoError::NotReady);
+                }
+                let there = match known {
+                    Some(place) => request.unpack((index, place), &block, &mut page)?,
+                    None => false,
+                };
+                let known = known.filter(|_| there).map(|place| (place, &page));
+                request.modify(index, known, edit)
+            })??;
+            match modified {
+                Loaded::Page => return Ok(()),
+                Loaded::Backed(place) => {
+                    fetcher.fetch_block(place, &mut block)?;
+                    known = Some(place);
+                }
+            }
+        }
+    }
+}
+
+impl<D: Design> BlockDevice for Disk<D> {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.bytes(), minimum_block: 1, preferred_block: PAGE_SIZE as u32 }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+    }
+
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        let range = operation.range();
+        match operation {
+            Operation::Read { offset, into } => self.read(context, offset, into),
+            Operation::Write { from, .. } => self.change(context, range, Change::Write(from)),
+            Operation::WriteZeroes { mode, .. } => self.change(context, range, Change::Zero(mode)),
+            Operation::Discard { offset, length } => {
+                self.begin(context, ranges::touched_pages(offset, length), |request| {
+                    let _ = Pass { request, context }.give_up(offset, length);
+                })
+            }
+            Operation::Flush => Ok(()),
+        }
+    }
+
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let (first, count) = ranges::touched_pages(offset, length);
+        self.begin(Context::waiting(cpu), (first, count), |request| {
+            ranges::clip(offset, length, visit, |visit| {
+                request.engine.extents(first as usize, count as usize, visit);
+            });
+        })
+    }
+}
