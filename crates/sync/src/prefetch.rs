@@ -1,7 +1,7 @@
 //! Prefetch: hints to the processor's cache.
 //!
 //! # Why unsafe
-//! The instruction exists only as an unsafe intrinsic.
+//! The instruction exists only as an unsafe intrinsic, or in assembly.
 
 use core::ops::Range;
 
@@ -29,7 +29,17 @@ pub fn prefetch<T>(address: *const T) {
         // SAFETY: a prefetch of any address is harmless, and SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch of any address is harmless: it reads no memory that the program sees,
+    // changes no register or flag, and does not fault.
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{address}]",
+            address = in(reg) address,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
     let _ = address;
 }
 

@@ -65,6 +65,8 @@ impl Machine {
         let frames = zone(&variants.zone, &*provider, cpus, memory)?;
         let resources = Resources {
             counting_cpus: variants.counting_cpus(cpus),
+            // As in the daemon: what is measured is what users get.
+            track_access: true,
             ..Resources::new(provider, frames, cpus, files)
         };
         let (resources, next) = (Arc::new(resources), Mutex::new(0));
