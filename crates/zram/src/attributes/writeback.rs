@@ -146,5 +146,5 @@ pub(super) const SEALED_BACKING: Attribute<Disk> = Attribute {
     unit: "flag",
     help: "1 encrypts what is written back, and checks what is read; set before backing_dev",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.sealed_backing())))),
-    store: Some(|disk, text| disk.set_sealed_backing(boolean("sealed_backing", text)?)),
+    store: Some(|disk, text| disk.set_sealed_backing(parse_switch("sealed_backing", text)?)),
 };
