@@ -8,6 +8,7 @@ use cli::protocol::{self, DaemonReport};
 use nbd::wire;
 
 use crate::codecs;
+use crate::disk_targets;
 use crate::fuse_client::{self, fuse_requests};
 use crate::nbd_client::{self, Conversation};
 
@@ -26,6 +27,16 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
     Target { name: "fuse_requests", run: fuse_requests, seeds: fuse_client::seeds },
+    Target {
+        name: "attribute_stores",
+        run: disk_targets::attribute_stores,
+        seeds: disk_targets::store_seeds,
+    },
+    Target {
+        name: "sealed_blocks",
+        run: disk_targets::sealed_blocks,
+        seeds: disk_targets::block_seeds,
+    },
     Target { name: "parse_size", run: parse_size, seeds: size_seeds },
     Target { name: "control_message", run: control_message, seeds: message_seeds },
     Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },

@@ -41,6 +41,16 @@ fn fuse_requests() {
 }
 
 #[test]
+fn attribute_stores() {
+    smoke("attribute_stores");
+}
+
+#[test]
+fn sealed_blocks() {
+    smoke("sealed_blocks");
+}
+
+#[test]
 fn parse_size() {
     smoke("parse_size");
 }
