@@ -4,7 +4,7 @@ mod common;
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -16,6 +16,12 @@ static HEAP: host::Heap = host::Heap;
 const MIB: usize = 1 << 20;
 /// Longer than anything takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tests of this program run one after another: the memory is that of the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn server(options: Options) -> Arc<Server> {
     let exports = Arc::new(One::new("disk", "", plain(32 * MIB)));
@@ -49,6 +55,7 @@ fn until_taken(client: &Client) {
 
 #[test]
 fn an_announced_write_takes_no_memory() {
+    let _turn = alone();
     let server = server(Options::default());
     let mut other = connect(&server);
     assert_eq!(other.write(0, 0, &[1; 4096]), 0);
@@ -75,6 +82,7 @@ fn an_announced_write_takes_no_memory() {
 
 #[test]
 fn long_requests_share_what_there_is() {
+    let _turn = alone();
     // There is room for one of the longest requests.
     let server = server(Options { memory: 0, stall: PATIENCE, ..Options::default() });
     let data = vec![5; 32 * MIB];
@@ -97,6 +105,7 @@ fn long_requests_share_what_there_is() {
 
 #[test]
 fn short_requests_go_on_while_long_ones_wait() {
+    let _turn = alone();
     let server = server(Options { memory: 0, stall: PATIENCE, ..Options::default() });
     let (mut holder, mut long, mut short) = (connect(&server), connect(&server), connect(&server));
     holder.request(0, WRITE, 1, 0, 32 * MIB as u32);
@@ -128,6 +137,7 @@ fn short_requests_go_on_while_long_ones_wait() {
 
 #[test]
 fn who_stalls_while_others_wait_is_cut_off() {
+    let _turn = alone();
     let stall = Duration::from_millis(100);
     let server = server(Options { memory: 0, stall, ..Options::default() });
     let mut announced = connect(&server);
