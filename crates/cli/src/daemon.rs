@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
 use rampack::fuse::{Mount, TreeMount, leftovers};
-use rampack::nbd::{Activated, Exports, Listener, Server};
+use rampack::nbd::{Activated, Exports, Listener, Server, Tls};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
@@ -68,12 +68,16 @@ pub struct Daemon {
 /// An NBD server for `exports`. Its clients have at most a sixteenth of the machine's memory.
 ///
 /// # Errors
-/// The error of the system call.
-pub fn nbd_server(exports: Arc<dyn Exports>) -> Result<Server, ControlError> {
+/// `EINVAL` for certificates that cannot be used; the error of the system call.
+pub fn nbd_server(exports: Arc<dyn Exports>, nbd: &NbdOptions) -> Result<Server, ControlError> {
     let mut options =
         rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
     let part = usize::try_from(rampack::host::total_memory() / 16).unwrap_or(usize::MAX);
     options.memory = options.memory.min(part);
+    if let Some(directory) = &nbd.tls_certificates {
+        let tls = Tls::from_directory(directory, nbd.tls_verify_peer);
+        options.tls = Some(tls.map_err(|error| ControlError::invalid(error.to_string()))?);
+    }
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
 }
 
@@ -123,7 +127,7 @@ impl Daemon {
         }
         if transport != Transport::Fuse {
             let exports = Arc::new(DiskExports::new(daemon.machine.clone(), nbd.nbd_read_only));
-            let server = daemon.nbd.insert(Arc::new(nbd_server(exports)?));
+            let server = daemon.nbd.insert(Arc::new(nbd_server(exports, &nbd)?));
             made.socket(&root.nbd_socket())?;
             daemon.devices.serve_nbd(listen(server, &root, &nbd)?, Some(server.clone()));
         }
@@ -449,7 +453,8 @@ fn listen(server: &Server, root: &Root, nbd: &NbdOptions) -> Result<Vec<String>,
         let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
         let bound = listener.tcp_address().unwrap_or(address);
         serve(listener)?;
-        addresses.push(format!("nbd://{bound}"));
+        let scheme = if nbd.tls_certificates.is_some() { "nbds" } else { "nbd" };
+        addresses.push(format!("{scheme}://{bound}"));
     }
     Ok(addresses)
 }

@@ -202,7 +202,7 @@ fn served(daemon: &Daemon) -> String {
 /// Serves one NBD connection on standard input and output.
 fn stdio(options: &Serve) -> Result<(), ControlError> {
     let machine = private_machine(options, 1)?;
-    let server = daemon::nbd_server(machine)?;
+    let server = daemon::nbd_server(machine, &options.frontends.nbd)?;
     let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
     // A client may close the connection without a disconnect request: that is a normal end too.
     if let Err(error) = server.serve(stream) {
@@ -217,7 +217,8 @@ fn sockets_only(
     activated: Vec<rampack::nbd::Activated>,
 ) -> Result<(), ControlError> {
     let events = listen()?;
-    let server = daemon::nbd_server(private_machine(options, options.num_devices)?)?;
+    let machine = private_machine(options, options.num_devices)?;
+    let server = daemon::nbd_server(machine, &options.frontends.nbd)?;
     daemon::serve_activated(&server, activated)?;
     // There is no control socket to ask for an answer.
     let _watchdog = Watchdog::start(|| true).map_err(|e| failed("cannot start a thread", &e))?;

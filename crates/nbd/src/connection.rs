@@ -8,6 +8,7 @@ use crate::Exports;
 use crate::budget::{Budget, FIRST};
 use crate::buffer::{Input, Output};
 use crate::later::Later;
+use crate::negotiate::Security;
 use crate::options::Options;
 use crate::outcome::Progress;
 use crate::session::Session;
@@ -75,7 +76,9 @@ impl Drop for Outlet<'_> {
 /// answers every received request and ends.
 pub(crate) fn serve(stream: &Stream, host: &Host<'_>) -> io::Result<()> {
     let mut output = Output::new(Some(host.budget.clone()));
-    let session = Session::new(host.exports, &mut output, host.later.clone());
+    let is_secure = stream.is_remote() && host.options.tls.is_some();
+    let security = if is_secure { Security::Required } else { Security::Plain };
+    let session = Session::new(host.exports, &mut output, host.later.clone(), security);
     let (later, budget) = (host.later.clone(), host.budget);
     let mut outlet = Outlet { stream, later, budget, ended: false };
     let served = exchange(&outlet, session, output, host);
@@ -121,6 +124,13 @@ fn exchange(
                 outlet.send(&mut output)?;
                 input.shrink();
                 output.wait_for_share(bytes, || stream.is_dead())?;
+            }
+            Progress::StartTls(bytes) => {
+                input.consume(bytes);
+                outlet.send_until(&mut output, handshake)?;
+                // What came in the clear is nobody's: it could be from somebody on the way.
+                let tls = options.tls.as_ref().filter(|_| input.filled().is_empty());
+                stream.start_tls(tls.ok_or(io::ErrorKind::InvalidData)?, handshake)?;
             }
             Progress::Need(bytes) => {
                 if has_chosen {

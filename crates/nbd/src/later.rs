@@ -192,18 +192,17 @@ impl Later {
 
     /// Sends one reply; false if the client does not take all of it now.
     fn send_one(&self, ready: &mut Ready, may_wait: bool) -> io::Result<bool> {
-        while ready.sent < ready.output.len() {
+        if may_wait {
             let rest = &ready.output.filled()[ready.sent..];
-            if may_wait {
-                self.stream.send_all(rest, |stalled| self.budget.bears(stalled))?;
-                return Ok(true);
-            }
-            match self.stream.send_now(rest)? {
+            return self.stream.send_all(rest, |it| self.budget.bears(it)).map(|()| true);
+        }
+        while ready.sent < ready.output.len() {
+            match self.stream.send_now(&ready.output.filled()[ready.sent..])? {
                 0 => return Ok(false),
                 sent => ready.sent += sent,
             }
         }
-        Ok(true)
+        self.stream.flush_now()
     }
 
     /// Lets a new thread send the rest; false if there can be none.

@@ -1,9 +1,9 @@
 //! An NBD server over [`block::BlockDevice`].
 //!
 //! It speaks the fixed newstyle protocol of the NBD document (`doc/proto.md` of the
-//! NetworkBlockDevice project) with structured replies and `base:allocation`, without TLS and
-//! without extended headers. A `Session` is the protocol: it turns bytes into bytes and does no
-//! I/O. [`Server`] runs it with threads and sockets, [`drive`] with a slice.
+//! NetworkBlockDevice project) with structured replies and `base:allocation`, with TLS for TCP if
+//! wanted, and without extended headers. A `Session` is the protocol: it turns bytes into bytes and
+//! does no I/O. [`Server`] runs it with threads and sockets, [`drive`] with a slice.
 //!
 //! One thread serves one connection. It receives all requests that have arrived, carries them out
 //! in order, and sends all their replies at once. A request allocates nothing. A request that would
@@ -27,6 +27,7 @@ mod spin;
 mod stop;
 mod stream;
 mod sys;
+mod tls;
 mod transmit;
 pub mod wire;
 
@@ -41,9 +42,11 @@ pub use listen::{ListenError, Listener};
 pub use options::Options;
 pub use server::Server;
 pub use stream::Stream;
+pub use tls::{Tls, TlsError};
 pub use wire::MAX_PAYLOAD;
 
 use buffer::Output;
+use negotiate::Security;
 use outcome::Progress;
 use session::Session;
 
@@ -59,12 +62,12 @@ const DRIVE_LIMIT: usize = 2 * MAX_PAYLOAD as usize;
 pub fn drive(input: &[u8], device: Arc<dyn BlockDevice>) -> Vec<u8> {
     let exports = One::new("disk", "", device);
     let mut output = Output::new(None);
-    let mut session = Session::new(&exports, &mut output, None);
+    let mut session = Session::new(&exports, &mut output, None, Security::Plain);
     let mut at = 0;
     while output.len() < DRIVE_LIMIT {
         match session.advance(&input[at..], &mut output, Cpu(0)) {
             Progress::Consumed(bytes) => at += bytes,
-            Progress::Need(_) | Progress::Full(_) | Progress::Short(_) | Progress::Close => break,
+            _ => break,
         }
     }
     output.into_vec()

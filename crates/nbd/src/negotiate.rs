@@ -27,8 +27,20 @@ const ALLOCATION: &str = "base:allocation";
 /// Its namespace; in a LIST query it asks for all its contexts.
 const NAMESPACE: &[u8] = b"base:";
 
+/// What a client may do without TLS, and whether it has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Security {
+    /// There is no TLS.
+    Plain,
+    /// The client has to start TLS before anything else.
+    Required,
+    /// TLS is on.
+    Tls,
+}
+
 pub(crate) struct Negotiation {
     no_zeroes: bool,
+    security: Security,
     structured: bool,
     /// The export that `base:allocation` was chosen for.
     allocation_of: Option<String>,
@@ -41,6 +53,8 @@ pub(crate) enum Step {
     Go(Outcome),
     /// The option used this many bytes, and negotiation is over.
     Begin(usize, Box<Transmission>),
+    /// The option used this many bytes, and negotiation begins anew in TLS.
+    StartTls(usize),
 }
 
 /// An opened export, for a reply or for transmission.
@@ -101,8 +115,8 @@ const fn kind_of(error: &OpenError) -> u32 {
 }
 
 impl Negotiation {
-    pub(crate) fn new(no_zeroes: bool) -> Negotiation {
-        Negotiation { no_zeroes, structured: false, allocation_of: None, options: 0 }
+    pub(crate) fn new(no_zeroes: bool, security: Security) -> Negotiation {
+        Negotiation { no_zeroes, security, structured: false, allocation_of: None, options: 0 }
     }
 
     /// Answers the option at the start of `input`.
@@ -142,12 +156,26 @@ impl Negotiation {
             return CLOSE;
         }
         match option {
-            opt::EXPORT_NAME => {
-                return self.export_name(exports, data, used, output);
-            }
             opt::ABORT => {
                 reply(output, option, rep::ACK, &[])?;
                 return CLOSE;
+            }
+            opt::STARTTLS if self.security != Security::Plain => {
+                if let (Security::Required, true) = (self.security, data.is_empty()) {
+                    reply(output, option, rep::ACK, &[])?;
+                    // What was agreed in the clear does not count.
+                    *self = Negotiation::new(self.no_zeroes, Security::Tls);
+                    return Ok(Step::StartTls(used));
+                }
+                let why = if data.is_empty() { "TLS is on" } else { "there are data" };
+                refuse(output, option, rep::ERR_INVALID, &why)?;
+            }
+            opt::EXPORT_NAME if self.security == Security::Required => return CLOSE,
+            _ if self.security == Security::Required => {
+                refuse(output, option, rep::ERR_TLS_REQD, &"this server wants TLS first")?;
+            }
+            opt::EXPORT_NAME => {
+                return self.export_name(exports, data, used, output);
             }
             opt::LIST => list(exports, data, output)?,
             opt::INFO | opt::GO => {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use units::Cpu;
 
+use crate::tls::Tls;
+
 /// The options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,6 +29,9 @@ pub struct Options {
     /// While requests wait for memory, a client that stalls for so long in the middle of a long
     /// request, or takes no part of a long reply for so long, is cut off.
     pub stall: Duration,
+    /// Certificates for clients over TCP, which then have to use TLS; None for no TLS. Other
+    /// clients never use it.
+    pub tls: Option<Tls>,
     /// The most threads for requests that would wait, for all connections together. With 0 such a
     /// request waits on the thread of its connection.
     pub waiters: usize,
@@ -37,8 +42,8 @@ pub struct Options {
 
 impl Default for Options {
     /// CPU 0 for every thread, 50 microseconds of polling, 256 connections of which 16 are not for
-    /// TCP, half a minute for the handshake, 256 MiB for long requests, ten seconds to stall, 16
-    /// waiter threads, five seconds of grace.
+    /// TCP, half a minute for the handshake, 256 MiB for long requests, ten seconds to stall, no
+    /// TLS, 16 waiter threads, five seconds of grace.
     fn default() -> Options {
         Options {
             cpu: || Cpu(0),
@@ -48,6 +53,7 @@ impl Default for Options {
             handshake: Duration::from_secs(30),
             memory: 256 << 20,
             stall: Duration::from_secs(10),
+            tls: None,
             waiters: 16,
             grace: Duration::from_secs(5),
         }

@@ -12,6 +12,8 @@ pub(crate) enum Progress {
     Full(usize),
     /// No byte was used: the reply has this many bytes of data, and there is no memory for it now.
     Short(usize),
+    /// The step used this many bytes; after the output is sent, the connection goes on in TLS.
+    StartTls(usize),
     /// The connection ends after the output is sent.
     Close,
 }

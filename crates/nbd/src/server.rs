@@ -148,6 +148,7 @@ impl Exports for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        self.stream.say_goodbye();
         self.stream.cut();
         self.shared.live().clients.remove(&self.id);
         self.shared.changed.notify_all();

@@ -11,7 +11,7 @@ use units::Cpu;
 use crate::Exports;
 use crate::buffer::Output;
 use crate::later::Later;
-use crate::negotiate::{Negotiation, Step};
+use crate::negotiate::{Negotiation, Security, Step};
 use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::transmit::Transmission;
 use crate::wire::{
@@ -29,6 +29,8 @@ pub(crate) struct Session<'e> {
     exports: &'e dyn Exports,
     /// Takes the requests that would wait; without it they wait on this thread.
     later: Option<Arc<Later>>,
+    /// At the beginning.
+    security: Security,
     phase: Phase,
     discarding: Option<Discarding>,
 }
@@ -39,13 +41,14 @@ impl<'e> Session<'e> {
         exports: &'e dyn Exports,
         output: &mut Output,
         later: Option<Arc<Later>>,
+        security: Security,
     ) -> Session<'e> {
         // The buffer is new and has room for these 18 bytes.
         let flags = FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES;
         let _ = output.put(&GREETING_MAGIC.to_be_bytes());
         let _ = output.put(&OPTION_MAGIC.to_be_bytes());
         let _ = output.put(&flags.to_be_bytes());
-        Session { exports, later, phase: Phase::Greeted, discarding: None }
+        Session { exports, later, security, phase: Phase::Greeted, discarding: None }
     }
 
     /// Is negotiation over?
@@ -69,6 +72,7 @@ impl<'e> Session<'e> {
                         self.phase = Phase::Transmitting(transmission);
                         return Progress::Consumed(used);
                     }
+                    Ok(Step::StartTls(used)) => return Progress::StartTls(used),
                     Err(error) => Err(error),
                 }
             }
@@ -93,7 +97,7 @@ impl<'e> Session<'e> {
             return Outcome::Progress(Progress::Close);
         }
         let no_zeroes = flags & u32::from(FLAG_NO_ZEROES) != 0;
-        self.phase = Phase::Negotiating(Negotiation::new(no_zeroes));
+        self.phase = Phase::Negotiating(Negotiation::new(no_zeroes, self.security));
         Outcome::Progress(Progress::Consumed(4))
     }
 

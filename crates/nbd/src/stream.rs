@@ -1,12 +1,14 @@
-//! The stream to a client: a socket or two pipes.
+//! The stream to a client: a socket, with TLS or without, or two pipes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::sys::{self, For};
+use crate::tls::{Channel, Tls};
 
 /// How often a thread that waits for a client looks whether it should go on waiting.
 const LOOK: Duration = Duration::from_millis(500);
@@ -26,6 +28,7 @@ const USER_TIMEOUT: i32 = 120_000;
 pub struct Stream {
     kind: Kind,
     remote: bool,
+    tls: OnceLock<Box<Channel>>,
 }
 
 #[derive(Debug)]
@@ -52,14 +55,16 @@ impl Stream {
     fn socket(fd: OwnedFd) -> Stream {
         // On an error a send waits as long as it takes.
         let _ = sys::set_send_timeout(fd.as_fd(), LOOK);
-        Stream { kind: Kind::Socket(fd), remote: false }
+        let domain = sys::socket_option(fd.as_fd(), libc::SO_DOMAIN);
+        let remote = domain.is_ok_and(|domain| domain != libc::AF_UNIX);
+        Stream { kind: Kind::Socket(fd), remote, tls: OnceLock::new() }
     }
 
     /// Receives from `input` and sends to `output`.
     #[must_use]
     pub fn pair(input: OwnedFd, output: OwnedFd) -> Stream {
         let kind = Kind::Pipes { input: File::from(input), output: File::from(output) };
-        Stream { kind, remote: false }
+        Stream { kind, remote: false, tls: OnceLock::new() }
     }
 
     /// Standard input and output, as inetd and `nbdinfo [ command ]` connect them. Nothing else
@@ -80,9 +85,10 @@ impl Stream {
     #[inline]
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
-            let received = match &self.kind {
-                Kind::Socket(fd) => sys::receive(fd.as_fd(), into, true),
-                Kind::Pipes { input, .. } => (&*input).read(into),
+            let received = match (&self.kind, self.tls.get()) {
+                (Kind::Socket(fd), None) => sys::receive(fd.as_fd(), into, true),
+                (Kind::Socket(fd), Some(channel)) => channel.receive(fd.as_fd(), into),
+                (Kind::Pipes { input, .. }, _) => (&*input).read(into),
             };
             match received {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -99,7 +105,11 @@ impl Stream {
     #[inline]
     pub(crate) fn receive_now(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let Kind::Socket(fd) = &self.kind else { return Ok(None) };
-        match sys::receive(fd.as_fd(), into, false) {
+        let received = match self.tls.get() {
+            None => sys::receive(fd.as_fd(), into, false),
+            Some(channel) => channel.receive(fd.as_fd(), into),
+        };
+        match received {
             Ok(received) => Ok(Some(received)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(None),
@@ -119,10 +129,15 @@ impl Stream {
         bears: impl Fn(Duration) -> bool,
     ) -> io::Result<()> {
         let mut since = None;
-        while !bytes.is_empty() {
-            let sent = match &self.kind {
-                Kind::Socket(fd) => sys::send(fd.as_fd(), bytes, true),
-                Kind::Pipes { output, .. } => (&*output).write(bytes),
+        loop {
+            let sent = match (&self.kind, self.tls.get()) {
+                _ if bytes.is_empty() => match self.flush_now()? {
+                    true => return Ok(()),
+                    false => Err(ErrorKind::WouldBlock.into()),
+                },
+                (Kind::Socket(fd), None) => sys::send(fd.as_fd(), bytes, true),
+                (Kind::Socket(fd), Some(channel)) => channel.send(fd.as_fd(), bytes),
+                (Kind::Pipes { output, .. }, _) => (&*output).write(bytes),
             };
             match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -140,17 +155,20 @@ impl Stream {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 
     /// Sends as much as the client takes without a wait, and returns how many bytes; 0 if none.
+    /// With TLS some of these bytes may remain until [`Stream::flush_now`].
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = match &self.kind {
-            Kind::Socket(fd) => sys::send(fd.as_fd(), bytes, false),
-            Kind::Pipes { output, .. } => match sys::wait([output.as_fd()], For::Writing, 0)? {
-                [true] => (&*output).write(&bytes[..bytes.len().min(PIPE_PIECE)]),
-                [false] => return Ok(0),
-            },
+        let sent = match (&self.kind, self.tls.get()) {
+            (Kind::Socket(fd), None) => sys::send(fd.as_fd(), bytes, false),
+            (Kind::Socket(fd), Some(channel)) => channel.send(fd.as_fd(), bytes),
+            (Kind::Pipes { output, .. }, _) => {
+                match sys::wait([output.as_fd()], For::Writing, 0)? {
+                    [true] => (&*output).write(&bytes[..bytes.len().min(PIPE_PIECE)]),
+                    [false] => return Ok(0),
+                }
+            }
         };
         match sent {
             Ok(0) => Err(ErrorKind::WriteZero.into()),
@@ -163,6 +181,9 @@ impl Stream {
     /// Does something come, or is the client gone, within a short time? Always true for pipes.
     pub(crate) fn is_ready_soon(&self) -> io::Result<bool> {
         let Kind::Socket(fd) = &self.kind else { return Ok(true) };
+        if self.has_some() {
+            return Ok(true);
+        }
         Ok(sys::wait([fd.as_fd()], For::Reading, LOOK.as_millis() as i32)? == [true])
     }
 
@@ -183,16 +204,38 @@ impl Stream {
 
     /// Waits for a byte to receive; an error when `end` passes first.
     pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            // Rounded up: a wait that ends too early would only be repeated.
-            let milliseconds = i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1;
-            if sys::wait([self.input()], For::Reading, milliseconds)? == [true] {
-                return Ok(());
-            }
+        if self.has_some() { Ok(()) } else { sys::wait_until(self.input(), For::Reading, end) }
+    }
+
+    /// Goes on in TLS, after a handshake until `end` at most.
+    ///
+    /// # Errors
+    /// An error for pipes, and when the handshake fails.
+    pub(crate) fn start_tls(&self, tls: &Tls, end: Instant) -> io::Result<()> {
+        let Kind::Socket(fd) = &self.kind else { return Err(ErrorKind::Unsupported.into()) };
+        let channel = Channel::accept(tls, fd.as_fd(), end)?;
+        // The protocol starts it once.
+        let _ = self.tls.set(Box::new(channel));
+        Ok(())
+    }
+
+    /// Ends TLS, as far as the client takes it now.
+    pub(crate) fn say_goodbye(&self) {
+        if let Some(channel) = self.tls.get() {
+            channel.close(self.output());
+        }
+    }
+
+    /// Has something arrived that the socket does not show any more?
+    fn has_some(&self) -> bool {
+        self.tls.get().is_some_and(|channel| channel.has_some())
+    }
+
+    /// Sends what was taken by an earlier send; false if the client does not take all of it now.
+    pub(crate) fn flush_now(&self) -> io::Result<bool> {
+        match self.tls.get() {
+            Some(channel) => channel.flush(self.output()),
+            None => Ok(true),
         }
     }
 
@@ -263,7 +306,7 @@ impl From<std::net::TcpStream> for Stream {
         ] {
             let _ = sys::set_option(fd.as_fd(), level, option, value);
         }
-        Stream { remote: true, ..Stream::socket(fd) }
+        Stream::socket(fd)
     }
 }
 

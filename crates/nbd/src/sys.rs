@@ -9,7 +9,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -68,6 +68,21 @@ pub(crate) fn wait<const N: usize>(
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         Err(_) => Ok([false; N]),
         Ok(_) => Ok(polled.map(|fd| fd.revents != 0)),
+    }
+}
+
+/// Waits until `fd` is ready or broken; an error when `end` passes first.
+pub(crate) fn wait_until(fd: BorrowedFd<'_>, what: For, end: Instant) -> io::Result<()> {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        // Rounded up: a wait that ends too early would only be repeated.
+        let milliseconds = i32::try_from(left.as_millis()).unwrap_or(i32::MAX - 1) + 1;
+        if wait([fd], what, milliseconds)? == [true] {
+            return Ok(());
+        }
     }
 }
 

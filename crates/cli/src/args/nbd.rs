@@ -1,6 +1,7 @@
 //! The options of NBD.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -9,8 +10,8 @@ use super::values::tcp_address;
 /// How NBD is served.
 #[derive(Args, Clone, Default, Debug)]
 pub struct NbdOptions {
-    /// Serve NBD on TCP as well. There is no password and no encryption: anyone who reaches the
-    /// address has the devices. A port alone is on the loopback address; another address needs
+    /// Serve NBD on TCP as well. There is no password, so anyone who reaches the address has the
+    /// devices. A port alone is on the loopback address; another address needs --tls-verify-peer or
     /// --insecure.
     #[arg(long, value_name = "[HOST:]PORT", value_parser = tcp_address)]
     pub nbd_tcp: Option<SocketAddr>,
@@ -18,6 +19,15 @@ pub struct NbdOptions {
     /// Let other machines reach the devices by --nbd-tcp.
     #[arg(long, requires = "nbd_tcp")]
     pub insecure: bool,
+
+    /// Serve NBD on TCP with TLS only, with server-cert.pem and server-key.pem in this directory.
+    #[arg(long, value_name = "DIR")]
+    pub tls_certificates: Option<PathBuf>,
+
+    /// Serve only clients that have a certificate of the authority in ca-cert.pem in that
+    /// directory.
+    #[arg(long, requires = "tls_certificates")]
+    pub tls_verify_peer: bool,
 
     /// Let NBD clients read only.
     #[arg(long)]
@@ -35,6 +45,8 @@ impl NbdOptions {
     pub fn given(&self) -> Option<&'static str> {
         if self.nbd_tcp.is_some() {
             Some("--nbd-tcp")
+        } else if self.tls_certificates.is_some() {
+            Some("--tls-certificates")
         } else if self.nbd_read_only {
             Some("--nbd-read-only")
         } else if !self.nbd_allow_uid.is_empty() {
@@ -47,15 +59,19 @@ impl NbdOptions {
     /// Checks that an address which other machines may reach is meant.
     ///
     /// # Errors
-    /// A message with the two ways out.
+    /// A message with the ways out.
     pub fn check_address(&self) -> Result<(), String> {
         match self.nbd_tcp {
-            Some(address) if !address.ip().to_canonical().is_loopback() && !self.insecure => {
+            Some(address)
+                if !address.ip().to_canonical().is_loopback()
+                    && !self.insecure
+                    && !self.tls_verify_peer =>
+            {
                 Err(format!(
-                    "--nbd-tcp {address}: NBD has no password and no encryption, so anyone who \
-                     reaches this address could read and change the devices; give the port alone, \
-                     for the loopback address, and let other machines come through a tunnel (ssh \
-                     -L), or add --insecure"
+                    "--nbd-tcp {address}: NBD has no password, so anyone who reaches this address \
+                     could read and change the devices; give the port alone, for the loopback \
+                     address, or serve only clients with certificates (--tls-certificates DIR \
+                     --tls-verify-peer), or add --insecure"
                 ))
             }
             _ => Ok(()),

@@ -3,8 +3,10 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use testkit::{Need, met};
 
 use crate::common::{Daemon, NbdClient, Place, program, rampack, refused, wait_until};
@@ -111,8 +113,15 @@ fn other_machines_only_when_it_is_said_twice() {
     };
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:10809", "[::ffff:192.0.2.1]:10809"] {
         let said = up(&format!("--nbd-tcp {address}"));
-        refused(&said, 1, &["--insecure", "loopback", "no password", "EINVAL"]);
+        let words = ["--insecure", "--tls-verify-peer", "loopback", "no password", "EINVAL"];
+        refused(&said, 1, &words);
+        // Encryption alone keeps nobody out.
+        let said = up(&format!("--nbd-tcp {address} --tls-certificates /nowhere"));
+        refused(&said, 1, &words);
     }
+    refused(&up("--tls-verify-peer"), 2, &["--tls-certificates"]);
+    let said = up("--nbd-tcp 0.0.0.0:0 --tls-certificates /nowhere --tls-verify-peer");
+    refused(&said, 1, &["/nowhere/server-cert.pem", "EINVAL"]);
     refused(&up("--insecure"), 2, &["--nbd-tcp"]);
     let said = rampack("up --transport fuse --nbd-read-only");
     refused(&said, 1, &["--nbd-read-only", "--transport fuse"]);
@@ -120,6 +129,58 @@ fn other_machines_only_when_it_is_said_twice() {
     for line in ["--nbd-tcp 127.0.0.2:0", "--nbd-tcp 0.0.0.0:0 --insecure"] {
         Daemon::start(&place, &format!("up --transport nbd --size 8M {line}")).stop();
     }
+    place.is_clean();
+}
+
+/// Makes an authority with certificates for a server and a client in `directory`.
+fn make_certificates(directory: &Path) {
+    let write = |name: &str, text: String| std::fs::write(directory.join(name), text).unwrap();
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    write("ca-cert.pem", params.self_signed(&key).unwrap().pem());
+    let issuer = Issuer::new(params, key);
+    for who in ["server", "client"] {
+        let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        write(&format!("{who}-cert.pem"), params.signed_by(&key, &issuer).unwrap().pem());
+        write(&format!("{who}-key.pem"), key.serialize_pem());
+    }
+}
+
+#[test]
+fn clients_come_with_certificates() {
+    if !met("clients_come_with_certificates", &[NBDINFO, NBDCOPY]) {
+        return;
+    }
+    let place = Place::new();
+    let directory = place.path().join("pki");
+    std::fs::create_dir(&directory).unwrap();
+    make_certificates(&directory);
+    let pki = directory.display();
+    let line = "up --transport nbd --size 8M --nbd-tcp 0";
+    let line = format!("{line} --tls-certificates {pki} --tls-verify-peer");
+    let daemon = Daemon::start(&place, &line);
+    let uri = daemon.greeting.split_whitespace().find(|word| word.starts_with("nbds://"));
+    let uri = uri.expect(&daemon.greeting);
+    let secure = format!("{uri}?tls-certificates={pki}");
+    assert_eq!(run(Command::new("nbdinfo").args(["--size", &secure])).trim(), "8388608");
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    let data: Vec<u8> = (0..8 << 20).map(|n: u32| (n / 4096 * 7 + n % 251) as u8).collect();
+    std::fs::write(&source, &data).unwrap();
+    run(Command::new("nbdcopy").arg(&source).arg(&secure));
+    run(Command::new("nbdcopy").arg(&secure).arg(&target));
+    assert!(std::fs::read(&target).unwrap() == data);
+    // Neither without TLS nor without a certificate.
+    let plain = uri.replace("nbds:", "nbd:");
+    for name in ["client-cert.pem", "client-key.pem"] {
+        std::fs::remove_file(directory.join(name)).unwrap();
+    }
+    for refused in [&plain, &secure] {
+        let output = testkit::try_run(Command::new("nbdinfo").args(["--size", refused]));
+        assert!(!output.status.success(), "{}", output.stdout);
+    }
+    daemon.stop();
     place.is_clean();
 }
 
