@@ -83,6 +83,11 @@ pub trait Directory: Send + Sync {
     fn identity(&self) -> u64 {
         0
     }
+
+    /// May only the owner of the tree look into it?
+    fn is_private(&self) -> bool {
+        false
+    }
 }
 
 /// A directory whose names never change.
@@ -90,6 +95,7 @@ pub trait Directory: Send + Sync {
 pub struct Fixed {
     listed: Vec<(String, Node)>,
     hidden: Vec<(String, Node)>,
+    is_private: bool,
 }
 
 impl Fixed {
@@ -118,6 +124,12 @@ impl Fixed {
         self.hidden.push((name.into(), Node::Directory(Arc::new(directory))));
         self
     }
+
+    /// Only the owner of the tree may look into it.
+    #[must_use]
+    pub fn private(self) -> Fixed {
+        Fixed { is_private: true, ..self }
+    }
 }
 
 impl Directory for Fixed {
@@ -128,6 +140,10 @@ impl Directory for Fixed {
     fn get(&self, name: &str) -> Option<Node> {
         let mut all = self.listed.iter().chain(&self.hidden);
         all.find(|(known, _)| known == name).map(|(_, node)| node.clone())
+    }
+
+    fn is_private(&self) -> bool {
+        self.is_private
     }
 }
 

@@ -39,11 +39,22 @@ pub fn exist(root: &Path) -> bool {
     tree || below(root, FILES).is_ok_and(files) || below(root, SWAP).is_ok_and(swap)
 }
 
+/// Why loop device `number` on `file`, a path of a killed daemon, must be left alone: it belongs to
+/// a living daemon with the same path in another mount namespace. None if the killed daemon left
+/// it. It may take two seconds.
+#[must_use]
+pub fn refusal(number: u32, file: &Path) -> Option<String> {
+    let swap = ours(file).into_iter();
+    let mounts: Vec<Mounted> = swap.chain(file.parent().map(ours).into_iter().flatten()).collect();
+    loops::stranger(number, &mounts)
+}
+
 /// Clears what a killed daemon of `root` left. It unmounts the file systems on its loop devices,
 /// detaches the loop devices and unmounts the dead FUSE mounts. It touches only `root`/files,
-/// `root`/swap and `root`/sys, and loop devices on files of them. The caller must know that no
-/// daemon of this root is alive, because its mounts would be aborted. Swap areas are not swapped
-/// off here.
+/// `root`/swap and `root`/sys, and loop devices on files of them. A loop device of a living daemon
+/// with the same path in another mount namespace is left alone and reported. The caller must know
+/// that no daemon of this root is alive, because its mounts would be aborted. Swap areas are not
+/// swapped off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
     let mut report = Report::default();
@@ -62,7 +73,14 @@ pub fn clear(root: &Path) -> Report {
     // The directory of swap files may hold other files: only a loop device on a mount is ours.
     for stands_on in [&files].into_iter().chain(swap_mounts.iter().map(|mounted| &mounted.at)) {
         for (number, file) in backed_under(stands_on) {
-            clear_loop(number, &file, &mut report);
+            match refusal(number, &file) {
+                None => clear_loop(number, &file, &mut report),
+                Some(why) => {
+                    let (node, file) = (loops::node(number), file.display());
+                    let node = node.display();
+                    report.remaining.push(format!("{node} on {file} is left alone: {why}"));
+                }
+            }
         }
     }
     for mounted in files_mounts.iter().chain(&swap_mounts) {

@@ -1,9 +1,22 @@
-//! The loop devices of the system, ours and others, as sysfs shows them. This code opens none.
+//! The loop devices of the system, ours and others, as sysfs shows them.
+//!
+//! The system's list has the loop devices of every container, and the path of a file says nothing
+//! about its mount namespace: two containers may have files of one path. [`stranger`] tells them
+//! apart by the file system itself.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::mounts::Mounted;
+use crate::sys;
+
+/// How long the file system below a loop device may take to answer.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// The node of loop device `number`.
 pub(crate) fn node(number: u32) -> PathBuf {
@@ -48,4 +61,36 @@ pub fn find_by_backing(path: &Path) -> Vec<u32> {
     let mut found = backed_under(path);
     found.retain(|(_, file)| file == path);
     found.into_iter().map(|(number, _)| number).collect()
+}
+
+/// Why loop device `number` must be left alone although the path of its file is one of ours: it
+/// stands on no file system of `mounts`, and not on one whose server is gone. None if it may be
+/// cleared. It may take two seconds.
+pub(crate) fn stranger(number: u32, mounts: &[Mounted]) -> Option<String> {
+    let (sender, answer) = mpsc::channel();
+    // On a thread of its own: a file system whose server is suspended never answers.
+    let asked = thread::Builder::new().name("loop-owner".into()).spawn(move || {
+        let _ = sender.send(File::open(node(number)).and_then(|it| sys::loop_file_system(&it)));
+    });
+    if let Err(error) = asked {
+        return Some(format!("its file system cannot be asked: {error}"));
+    }
+    match answer.recv_timeout(ANSWER) {
+        Ok(Ok(device)) if mounts.iter().any(|mounted| number_of(mounted) == device) => None,
+        Ok(Ok(_)) => Some(
+            "a daemon that cannot be seen from here serves its file (it may be in another \
+             container with the same path)"
+                .into(),
+        ),
+        Ok(Err(error)) => match error.raw_os_error() {
+            // The server of the file is gone, or the file.
+            Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ENXIO) => None,
+            _ => Some(format!("its file system cannot be asked: {error}")),
+        },
+        Err(_) => Some("its file system does not answer".into()),
+    }
+}
+
+fn number_of(mounted: &Mounted) -> u64 {
+    u64::from(sys::encoded_device(mounted.device.0, mounted.device.1))
 }

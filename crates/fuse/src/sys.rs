@@ -20,6 +20,7 @@ pub(crate) const LOOP_NAME: usize = 64;
 const LOOP_MAJOR: u32 = 7;
 
 const LOOP_CLR_FD: libc::c_ulong = 0x4c01;
+const LOOP_GET_STATUS64: libc::c_ulong = 0x4c05;
 const LOOP_SET_CAPACITY: libc::c_ulong = 0x4c07;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
@@ -55,10 +56,9 @@ pub(crate) struct LoopConfig {
 
 const _: () = assert!(mem::size_of::<LoopInfo>() == 232 && mem::size_of::<LoopConfig>() == 304);
 
-impl LoopConfig {
-    /// The configuration for the whole of `file`, without options.
-    pub(crate) fn new(file: &File) -> LoopConfig {
-        let info = LoopInfo {
+impl LoopInfo {
+    fn new() -> LoopInfo {
+        LoopInfo {
             device: 0,
             inode: 0,
             rdevice: 0,
@@ -72,9 +72,21 @@ impl LoopConfig {
             crypt_name: [0; LOOP_NAME],
             encrypt_key: [0; 32],
             init: [0; 2],
-        };
-        LoopConfig { fd: file.as_raw_fd() as u32, block_size: 0, info, reserved: [0; 8] }
+        }
     }
+}
+
+impl LoopConfig {
+    /// The configuration for the whole of `file`, without options.
+    pub(crate) fn new(file: &File) -> LoopConfig {
+        let (fd, info) = (file.as_raw_fd() as u32, LoopInfo::new());
+        LoopConfig { fd, block_size: 0, info, reserved: [0; 8] }
+    }
+}
+
+/// The kernel's encoding of a device number (`new_encode_dev`), as FUSE and loop devices use it.
+pub(crate) fn encoded_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 fn checked(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -91,6 +103,15 @@ pub(crate) fn loop_configure(device: &File, config: &LoopConfig) -> io::Result<(
     // SAFETY: the request reads one `loop_config`, and `config` lives through the call.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const *config) })
         .map(drop)
+}
+
+/// The encoded device number of the file system with the file of the loop device. The kernel asks
+/// that file system, so the call may wait for its server.
+pub(crate) fn loop_file_system(device: &File) -> io::Result<u64> {
+    let mut info = LoopInfo::new();
+    // SAFETY: the request writes one `loop_info64`, and `info` lives through the call.
+    checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64 as _, &raw mut info) })?;
+    Ok(info.device)
 }
 
 pub(crate) fn loop_clear(device: &File) -> io::Result<()> {

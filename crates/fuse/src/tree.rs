@@ -49,7 +49,7 @@ impl TreeMount {
         check_fuse()?;
         let at = prepare(at)?;
         let owner = sys::owner();
-        let (inodes, handles) = (Inodes::new(top), Handles::new());
+        let (inodes, handles) = (Inodes::new(top), Handles::new(owner.0));
         let files = Files { inodes, handles, since: SystemTime::now(), owner };
         let mut config = Config::default();
         let subtype = match owner.0 {

@@ -4,11 +4,12 @@ mod common;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{eventually, start, start_in};
+use common::{eventually, start, start_elsewhere, start_in};
 use fuse::{LoopDevice, LoopOptions, find_by_backing, leftovers};
 use testkit::{Need, TempDir};
 
@@ -110,6 +111,33 @@ fn what_is_not_ours_is_left_alone() {
     assert!(kept, "a file system of another kind stays");
     assert_eq!(find_by_backing(&file), [device.number()], "a device of another root stays");
     File::open(&file).unwrap().read_exact_at(&mut [0; 10], 0).unwrap();
+}
+
+#[test]
+fn a_device_of_a_living_server_with_the_same_path_elsewhere_is_left_alone() {
+    let name = "a_device_of_a_living_server_with_the_same_path_elsewhere_is_left_alone";
+    let unshare = Need::program("unshare", "util-linux");
+    if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop, unshare]) {
+        return;
+    }
+    let mut other = start_elsewhere(TempDir::new());
+    let path = other.add("zram0", 1 << 20);
+    assert!(!path.exists(), "it is mounted in the other namespace only");
+    let there = Path::new("/proc").join(other.pid().to_string()).join("root");
+    let there = there.join(path.strip_prefix("/").unwrap());
+    let mut device = LoopDevice::attach(&there, LoopOptions::default()).unwrap();
+    assert_eq!(find_by_backing(&path), [device.number()], "both paths are the same");
+
+    let report = leftovers::clear(other.root.path());
+    assert_eq!(report.cleared, [""; 0]);
+    let [left] = &report.remaining[..] else { panic!("{report:?}") };
+    let node = device.path().display();
+    assert!(left.starts_with(&format!("{node} on {} is left alone", path.display())), "{left}");
+    assert_eq!(find_by_backing(&path), [device.number()]);
+    let file = File::open(device.path()).unwrap();
+    file.read_exact_at(&mut [0; 512], 0).unwrap();
+    drop(file);
+    device.detach().unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use block::{
 use units::{Cpu, PAGE_SIZE};
 
 use crate::answer::{Request, Served, parse};
-use crate::leftovers::has_ended;
+use crate::leftovers::{Leftover, has_ended, marked};
 use crate::nodes::parse_device;
 use crate::sys;
 use crate::waiters::{Job, Jobs, Mailbox, Room};
@@ -53,6 +53,18 @@ fn commands_lie_in_entries_as_in_memory() {
     assert_eq!(bytes[2..4], 17u16.to_ne_bytes());
     assert_eq!(bytes[4..8], (-5i32).to_ne_bytes());
     assert_eq!(bytes[8..], 0x1000u64.to_ne_bytes());
+}
+
+#[test]
+fn a_live_device_is_never_a_leftover() {
+    let mut info = Info::new(1, 64, 4096, wire::mark(77));
+    let found = |state| Some(Leftover { number: 3, pid: 77, is_live: state });
+    for (state, is_live) in [(0, false), (1, true), (2, false), (3, false)] {
+        info.state = state;
+        assert_eq!(marked(3, &info), found(is_live), "state {state}");
+    }
+    info.mark = 77;
+    assert_eq!(marked(3, &info), None, "of another server");
 }
 
 #[test]

@@ -118,6 +118,10 @@ pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
 pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x20);
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
 
+/// [`Info::state`] of a device that is served (`UBLK_S_DEV_LIVE`). It is 0 before the start and
+/// after the stop (`UBLK_S_DEV_DEAD`). Servers with recovery have further states; ours has none.
+pub(crate) const LIVE: u16 = 1;
+
 /// Any number: in [`Command`] and [`Info`] when a device is added.
 pub(crate) const NEW: u32 = u32::MAX;
 /// The command is for no queue.

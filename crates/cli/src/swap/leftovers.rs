@@ -22,9 +22,14 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
     let files = path.join(rampack::fuse::leftovers::SWAP);
     for number in 0..MOST {
         let name = name(number);
-        for device in rampack::fuse::find_by_backing(&files.join(&name)) {
+        let file = files.join(&name);
+        for device in rampack::fuse::find_by_backing(&file) {
             let path = format!("/dev/loop{device}");
             let Some(active) = active::find(Path::new(&path)) else { continue };
+            if let Some(why) = rampack::fuse::leftovers::refusal(device, &file) {
+                remaining.push(format!("{path} is left alone: {why}"));
+                continue;
+            }
             let lost = match active.used {
                 0 => String::new(),
                 used => format!(", {} that was swapped out there is lost", human(used)),
@@ -45,7 +50,15 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
 /// Deletes ublk devices of killed daemons. The kernel lists swap space on such a device until the
 /// next boot, and every use of it fails.
 fn clear_ublk(cleared: &mut Vec<String>, remaining: &mut Vec<String>) {
-    for rampack::ublk::Leftover { number, pid } in rampack::ublk::leftovers().unwrap_or_default() {
+    for left in rampack::ublk::leftovers().unwrap_or_default() {
+        let rampack::ublk::Leftover { number, pid, is_live } = left;
+        if is_live {
+            remaining.push(format!(
+                "/dev/ublkb{number} is left alone: process {pid} serves it, which cannot be seen \
+                 from here (it may be in another container)"
+            ));
+            continue;
+        }
         match rampack::ublk::clear(number, pid) {
             Ok(()) => cleared.push(format!("deleted /dev/ublkb{number} of process {pid}")),
             Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),

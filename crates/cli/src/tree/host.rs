@@ -31,7 +31,9 @@ pub const REAL_DEV: &str = "real-dev";
 /// An empty directory: the mount point of the system's own `/sys`.
 pub const REAL_SYS: &str = "real-sys";
 
-/// Makes the unlisted directory [`PLACE`].
+/// Makes the unlisted directory [`PLACE`]. It is for root alone: a listing of it costs as much as
+/// one of the system's `/dev`, and other users need none. What `rampack exec` mounts from it has
+/// the modes of the entries themselves.
 pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
     let over =
         |path: &str, rule: Rule| Over { real: PathBuf::from(path), devices: devices.clone(), rule };
@@ -42,6 +44,7 @@ pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
         .dir(NUMBERS, over("/sys/dev/block", Rule::Numbers))
         .dir(REAL_DEV, Fixed::new())
         .dir(REAL_SYS, Fixed::new())
+        .private()
 }
 
 /// How our devices appear in a directory.

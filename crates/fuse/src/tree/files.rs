@@ -23,6 +23,7 @@ use fuser::{
 use sync::Mutex;
 
 use super::inodes::{Handles, Inodes, Open, TOP};
+use crate::sys::encoded_device;
 
 /// The kernel caches no names and no values.
 const KEEP: Duration = Duration::ZERO;
@@ -53,6 +54,11 @@ fn called<R>(call: impl FnOnce() -> Result<R, ControlError>) -> Result<R, Errno>
     }
 }
 
+/// The error for a user with too many open files.
+fn too_many() -> Errno {
+    Errno::from_i32(libc::ENFILE)
+}
+
 fn kind(node: &Node) -> FileType {
     match node {
         Node::Directory(_) => FileType::Directory,
@@ -61,11 +67,6 @@ fn kind(node: &Node) -> FileType {
         Node::Device(device) if device.block => FileType::BlockDevice,
         Node::Device(_) => FileType::CharDevice,
     }
-}
-
-/// Encodes a device number for the FUSE protocol (the kernel's `new_encode_dev`).
-fn device_number(major: u32, minor: u32) -> u32 {
-    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 /// The written value: up to a NUL, at most a page.
@@ -78,11 +79,12 @@ fn written(data: &[u8]) -> (usize, String) {
 impl Files {
     fn attributes(&self, number: u64, node: &Node) -> FileAttr {
         let (perm, size, owner, rdev) = match node {
+            Node::Directory(it) if it.is_private() => (0o700, 0, self.owner, 0),
             Node::Directory(_) => (0o755, 0, self.owner, 0),
             Node::Attribute(attribute) => (attribute.info.access.mode(), LENGTH, self.owner, 0),
             Node::Link(target) => (0o777, target.len(), self.owner, 0),
             Node::Place => (0o444, 0, self.owner, 0),
-            Node::Device(it) => (it.mode, 0, it.owner, device_number(it.major, it.minor)),
+            Node::Device(it) => (it.mode, 0, it.owner, encoded_device(it.major, it.minor)),
         };
         FileAttr {
             ino: INodeNo(number),
@@ -114,7 +116,7 @@ impl Files {
         Ok((self.inodes.remember(parent.0, name, &node), node))
     }
 
-    fn open_row(&self, number: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
+    fn open_row(&self, user: u32, number: INodeNo, flags: OpenFlags) -> Result<u64, Errno> {
         let open = match self.node(number)? {
             Node::Attribute(attribute) => {
                 let access = attribute.info.access;
@@ -135,14 +137,13 @@ impl Files {
             Node::Directory(_) => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         };
-        Ok(self.handles.add(open))
+        self.handles.add(user, open).ok_or_else(too_many)
     }
 
-    fn listing(&self, number: INodeNo) -> Result<u64, Errno> {
+    fn listing(&self, user: u32, number: INodeNo) -> Result<u64, Errno> {
         let Node::Directory(directory) = self.node(number)? else { return Err(Errno::ENOTDIR) };
-        let names = directory.names().into_iter();
-        let entries = names.filter_map(|name| directory.get(&name).map(|node| (name, node)));
-        Ok(self.handles.add(Open::Directory(entries.collect())))
+        let names = directory.names();
+        self.handles.add(user, Open::Directory(directory, names)).ok_or_else(too_many)
     }
 
     fn opened(&self, handle: FileHandle) -> Result<Arc<Open>, Errno> {
@@ -238,11 +239,11 @@ impl Filesystem for Files {
         }
     }
 
-    fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let how = FopenFlags::FOPEN_DIRECT_IO
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
-        match self.open_row(number, flags) {
+        match self.open_row(by.uid(), number, flags) {
             Ok(handle) => reply.opened(FileHandle(handle), how),
             Err(error) => reply.error(error),
         }
@@ -306,8 +307,8 @@ impl Filesystem for Files {
         reply.ok();
     }
 
-    fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.listing(number) {
+    fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.listing(by.uid(), number) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(error) => reply.error(error),
         }
@@ -325,10 +326,19 @@ impl Filesystem for Files {
             Ok(open) => open,
             Err(error) => return reply.error(error),
         };
-        let Open::Directory(entries) = &*open else { return reply.error(Errno::ENOTDIR) };
-        let own = [(".", FileType::Directory), ("..", FileType::Directory)].into_iter();
-        let entries = entries.iter().map(|(name, node)| (&**name, kind(node)));
-        for (place, (name, kind)) in (1..).zip(own.chain(entries)).skip(offset as usize) {
+        let Open::Directory(directory, names) = &*open else {
+            return reply.error(Errno::ENOTDIR);
+        };
+        let all = [".", ".."].into_iter().chain(names.iter().map(|name| &**name));
+        for (place, name) in (1..).zip(all).skip(offset as usize) {
+            let kind = match place {
+                1 | 2 => FileType::Directory,
+                _ => match directory.get(name) {
+                    Some(node) => kind(&node),
+                    // It is gone since the open.
+                    None => continue,
+                },
+            };
             let number = if place == 1 { number.0 } else { UNNUMBERED | (number.0 << 16) | place };
             if reply.add(INodeNo(number.max(TOP)), place, kind, name) {
                 break;
@@ -451,7 +461,7 @@ mod tests {
 
     #[test]
     fn device_numbers_are_packed_as_the_kernel_does() {
-        assert_eq!(device_number(7, 3), 0x703);
-        assert_eq!(device_number(253, 0x123), 0x0010_fd23);
+        assert_eq!(encoded_device(7, 3), 0x703);
+        assert_eq!(encoded_device(253, 0x123), 0x0010_fd23);
     }
 }

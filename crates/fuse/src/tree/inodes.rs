@@ -1,6 +1,7 @@
 //! The inode numbers of a tree's nodes, and its open files.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 
@@ -99,38 +100,69 @@ impl Inodes {
 
 /// An open file or directory.
 pub(crate) enum Open {
-    /// A directory as it was at its open, so that a listing in parts shows one moment.
-    Directory(Vec<(String, Node)>),
+    /// A directory with its names at the open, so that a listing in parts shows one moment. It
+    /// keeps no entry alive.
+    Directory(Arc<dyn Directory>, Vec<String>),
     /// An attribute, and its value at the last read from offset 0.
     Attribute(AttributeFile, Mutex<Option<Vec<u8>>>),
     /// An empty file.
     Nothing,
 }
 
+/// The most files that one user other than the owner of the tree may have open: each takes memory
+/// of the daemon.
+pub(crate) const MOST: usize = 1024;
+
 /// The open files, by handle.
 pub(crate) struct Handles {
-    state: Mutex<(u64, HashMap<u64, Arc<Open>>)>,
+    owner: u32,
+    state: Mutex<Opened>,
+}
+
+struct Opened {
+    next: u64,
+    files: HashMap<u64, (u32, Arc<Open>)>,
+    /// How many of them each user has.
+    counts: HashMap<u32, usize>,
 }
 
 impl Handles {
-    pub(crate) fn new() -> Handles {
-        Handles { state: Mutex::new((1, HashMap::new())) }
+    /// No open file; `owner` may open any number.
+    pub(crate) fn new(owner: u32) -> Handles {
+        let state = Opened { next: 1, files: HashMap::new(), counts: HashMap::new() };
+        Handles { owner, state: Mutex::new(state) }
     }
 
-    pub(crate) fn add(&self, open: Open) -> u64 {
+    /// The handle of a file that `user` opens; None if the user has too many.
+    pub(crate) fn add(&self, user: u32, open: Open) -> Option<u64> {
         let mut state = self.state.lock();
-        let handle = state.0;
-        state.0 += 1;
-        state.1.insert(handle, Arc::new(open));
-        handle
+        let count = state.counts.entry(user).or_default();
+        if *count >= MOST && user != self.owner {
+            return None;
+        }
+        *count += 1;
+        let handle = state.next;
+        state.next += 1;
+        state.files.insert(handle, (user, Arc::new(open)));
+        Some(handle)
     }
 
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<Open>> {
-        self.state.lock().1.get(&handle).cloned()
+        self.state.lock().files.get(&handle).map(|(_, open)| open.clone())
     }
 
     pub(crate) fn remove(&self, handle: u64) {
-        let removed = self.state.lock().1.remove(&handle);
+        let mut state = self.state.lock();
+        let removed = state.files.remove(&handle);
+        if let Some((user, _)) = &removed
+            && let Entry::Occupied(mut count) = state.counts.entry(*user)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        drop(state);
         // This may drop the last reference to an object: it happens without the lock.
         drop(removed);
     }
@@ -152,6 +184,25 @@ mod tests {
         fn identity(&self) -> u64 {
             self.0
         }
+    }
+
+    #[test]
+    fn a_user_has_so_many_files_open_and_the_owner_any_number() {
+        let handles = Handles::new(7);
+        let first = handles.add(1000, Open::Nothing).unwrap();
+        for _ in 1..MOST {
+            handles.add(1000, Open::Nothing).unwrap();
+        }
+        assert_eq!(handles.add(1000, Open::Nothing), None);
+        for _ in 0..=MOST {
+            handles.add(7, Open::Nothing).unwrap();
+        }
+        let other = handles.add(1001, Open::Nothing).unwrap();
+        handles.remove(first);
+        handles.remove(first);
+        assert!(handles.get(first).is_none() && handles.get(other).is_some());
+        handles.add(1000, Open::Nothing).unwrap();
+        assert_eq!(handles.add(1000, Open::Nothing), None);
     }
 
     #[test]

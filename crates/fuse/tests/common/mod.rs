@@ -58,6 +58,13 @@ pub fn start_with(root: TempDir, options: &[&str]) -> Served {
     start_command(root, command)
 }
 
+/// A server in a mount namespace of its own, as in another container with the same path.
+pub fn start_elsewhere(root: TempDir) -> Served {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private"]).arg(program()).arg(root.join("files"));
+    start_command(root, command)
+}
+
 /// A server of the swap file `swap/swap0`, of a kind that `serve_swap` knows.
 pub fn start_swap(root: TempDir, bytes: u64, threads: usize, kind: &str) -> Served {
     fs::create_dir_all(root.join("swap")).expect("a directory");
