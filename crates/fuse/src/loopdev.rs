@@ -59,6 +59,8 @@ pub struct LoopDevice {
     /// dead then, so it is not asked.
     known_as: Option<PathBuf>,
     attached: bool,
+    /// This process made its node in /dev.
+    made_node: bool,
 }
 
 impl LoopDevice {
@@ -86,7 +88,8 @@ impl LoopDevice {
         for _ in 0..RACES {
             let number = sys::loop_get_free(&control);
             let number = number.map_err(Error::system(doing("find a free one")))?;
-            let device = open_node(number).map_err(Error::system(doing("open its node")))?;
+            let opened = open_node(number).map_err(Error::system(doing("open its node")))?;
+            let (device, made_node) = opened;
             match sys::loop_configure(&device, &config) {
                 Ok(()) => {
                     drop(device);
@@ -96,6 +99,7 @@ impl LoopDevice {
                         backing: file.to_path_buf(),
                         known_as: backing_of(number),
                         attached: true,
+                        made_node,
                     };
                     device.tune(options);
                     return Ok(device);
@@ -162,7 +166,7 @@ impl LoopDevice {
         // The driver may take the size that the file system has cached; for FUSE that is the size
         // of the last request for it.
         fs::metadata(&self.backing).map_err(doing())?;
-        let device = open_node(self.number).map_err(doing())?;
+        let (device, _) = open_node(self.number).map_err(doing())?;
         sys::loop_set_capacity(&device).map_err(doing())
     }
 
@@ -177,6 +181,7 @@ impl LoopDevice {
         if self.attached {
             if self.is_ours() {
                 clear(self.number)?;
+                self.remove_node();
             }
             self.attached = false;
         }
@@ -196,9 +201,17 @@ impl LoopDevice {
                 Err(Error::Busy { .. }) => clear_later(self.number)?,
                 cleared => cleared?,
             }
+            self.remove_node();
         }
         self.attached = false;
         Ok(unmounted)
+    }
+
+    /// Removes the node that this process made, unless another file has the device by now.
+    fn remove_node(&self) {
+        if self.made_node && backing_of(self.number).is_none() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 
     /// Another file may have this number by now.
@@ -224,7 +237,8 @@ fn open_control() -> Result<File, Error> {
     }
 }
 
-fn open_node(number: u32) -> io::Result<File> {
+/// Opens the node of loop device `number`. Returns also whether this process made the node.
+fn open_node(number: u32) -> io::Result<(File, bool)> {
     let path = node(number);
     let open = || OpenOptions::new().read(true).write(true).open(&path);
     match open() {
@@ -233,10 +247,10 @@ fn open_node(number: u32) -> io::Result<File> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => {
             match sys::make_loop_node(&path, number) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-                _ => open(),
+                made => open().map(|device| (device, made.is_ok())),
             }
         }
-        opened => opened,
+        opened => opened.map(|device| (device, false)),
     }
 }
 
@@ -246,8 +260,11 @@ fn claim(number: u32) -> io::Result<File> {
 }
 
 fn who(number: u32) -> Vec<User> {
-    let users = users::of_loop(number);
-    if users.is_empty() { vec![User::Unknown] } else { users }
+    let mut users = users::of_loop(number);
+    if users.is_empty() {
+        users.push(users::mounted_elsewhere(number).unwrap_or(User::Unknown));
+    }
+    users
 }
 
 /// Detaches loop device `number` unless it is in use, and waits until it is gone. The exclusive

@@ -14,7 +14,8 @@ use units::Cpu;
 use crate::frontend::Frontend;
 use crate::patient::Patient;
 use crate::place::{ENDING, Place};
-use crate::sys;
+use crate::printable::printable;
+use crate::sys::{self, Unmount};
 use crate::table::Table;
 use crate::worker::Workers;
 use crate::{Error, mounts};
@@ -115,10 +116,18 @@ impl Mount {
         Ok(self.path(name))
     }
 
-    /// Removes the file `name` and returns its device when no request uses it. A process that has
-    /// the file open gets ESTALE from then on. None for an unknown name.
+    /// Removes the file `name` and returns its device when no request uses it, or after ten seconds
+    /// or [`CutOff::cut`] although one does: its I/O hangs. A process that has the file open gets
+    /// ESTALE from then on. None for an unknown name.
     pub fn remove(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         self.table.remove(name)
+    }
+
+    /// A way to end all waits for this mount from another thread.
+    #[must_use]
+    pub fn cut_off(&self) -> CutOff {
+        let (table, at) = (self.table.clone(), self.place.at.clone());
+        CutOff { table, at, connection: self.place.connection }
     }
 
     /// The names of the files, in the order they were added.
@@ -177,6 +186,33 @@ impl Mount {
     }
 }
 
+/// Ends all waits for a mount: see [`Mount::cut_off`].
+#[derive(Clone)]
+pub struct CutOff {
+    table: Arc<Table>,
+    at: PathBuf,
+    connection: Option<u32>,
+}
+
+impl CutOff {
+    /// Fails all requests to the mount, now and later, and waits for none. So whatever waits in the
+    /// kernel for a file of the mount or a loop device on it goes on with an error: what it has not
+    /// written is lost. Any thread may call it.
+    pub fn cut(&self) {
+        self.table.close();
+        if !self.connection.is_some_and(mounts::abort_fuse) {
+            // EBUSY is the usual answer, after the abort.
+            let _ = sys::unmount(&self.at, Unmount::Abort);
+        }
+    }
+
+    /// Has the mount been cut off, or unmounted?
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.table.is_closed()
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = self.unmount(true);
@@ -213,7 +249,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     }
     let at = at.canonicalize().map_err(|error| Error::mount_point(at, error.to_string()))?;
     if let Some(mounted) = mounts::at(&at).last() {
-        let source = mounted.source.to_string_lossy();
+        let source = printable(&mounted.source);
         let why = format!("something is mounted there already ({source}, {})", mounted.kind);
         return Err(Error::mount_point(&at, why));
     }

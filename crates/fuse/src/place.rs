@@ -19,7 +19,7 @@ pub(crate) struct Place {
     /// An absolute path without links.
     pub(crate) at: PathBuf,
     /// The number of its directory under /sys/fs/fuse/connections.
-    connection: Option<u32>,
+    pub(crate) connection: Option<u32>,
 }
 
 impl Place {

@@ -4,7 +4,7 @@ use std::mem;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +15,9 @@ use crate::Error;
 
 /// The number of the first file; smaller numbers are for the directory, or reserved.
 const FIRST: u64 = 16;
+
+/// How long [`Table::remove`] waits for requests under way.
+const LEAVING: Duration = Duration::from_secs(10);
 
 /// A file: one device under one name. Its number is never used again, and is also the handle of its
 /// opens.
@@ -117,8 +120,9 @@ impl Table {
         Ok(())
     }
 
-    /// Removes the file, then waits until no request uses it. A thread that serves requests must
-    /// not call it.
+    /// Removes the file, then waits until no request uses it: for ten seconds at most, and not once
+    /// the table is closed. After that a request may still use the device. A thread that serves
+    /// requests must not call it.
     pub(crate) fn remove(&self, name: &str) -> Option<Arc<dyn BlockDevice>> {
         let mut file = {
             let mut state = self.state.lock();
@@ -127,11 +131,16 @@ impl Table {
         };
         // A request is a reader while it is served: microseconds for a device in memory.
         drop(self.places.get(file.number).and_then(|place| place.withdraw()));
-        // A request that waits for a slower device holds the `Arc` itself, for milliseconds.
+        // A request that waits for a slower device holds the `Arc` itself, for milliseconds. That
+        // device may also never answer.
+        let end = Instant::now() + LEAVING;
         loop {
             match Arc::try_unwrap(file) {
                 Ok(served) => return Some(served.device),
                 Err(held) => file = held,
+            }
+            if self.closed.load(Ordering::Relaxed) || Instant::now() > end {
+                return Some(file.device.clone());
             }
             thread::sleep(Duration::from_micros(100));
         }
@@ -142,6 +151,10 @@ impl Table {
         self.closed.store(true, Ordering::Relaxed);
         let files = mem::take(&mut self.state.lock().files);
         drop(files);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Drops the devices of a closed table. No request may be under way.

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 use block::Plain;
 use units::Cpu;
@@ -37,6 +38,26 @@ fn what_is_no_escape_stays() {
         assert_eq!(unescape(plain.as_bytes()), OsStr::new(plain));
     }
     assert_eq!(unescape(br"\011\012"), OsStr::new("\t\n"));
+}
+
+#[test]
+fn a_closed_table_waits_for_no_request() {
+    let table = Arc::new(Table::new(2));
+    table.add("zram0", Arc::new(Plain::new(0))).unwrap();
+    // A request to a device that never answers.
+    let held = table.named(Path::new("zram0")).unwrap();
+    let removing = thread::spawn({
+        let table = table.clone();
+        move || table.remove("zram0").is_some()
+    });
+    while table.named(Path::new("zram0")).is_some() {
+        thread::yield_now();
+    }
+    assert!(!removing.is_finished(), "it waits for the request");
+    table.close();
+    assert!(removing.join().unwrap());
+    assert!(table.is_closed() && table.remove("zram0").is_none());
+    drop(held);
 }
 
 #[test]

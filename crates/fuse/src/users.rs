@@ -4,10 +4,11 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::printable::printable;
 use crate::{loops, mounts};
 
 mod namespaces;
-pub(crate) use namespaces::elsewhere;
+pub(crate) use namespaces::{elsewhere, mounted_elsewhere};
 
 /// A user of a mount or a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +28,15 @@ pub enum User {
         /// Its name.
         name: String,
     },
+    /// A file system is mounted from it in another mount namespace.
+    MountedElsewhere {
+        /// The mount point in that namespace.
+        at: PathBuf,
+        /// A process of that namespace.
+        pid: u32,
+        /// The name of the process.
+        name: String,
+    },
     /// A user that this process cannot see, perhaps in another mount namespace.
     Unknown,
 }
@@ -34,14 +44,26 @@ pub enum User {
 impl fmt::Display for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            User::MountedAt(path) => write!(f, "mounted at {}", path.display()),
+            User::MountedAt(path) => write!(f, "mounted at {}", printable(path)),
             User::Swap => f.write_str("used as swap"),
-            User::Holder(name) => write!(f, "held by block device {name}"),
-            User::LoopDevice(path) => write!(f, "behind {}", path.display()),
-            User::Process { pid, name } => write!(f, "open in {name} (process {pid})"),
+            User::Holder(name) => write!(f, "held by block device {}", printable(name)),
+            User::LoopDevice(path) => write!(f, "behind {}", printable(path)),
+            User::Process { pid, name } => {
+                write!(f, "open in {} (process {pid})", printable(name))
+            }
+            User::MountedElsewhere { at, pid, name } => {
+                let (at, name) = (printable(at), printable(name));
+                write!(f, "mounted at {at} where {name} runs (process {pid})")
+            }
             User::Unknown => f.write_str("by somebody who cannot be seen from here"),
         }
     }
+}
+
+/// The name of the process whose directory in /proc is `home`.
+fn name_of(home: &Path) -> String {
+    let name = fs::read(home.join("comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim().to_owned()
 }
 
 /// Processes with a matching open file, working directory or root.
@@ -55,8 +77,7 @@ fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
         let files = fs::read_dir(home.join("fd")).into_iter().flatten().flatten();
         let mut links = files.map(|fd| fd.path()).chain([home.join("cwd"), home.join("root")]);
         if links.any(|link| fs::read_link(link).is_ok_and(|target| matches(&target))) {
-            let name = fs::read_to_string(home.join("comm")).unwrap_or_default();
-            found.push(User::Process { pid, name: name.trim().to_owned() });
+            found.push(User::Process { pid, name: name_of(&home) });
         }
     }
     found
