@@ -1,8 +1,11 @@
 //! Turns errors of the operating system into a [`ControlError`] with a message.
 
-use std::io::{self, Write};
+use std::io;
+use std::path::Path;
 
 use rampack::control::{ControlError, Errno};
+
+use crate::outlet;
 
 /// Error numbers that system calls return and kernel attributes do not.
 const MORE: [(i32, &str); 22] = [
@@ -65,9 +68,21 @@ pub fn sentence(error: &ControlError) -> String {
     format!("{} ({})", error.message, symbol(error.errno))
 }
 
-/// Prints on standard error. A failed write is ignored: the terminal may be gone.
+/// A path as a word of a shell's command line.
+#[must_use]
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// Prints on standard error. A failed write is ignored: the terminal may be gone. If nobody reads
+/// there, the text is dropped within a second.
 pub fn say(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    outlet::STDERR.write(text.as_bytes());
 }
 
 /// The [`ControlError`] for an error of the FUSE frontend.

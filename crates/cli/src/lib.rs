@@ -14,7 +14,8 @@
 //! A file imports only files of its own layer and of lower layers. No two files import each other,
 //! directly or through others (`cargo xtask rules` checks it). From the bottom up:
 //!
-//! 1. [`sys`], [`failure`], [`transport`]: system calls, error messages, kinds of frontends.
+//! 1. [`sys`], [`outlet`], [`failure`], [`transport`]: system calls, the streams of the program,
+//!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
 //! 3. [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
@@ -45,6 +46,7 @@ pub mod live;
 pub mod machine;
 pub mod mounts;
 pub mod notify;
+pub mod outlet;
 pub mod protocol;
 pub mod root;
 pub mod server;
@@ -107,7 +109,8 @@ fn log_to_stderr(verbose: u8) {
     let filter = EnvFilter::try_from_env("RAMPACK_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| outlet::Log)
+        .with_ansi(outlet::STDERR.is_terminal())
         .with_target(false)
         .without_time()
         .try_init();

@@ -1,12 +1,16 @@
 //! One line of live statistics on a terminal.
 
-use std::io::IsTerminal;
+use std::fmt::Write;
+use std::io;
+use std::mem;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+use rampack::sync::Mutex;
 use rampack::units::{PAGE_SIZE, human};
 
 use crate::machine::Machine;
+use crate::outlet::STDOUT;
 
 /// A line that is redrawn again and again. Nothing is drawn when standard output is no terminal.
 pub struct Live {
@@ -69,8 +73,12 @@ impl Live {
     /// A line on standard output if that is a terminal.
     #[must_use]
     pub fn new() -> Live {
-        let bar = std::io::stdout().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stdout());
+        let bar = STDOUT.is_terminal().then(|| {
+            let target = ProgressDrawTarget::term_like_with_hz(
+                Box::new(Screen(Mutex::new(String::new()))),
+                20,
+            );
+            let bar = ProgressBar::with_draw_target(Some(1), target);
             if let Ok(style) = ProgressStyle::with_template("[{bar:10}] {wide_msg}") {
                 bar.set_style(style.progress_chars("#>."));
             }
@@ -108,6 +116,70 @@ impl Live {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// The terminal on standard output. A drawing that it does not take at once is left out: the thread
+/// that draws also takes the requests to stop.
+struct Screen(Mutex<String>);
+
+impl std::fmt::Debug for Screen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Screen")
+    }
+}
+
+impl Screen {
+    fn put(&self, text: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.0.lock().write_fmt(text).map_err(io::Error::other)
+    }
+
+    /// The sequence of ECMA-48 that moves the cursor; 0 would move it by one.
+    fn go(&self, by: usize, way: char) -> io::Result<()> {
+        if by > 0 { self.put(format_args!("\x1b[{by}{way}")) } else { Ok(()) }
+    }
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        STDOUT.size().0
+    }
+
+    fn height(&self) -> u16 {
+        STDOUT.size().1
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'D')
+    }
+
+    fn write_line(&self, s: &str) -> io::Result<()> {
+        self.put(format_args!("{s}\n"))
+    }
+
+    fn write_str(&self, s: &str) -> io::Result<()> {
+        self.put(format_args!("{s}"))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.put(format_args!("\r\x1b[2K"))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        STDOUT.write_at_once(mem::take(&mut *self.0.lock()).as_bytes());
+        Ok(())
     }
 }
 

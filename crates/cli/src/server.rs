@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
 use rampack::sync::Mutex;
+use rampack::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
@@ -21,6 +22,9 @@ pub const CLIENTS_MAX: usize = 32;
 
 /// How long a client may take to send one line, or to take an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the server waits after an error before it accepts again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers requests. Many threads call it at once.
 pub trait Handler: Send + Sync + 'static {
@@ -44,11 +48,24 @@ struct Clients {
     present: Vec<Client>,
 }
 
+/// The place of a client. A drop gives it back, also when the client's thread panics.
+struct Place {
+    number: u64,
+    clients: Arc<Mutex<Clients>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.lock().present.retain(|client| client.number != self.number);
+    }
+}
+
 /// A server that accepts clients until it is dropped. The drop waits, up to [`PATIENCE`], until
 /// running requests are answered.
 pub struct ControlServer {
     listener: UnixListener,
     clients: Arc<Mutex<Clients>>,
+    is_over: Arc<AtomicBool>,
     acceptor: Option<thread::JoinHandle<()>>,
 }
 
@@ -59,18 +76,21 @@ impl ControlServer {
     /// When no thread can be started.
     pub fn start(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<ControlServer> {
         let clients = Arc::new(Mutex::new(Clients::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
         let acceptor = {
             let (listener, clients) = (listener.try_clone()?, clients.clone());
+            let is_over = is_over.clone();
             thread::Builder::new()
                 .name("control".into())
-                .spawn(move || accept(&listener, &clients, &handler))?
+                .spawn(move || accept(&listener, &clients, &handler, &is_over))?
         };
-        Ok(ControlServer { listener, clients, acceptor: Some(acceptor) })
+        Ok(ControlServer { listener, clients, is_over, acceptor: Some(acceptor) })
     }
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
         // Wakes the thread that waits in accept.
         crate::sys::shutdown(&self.listener);
         if let Some(acceptor) = self.acceptor.take() {
@@ -87,43 +107,44 @@ impl Drop for ControlServer {
     }
 }
 
-fn accept(listener: &UnixListener, clients: &Arc<Mutex<Clients>>, handler: &Arc<dyn Handler>) {
+fn accept(
+    listener: &UnixListener,
+    clients: &Arc<Mutex<Clients>>,
+    handler: &Arc<dyn Handler>,
+    is_over: &AtomicBool,
+) {
     loop {
-        let stream = match listener.accept() {
+        let accepted = listener.accept();
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let stream = match accepted {
             Ok((stream, _)) => stream,
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EINTR | libc::ECONNABORTED) => continue,
-                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS) => {
+            Err(error) => {
+                if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) {
                     tracing::warn!("control socket: {error}");
-                    thread::sleep(Duration::from_millis(100));
-                    continue;
+                    thread::sleep(PAUSE);
                 }
-                // Shut down: the daemon ends.
-                _ => return,
-            },
+                continue;
+            }
         };
-        let Some(number) = admit(clients, &stream) else { continue };
-        let (clients, handler) = (clients.clone(), handler.clone());
-        let started = thread::Builder::new().name("control-client".into()).spawn({
-            let clients = clients.clone();
-            move || {
-                if let Err(error) = converse(stream, number, &clients, &*handler) {
-                    tracing::debug!("control client: {error}");
-                }
-                leave(&clients, number);
+        let Some(place) = admit(clients, &stream) else { continue };
+        let handler = handler.clone();
+        let started = thread::Builder::new().name("control-client".into()).spawn(move || {
+            if let Err(error) = converse(stream, &place, &*handler) {
+                tracing::debug!("control client: {error}");
             }
         });
         if let Err(error) = started {
             tracing::warn!("control socket: no thread for a client: {error}");
-            leave(&clients, number);
         }
     }
 }
 
-fn admit(clients: &Mutex<Clients>, stream: &UnixStream) -> Option<u64> {
+fn admit(all: &Arc<Mutex<Clients>>, stream: &UnixStream) -> Option<Place> {
     stream.set_write_timeout(Some(PATIENCE)).ok()?;
     let copy = stream.try_clone().ok()?;
-    let mut clients = clients.lock();
+    let mut clients = all.lock();
     if clients.present.len() >= CLIENTS_MAX {
         let silent = (0..clients.present.len())
             .filter(|n| !clients.present[*n].working)
@@ -143,27 +164,21 @@ fn admit(clients: &Mutex<Clients>, stream: &UnixStream) -> Option<u64> {
     let number = clients.next;
     clients.next += 1;
     clients.present.push(Client { number, stream: copy, heard: Instant::now(), working: false });
-    Some(number)
+    Some(Place { number, clients: all.clone() })
 }
 
-fn leave(clients: &Mutex<Clients>, number: u64) {
-    clients.lock().present.retain(|client| client.number != number);
-}
-
-fn note(clients: &Mutex<Clients>, number: u64, working: bool) {
-    let mut clients = clients.lock();
-    if let Some(client) = clients.present.iter_mut().find(|client| client.number == number) {
-        client.heard = Instant::now();
-        client.working = working;
+impl Place {
+    fn note(&self, working: bool) {
+        let mut clients = self.clients.lock();
+        let mut present = clients.present.iter_mut();
+        if let Some(client) = present.find(|client| client.number == self.number) {
+            client.heard = Instant::now();
+            client.working = working;
+        }
     }
 }
 
-fn converse(
-    stream: UnixStream,
-    number: u64,
-    clients: &Mutex<Clients>,
-    handler: &dyn Handler,
-) -> io::Result<()> {
+fn converse(stream: UnixStream, place: &Place, handler: &dyn Handler) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let result = match read_line(&mut reader)? {
@@ -174,12 +189,12 @@ fn converse(
                 return reader.get_mut().write_all(line.as_bytes());
             }
             Line::Complete(line) => {
-                note(clients, number, true);
+                place.note(true);
                 parse_message(&line).and_then(|request| handler.handle(request))
             }
         };
         // A client that does not take its answer counts as silent and may be disconnected.
-        note(clients, number, false);
+        place.note(false);
         reader.get_mut().write_all(reply_line(&result).as_bytes())?;
     }
 }

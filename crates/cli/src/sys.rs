@@ -7,12 +7,13 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 /// The user this process acts as.
 #[must_use]
@@ -193,6 +194,37 @@ pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
 pub fn shutdown(listener: &UnixListener) {
     // SAFETY: the descriptor is borrowed from an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Waits until a write to `stream` would not wait, for `time` at most. Returns whether it would
+/// not.
+#[must_use]
+pub fn wait_to_write(stream: BorrowedFd<'_>, time: Duration) -> bool {
+    let mut asked = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: one structure that lives until the call returns; the descriptor is borrowed.
+    unsafe { libc::poll(&mut asked, 1, time) == 1 }
+}
+
+/// Writes to a socket what it takes now.
+///
+/// # Errors
+/// The error of `send(2)`; `EAGAIN` when it takes nothing now.
+pub fn send_at_once(socket: BorrowedFd<'_>, text: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let (bytes, length) = (text.as_ptr().cast(), text.len());
+    // SAFETY: bytes that live until the call returns, with their length.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes, length, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The columns and lines of a terminal; `None` when `stream` is none.
+#[must_use]
+pub fn terminal_size(stream: BorrowedFd<'_>) -> Option<(u16, u16)> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the request writes one structure, which lives until the call returns.
+    let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (asked == 0 && size.ws_col > 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// Bytes that may still be written to the file system of `path`.

@@ -1,13 +1,13 @@
 //! Prints the messages of a daemon on standard output, and names the commands that reach it.
 
-use std::io::Write;
-
+use crate::failure::quoted;
+use crate::outlet;
 use crate::root::Root;
 
-/// Prints `text`. A closed standard output is no reason to end.
+/// Prints `text`. A closed standard output is no reason to end, and one that nobody reads no reason
+/// to wait.
 pub(crate) fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    outlet::STDOUT.write(text.as_bytes());
 }
 
 /// The command that reaches a daemon at `root`.
@@ -16,6 +16,6 @@ pub(crate) fn program(root: &Root) -> String {
     let chosen = std::env::var_os("RAMPACK_ROOT").is_some_and(|set| set == root.path().as_os_str());
     match default || chosen {
         true => "rampack".to_string(),
-        false => format!("rampack --root {}", root.path().display()),
+        false => format!("rampack --root {}", quoted(root.path())),
     }
 }

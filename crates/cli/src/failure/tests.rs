@@ -15,3 +15,16 @@ fn errors_without_a_number_still_have_one() {
     assert_eq!(symbol(fault.errno), "ECONNRESET");
     assert_eq!(symbol(Errno(9999)), "E?");
 }
+
+#[test]
+fn a_path_is_one_word_of_a_shell() {
+    for (path, word) in [
+        ("/run/rampack-1.0", "/run/rampack-1.0"),
+        ("/run/a b", "'/run/a b'"),
+        ("/run/it's", r"'/run/it'\''s'"),
+        ("/run/$(x)", "'/run/$(x)'"),
+        ("", "''"),
+    ] {
+        assert_eq!(quoted(Path::new(path)), word);
+    }
+}

@@ -118,3 +118,41 @@ fn the_end_of_the_server_ends_its_clients() {
     drop(fixture);
     assert_eq!((&stream).read(&mut [0]).unwrap_or(0), 0);
 }
+
+struct Broken;
+
+impl Handler for Broken {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
+        assert!(!matches!(request, Request::Add(_)), "it panics");
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_panic_of_a_handler_keeps_no_place() {
+    let fixture = serve(Broken);
+    let add = request_line(&Request::Add(crate::protocol::Add::default()));
+    let all: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| fixture.connect()).collect();
+    for stream in &all {
+        stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+        let error = exchange(stream, &add).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+    }
+    let line = exchange(&fixture.connect(), &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply::<()>(&line).unwrap();
+}
+
+#[test]
+fn an_error_of_accept_does_not_end_the_server() {
+    let dir = testkit::TempDir::new();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    // The next accept fails with EAGAIN.
+    listener.set_nonblocking(true).unwrap();
+    let server = ControlServer::start(listener, Arc::new(Echo)).unwrap();
+    let fixture = Fixture { dir, _server: server };
+    thread::sleep(PAUSE);
+    let stream = fixture.connect();
+    stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+    ask(&stream).unwrap();
+    drop(fixture);
+}

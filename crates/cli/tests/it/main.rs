@@ -12,6 +12,7 @@ mod killed;
 mod nbd_frontends;
 mod roots;
 mod service;
+mod streams;
 mod swap;
 mod swap_backing;
 mod swap_selftest;
