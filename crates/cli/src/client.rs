@@ -1,5 +1,6 @@
 //! The client of the control socket.
 
+use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -8,12 +9,39 @@ use rampack::control::{ControlError, Errno};
 use serde::de::DeserializeOwned;
 
 use crate::failure::failed;
-use crate::protocol::{Request, parse_reply, request_line};
+use crate::protocol::{DaemonReport, Request, Status, parse_reply, request_line};
 use crate::root::Root;
 use crate::server::exchange;
 
 /// How long a daemon may take to answer. An unmount may have to write much first.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a daemon may take to report: it waits for nothing then.
+const REPORTING: Duration = Duration::from_secs(10);
+
+/// The report of the daemon at `root`.
+///
+/// # Errors
+/// As [`call`]; `ETIMEDOUT` after ten seconds; `EBUSY` at once when the daemon is stopped (by
+/// `SIGSTOP` or a debugger).
+pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
+    if let Some(pid) = root.pid().filter(|pid| root.is_claimed() && is_stopped(*pid)) {
+        let message = format!(
+            "the daemon in {} is stopped (process {pid}, state T); let it go on with `kill -CONT \
+             {pid}`",
+            root.path().display()
+        );
+        return Err(ControlError::new(Errno::EBUSY, message));
+    }
+    ask(root, &Request::Status(Status {}), Some(REPORTING))
+}
+
+/// Is the process stopped (proc_pid_stat(5))?
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().next());
+    matches!(state, Some("T" | "t"))
+}
 
 /// Asks the daemon at `root` and returns its answer, of the type that belongs to the request.
 ///
@@ -61,6 +89,13 @@ fn ask<T: DeserializeOwned>(
     })?;
     let what = || format!("no answer from {}", path.display());
     stream.set_read_timeout(backoff).map_err(|e| failed(what(), &e))?;
-    let line = exchange(&stream, &request_line(request)).map_err(|e| failed(what(), &e))?;
+    let line = exchange(&stream, &request_line(request)).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let seconds = backoff.map_or(0, |backoff| backoff.as_secs());
+            let message = format!("{} within {seconds} seconds", what());
+            ControlError::new(Errno(libc::ETIMEDOUT), message)
+        }
+        _ => failed(what(), &error),
+    })?;
     parse_reply(&line)
 }

@@ -8,13 +8,14 @@ use rampack::control::{ControlError, Errno};
 use serde_json::json;
 
 use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
-use crate::client::{call, call_patiently};
+use crate::client::{self, call, call_patiently};
 use crate::columns::{self, Column, Style};
+use crate::devices::swapped_to;
 use crate::exec;
 use crate::failure::failed;
+use crate::mounts::SWAP;
 use crate::protocol::{
-    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request,
-    TreeAttribute,
+    self, Attribute, Describe, Description, Device, DeviceReport, Request, TreeAttribute,
 };
 use crate::root::Root;
 use crate::swap::progress::Progress;
@@ -67,7 +68,7 @@ fn print(text: &str) -> Result<(), ControlError> {
 }
 
 fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
-    let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
+    let daemon = client::report(root)?;
     let is_swap = |name: &&String| daemon.swaps.iter().any(|swap| swap.name == **name);
     let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
     let all_of_them = options.names.is_empty();
@@ -93,6 +94,8 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
         });
         return print(&format!("{object:#}\n"));
     }
+    let is_swap = |device: &&DeviceReport| device.mountpoints.iter().any(|place| place == SWAP);
+    let swapped: Vec<String> = devices.iter().filter(is_swap).map(|it| it.name.clone()).collect();
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
     let swaps = match options.output {
         // Columns belong to devices. Programs want one line for each device and no more.
@@ -109,7 +112,11 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
         true => String::new(),
         false => columns::table(&devices, columns, style),
     };
-    print(&format!("{devices}{gap}{swaps}{zone}"))
+    let swapped = match options.output.is_some() || options.raw || options.noheadings {
+        true => String::new(),
+        false => swapped.iter().map(|name| format!("\n{}\n", swapped_to(name))).collect(),
+    };
+    print(&format!("{devices}{gap}{swaps}{zone}{swapped}"))
 }
 
 fn chosen(
@@ -183,8 +190,13 @@ fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
 }
 
 fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
-    let daemon: DaemonReport = call(root, &Request::Status(protocol::Status {}))?;
-    let swaps = daemon.swaps.into_iter().map(|swap| (swap.name, swap.block_device.into()));
+    let swaps = match client::report(root) {
+        Ok(daemon) => daemon.swaps,
+        // I/O of a device hangs: that is a reason to end the daemon by force.
+        Err(error) if force && error.errno == Errno(libc::ETIMEDOUT) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let swaps = swaps.into_iter().map(|swap| (swap.name, swap.block_device.into()));
     let progress = Progress::begin(swaps.collect());
     call_patiently::<()>(root, &Request::Stop(protocol::Stop { force }))?;
     drop(progress);

@@ -230,7 +230,8 @@ impl Daemon {
     ///
     /// # Errors
     /// `EBUSY` with every user unless `force` is given. Everything is as before then, except that
-    /// swap devices may be gone. `ENOMEM` when there is no memory for swapped-out pages, also with
+    /// swap devices may be gone. With `force` I/O of a device that hangs is given up after some
+    /// seconds. `ENOMEM` when there is no memory for swapped-out pages, also with
     /// `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         if !force {
@@ -251,6 +252,7 @@ impl Daemon {
     }
 
     fn stop_rest(&self, force: bool) -> Result<(), ControlError> {
+        let _limit = force.then(|| self.devices.end_waits());
         let mounted = self.unmount(force)?;
         if let Err(error) = self.stop_files(force) {
             let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));

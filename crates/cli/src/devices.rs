@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rampack::control::tree::DeviceNode;
 use rampack::control::{Access, ControlError, Errno, Object};
+use rampack::fuse::CutOff;
 use rampack::nbd::Server;
 use rampack::sync::Mutex;
 use rampack::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,19 @@ use rampack::zram::Disk;
 
 use crate::failure::frontend_error;
 use crate::machine::Machine;
-use crate::mounts::places_of;
+use crate::mounts::{SWAP, places_of};
 use crate::protocol::{Add, Attribute, Description, DeviceReport};
 use crate::root::{Made, Root};
+use crate::swap::active;
 
 mod attached;
+mod swapped;
+mod waits;
 use attached::Attached;
 pub use attached::Files;
+use swapped::is_swap;
+pub use swapped::swapped_to;
+pub use waits::EndOfWaits;
 
 /// Locked while a device is added or removed, or gets or loses its size.
 struct Lifecycle {
@@ -43,6 +50,7 @@ pub struct Devices {
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
+    cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
 }
@@ -56,12 +64,14 @@ impl Devices {
     pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
         let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
         let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
-        Devices { root, machine, nbd, lifecycle, attached, block: AtomicBool::new(false) }
+        let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
+        Devices { root, machine, nbd, lifecycle, attached, cut_off, block }
     }
 
     /// Serves all devices added from now on as files.
     pub fn serve_files(&self, files: Files) {
         self.block.store(files.loops, Ordering::Relaxed);
+        *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
     }
 
@@ -341,8 +351,23 @@ impl Devices {
         // Done without the lock: it reads /proc.
         let device = report.block_device.as_ref();
         report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();
+        let swap = device.filter(|d| is_swap(&active::all(), &name, Path::new(d)));
+        if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {
+            report.mountpoints.push(SWAP.into());
+        }
         report.name = name;
         report
+    }
+
+    /// The devices that the kernel swaps to now. A device that is just being changed may be
+    /// missing; it waits for none.
+    #[must_use]
+    pub fn swapped_to(&self) -> Vec<String> {
+        let swaps = active::all();
+        let attached = if swaps.is_empty() { None } else { self.attached.try_lock() };
+        let Some(attached) = attached else { return Vec::new() };
+        let all = attached.iter().map(|(id, at)| (format!("zram{id}"), at.place()));
+        all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
     }
 
     /// The NBD clients of a device now. No other frontend counts as its user.
@@ -372,7 +397,24 @@ impl Devices {
     /// The error that names the users of a device besides NBD clients; `None` without users.
     fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
         let files = lifecycle.files.as_ref()?;
-        self.attached.lock().get(&disk.id())?.busy(&files.mount, &disk.name())
+        let attached = self.attached.lock();
+        let attached = attached.get(&disk.id())?;
+        // Who opens it is this process, on behalf of another device.
+        let places = [attached.place(), &attached.file];
+        let is_backed = |other: &&Arc<Disk>| {
+            let path = other.backing_path();
+            path.is_some_and(|path| places.contains(&Path::new(&path)))
+        };
+        let disks = self.machine.disks();
+        if let Some(other) = disks.iter().find(is_backed) {
+            let (name, other) = (disk.name(), other.name());
+            let message = format!(
+                "{name} ({}) is in use: it is the backing device of {other}; reset {other} first",
+                attached.place().display()
+            );
+            return Some(ControlError::new(Errno::EBUSY, message));
+        }
+        attached.busy(&files.mount, &disk.name())
     }
 
     /// Gives a device its file, block device and link.
@@ -444,9 +486,13 @@ impl Devices {
     ///
     /// # Errors
     /// `EBUSY`, unless `force` is given; the message names every user. Everything is as before
-    /// then.
+    /// then. `ETIMEDOUT` with `force` when another request hangs.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
-        let mut lifecycle = self.lifecycle.lock();
+        let _limit = force.then(|| self.end_waits());
+        let mut lifecycle = match force {
+            true => self.lock_by_force()?,
+            false => self.lifecycle.lock(),
+        };
         let disks = self.machine.disks();
         if !force {
             self.refuse_if_busy(&lifecycle)?;

@@ -8,6 +8,10 @@
 //! own entries through and follows every device that comes or goes. A directory for zram alone,
 //! such as `/sys/class/zram-control`, is covered alone. A system without zram lacks that directory;
 //! then a directory in memory covers its parent, with links to all other entries.
+//!
+//! A command may run `rampack exec` again, also for another daemon. The mounts of the first are
+//! taken away then, in the new namespace only: they would lead from one daemon's place to the
+//! other's, and links through the same place to themselves.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,9 +23,10 @@ use std::process::Command;
 
 use rampack::control::{ControlError, Errno};
 
-use crate::client::call;
+use crate::client::report;
 use crate::failure::{failed, say, sentence};
-use crate::protocol::{DaemonReport, Request, Status};
+use crate::mounts::mounts;
+use crate::protocol::DaemonReport;
 use crate::root::Root;
 use crate::sys::{self, Unmount};
 use crate::tree::host;
@@ -34,6 +39,9 @@ const OVER: [&str; 5] = [
     "kernel/debug/zram",
     "kernel/debug/zswap",
 ];
+
+/// The source of our mounts, in the list of the system.
+const SOURCE: &str = "rampack";
 
 /// The exit code of a shell for a command that exists but cannot be run.
 const NOT_RUN: i32 = 126;
@@ -54,7 +62,7 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
                        devices can be used over NBD and through the files of the control tree";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
+    let daemon = report(root)?;
     check(root, &daemon)?;
     lay_over(root)?;
     let error = Command::new(program)
@@ -93,6 +101,7 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
 
 fn lay_over(root: &Root) -> Result<(), ControlError> {
     sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
+    peel_off()?;
     // The command does not need the FUSE files, and a mount of them here would outlive the daemon.
     let _ = sys::unmount(&root.files(), Unmount::Lazily);
     let place = root.tree().join(host::PLACE);
@@ -113,6 +122,25 @@ fn lay_over(root: &Root) -> Result<(), ControlError> {
         }
     }
     lay_over_dev(&place)
+}
+
+/// Takes away what an outer `rampack exec` laid over the directories of the system.
+fn peel_off() -> Result<(), ControlError> {
+    for mount in mounts().into_iter().rev() {
+        let target = &mount.target;
+        let is_over = target == Path::new("/dev") || target.starts_with("/sys");
+        // The tree and the directories in memory have this source.
+        if !is_over || mount.source != Path::new(SOURCE) {
+            continue;
+        }
+        match sys::unmount(target, Unmount::Lazily) {
+            // It went with the mount that it was on.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done.map_err(|e| failed(format!("cannot uncover {}", target.display()), &e))?,
+        }
+    }
+    Ok(())
 }
 
 /// Hides the kernel's own zram devices at their full paths. No link leads there any more.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rampack::control::{ControlError, Errno};
+use rampack::fuse::printable;
 
-use crate::failure::failed;
+use crate::failure::{failed, quoted};
 use crate::mounts::{mounts, used_by};
 use crate::sys::{self, Unmount};
 
@@ -187,8 +188,10 @@ pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
     let shown = path.display();
     let real = path.canonicalize().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
-            let message =
-                format!("mount point {shown} does not exist; make it with: mkdir -p {shown}");
+            let message = format!(
+                "mount point {shown} does not exist; make it with: mkdir -p {}",
+                quoted(path)
+            );
             ControlError::new(Errno::ENOENT, message)
         }
         _ => failed(format!("cannot use mount point {shown}"), &error),
@@ -198,6 +201,29 @@ pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
         return Err(ControlError::new(Errno(libc::ENOTDIR), message));
     }
     Ok(real)
+}
+
+/// Checks that a mount at `target`, which is a real path, does not hide the root directory of the
+/// daemon, with its sockets.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn check_beside(target: &Path, root: &Path) -> Result<(), ControlError> {
+    // The root may not exist yet; then its nearest ancestor counts.
+    let real = root.ancestors().find_map(|above| {
+        let rest = root.strip_prefix(above).ok()?;
+        Some(above.canonicalize().ok()?.join(rest))
+    });
+    if !real.as_deref().unwrap_or(root).starts_with(target) {
+        return Ok(());
+    }
+    let message = format!(
+        "a mount at {} would hide the daemon's root {}; choose another directory, or another place \
+         for the root with --root",
+        target.display(),
+        root.display()
+    );
+    Err(ControlError::invalid(message))
 }
 
 /// Checks that nothing is mounted at `target`, which is a real path.
@@ -211,8 +237,8 @@ pub fn check_free(target: &Path) -> Result<(), ControlError> {
     };
     let message = format!(
         "{} ({}) is mounted at {} already; choose another directory",
-        mounted.source.display(),
-        mounted.kind,
+        printable(&mounted.source),
+        printable(&mounted.kind),
         target.display()
     );
     Err(ControlError::new(Errno::EBUSY, message))

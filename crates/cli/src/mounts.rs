@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use rampack::fuse::printable;
+
 /// One line of `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountLine {
@@ -68,6 +70,9 @@ pub(crate) fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes))
 }
 
+/// The place of a device that is swap space.
+pub const SWAP: &str = "[SWAP]";
+
 /// The mount points of the block device `path`, and `[SWAP]` if it is swap space.
 #[must_use]
 pub fn places_of(path: &Path) -> Vec<String> {
@@ -96,7 +101,7 @@ pub(crate) fn places_among(
         .filter_map(|line| line.split(|byte| matches!(byte, b' ' | b'\t')).next())
         .any(|source| unescape(source) == path);
     if swapped {
-        places.push("[SWAP]".into());
+        places.push(SWAP.into());
     }
     places
 }
@@ -114,7 +119,8 @@ pub struct Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {}: {})", self.command, self.pid, self.what.display())
+        let (command, what) = (printable(&self.command), printable(&self.what));
+        write!(f, "{command} (pid {}: {what})", self.pid)
     }
 }
 

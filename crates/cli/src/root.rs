@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rampack::control::{ControlError, Errno};
+use rampack::fuse::printable;
 
-use crate::failure::failed;
+use crate::failure::{failed, quoted};
 use crate::sys;
 
 mod record;
@@ -48,10 +49,14 @@ impl Root {
             (None, 0, _) => PathBuf::from("/run/rampack"),
             (None, _, Some(runtime)) if runtime.is_absolute() => runtime.join("rampack"),
             (None, ..) => {
-                return Err(ControlError::invalid(
-                    "no place for the daemon's state: XDG_RUNTIME_DIR is not set; name a directory \
-                     with --root DIR or RAMPACK_ROOT",
-                ));
+                let why = match runtime {
+                    Some(runtime) => format!("({}) is not absolute", printable(runtime)),
+                    None => "is not set".into(),
+                };
+                return Err(ControlError::invalid(format!(
+                    "no place for the daemon's state: XDG_RUNTIME_DIR {why}; name a directory with \
+                     --root DIR or RAMPACK_ROOT"
+                )));
             }
         };
         if path.as_os_str().is_empty() {
@@ -137,8 +142,8 @@ impl Root {
     /// # Errors
     /// `EBUSY` when another daemon has it (the message names its process), `EADDRINUSE` when a
     /// program listens in it, `ENOTEMPTY` when it holds a file that is not of rampack, `EACCES`
-    /// when other users could change its contents, or the error of the system call. The contents
-    /// stay untouched then.
+    /// when other users could change its contents or put another directory in its place, `ELOOP`
+    /// for a symbolic link, or the error of the system call. The contents stay untouched then.
     pub fn claim(&self) -> Result<RootLock, ControlError> {
         let path = self.lock_file();
         let what = |error: &io::Error| failed(format!("cannot lock {}", path.display()), error);
@@ -192,6 +197,12 @@ impl Root {
                 Err(failed(format!("cannot lock {}", self.lock_file().display()), &error))
             }
         }
+    }
+
+    /// The process of the daemon that has or had this root.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        record::pid_of(&mut self.open_lock().ok()??)
     }
 
     /// Does a daemon have this root now?
@@ -281,8 +292,7 @@ impl Root {
     fn foreign(&self) -> ControlError {
         const SHOWN: usize = 5;
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.file_name().display().to_string()).collect();
+        let mut names: Vec<String> = entries.map(|entry| printable(entry.file_name())).collect();
         names.sort();
         let more = match names.len().saturating_sub(SHOWN) {
             0 => String::new(),
@@ -306,13 +316,24 @@ impl Root {
             let mut builder = DirBuilder::new();
             builder.recursive(true).mode(0o755);
             builder.create(parent).map_err(|e| failed(what(), &e))?;
+            self.check_ancestors(parent)?;
         }
         let made = match DirBuilder::new().mode(0o700).create(&self.path) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(failed(what(), &error)),
         };
-        let found = fs::metadata(&self.path).map_err(|e| failed(what(), &e))?;
+        // Not what a symbolic link leads to: its owner could change it at any moment.
+        let found = fs::symlink_metadata(&self.path).map_err(|e| failed(what(), &e))?;
+        if found.is_symlink() {
+            let target = fs::read_link(&self.path).unwrap_or_default();
+            let message = format!(
+                "root {} is a symbolic link to {}; name with --root the directory itself",
+                self.path.display(),
+                printable(target)
+            );
+            return Err(ControlError::new(Errno(libc::ELOOP), message));
+        }
         if !found.is_dir() {
             let message = format!("root {} is not a directory", self.path.display());
             return Err(ControlError::new(Errno(libc::ENOTDIR), message));
@@ -335,6 +356,39 @@ impl Root {
         Ok(made)
     }
 
+    /// Refuses a root below a directory where every user may rename what is in it, and so put
+    /// another directory in the place of the root. The sticky bit forbids that, as in `/tmp`. A
+    /// user other than root is trusted with what is below a directory of their own.
+    ///
+    /// # Errors
+    /// `EACCES`; the message names the directory.
+    fn check_ancestors(&self, parent: &Path) -> Result<(), ControlError> {
+        let user = sys::effective_user();
+        let real = parent.canonicalize().map_err(|e| {
+            failed(format!("cannot make the root directory {}", self.path.display()), &e)
+        })?;
+        let above: Vec<(&Path, fs::Metadata)> = real
+            .ancestors()
+            .filter_map(|path| Some((path, fs::symlink_metadata(path).ok()?)))
+            .collect();
+        if user != 0 && above.iter().any(|(_, found)| found.uid() == user) {
+            return Ok(());
+        }
+        let everyone = |found: &fs::Metadata| found.mode() & 0o1002 == 0o002;
+        let Some((open, found)) = above.iter().find(|(_, found)| everyone(found)) else {
+            return Ok(());
+        };
+        let message = format!(
+            "root directory {} is not safe: every user may rename what is in {} (mode {:03o}, \
+             without the sticky bit); choose another place with --root, or forbid it with \
+             `chmod o-w`",
+            self.path.display(),
+            open.display(),
+            found.mode() & 0o7777
+        );
+        Err(ControlError::new(Errno::EACCES, message))
+    }
+
     fn taken(&self, lock: &mut File) -> ControlError {
         let who = match record::pid_of(lock) {
             Some(pid) => format!("pid {pid}"),
@@ -342,7 +396,8 @@ impl Root {
         };
         let message = format!(
             "a rampack daemon ({who}) already runs in {root}; give it another device with \
-             `rampack --root {root} add`, or start this one elsewhere with --root DIR",
+             `rampack --root {} add`, or start this one elsewhere with --root DIR",
+            quoted(&self.path),
             root = self.path.display()
         );
         ControlError::new(Errno::EBUSY, message)

@@ -18,10 +18,12 @@ mod block;
 mod device;
 pub mod host;
 mod swap;
+mod told;
 pub mod zone;
 
 pub use device::object;
 use device::{block_directory, debug_directory};
+use told::{Told, logged};
 
 /// The whole tree.
 #[must_use]
@@ -46,7 +48,7 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
         .dir("kernel", debug)
         .dir("module", module)
         .hidden(host::PLACE, host::directory(devices));
-    Arc::new(top)
+    Arc::new(Told::new(top))
 }
 
 /// The attribute `attribute` of `name`: a device, or the path of a directory of the tree.
@@ -66,7 +68,7 @@ pub fn attribute(
     }
     let object = object(devices, &devices.disk(name)?);
     match object.attributes().into_iter().find(|row| row.name == attribute) {
-        Some(row) => Ok(AttributeFile { object, info: row }),
+        Some(row) => Ok(logged(AttributeFile { object, info: row }, format!("{name}/{attribute}"))),
         None => Err(object.show(attribute).err().unwrap_or_else(|| gone(name))),
     }
 }

@@ -64,7 +64,7 @@ struct Plan {
 
 impl Plan {
     /// Checks the options before anything is made.
-    fn check(up: &Up) -> Result<Plan, ControlError> {
+    fn check(root: &Root, up: &Up) -> Result<Plan, ControlError> {
         check_frontends(&up.frontends)?;
         let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
         let kind = name.map(filesystem::kind).transpose()?;
@@ -87,6 +87,7 @@ impl Plan {
             kind.check_installed()?;
         }
         let target = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
+        target.as_deref().map_or(Ok(()), |it| filesystem::check_beside(it, root.path()))?;
         Ok(Plan { kind, target })
     }
 }
@@ -105,7 +106,7 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 /// # Errors
 /// The error of the step that failed.
 pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
-    let plan = Plan::check(up)?;
+    let plan = Plan::check(&root, up)?;
     keep_memory_private(up.frontends.lock_memory)?;
     let events = listen()?;
     let daemon = start(root, &up.frontends, events.sender())?;
@@ -194,6 +195,10 @@ fn served(daemon: &Daemon) -> String {
     for device in daemon.devices().reports() {
         let places: Vec<String> = device.link.iter().chain(&device.nbd).cloned().collect();
         let _ = writeln!(text, "{}  {}", device.name, places.join("  "));
+    }
+    // A device without a size has no address yet, and port 0 is another one by now.
+    for address in daemon.devices().nbd().iter().filter(|address| address.starts_with("nbd://")) {
+        let _ = writeln!(text, "NBD over TCP at {address}");
     }
     let _ = writeln!(text, "serving in {}", daemon.root().path().display());
     text

@@ -1,5 +1,6 @@
 //! Runs a daemon until it is told to end, and can.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use rampack::control::ControlError;
 
 use crate::client::call;
 use crate::daemon::Daemon;
+use crate::devices::swapped_to;
 use crate::events::{Event, Events};
 use crate::failure::{failed, say, sentence};
 use crate::live::Live;
@@ -39,8 +41,10 @@ pub(crate) fn watch(
     notify::ready();
     let mut live = Live::new();
     let mut refused = Refused::default();
+    let mut warned = BTreeSet::new();
     loop {
         live.update(daemon.machine());
+        warn_of_swap(daemon, &live, &mut warned);
         let (force, reply) = match events.wait(REDRAW) {
             None if is_done(daemon) => (false, None),
             None if refused.is_time() => (force, None),
@@ -67,6 +71,16 @@ pub(crate) fn watch(
         }
         if ended {
             return Ok(());
+        }
+    }
+}
+
+/// Warns once of each device that the kernel swaps to: only swap devices are safe for that.
+fn warn_of_swap(daemon: &Daemon, live: &Live, warned: &mut BTreeSet<String>) {
+    for name in daemon.devices().swapped_to() {
+        if !warned.contains(&name) {
+            live.aside(|| tracing::warn!("{}", swapped_to(&name)));
+            warned.insert(name);
         }
     }
 }

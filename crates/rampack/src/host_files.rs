@@ -24,6 +24,11 @@ impl HostFiles for HostSystem {
         if seal { sealed(device, &host::Mmap, path) } else { Ok(device) }
     }
 
+    fn resolve(&self, path: &str) -> String {
+        let found = Path::new(path).canonicalize().ok();
+        found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path.into())
+    }
+
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
         backing::read(Path::new(path), LONGEST)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
-use pagealloc::{Frames, MemoryProvider, Zone, ZoneOptions};
+use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use sync::Mutex;
 use units::{PAGE_SIZE, pages_for};
 use zcomp::{Chosen, Params};
@@ -41,7 +41,15 @@ fn zone(
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
     let options = ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) };
     let zone = Zone::new(provider, options);
-    Ok(Arc::new(zone.map_err(|error| ControlError::new(Errno::ENOMEM, error.to_string()))?))
+    // A provider reserves addresses here; memory is used later.
+    let none = |NoMemory { bytes }| {
+        let message = format!(
+            "no addresses for {bytes} bytes, as much as the machine has memory; the limit on \
+             addresses is too low: see `ulimit -v`"
+        );
+        ControlError::new(Errno::ENOMEM, message)
+    };
+    Ok(Arc::new(zone.map_err(none)?))
 }
 
 /// A zone and the devices that share it. Any number of threads may call every method.

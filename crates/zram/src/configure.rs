@@ -181,6 +181,8 @@ impl<D: Design> Disk<D> {
     pub fn set_backing(&self, path: &str) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("the backing device")?;
+        // Linux shows the resolved path as well (`backing_dev_show` asks `file_path`).
+        let path = &*self.resources.files.resolve(path);
         // The old device is closed only after the new one is open, so that a refusal changes
         // nothing. The same device can be opened only once.
         if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
@@ -191,7 +193,9 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    /// The path of the backing device.
+    /// The path of the backing device, as [`HostFiles::resolve`] has it.
+    ///
+    /// [`HostFiles::resolve`]: crate::HostFiles::resolve
     #[must_use]
     pub fn backing_path(&self) -> Option<String> {
         self.settings.lock().backing.as_ref().map(|backing| backing.path().into())

@@ -1,6 +1,6 @@
 //! The resources that the devices of a machine share, and their design.
 
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
@@ -139,6 +139,12 @@ pub trait HostFiles: Send + Sync {
     /// The error of the system call (`ENOENT`, `EACCES`, `EBUSY` if another user has it), `ENOTBLK`
     /// if it is neither, `EINVAL` if it is shorter than a page. The message names `path`.
     fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError>;
+
+    /// The path that the system itself has for the file at `path`: absolute and without links.
+    /// `path` as it is where there is none.
+    fn resolve(&self, path: &str) -> String {
+        path.into()
+    }
 
     /// Reads a file.
     ///

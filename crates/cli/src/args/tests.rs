@@ -73,6 +73,10 @@ fn a_port_alone_is_on_loopback() {
     assert_eq!(tcp_address(":1").unwrap().to_string(), "127.0.0.1:1");
     assert_eq!(tcp_address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
     assert_eq!(tcp_address("[::1]:9").unwrap().to_string(), "[::1]:9");
+    for text in ["::1:5", "::1", "1:2:3"] {
+        let text = refused(&format!("rampack up --nbd-tcp {text}"));
+        assert!(text.contains("brackets") && text.contains("[IPV6]:PORT"), "{text}");
+    }
     assert!(refused("rampack up --nbd-tcp 99999").contains("65535"));
     assert!(refused("rampack up --nbd-tcp nowhere").contains("HOST:PORT"));
 }

@@ -95,6 +95,11 @@ pub(super) fn tcp_address(text: &str) -> Result<SocketAddr, String> {
         let port = port.parse().map_err(|_| wrong("a port is at most 65535".into()))?;
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
+    if !text.starts_with('[') && text.matches(':').count() > 1 {
+        return Err(wrong(
+            "an IPv6 address needs brackets, for its end and the port look alike".into(),
+        ));
+    }
     let mut found = text.to_socket_addrs().map_err(|error| wrong(error.to_string()))?;
     found.next().ok_or_else(|| wrong("the name has no address".into()))
 }

@@ -139,3 +139,24 @@ fn every_attribute_that_can_be_read_is() {
     assert!(fault.message.contains("disksize"), "{fault}");
     assert_eq!(devices.get("zram0", &["reset".into()]).unwrap_err().errno, Errno::EACCES);
 }
+
+#[test]
+fn the_path_of_the_backing_device_is_the_resolved_one() {
+    let dir = testkit::TempDir::new();
+    let real = dir.path().canonicalize().unwrap().join("file");
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&real).unwrap();
+    file.set_len(1 << 20).unwrap();
+    drop(file);
+    let (link, to_dir) = (dir.path().join("link"), dir.path().join("dir"));
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    std::os::unix::fs::symlink(dir.path(), &to_dir).unwrap();
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    for path in [link, to_dir.join("./file"), real.clone()] {
+        devices.set("zram0", "backing_dev", &format!("{}\n", path.display())).unwrap();
+        let shown = devices.get("zram0", &["backing_dev".into()]).unwrap()[0].value.clone();
+        assert_eq!(shown, real.to_str().unwrap());
+    }
+    let fault = devices.set("zram0", "backing_dev", "/nonexistent/../file").unwrap_err();
+    assert!(fault.message.contains("/nonexistent/../file"), "{fault}");
+}

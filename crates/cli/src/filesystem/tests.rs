@@ -56,3 +56,22 @@ fn programs_are_quoted_in_one_line() {
     assert_eq!(words(&output(256, "mkfs: no\n\n  such thing \n")), "mkfs: no; such thing");
     assert_eq!(words(&output(256, "")), "exit status: 1");
 }
+
+#[test]
+fn a_mount_does_not_hide_the_root() {
+    let dir = testkit::TempDir::new();
+    let at = dir.path().canonicalize().unwrap();
+    let root = at.join("a/root");
+    fs::create_dir(at.join("a")).unwrap();
+    std::os::unix::fs::symlink(&at, at.join("link")).unwrap();
+    for (target, root) in
+        [(&root, &root), (&at.join("a"), &root), (&at, &at.join("link/a/root")), (&at, &at)]
+    {
+        let error = check_beside(target, root).unwrap_err();
+        assert_eq!(error.errno, Errno::EINVAL);
+        assert!(error.message.contains("would hide"), "{error}");
+    }
+    for target in ["a/root/mnt", "a/roo", "b"] {
+        check_beside(&at.join(target), &root).unwrap();
+    }
+}

@@ -47,3 +47,10 @@ fn whoever_has_a_file_open_is_found() {
     assert_eq!(holders[0].pid, std::process::id());
     assert!(used_by(&place).contains("/file"));
 }
+
+#[test]
+fn the_name_of_a_holder_does_not_reach_the_terminal_as_it_is() {
+    let what = PathBuf::from("/mnt/\x1b[2J");
+    let holder = Holder { pid: 7, command: "\x1b]0;x\x07".into(), what };
+    assert_eq!(holder.to_string(), "\\u{1b}]0;x\\u{7} (pid 7: /mnt/\\u{1b}[2J)");
+}

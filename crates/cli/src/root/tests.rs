@@ -16,7 +16,9 @@ fn the_default_follows_the_user() {
 fn no_default_says_what_to_do() {
     let error = decide(None, 1000, None).unwrap_err();
     assert!(error.message.contains("--root DIR"), "{error}");
-    assert!(decide(None, 1000, Some("relative")).is_err());
+    assert!(error.message.contains("XDG_RUNTIME_DIR is not set"), "{error}");
+    let error = decide(None, 1000, Some("relative")).unwrap_err();
+    assert!(error.message.contains("XDG_RUNTIME_DIR (relative) is not absolute"), "{error}");
     assert!(decide(Some(""), 0, None).is_err());
 }
 
@@ -103,8 +105,47 @@ fn a_root_that_others_can_write_is_refused() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let error = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
     assert_eq!(error.errno, Errno::EACCES);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let error = decide(Some(file.to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
     assert_eq!(error.errno, Errno(libc::ENOTDIR));
+}
+
+#[test]
+fn a_symbolic_link_is_no_root() {
+    let dir = testkit::TempDir::new();
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+    fs::create_dir(&target).unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let error = decide(Some(link.to_str().unwrap()), 0, None).unwrap().claim().err().unwrap();
+    assert_eq!(error.errno, Errno(libc::ELOOP), "{error}");
+    assert!(error.message.contains(target.to_str().unwrap()), "{error}");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    // A link above the root leads to a directory whose own ancestors count.
+    let root = decide(Some(link.join("r").to_str().unwrap()), 0, None).unwrap();
+    drop(root.claim().unwrap());
+}
+
+#[test]
+fn a_root_that_others_can_replace_is_refused() {
+    if sys::effective_user() != 0 {
+        return;
+    }
+    let dir = testkit::TempDir::new();
+    let (open, below) = (dir.path().join("open"), dir.path().join("open/a/b/r"));
+    fs::create_dir_all(below.parent().unwrap()).unwrap();
+    let claim = || decide(Some(below.to_str().unwrap()), 0, None).unwrap().claim();
+    let allow = |mode| fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o777);
+    let error = claim().err().unwrap();
+    assert_eq!(error.errno, Errno::EACCES, "{error}");
+    for word in [open.to_str().unwrap(), "777", "sticky bit", "--root"] {
+        assert!(error.message.contains(word), "{word}: {error}");
+    }
+    assert!(!below.exists());
+    allow(0o1777);
+    drop(claim().unwrap());
+    allow(0o755);
+    drop(claim().unwrap());
 }

@@ -9,10 +9,12 @@ use std::process::{Command, Stdio};
 
 use testkit::{Need, met};
 
-use crate::common::{Daemon, Place, Said, program, rampack, refused, said};
+use crate::common::{Daemon, Place, Said, program, rampack, refused, said, wait_until};
 
 /// Somebody who is not root.
 const NOBODY: u32 = 65534;
+
+const MKFS_EXT4: Need = Need::program("mkfs.ext4", "e2fsprogs");
 
 fn up(place: &Place, line: &str) -> Said {
     rampack(&format!("--root {} up {line}", place.root().display()))
@@ -283,5 +285,147 @@ fn no_fuse() {
     assert!(daemon.greeting.contains("NBD only: no FUSE"), "{}", daemon.greeting);
     assert!(daemon.greeting.contains("nbd+unix:"), "{}", daemon.greeting);
     daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_stopped_daemon_is_told_apart_from_a_slow_one() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 1M");
+    daemon.signal(libc::SIGSTOP);
+    wait_until("the stop", || daemon.status("State").starts_with('T'));
+    let pid = format!("process {}", daemon.pid());
+    for line in ["status", "stop", "stop --force"] {
+        refused(&daemon.ask(line), 1, &["is stopped", &pid, "kill -CONT", "EBUSY"]);
+    }
+    daemon.signal(libc::SIGCONT);
+    daemon.does("status");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_limit_on_addresses_is_told() {
+    let place = Place::new();
+    let mut command = Command::new("sh");
+    // The program itself has room; the addresses for the memory of any machine do not.
+    command.args(["-c", "ulimit -v 400000; exec \"$@\"", "sh"]);
+    command.arg(program().get_program()).arg("--root").arg(place.root());
+    command.args(["up", "--transport", "nbd", "--size", "1M"]).stdin(Stdio::null());
+    let said = said(&command.output().unwrap());
+    refused(&said, 1, &["no addresses for", "ulimit -v", "ENOMEM"]);
+    place.is_clean();
+}
+
+#[test]
+fn the_port_of_a_server_without_a_sized_device_is_told() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --nbd-tcp 127.0.0.1:0");
+    let line = daemon.greeting.lines().find(|line| line.contains("nbd://127.0.0.1:"));
+    let port = line.and_then(|line| line.rsplit(':').next()?.parse::<u16>().ok());
+    let port = port.unwrap_or_else(|| panic!("{}", daemon.greeting));
+    drop(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    daemon.stop();
+}
+
+#[test]
+fn an_address_without_brackets_is_ambiguous() {
+    let place = Place::new();
+    let said = up(&place, "--nbd-tcp ::1:5");
+    refused(&said, 2, &["\"::1:5\"", "brackets", "PORT, HOST:PORT or [IPV6]:PORT", "EINVAL"]);
+}
+
+#[test]
+fn a_relative_runtime_directory_is_called_that() {
+    if !met("a_relative_runtime_directory_is_called_that", &[Need::Root]) {
+        return;
+    }
+    let place = Place::new();
+    let mut command = as_nobody(&place);
+    command.env("XDG_RUNTIME_DIR", "run/user").arg("status");
+    let said = said(&command.output().unwrap());
+    refused(&said, 1, &["XDG_RUNTIME_DIR (run/user) is not absolute", "--root", "EINVAL"]);
+}
+
+#[test]
+fn hints_can_be_copied_to_a_shell() {
+    let place = Place::new();
+    let root = place.path().join("a root");
+    let mut command = program();
+    command.arg("--root").arg(&root).args(["up", "--transport", "nbd", "--size", "1M"]);
+    let daemon = Daemon::spawn(&place, &mut command);
+    let quoted = format!("rampack --root '{}' ", root.display());
+    assert!(daemon.greeting.contains(&quoted), "{}", daemon.greeting);
+    let mut command = program();
+    command.arg("--root").arg(&root).args(["up", "--transport", "nbd"]);
+    refused(&said(&command.output().unwrap()), 1, &[&format!("`{quoted}add`"), "EBUSY"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_mount_over_the_root_is_refused() {
+    if !met("a_mount_over_the_root_is_refused", &[Need::Root, MKFS_EXT4]) {
+        return;
+    }
+    let place = Place::new();
+    let said = up(&place, &format!("--mount {}", place.path().display()));
+    refused(&said, 1, &["would hide the daemon's root", "--root", "EINVAL"]);
+    fs::create_dir(place.root()).unwrap();
+    let said = up(&place, &format!("--mount {}", place.root().display()));
+    refused(&said, 1, &["would hide the daemon's root", "EINVAL"]);
+    fs::remove_dir(place.root()).unwrap();
+    place.is_clean();
+}
+
+#[test]
+fn a_device_behind_another_one_names_it() {
+    let name = "a_device_behind_another_one_names_it";
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 2");
+    daemon.does("set zram0 disksize 8M");
+    let link = place.root().join("dev/zram0");
+    daemon.does(&format!("set zram1 backing_dev {}", link.display()));
+    let words = ["zram0", "in use", "backing device of zram1", "reset zram1", "EBUSY"];
+    refused(&daemon.ask("stop"), 1, &words);
+    refused(&daemon.ask("reset zram0"), 1, &words);
+    daemon.does("reset zram1");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn nodes_of_loop_devices_go_with_those_who_made_them() {
+    let name = "nodes_of_loop_devices_go_with_those_who_made_them";
+    let unshare = Need::program("unshare", "util-linux");
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop, unshare]) {
+        return;
+    }
+    let place = Place::new();
+    let dev = place.path().join("dev");
+    fs::create_dir(&dev).unwrap();
+    // A /dev without a loop device, and nobody who makes nodes there.
+    let script = "mount -t tmpfs none $0 && cp -a /dev/null /dev/fuse /dev/loop-control $0
+                  mount --bind $0 /dev
+                  \"$@\" & daemon=$!
+                  trap 'kill $daemon; wait $daemon; ls /dev > $0/../after; exit' TERM
+                  while ! ls /dev/loop[0-9]* > $0/../before 2>/dev/null; do sleep 0.1; done
+                  wait $daemon";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&dev);
+    command.arg(program().get_program()).arg("--root").arg(place.root());
+    command.args(["up", "--size", "8M"]).stdin(Stdio::null());
+    let daemon = Daemon::spawn(&place, &mut command);
+    wait_until("the nodes", || {
+        fs::read_to_string(place.path().join("before")).is_ok_and(|text| text.contains("/dev/loop"))
+    });
+    daemon.signal(libc::SIGTERM);
+    daemon.ended();
+    assert_eq!(
+        fs::read_to_string(place.path().join("after")).unwrap(),
+        "fuse\nloop-control\nnull\n"
+    );
     place.is_clean();
 }

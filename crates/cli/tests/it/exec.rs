@@ -148,6 +148,41 @@ fn swap_on_one_of_four_devices() {
     place.is_clean();
 }
 
+/// A command that swaps off at the end of its input.
+struct Swapping(std::process::Child);
+
+impl Drop for Swapping {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn swap_on_a_device_that_is_not_protected_is_warned_of() {
+    let needs = [EXEC[0], EXEC[1], EXEC[2], MKSWAP, SWAPON, Need::Swap];
+    if !met("swap_on_a_device_that_is_not_protected_is_warned_of", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1 --size 32M");
+    let mut swapping = daemon.command("exec --");
+    let text = "mkswap /dev/zram0 >/dev/null
+                trap 'swapoff /dev/zram0' EXIT
+                swapon --priority 0 /dev/zram0
+                read line";
+    swapping.args(["sh", "-euc", text]).stdin(Stdio::piped());
+    let swapping = Swapping(swapping.spawn().unwrap());
+    let said = daemon.lines_until(&["the kernel swaps to zram0"]);
+    assert!(said.contains("rampack swap on"), "{said}");
+    let status = daemon.does("status");
+    assert!(status.contains("the kernel swaps to zram0"), "{status}");
+    drop(swapping);
+    assert!(!daemon.does("status").contains("swaps to"));
+    daemon.stop();
+    place.is_clean();
+}
+
 /// What programs that make swap at the start of a system do, with the tools they use.
 const GENERATOR: &str = r#"
 set -eu
@@ -226,6 +261,39 @@ fn only_the_commands_zram_is_another() {
     assert_eq!(does(&daemon, &format!("{this} add")), "zram2\n", "the same daemon");
     daemon.stop();
     place.is_clean();
+}
+
+#[test]
+fn a_command_may_run_exec_again() {
+    if !met("a_command_may_run_exec_again", &EXEC[..3]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 1");
+    let this = env!("CARGO_BIN_EXE_rampack");
+    let look = "cat /sys/block/zram0/disksize /sys/module/zram/parameters/num_devices; \
+                ls -d /dev/zram* /sys/module/zswap/parameters /sys/kernel/debug/zram; \
+                [ -c /dev/null ] && ls /sys/class/net > /dev/null";
+    let expected = does(&daemon, look);
+    assert!(expected.contains("/dev/zram0\n"), "{expected}");
+    for times in 1..4 {
+        let mut words = [this, "exec", "--"].repeat(times);
+        words.extend(["sh", "-euc", look]);
+        let said = said(&exec(&daemon, &words));
+        assert_eq!((said.code, &*said.out), (0, &*expected), "{times}: {}", said.err);
+    }
+    // Another daemon inside has its own devices.
+    let other_place = Place::new();
+    let other = Daemon::start(&other_place, "serve --num-devices 2");
+    let root = other_place.root();
+    let root = root.to_str().unwrap();
+    let look = "cat /sys/module/zram/parameters/num_devices";
+    let said = said(&exec(&daemon, &[this, "--root", root, "exec", "--", "sh", "-euc", look]));
+    assert_eq!((said.code, &*said.out), (0, "2\n"), "{}", said.err);
+    other.stop();
+    daemon.stop();
+    place.is_clean();
+    other_place.is_clean();
 }
 
 /// The loop device of a removed device may be somebody else's when its name comes back.
@@ -327,8 +395,10 @@ fn a_daemon_can_be_forced_to_end_under_a_command() {
     let mut waiting = waiting.spawn().unwrap();
     let comm = format!("/proc/{}/comm", waiting.id());
     wait_until("the command", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
-    refused(&daemon.ask("stop"), 1, &["zram0", "in use", "EBUSY"]);
-    refused(&daemon.ask("reset zram0"), 1, &["zram0", "in use", "EBUSY"]);
+    let process = format!("where sleep runs (process {})", waiting.id());
+    let at = mount_point.to_str().unwrap();
+    refused(&daemon.ask("stop"), 1, &["zram0", "in use", at, &process, "EBUSY"]);
+    refused(&daemon.ask("reset zram0"), 1, &["zram0", "in use", &process, "EBUSY"]);
     daemon.does("stop --force");
     waiting.kill().unwrap();
     waiting.wait().unwrap();

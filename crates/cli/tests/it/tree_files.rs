@@ -68,6 +68,40 @@ fn a_value_is_taken_when_it_is_read_from_the_beginning() {
 }
 
 #[test]
+fn only_root_looks_into_the_directory_of_exec() {
+    if !met("only_root_looks_into_the_directory_of_exec", &[Need::Fuse]) {
+        return;
+    }
+    let tree = Tree::new(1);
+    let mode = |path: &str| fs::metadata(tree.path(path)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(".exec"), 0o700);
+    assert_eq!(mode(".exec/dev"), 0o755, "as a mount of it shows it");
+    assert_eq!(mode("block"), 0o755);
+    tree.end();
+}
+
+#[test]
+fn a_refused_write_is_in_the_log() {
+    if !met("a_refused_write_is_in_the_log", &[Need::Fuse]) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "-v serve --transport nbd --num-devices 1");
+    let path = place.root().join("sys/block/zram0/comp_algorithm");
+    assert_eq!(errno(fs::write(&path, "lz\x1b5\n")), libc::EINVAL);
+    let line = daemon.lines_until(&["refused"]);
+    for word in ["block/zram0/comp_algorithm", "refused", "lz\\u{1b}5", "lz4"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    assert_eq!(daemon.ask("set zram0 disksize 0").code, 1);
+    let line = daemon.lines_until(&["zram0/disksize"]);
+    assert!(line.contains("refused \"0\""), "{line}");
+    // Neither line has an escape sequence: the log is no terminal.
+    assert!(!line.contains('\x1b'), "{line:?}");
+    daemon.stop();
+}
+
+#[test]
 fn each_write_is_a_value() {
     if !met("each_write_is_a_value", &[Need::Fuse]) {
         return;
@@ -222,7 +256,7 @@ fn many_at_once_wait_for_each_other_and_end() {
 /// mount namespace where it harms nobody. `$1` is the program, `$2` a directory.
 const ORDINARY: &str = r#"
 mount -t tmpfs none "$2"
-chmod 777 "$2"
+chmod 1777 "$2"
 mknod -m 666 "$2/fuse" c 10 229
 mount --bind "$2/fuse" /dev/fuse
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use testkit::{Need, met, run};
 
@@ -212,4 +212,58 @@ fn a_block_device_in_use_grows() {
     drop(open);
     daemon.stop();
     place.is_clean();
+}
+
+/// A process that is let go on, and then ended.
+struct Reader(Child);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_end_by_force_does_not_wait_for_a_backing_file_that_hangs() {
+    let name = "an_end_by_force_does_not_wait_for_a_backing_file_that_hangs";
+    let dd = Need::program("dd", "coreutils");
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop, dd]) {
+        return;
+    }
+    // The file of another daemon hangs while that one is stopped.
+    let below = Place::new();
+    let slow = Daemon::start(&below, "up --transport fuse --size 16M");
+    let file = below.root().join("files/zram0");
+    let place = Place::new();
+    let line = format!("up --size 8M --backing {}", file.display());
+    let daemon = Daemon::start(&place, &line);
+    let device = fs::read_link(place.root().join("dev/zram0")).unwrap();
+    let data: Vec<u8> = (0..64).flat_map(noise).collect();
+    let mut block = OpenOptions::new().write(true).open(&device).unwrap();
+    block.write_all(&data).unwrap();
+    block.sync_all().unwrap();
+    drop(block);
+    daemon.does("set zram0 writeback type=huge");
+    assert_eq!(numbers(&daemon, "bd_stat")[0], 64);
+    slow.signal(libc::SIGSTOP);
+    wait_until("the stop", || slow.status("State").starts_with('T'));
+    let mut dd = Command::new("dd");
+    dd.arg(format!("if={}", device.display())).args(["of=/dev/null", "bs=4096", "iflag=direct"]);
+    let reader = Reader(dd.spawn().unwrap());
+    wait_until("a read that hangs", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", reader.0.id())).unwrap();
+        stat.contains(") D ")
+    });
+    daemon.does("stop --force");
+    let said = daemon.lines_until(&["I/O of a device hangs"]);
+    assert!(said.contains("not written is lost"), "{said}");
+    drop(reader);
+    slow.signal(libc::SIGCONT);
+    assert!(daemon.ended().success());
+    // The system closes the file of an ended process when its last request is answered.
+    wait_until("the end of the other one", || slow.ask("stop").code == 0);
+    assert!(slow.ended().success());
+    place.is_clean();
+    below.is_clean();
 }
