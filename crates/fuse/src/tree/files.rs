@@ -438,12 +438,12 @@ mod tests {
     fn an_attribute_that_panics_has_failed() {
         let files = Files {
             inodes: Inodes::new(Arc::new(Fixed::new())),
-            handles: Handles::new(),
+            handles: Handles::new(0),
             since: SystemTime::now(),
             owner: (0, 0),
         };
         let attribute = AttributeFile { object: Arc::new(Panics), info: INFO };
-        let handle = files.handles.add(Open::Attribute(attribute, Mutex::new(None)));
+        let handle = files.handles.add(0, Open::Attribute(attribute, Mutex::new(None))).unwrap();
         for _ in 0..2 {
             assert_eq!(files.value(FileHandle(handle), 0, 1).unwrap_err(), Errno::EIO);
             assert_eq!(files.store(FileHandle(handle), b"1").unwrap_err(), Errno::EIO);
