@@ -104,6 +104,9 @@ pub struct SwapOn {
     /// The absolute path of the file or device for writeback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<String>,
+    /// Write pages back as they are, not encrypted.
+    #[serde(default)]
+    pub plain_backing: bool,
     /// The most memory the cache may take: a size, or a percentage such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,

@@ -21,7 +21,7 @@ pub struct HostSystem;
 impl HostFiles for HostSystem {
     fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
         let device = backing::open(Path::new(path), backing::Options::default())?;
-        if seal { sealed(device, &host::Mmap, path) } else { Ok(device) }
+        if seal { sealed(device, &host::Mmap, u64::MAX, path) } else { Ok(device) }
     }
 
     fn resolve(&self, path: &str) -> String {
@@ -35,18 +35,19 @@ impl HostFiles for HostSystem {
 }
 
 /// Puts a layer above the device of `path` that encrypts and authenticates each page
-/// ([`seal::Sealed`]). What is on the device cannot be read through it. The layer takes 24 bytes of
-/// memory for each page of the device, when the page is written or, if `provider` provides memory
-/// ahead, now.
+/// ([`seal::Sealed`]). What is on the device cannot be read through it, and only its first `bytes`
+/// are used. The layer takes 24 bytes of memory for each page, when the page is written or, if
+/// `provider` provides memory ahead, now.
 ///
 /// # Errors
 /// `ENOMEM` when there is no memory, or the memory of the key cannot be locked (`ulimit -l`).
 pub fn sealed(
     device: Arc<dyn BlockDevice>,
     provider: &dyn MemoryProvider,
+    bytes: u64,
     path: &str,
 ) -> Result<Arc<dyn BlockDevice>, ControlError> {
-    match Sealed::new(device, provider, WRITES) {
+    match Sealed::new(device, provider, bytes, WRITES) {
         Ok(device) => Ok(Arc::new(device)),
         Err(error) => {
             let message = format!("what is written to {path} cannot be encrypted: {error}");

@@ -45,8 +45,8 @@ impl Writing {
 
 impl Sealed {
     /// Puts the layer above `next`, with a new key. All blocks are empty: what is on the device
-    /// cannot be read through the layer. Of a device beyond 16 TiB only that much is used.
-    /// `buffers` writes can be under way at once; each buffer has 128 KiB.
+    /// cannot be read through the layer. Only the first `bytes` of the device are used, and at most
+    /// 16 TiB. `buffers` writes can be under way at once; each buffer has 128 KiB.
     ///
     /// If `provider` provides memory ahead, all seals have their memory afterwards: 24 bytes for
     /// each block.
@@ -57,9 +57,10 @@ impl Sealed {
     pub fn new(
         next: Arc<dyn BlockDevice>,
         provider: &dyn MemoryProvider,
+        bytes: u64,
         buffers: usize,
     ) -> io::Result<Sealed> {
-        let blocks = (next.geometry().bytes / P).min(MOST);
+        let blocks = (next.geometry().bytes.min(bytes) / P).min(MOST);
         let no_memory = |error: NoMemory| io::Error::new(io::ErrorKind::OutOfMemory, error);
         Ok(Sealed {
             next,

@@ -74,7 +74,7 @@ impl BlockDevice for Memory {
 
 fn sealed() -> (Arc<Memory>, Sealed) {
     let memory = Memory::new();
-    let sealed = Sealed::new(memory.clone(), &host::Mmap, 2).unwrap();
+    let sealed = Sealed::new(memory.clone(), &host::Mmap, u64::MAX, 2).unwrap();
     (memory, sealed)
 }
 
@@ -107,7 +107,7 @@ fn what_leaves_memory_cannot_be_read() {
     write(&device, 3, &text[..PAGE_SIZE]);
     assert_ne!(memory.block(3), there);
     // Another run has another key.
-    let other = Sealed::new(memory, &host::Mmap, 2).unwrap();
+    let other = Sealed::new(memory, &host::Mmap, u64::MAX, 2).unwrap();
     assert_eq!(read(&other, 3).unwrap(), vec![0; PAGE_SIZE], "nothing was written by this one");
 }
 

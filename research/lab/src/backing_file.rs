@@ -69,7 +69,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
         for way in WAYS {
             let mut device = open(file.path(), way)?;
             if way.starts_with("sealed") {
-                device = rampack::sealed(device, &host::Mmap, "the file")
+                device = rampack::sealed(device, &host::Mmap, u64::MAX, "the file")
                     .map_err(|fault| anyhow!("{fault}"))?;
                 // A block that it has not written reads as zeroes, without the file.
                 fill(&*device)?;

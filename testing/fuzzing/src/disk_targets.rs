@@ -125,7 +125,7 @@ fn holds(disk: &Disk, number: u64) -> bool {
 pub fn sealed_blocks(input: &[u8]) {
     const BLOCKS: u64 = 8;
     let below = Arc::new(Plain::new((BLOCKS * P) as usize));
-    let sealed = Sealed::new(below.clone(), &host::Mmap, 1).expect("memory for a key");
+    let sealed = Sealed::new(below.clone(), &host::Mmap, u64::MAX, 1).expect("memory for a key");
     for n in 0..BLOCKS {
         let from = &page(n);
         sealed.submit(CPU, Operation::Write { offset: n * P, from }).expect("it is in memory");

@@ -65,6 +65,12 @@ pub struct SwapOn {
     #[arg(long, value_name = "PATH")]
     pub backing: Option<PathBuf>,
 
+    /// Write pages back as they are. Otherwise they are encrypted, with a key that ends with the
+    /// swap device, and checked when they are read, which takes 6 MiB of memory for each GiB of the
+    /// device
+    #[arg(long, requires = "backing")]
+    pub plain_backing: bool,
+
     /// How much memory the cache may take: a size, or a percentage of all memory [default: 20%, or
     /// 75% without --backing]
     #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]

@@ -54,6 +54,8 @@ pub struct Making {
     pub pages: u64,
     /// The file or device below it.
     pub backing: Option<OpenedBacking>,
+    /// Whether what is written back is encrypted.
+    pub seal: bool,
     /// How the kernel reaches it.
     pub by: SwapTransport,
     /// The memory that must be present before pages come.
@@ -114,19 +116,23 @@ impl Area {
         machine: &Arc<Machine>,
         making: Making,
     ) -> Result<Area, ControlError> {
-        let Making { number, pages, backing, by, headroom } = making;
+        let Making { number, pages, backing, seal, by, headroom } = making;
         let name = name(number);
         let parts = match by {
             SwapTransport::Ublk => parts::of(pages, active::all().len() as u64),
             // A loop device has no partitions.
             SwapTransport::Loop => iter::once(0..pages).collect(),
         };
-        // Only this run reads what it has written, so its own key is enough.
-        let seal = |backing: &OpenedBacking| {
+        let below = |backing: &OpenedBacking| {
+            let device = backing.device().clone();
+            if !seal {
+                return Ok(device);
+            }
             let path = backing.path().display().to_string();
-            rampack::sealed(backing.device().clone(), &rampack::host::MmapAhead, &path)
+            // Only this run reads what it has written, so its own key is enough.
+            rampack::sealed(device, &rampack::host::MmapAhead, pages * PAGE, &path)
         };
-        let below = backing.as_ref().map(seal).transpose()?;
+        let below = backing.as_ref().map(below).transpose()?;
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, however small the headroom is.
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));

@@ -28,6 +28,7 @@ impl SwapOn {
         protocol::SwapOn {
             size: self.size.as_ref().map(|size| size.text.clone()),
             backing: self.backing.as_ref().map(absolute),
+            plain_backing: self.plain_backing,
             max_pool: self.max_pool.clone(),
             transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),

@@ -89,7 +89,7 @@ impl Swaps {
         let headroom = headroom(options.headroom.as_deref())?;
         let guard = self.protect(headroom, options.oom_after)?;
         let before = cache::set(machine, options, backing.is_some())?;
-        let making = Making { number, pages, backing, by, headroom };
+        let making = Making { number, pages, backing, seal: !options.plain_backing, by, headroom };
         let area = Area::make(&self.devices, machine, making)
             .and_then(|area| area.swap_on(options.priority).map(|()| area));
         let area = area.inspect_err(|_| cache::restore(machine, &before))?;
