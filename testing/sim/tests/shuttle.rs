@@ -82,6 +82,7 @@ scenarios! {
     compaction: Scenario::COMPACTED;
     writeback: Scenario::WRITTEN_BACK;
     compressed_writeback_to_one_block: Scenario::ONE_BLOCK;
+    writeback_to_one_block: Scenario::ONE_PLAIN_BLOCK;
     compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
     limits: Scenario::LIMITED;
     sizes_and_resets: Scenario::RESET;
@@ -171,8 +172,8 @@ controls! {
     epochs_that_nobody_waits_for_are_found: on(Scenario::CROWD, table::<EpochOfNone>());
     epochs_that_are_too_short_are_found: on(Scenario::CROWD, table::<EpochTooShort>());
     epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
-    blocks_that_are_free_at_once_are_found: on(Scenario::ONE_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
-    slots_that_are_not_looked_at_again_are_found: on(Scenario::ONE_BLOCK, table::<LooksOnce>());
+    blocks_that_are_free_at_once_are_found: on(Scenario::ONE_PLAIN_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
+    slots_that_are_not_looked_at_again_are_found: on(Scenario::ONE_PLAIN_BLOCK, table::<LooksOnce>());
     parts_that_are_changed_in_steps_are_found: on(Scenario::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
     old_pages_that_are_compressed_again_are_found:
         on(Scenario::RECOMPRESSED, table::<IgnoresClaims>());
@@ -195,6 +196,6 @@ controls! {
 fn faithful_copies_hold() {
     let holds = |play| holds("faithful_copies_hold", "", &play);
     holds(alone::<EpochInTime>());
-    holds(on(Scenario::ONE_BLOCK, table::<BitLock>()));
+    holds(on(Scenario::ONE_PLAIN_BLOCK, table::<BitLock>()));
     holds(on(Scenario::COMPACTED, table::<BitLock>()));
 }

@@ -117,6 +117,10 @@ impl Scenario {
         compressed_writeback: true,
         ..Scenario::BASE
     };
+    /// The same without compression. A compressed page is looked at again after its block was read,
+    /// so there a wrong block may go unnoticed.
+    pub const ONE_PLAIN_BLOCK: Scenario =
+        Scenario { compressed_writeback: false, ..Scenario::ONE_BLOCK };
     /// Pages that are made smaller, by codecs that change.
     pub const RECOMPRESSED: Scenario = Scenario {
         users: 2,
