@@ -107,6 +107,10 @@ impl Daemon {
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim);
         let made = claim.made().clone();
+        // The threads that serve do this, and cannot report it.
+        if let Ok(Err(error)) = std::thread::spawn(rampack::host::drop_privileges).join() {
+            tracing::warn!("threads that serve clients keep the privileges of the daemon: {error}");
+        }
         let machine = machine::new()?;
         let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
         // From here on a drop of the daemon removes what was made.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use block::BlockDevice;
-use fuser::{BackgroundSession, Config, MountOption, Session};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, Session};
 use units::Cpu;
 
 use crate::frontend::Frontend;
@@ -54,6 +54,20 @@ pub struct Mount {
     patient: Arc<Patient>,
 }
 
+/// Starts the threads of a session from a thread that has given up its privileges, so that they
+/// have none. The daemon tells if that is refused.
+fn spawn_without_privileges<F>(session: Session<F>) -> io::Result<BackgroundSession>
+where
+    F: Filesystem + Send + Sync + 'static,
+{
+    let start = move || {
+        let _ = host::drop_privileges();
+        session.spawn()
+    };
+    let started = thread::Builder::new().name("fuse-start".into()).spawn(start)?.join();
+    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts them panicked")))
+}
+
 impl Mount {
     /// Mounts at the directory `at`. A missing directory is created, for its owner only. Root needs
     /// no helper program; other users need fusermount3.
@@ -87,7 +101,8 @@ impl Mount {
         config.n_threads = Some(workers);
         config.clone_fd = options.clone_fd;
         let session = Session::new(frontend, &at, &config).map_err(|error| refused(&at, error))?;
-        let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
+        let session = spawn_without_privileges(session)
+            .map_err(Error::system("start the threads of the mount"))?;
         let mount = Mount { place: Place::new(at), table, session: Some(session), patient };
         // A worker answers this: it shows that the workers run.
         fs::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;

@@ -202,7 +202,12 @@ impl Server {
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
         sys::set_nonblocking(listener.as_fd())?;
         let shared = self.shared.clone();
-        let accepting = move || accept(&shared, &listener);
+        let accepting = move || {
+            // A client that finds a hole in a thread finds no privileges there. The daemon tells if
+            // they cannot be given up.
+            let _ = host::drop_privileges();
+            accept(&shared, &listener);
+        };
         let thread = thread::Builder::new().name("nbd-accept".into()).spawn(accepting)?;
         self.shared.live().acceptors.push(thread);
         Ok(())
@@ -297,7 +302,10 @@ fn spawn(shared: &Arc<Shared>, stream: Stream) -> io::Result<()> {
     };
     let name = format!("nbd-{}", registered.id);
     // The result is not used: the client has seen the same error.
-    let serving = move || drop(registered.serve());
+    let serving = move || {
+        let _ = host::drop_privileges();
+        drop(registered.serve());
+    };
     thread::Builder::new().name(name).spawn(serving).map(drop)
 }
 

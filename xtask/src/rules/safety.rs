@@ -16,6 +16,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/memory.rs",
     "crates/host/src/mmap.rs",
     "crates/host/src/pressure.rs",
+    "crates/host/src/privileges.rs",
     "crates/host/src/resident.rs",
     "crates/host/src/secret.rs",
     "crates/host/src/stack.rs",
