@@ -414,7 +414,7 @@ fn nodes_of_loop_devices_go_with_those_who_made_them() {
                   while ! ls /dev/loop[0-9]* > $0/../before 2>/dev/null; do sleep 0.1; done
                   wait $daemon";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&dev);
+    command.args(["--mount", "--propagation", "slave", "sh", "-c", script]).arg(&dev);
     command.arg(program().get_program()).arg("--root").arg(place.root());
     command.args(["up", "--size", "8M"]).stdin(Stdio::null());
     let daemon = Daemon::spawn(&place, &mut command);

@@ -61,7 +61,7 @@ pub fn start_with(root: TempDir, options: &[&str]) -> Served {
 /// A server in a mount namespace of its own, as in another container with the same path.
 pub fn start_elsewhere(root: TempDir) -> Served {
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private"]).arg(program()).arg(root.join("files"));
+    command.args(["--mount", "--propagation", "slave"]).arg(program()).arg(root.join("files"));
     start_command(root, command)
 }
 
