@@ -192,7 +192,7 @@ fn file_system_unknown_or_not_installed() {
     assert!(!cli::filesystem::KINDS.is_empty());
     for kind in cli::filesystem::KINDS {
         let mut command = Command::new("unshare");
-        command.args(["--mount", "--propagation", "private", "sh", "-euc", script]);
+        command.args(["--mount", "--propagation", "slave", "sh", "-euc", script]);
         command.arg(place.path()).arg(program().get_program()).arg("--root").arg(place.root());
         command.args(["up", "--size", "8M", "--fs", kind.name]).stdin(Stdio::null());
         let said = said(&command.output().unwrap());
@@ -271,7 +271,7 @@ fn no_fuse() {
     let in_a_bare_world = |place: &Place, line: &str| {
         let mut command = Command::new("unshare");
         let script = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$@\"";
-        command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", script, "sh"]);
         command.arg(program().get_program()).arg("--root").arg(place.root());
         command.args(line.split(' ')).stdin(Stdio::null());
         command

@@ -246,11 +246,18 @@ impl Daemon {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Ctrl-C, after which it must end well.
+    /// Ctrl-C, after which it must end well. It refuses while a program of another test has its
+    /// mount still, so it is asked again.
     #[track_caller]
     pub fn stop(mut self) {
-        self.signal(libc::SIGINT);
-        wait_until("the daemon's end", || !self.is_alive());
+        let mut asked: Option<Instant> = None;
+        wait_until("the daemon's end", || {
+            if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(2)) {
+                self.signal(libc::SIGINT);
+                asked = Some(Instant::now());
+            }
+            !self.is_alive()
+        });
         assert!(self.child.wait().unwrap().success(), "{}", self.rest());
     }
 

@@ -292,7 +292,7 @@ fn an_ordinary_user_has_the_tree_too() {
     }
     let place = testkit::TempDir::new();
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-euc", ORDINARY, "-"]);
+    command.args(["--mount", "--propagation", "slave", "sh", "-euc", ORDINARY, "-"]);
     command.arg(env!("CARGO_BIN_EXE_rampack")).arg(place.path());
     let output = testkit::run(&mut command);
     assert_eq!(output.stdout, "1\n1\n0:0\nend\n", "{}", output.stderr);
