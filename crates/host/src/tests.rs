@@ -112,6 +112,16 @@ fn released_memory_is_gone_and_reads_as_zeroes() {
 }
 
 #[test]
+fn a_secret_is_locked_and_in_no_core_dump_and_no_child() {
+    let secret = crate::Secret::new(|| Ok([0xa5u8; 64])).unwrap();
+    let flags = flags_at(secret.as_ptr());
+    for flag in ["lo", "dd", "dc"] {
+        assert!(flags.contains(&flag.to_string()), "{flag} is missing in {flags:?}");
+    }
+    assert!(crate::Secret::<u8>::new(|| Err(std::io::Error::other("none"))).is_err());
+}
+
+#[test]
 fn only_whole_pages_of_the_system_are_released() {
     use crate::mmap::whole_pages;
     const KIB: usize = 1024;

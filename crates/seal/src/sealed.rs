@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
-    Scrubbed, Visit, Wait,
+    Scrubbed, Visit,
 };
 use pagealloc::{MemoryProvider, NoMemory};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -288,8 +288,7 @@ impl BlockDevice for Sealed {
         for block in 0..self.blocks {
             let before = self.seals.get(block);
             let Known::Sealed(_) = before else { continue };
-            let context = Context { cpu, wait: Wait::Yes };
-            let read = self.read(context, block * P, page);
+            let read = self.read(Context::waiting(cpu), block * P, page);
             // The block may have been written or given up meanwhile.
             if self.seals.get(block) != before {
                 continue;

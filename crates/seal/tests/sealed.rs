@@ -300,25 +300,3 @@ fn writers_of_different_blocks_share_few_buffers() {
         }
     });
 }
-
-#[test]
-fn the_key_is_locked_and_in_no_core_dump() {
-    let secret = host::Secret::new(|| Ok([0xa5u8; 64])).unwrap();
-    let address = std::ptr::from_ref(&*secret).addr();
-    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-    let mut inside = false;
-    let flags = maps.lines().find_map(|line| {
-        if let Some((range, _)) = line.split_once(' ')
-            && let Some((start, end)) = range.split_once('-')
-            && let (Ok(start), Ok(end)) =
-                (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
-        {
-            inside = (start..end).contains(&address);
-        }
-        line.strip_prefix("VmFlags:").filter(|_| inside)
-    });
-    let flags: Vec<&str> = flags.unwrap().split_whitespace().collect();
-    for flag in ["lo", "dd", "dc"] {
-        assert!(flags.contains(&flag), "{flag} is missing in {flags:?}");
-    }
-}
