@@ -17,10 +17,32 @@ say() {
   echo "--- [$(seconds_between "$begun" "$(uptime_seconds)")s] $*"
 }
 
+# The group of processes whose memory is not swapped out.
+kept=/sys/fs/cgroup/kept
+
+# stay_in_memory ARGUMENTS: nothing of this script, and of what it starts, is swapped out: it repairs
+# the device that the others wait for. The script begins again, because what is there already counts
+# for the group from before.
+stay_in_memory() {
+  [ ! -d $kept ] || return 0
+  echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+  mkdir -p $kept
+  echo 0 > $kept/memory.swap.max
+  echo 48M > $kept/memory.min
+  echo $$ > $kept/cgroup.procs
+  exec bash "$0" "$@"
+}
+
+# Takes this process out of that group.
+leave_memory() {
+  if [ -d $kept ]; then echo 0 > /sys/fs/cgroup/cgroup.procs; fi
+}
+
 # Runs a command that the kernel may end when memory is out, which the scripts themselves are not.
 hungry() {
   (
     echo 0 > /proc/self/oom_score_adj
+    leave_memory
     exec "$@"
   )
 }
@@ -41,18 +63,24 @@ watch_memory() {
   monitor=$!
 }
 
+# The log of the daemon.
+daemon_log=/run/daemon.log
+
 # rampack_on ARGUMENTS: starts `rampack swap on` and waits until the kernel swaps to it. The daemon's
 # PID is in `daemon` then.
 rampack_on() {
   local before tries=0
   before=$(swaps)
-  rampack swap on "$@" > /run/daemon.log 2>&1 &
+  (
+    leave_memory
+    exec rampack swap on "$@"
+  ) > "$daemon_log" 2>&1 &
   daemon=$!
   while [ "$(swaps)" -le "$before" ] && kill -0 "$daemon" 2> /dev/null && [ $tries -lt 600 ]; do
     sleep 0.1
     tries=$((tries + 1))
   done
-  cat /run/daemon.log
+  cat "$daemon_log"
   cat /proc/swaps
   if [ "$(swaps)" -le "$before" ]; then
     say "rampack swap on made no swap space"
@@ -103,7 +131,7 @@ rampack_off() {
     say "the daemon ended with status $?"
     status=1
   }
-  cat /run/daemon.log
+  cat "$daemon_log"
   if [ "$(swaps)" -ne 0 ]; then
     say "swap space is still there"
     cat /proc/swaps

@@ -1,5 +1,6 @@
-//! The tests that run under a checker: loom, shuttle or AddressSanitizer. Each checker has its own
-//! target directory, because its build shares nothing with the ordinary build.
+//! The tests that run under a checker: loom, shuttle or AddressSanitizer, or that end a process at
+//! each of its steps. Each checker has its own target directory, because its build shares nothing
+//! with the ordinary build.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +37,8 @@ const SANITIZED_TESTS: &[&str] = &[
     "zones",
 ];
 
-/// Makes a `cargo test` command for each `tests/loom*.rs` and `shuttle*.rs` of a crate.
+/// Makes a `cargo test` command for each `tests/loom*.rs`, `shuttle*.rs` and `killed*.rs` of a
+/// crate.
 pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
     let mut models = Vec::new();
     let mut crates = Vec::new();
@@ -63,8 +65,8 @@ pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
         model.env("CARGO_TARGET_DIR", target.join(checker));
         // Models are small, so optimisation across crates gains nothing.
         model.env("CARGO_PROFILE_RELEASE_LTO", "off");
-        if checker == "shuttle" {
-            // Shuttle runs the product itself, so the product's own assertions are on.
+        if checker != "loom" {
+            // These run the product itself, so the product's own assertions are on.
             model.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
         }
         model
@@ -74,7 +76,7 @@ pub fn models(root: &Path, target: &Path) -> Result<Vec<Command>> {
 
 /// The checker of a test with this name.
 fn checker_of(test: &str) -> Option<&'static str> {
-    ["loom", "shuttle"].into_iter().find(|checker| test.starts_with(checker))
+    ["loom", "shuttle", "killed"].into_iter().find(|checker| test.starts_with(checker))
 }
 
 fn package_name(crate_directory: &Path) -> Result<String> {
@@ -119,6 +121,7 @@ mod tests {
         assert_eq!(checker_of("loom"), Some("loom"));
         assert_eq!(checker_of("loom_slots"), Some("loom"));
         assert_eq!(checker_of("shuttle"), Some("shuttle"));
+        assert_eq!(checker_of("killed"), Some("killed"));
         assert_eq!(checker_of("schemes"), None);
     }
 }

@@ -5,6 +5,7 @@ mod cargo;
 mod check;
 mod checkers;
 mod count;
+mod fuzz;
 mod guest;
 mod rules;
 mod seed;
@@ -24,10 +25,14 @@ usage: cargo xtask <chore>
                    models, the engine under shuttle, the tests of concurrency under
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
-                   and is skipped; --strict fails it instead. --long runs all cases in the guest,
-                   --guest nothing but them.
+                   and is skipped; --strict fails it instead. --long runs all cases in the guest
+                   and the soak of 10^9 operations on pages, --guest nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
+  fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
+                   build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
+                   those named, for so long (60), --jobs of them side by side; then a table of
+                   inputs, executions a second, coverage and faults
   rules            the rules of the workspace alone: who may depend on whom, where atomics and
                    unsafe may be, file sizes and the like
   guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
                 }
             };
         }
+        ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
         ["check"] => check::run(&root),
         ["rules"] => rules::run(&root),
         [] | ["help" | "--help" | "-h"] => {

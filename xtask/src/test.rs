@@ -20,7 +20,7 @@ use crate::seed;
 pub struct Extent {
     /// A skipped test counts as failed.
     pub strict: bool,
-    /// Also runs the long tests in a guest.
+    /// Also runs the long tests in a guest, and the soak.
     pub long: bool,
     /// Runs only the tests in a guest.
     pub guest: bool,
@@ -69,6 +69,9 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         Err(error) => runs.broken.push(format!("the tests in a guest: {error:#}")),
     }
     runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
+    if long && !guest {
+        runs.soak(root)?;
+    }
 
     let Runs { skips_file, count, broken, again, times, suites, .. } = runs;
     let text = fs::read_to_string(&skips_file).with_context(|| skips_file.display().to_string())?;
@@ -173,6 +176,21 @@ impl Runs {
         }
         self.again.extend(own.failures.iter().map(|name| seed::again(command, name)));
         self.count.add(own);
+        self.times.push((shown, begun.elapsed()));
+        Ok(())
+    }
+
+    /// Runs the soak. It counts as a test.
+    fn soak(&mut self, root: &Path) -> Result<()> {
+        let words = ["run", "--release", "--package", "rampack-lab", "--", "soak"];
+        let shown = format!("cargo {}", words.join(" "));
+        println!("$ {shown}");
+        let begun = Instant::now();
+        let status = cargo(root).args(words).stdin(Stdio::null()).status();
+        match status.with_context(|| shown.clone())?.success() {
+            true => self.count.passed += 1,
+            false => self.broken.push(shown.clone()),
+        }
         self.times.push((shown, begun.elapsed()));
         Ok(())
     }

@@ -88,6 +88,10 @@ impl Drop for BackingFile {
 
 impl Aside for BackingFile {
     fn carry_out(&self, operation: &Operation<'_>) -> Option<Result<(), IoError>> {
+        // What is on the device can still be read.
+        if operation.changes() && self.pool.is_lost() {
+            return Some(Err(IoError::Failed));
+        }
         match *operation {
             Operation::Flush => Some(self.flush()),
             Operation::Discard { offset, length } => Some(self.discard(offset, length)),

@@ -23,6 +23,8 @@ pub(crate) struct Pool {
     most: usize,
     /// There is no io_uring, or the options turn it off.
     without: AtomicBool,
+    /// Operations of a ring that is gone may still be carried out.
+    lost: Arc<AtomicBool>,
     state: Mutex<State>,
     /// Signalled when a ring is returned or dropped.
     freed: Condvar,
@@ -39,7 +41,8 @@ impl Pool {
         let most = most.max(1);
         let state = Mutex::new(State { free: Vec::with_capacity(most), made: 0 });
         let without = AtomicBool::new(!io_uring);
-        let pool = Pool { file, most, without, state, freed: Condvar::new() };
+        let (lost, freed) = (Arc::default(), Condvar::new());
+        let pool = Pool { file, most, without, lost, state, freed };
         drop(pool.lease());
         pool
     }
@@ -73,9 +76,16 @@ impl Pool {
         drop(leases);
     }
 
+    /// May writes that were reported as failed still be carried out? Then a later write to the same
+    /// place could be overwritten by an older one.
+    pub(crate) fn is_lost(&self) -> bool {
+        // Pairs with the store in the drop of `Ring`.
+        self.lost.load(Ordering::Acquire)
+    }
+
     fn make(&self) -> Rail {
         if !self.without.load(Ordering::Relaxed) {
-            match Ring::new(self.file.clone()) {
+            match Ring::new(self.file.clone(), self.lost.clone()) {
                 Ok(ring) => return Rail::Ring(Box::new(ring)),
                 Err(error) => {
                     if !self.without.swap(true, Ordering::Relaxed) {
@@ -87,6 +97,12 @@ impl Pool {
             }
         }
         Rail::Plain(Box::new(Plain::new(self.file.clone())))
+    }
+
+    /// As if writes of a ring did not end.
+    #[cfg(test)]
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Release);
     }
 
     /// Takes a ring for good.

@@ -3,6 +3,7 @@ use std::io;
 use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Job, Operation, ZeroMode};
+use sync::atomic::{AtomicBool, Ordering};
 use testkit::{Rng, TempDir};
 use units::PAGE_SIZE;
 
@@ -282,7 +283,7 @@ fn real_queues_do_as_the_model() {
 
 /// A ring, if the kernel has some.
 fn ring(test: &str, file: Arc<File>) -> Option<Ring> {
-    let ring = Ring::new(file);
+    let ring = Ring::new(file, Arc::default());
     let what = "io_uring (a kernel with it, and kernel.io_uring_disabled=0)";
     testkit::met(test, &[testkit::Need::other(ring.is_ok(), what)]).then(|| ring.ok())?
 }
@@ -306,6 +307,77 @@ fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
         assert!(plain.memory(0, PAGE_SIZE).iter().all(|byte| *byte == first as u8 + 1));
         assert_eq!(plain.finished().unwrap().result, PAGE_SIZE as i32);
     }
+}
+
+/// A pipe that takes nothing more, and a ring with a write of a page of ones to it under way. The
+/// ring's system call fails from then on.
+fn cut_off(test: &str) -> Option<(std::io::PipeReader, Ring, Arc<AtomicBool>)> {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // As much as a pipe holds (pipe(7)).
+    writer.write_all(&[0; 1 << 16]).unwrap();
+    let lost = Arc::new(AtomicBool::new(false));
+    let ring = Ring::new(Arc::new(File::from(OwnedFd::from(writer))), lost.clone());
+    let what = "io_uring (a kernel with it, and kernel.io_uring_disabled=0)";
+    if !testkit::met(test, &[testkit::Need::other(ring.is_ok(), what)]) {
+        return None;
+    }
+    let mut ring = ring.ok()?;
+    ring.memory(0, PAGE_SIZE).fill(1);
+    ring.start(Part { way: Way::Write, first: 0, skip: 0, length: PAGE_SIZE, offset: 0 });
+    ring.submit(0).unwrap();
+    ring.cut_off();
+    ring.submit(1).expect_err("it is no ring any more");
+    Some((reader, ring, lost))
+}
+
+#[test]
+fn a_ring_that_cannot_be_called_any_more_waits_for_what_the_kernel_has() {
+    use std::io::Read;
+    let name = "a_ring_that_cannot_be_called_any_more_waits_for_what_the_kernel_has";
+    let Some((mut reader, mut ring, lost)) = cut_off(name) else { return };
+    // The kernel never gets this one.
+    ring.start(Part { way: Way::Write, first: 9, skip: 0, length: PAGE_SIZE, offset: 0 });
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let dropping = std::thread::spawn(move || {
+        drop(ring);
+        gone.send(()).unwrap();
+    });
+    let early = is_gone.recv_timeout(std::time::Duration::from_millis(200));
+    let mut before = vec![1; 1 << 16];
+    reader.read_exact(&mut before).unwrap();
+    assert!(early.is_err(), "the ring is gone, and the kernel has a write of it");
+    dropping.join().unwrap();
+    let mut page = [0; PAGE_SIZE];
+    reader.read_exact(&mut page).unwrap();
+    assert_eq!(page, [1; PAGE_SIZE]);
+    assert!(!lost.load(Ordering::Acquire), "all has ended");
+    assert_eq!(reader.read(&mut page).unwrap(), 0, "a write that never began");
+}
+
+#[test]
+fn a_device_with_writes_that_do_not_end_takes_no_more() {
+    let name = "a_device_with_writes_that_do_not_end_takes_no_more";
+    let Some((reader, mut ring, lost)) = cut_off(name) else { return };
+    ring.last = std::time::Duration::from_millis(20);
+    drop(ring);
+    assert!(lost.load(Ordering::Acquire), "the write is still under way");
+    drop(reader);
+    let directory = TempDir::new();
+    let path = directory.join("file");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    let backing = crate::device::BackingFile::open(&path, Options::default()).unwrap();
+    let page = [7; PAGE_SIZE];
+    let write = || backing.submit(units::Cpu(0), Operation::Write { offset: 0, from: &page });
+    write().unwrap();
+    backing.pool.lose();
+    assert_eq!(write(), Err(IoError::Failed));
+    let discard = Operation::Discard { offset: 0, length: 4096 };
+    assert_eq!(backing.submit(units::Cpu(0), discard), Err(IoError::Failed));
+    let mut found = [0; PAGE_SIZE];
+    backing.submit(units::Cpu(0), Operation::Read { offset: 0, into: &mut found }).unwrap();
+    assert_eq!(found, page);
 }
 
 #[test]

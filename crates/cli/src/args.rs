@@ -10,9 +10,11 @@ use crate::protocol::Attribute;
 pub use crate::transport::{SwapTransport, Transport};
 
 mod nbd;
+mod sandbox;
 mod swap;
 mod values;
 pub use nbd::NbdOptions;
+pub use sandbox::{SandboxOption, SandboxOptions};
 use swap::SWAP_NOTES;
 pub use swap::{
     Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
@@ -26,19 +28,19 @@ Exit codes: 0 done, 1 refused or failed (the message says why and ends in the er
 
 Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
 
-/// A compressed RAM disk: what you write there is kept in memory, compressed.
+/// Compressed RAM disks and compressed swap space, without a kernel module.
 #[derive(Parser, Debug)]
 #[command(name = "rampack", version, after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// The daemon's directory, with its sockets, files and links to devices; it is made if it is
-    /// missing, and otherwise empty at first [default: /run/rampack for root, else
+    /// The daemon's directory, for its sockets, files and links to devices. The daemon makes it if
+    /// it is missing, and otherwise wants it empty [default: /run/rampack for root, else
     /// $XDG_RUNTIME_DIR/rampack]
     #[arg(long, global = true, env = "RAMPACK_ROOT", value_name = "DIR", hide_env_values = true)]
     #[arg(help_heading = "In every command")]
     pub root: Option<PathBuf>,
 
-    /// Say more of what is going on (-vv: much more); RAMPACK_LOG takes a filter instead.
+    /// Log more (-vv: much more). The variable RAMPACK_LOG takes a filter instead.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     #[arg(help_heading = "In every command")]
     pub verbose: u8,
@@ -51,7 +53,7 @@ pub struct Cli {
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Make a compressed RAM disk, and keep it until Ctrl-C.
+    /// Make a compressed RAM disk that lasts until Ctrl-C.
     #[command(after_help = UP_EXAMPLES)]
     Up(Up),
     /// Run a daemon with any number of devices, for scripts and service managers.
@@ -60,11 +62,11 @@ pub enum Command {
     /// Show the devices of a running daemon.
     #[command(after_help = columns::help(), visible_alias = "list")]
     Status(Status),
-    /// Give a running daemon another device; prints its name.
+    /// Add a device to a running daemon and print its name.
     Add(Add),
-    /// Take a device away, with everything stored in it.
+    /// Remove a device and everything stored in it.
     Remove(Device),
-    /// Empty a device and give back its memory; it can be given a new size then.
+    /// Empty a device and free its memory. It can get a new size then.
     Reset(Device),
     /// Print attributes of a device.
     #[command(after_help = "Attributes have the kernel's names and formats \
@@ -73,61 +75,75 @@ pub enum Command {
     /// Change attributes of a device.
     #[command(after_help = "Example: rampack set zram0 comp_algorithm=zstd disksize=4G")]
     Set(Set),
-    /// List every attribute there is, with its place in the control tree.
+    /// List all attributes, with their places in the control tree.
     #[command(after_help = TREE_NOTES)]
     Tree(Tree),
-    /// Run a command for which the devices of a running daemon are the system's zram.
+    /// Run a command that sees the devices of a running daemon as the system's zram devices.
     #[command(after_help = EXEC_NOTES)]
     Exec(Exec),
-    /// Swap space with a compressed cache in front of it, for every program on the machine.
+    /// Add or remove swap space with a compressed cache in memory.
     #[command(after_help = SWAP_NOTES, subcommand_required = true, arg_required_else_help = true)]
     Swap(Swap),
-    /// Prove on this machine, with a program of its own, that something works.
+    /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
+    /// Start a daemon, and start it again whenever it dies.
+    #[command(after_help = KEEP_NOTES, hide = true)]
+    Keep(Keep),
     /// What a daemon starts to swap off.
     #[command(hide = true)]
     SwapoffHelper(SwapoffHelper),
-    /// End a running daemon; everything stored in its devices is lost.
+    /// Stop a running daemon. Everything stored in its devices is lost.
     Stop(Stop),
 }
 
 const UP_EXAMPLES: &str = "\
 Examples:
-  rampack up                                     a 1 GiB device, as block device or over NBD
+  rampack up                                     1 GiB, as a block device or over NBD
   sudo rampack up --size 8G --mount /mnt/fast    with a file system, ready to use
   rampack up --size 4G --algorithm zstd --mem-limit 1G
 
-While it runs, `rampack status` shows it in another terminal. When it ends, all in it is lost.";
+`rampack status` in another terminal shows the device. Its contents are lost when it ends.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  rampack serve --num-devices 4                four devices without a size, as `modprobe zram`
+  rampack serve --num-devices 4                  four devices without a size, like
+                                                 `modprobe zram num_devices=4`
   nbdinfo -- [ rampack serve --size 64M --stdio ]
-                                                 started by the client that uses it
+                                                 a daemon that its client starts
 
-With sockets handed over by systemd (LISTEN_FDS), NBD is served on them; the daemon then keeps a \
-root directory only if --root or RAMPACK_ROOT names one.";
+The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then has a root \
+directory only if --root or RAMPACK_ROOT names one.";
+
+const KEEP_NOTES: &str = "\
+For machines without systemd; under systemd, Restart=on-failure does the same. Descriptors that \
+the daemon gives to its service manager (FileDescriptorStoreMax= of systemd.service) are kept, and \
+the next daemon gets them back. A daemon that ends by itself, or is told to, is not started again; \
+its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
+
+Example: rampack keep serve --size 1G";
 
 const TREE_NOTES: &str = "\
-The daemon has the same tree as files in its root directory, under sys/, where FUSE is there: \
-`cat ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave as the \
-kernel's do; docs/compatibility.md lists the differences. ROOT/proc/buddyinfo tells of rampack's \
-page allocator what /proc/buddyinfo does of the kernel's.";
+With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \
+ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave like the \
+kernel's files; docs/compatibility.md lists the differences. ROOT/proc/buddyinfo shows rampack's \
+page allocator, in the format of /proc/buddyinfo.";
 
 const EXEC_NOTES: &str = "\
-Needs root: it makes a mount namespace for the command. Within it, and nowhere else, these are \
-those of the daemon:
+Needs root, because it makes a mount namespace for the command. In this namespace the daemon's \
+devices are behind these paths:
   /sys/block/zramN, /sys/class/block/zramN, /sys/dev/block/MAJOR:MINOR
   /sys/class/zram-control/hot_add, hot_remove
   /sys/module/zram, /sys/module/zswap
   /sys/kernel/debug/zram, /sys/kernel/debug/zswap
   /dev/zramN                             a loop device under that name
+  modprobe, rmmod, insmod of zram        make devices, and remove all that are not in use
+  the line of zram in /proc/modules
 
-Zram devices of the kernel are not to be seen there. All else is the system's own, but no files \
-can be made in /dev itself, and what the command mounts is seen by it alone and goes with it. The \
-exit code is the command's; 126 when it cannot be run, 127 when there is none. The daemon does not \
-stop while the command runs, unless it is forced to.
+The namespace hides the kernel's own zram devices. Everything else is the system's, with two \
+limits: the command cannot make files in /dev itself, and its mounts end with it. The exit code is \
+the command's; 126 if it cannot be run, 127 if it does not exist. The daemon does not stop while \
+the command runs, except with `stop --force`.
 
 Examples:
   rampack exec zramctl --find --size 1G --algorithm zstd
@@ -141,15 +157,15 @@ pub struct DeviceOptions {
     #[arg(long, short, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
     pub algorithm: Option<String>,
 
-    /// How hard to compress, in the algorithm's own terms; may be negative.
+    /// The compression level, in the algorithm's own numbers; it may be negative.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub level: Option<i32>,
 
-    /// The most memory it may take; writes fail when it is reached. 0 is no limit.
+    /// The most memory that the device may use. At the limit, writes fail. 0 is no limit.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub mem_limit: Option<Size>,
 
-    /// A block device or a file to write pages back to, when `writeback` is written.
+    /// A block device or a file for pages that `set NAME writeback=…` writes back.
     #[arg(long, value_name = "PATH")]
     pub backing: Option<PathBuf>,
 
@@ -158,11 +174,11 @@ pub struct DeviceOptions {
     #[arg(long, requires = "backing")]
     pub plain_backing: bool,
 
-    /// A second algorithm, for pages that are compressed again when `recompress` is written.
+    /// A second algorithm, with which `set NAME recompress=…` compresses pages again.
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,
 
-    /// Write an attribute before it gets its size; may be given several times.
+    /// Set an attribute before the device gets its size. May be repeated.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment)]
     pub set: Vec<Attribute>,
 }
@@ -178,20 +194,24 @@ pub struct FrontendOptions {
     #[allow(missing_docs)]
     pub nbd: NbdOptions,
 
-    /// When told to stop, take devices from their users (lazy unmount) instead of refusing.
+    /// Stop even while devices are in use: unmount them lazily instead of refusing.
     #[arg(long)]
     pub force: bool,
 
-    /// Lock the daemon's memory: nothing that is stored there is swapped out to a disk. Needs
+    /// Lock the daemon's memory, so that no stored page is swapped out to a disk. Needs
     /// CAP_IPC_LOCK, or no limit on locked memory.
     #[arg(long)]
     pub lock_memory: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub sandbox: SandboxOptions,
 }
 
 /// `rampack up`.
 #[derive(Args, Debug)]
 pub struct Up {
-    /// How much the device holds; it takes memory only for what is written.
+    /// The size of the device. Only written pages use memory.
     #[arg(long, short, value_name = "SIZE", default_value = "1G", value_parser = disk_size)]
     pub size: Size,
 
@@ -215,12 +235,12 @@ pub struct Up {
 /// `rampack serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// How many devices there are at first.
+    /// The number of devices at the start.
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub num_devices: u32,
 
-    /// What each of them holds; without it they have no size until `rampack set NAME disksize`.
+    /// The size of each device. Without it they get a size by `rampack set NAME disksize=SIZE`.
     #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
     pub size: Option<Size>,
 
@@ -232,31 +252,41 @@ pub struct Serve {
     #[allow(missing_docs)]
     pub frontends: FrontendOptions,
 
-    /// Serve NBD on standard input and output, and end with the connection. Size 1G if not given.
+    /// Serve NBD on standard input and output, and end with the connection. The size is 1G by
+    /// default.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
 }
 
+/// `rampack keep`.
+#[derive(Args, Debug)]
+pub struct Keep {
+    /// The command that is the daemon, serve, up or swap on, with its options.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
 /// `rampack status`.
 #[derive(Args, Debug)]
 pub struct Status {
-    /// Only these devices.
+    /// Show only these devices.
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long, short = 'J')]
     pub json: bool,
-    /// Sizes in bytes.
+    /// Print sizes in bytes.
     #[arg(long, short)]
     pub bytes: bool,
-    /// One space between columns, `-` for an empty one.
+    /// Separate columns by one space, and print `-` for an empty one.
     #[arg(long, short, conflicts_with = "json")]
     pub raw: bool,
-    /// Without the line of names.
+    /// Leave out the line of column names.
     #[arg(long, short, conflicts_with = "json")]
     pub noheadings: bool,
-    /// Only these columns, separated by commas.
+    /// Show only these columns, separated by commas.
     #[arg(long, short, value_name = "COLUMNS", value_parser = column_names)]
     pub output: Option<ColumnNames>,
 }
@@ -264,7 +294,8 @@ pub struct Status {
 /// `rampack add`.
 #[derive(Args, Debug)]
 pub struct Add {
-    /// How much it holds; without it, it has no size until `rampack set NAME disksize`.
+    /// The size of the device. Without it the device gets a size by `rampack set NAME
+    /// disksize=SIZE`.
     #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
     pub size: Option<Size>,
     #[command(flatten)]
@@ -278,7 +309,7 @@ pub struct Device {
     /// The device, such as zram0.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Unmount it first, from under those who use it; without, a device in use is refused.
+    /// Unmount the device first, even if programs use it. Otherwise a device in use is refused.
     #[arg(long)]
     pub force: bool,
 }
@@ -286,7 +317,7 @@ pub struct Device {
 /// `rampack stop`.
 #[derive(Args, Debug)]
 pub struct Stop {
-    /// Take devices from those who use them; without, a daemon with a device in use is left alone.
+    /// Stop even while programs use devices. Otherwise a daemon with a device in use goes on.
     #[arg(long)]
     pub force: bool,
 }
@@ -294,10 +325,10 @@ pub struct Stop {
 /// `rampack tree`.
 #[derive(Args, Debug)]
 pub struct Tree {
-    /// As one JSON array.
+    /// Print one JSON array.
     #[arg(long, short = 'J')]
     pub json: bool,
-    /// With the values of what can be read without an effect.
+    /// Print also the values that can be read without an effect.
     #[arg(long)]
     pub values: bool,
 }
@@ -305,7 +336,7 @@ pub struct Tree {
 /// `rampack exec`.
 #[derive(Args, Debug)]
 pub struct Exec {
-    /// The command and its arguments; begin with -- if they begin with a dash.
+    /// The command and its arguments. Put -- before a command that begins with a dash.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     #[arg(allow_hyphen_values = true)]
     pub command: Vec<OsString>,
@@ -317,13 +348,13 @@ pub struct Get {
     /// The device, such as zram0, or the path of a directory that `rampack tree` shows.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// The attributes; one alone is printed without its name.
+    /// The attributes. A single one is printed without its name.
     #[arg(value_name = "ATTRIBUTE", required_unless_present_any = ["all", "describe"])]
     pub attributes: Vec<String>,
-    /// All that can be read.
+    /// Print all attributes that can be read.
     #[arg(long, conflicts_with = "attributes")]
     pub all: bool,
-    /// What attributes there are and what they mean, instead of values.
+    /// Explain the attributes instead of printing values.
     #[arg(long, conflicts_with_all = ["attributes", "all"])]
     pub describe: bool,
 }
@@ -334,7 +365,7 @@ pub struct Set {
     /// The device, such as zram0, or the path of a directory that `rampack tree` shows.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Either one ATTRIBUTE and its VALUE, or any number of ATTRIBUTE=VALUE, set in this order.
+    /// One ATTRIBUTE and its VALUE, or any number of ATTRIBUTE=VALUE, which are set in this order.
     #[arg(value_name = "ATTRIBUTE=VALUE", required = true, allow_hyphen_values = true)]
     pub assignments: Vec<String>,
 }

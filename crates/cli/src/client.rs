@@ -12,6 +12,7 @@ use crate::failure::failed;
 use crate::protocol::{DaemonReport, Request, Status, parse_reply, request_line};
 use crate::root::Root;
 use crate::server::exchange;
+use crate::sys;
 
 /// How long a daemon may take to answer. An unmount may have to write much first.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,7 +26,10 @@ const REPORTING: Duration = Duration::from_secs(10);
 /// As [`call`]; `ETIMEDOUT` after ten seconds; `EBUSY` at once when the daemon is stopped (by
 /// `SIGSTOP` or a debugger).
 pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
-    if let Some(pid) = root.pid().filter(|pid| root.is_claimed() && is_stopped(*pid)) {
+    let stream = connect(root)?;
+    // The socket knows the process. A file of the daemon would not do: it may be in memory that
+    // was swapped out to a device that does not answer, of which this report tells.
+    if let Some(pid) = sys::listener_of(&stream).filter(|pid| is_stopped(*pid)) {
         let message = format!(
             "the daemon in {} is stopped (process {pid}, state T); let it go on with `kill -CONT \
              {pid}`",
@@ -33,7 +37,7 @@ pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
         );
         return Err(ControlError::new(Errno::EBUSY, message));
     }
-    ask(root, &Request::Status(Status {}), Some(REPORTING))
+    ask(root, stream, &Request::Status(Status {}), Some(REPORTING))
 }
 
 /// Is the process stopped (proc_pid_stat(5))?
@@ -49,7 +53,7 @@ fn is_stopped(pid: u32) -> bool {
 /// `ENOENT` when no daemon runs there (the message says how to start one), the daemon's own error,
 /// or the error of the system call.
 pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, ControlError> {
-    ask(root, request, Some(PATIENCE))
+    ask(root, connect(root)?, request, Some(PATIENCE))
 }
 
 /// As [`call`], but without a time limit: for requests such as reading back swapped-out pages.
@@ -60,16 +64,12 @@ pub fn call_patiently<T: DeserializeOwned>(
     root: &Root,
     request: &Request,
 ) -> Result<T, ControlError> {
-    ask(root, request, None)
+    ask(root, connect(root)?, request, None)
 }
 
-fn ask<T: DeserializeOwned>(
-    root: &Root,
-    request: &Request,
-    backoff: Option<Duration>,
-) -> Result<T, ControlError> {
+fn connect(root: &Root) -> Result<UnixStream, ControlError> {
     let path = root.control_socket();
-    let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+    sys::connect_at_once(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             let message = format!(
                 "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or \
@@ -85,8 +85,24 @@ fn ask<T: DeserializeOwned>(
             );
             ControlError::new(Errno::EACCES, message)
         }
+        io::ErrorKind::WouldBlock => {
+            let message = format!(
+                "the daemon at {} takes no more requests: too many wait for its answer",
+                path.display()
+            );
+            ControlError::new(Errno::EBUSY, message)
+        }
         _ => failed(format!("cannot reach {}", path.display()), &error),
-    })?;
+    })
+}
+
+fn ask<T: DeserializeOwned>(
+    root: &Root,
+    stream: UnixStream,
+    request: &Request,
+    backoff: Option<Duration>,
+) -> Result<T, ControlError> {
+    let path = root.control_socket();
     let what = || format!("no answer from {}", path.display());
     stream.set_read_timeout(backoff).map_err(|e| failed(what(), &e))?;
     let line = exchange(&stream, &request_line(request)).map_err(|error| match error.kind() {

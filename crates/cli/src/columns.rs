@@ -38,59 +38,58 @@ pub const COLUMNS: [Column; 12] = [
     },
     Column {
         name: "DISKSIZE",
-        help: "how much the device can hold (disksize); 0 before it is initialised",
+        help: "the size of the device (disksize); 0 before it has one",
         value: |device| Cell::Bytes(number(device, "disksize")),
     },
     Column {
         name: "DATA",
-        help: "how much of that is stored now, uncompressed: all pages written and not discarded \
+        help: "the uncompressed size of what is stored: pages written and not discarded \
                (orig_data_size)",
         value: |device| Cell::Bytes(memory(device, 0)),
     },
     Column {
         name: "COMPR",
-        help: "what that data compressed to (compr_data_size)",
+        help: "the compressed size of DATA (compr_data_size)",
         value: |device| Cell::Bytes(memory(device, 1)),
     },
     Column {
         name: "ALGORITHM",
-        help: "how it is compressed (the one in brackets in comp_algorithm)",
+        help: "the compression algorithm (the one in brackets in comp_algorithm)",
         value: |device| Cell::Text(algorithm(device)),
     },
     Column {
         name: "STREAMS",
-        help: "how many pages can be compressed at a time (max_comp_streams)",
+        help: "the number of pages that can be compressed at once (max_comp_streams)",
         value: |device| Cell::Count(number(device, "max_comp_streams")),
     },
     Column {
         name: "ZERO-PAGES",
-        help: "pages that are one pattern all over, such as zeroes, and take no memory but their \
-               entry (the sixth number of mm_stat)",
+        help: "same-filled pages, which need only their slot (the sixth number of mm_stat)",
         value: |device| Cell::Count(memory(device, 5)),
     },
     Column {
         name: "TOTAL",
-        help: "memory taken for COMPR, with what fragmentation costs (mem_used_total)",
+        help: "the memory that COMPR uses, with fragmentation (mem_used_total)",
         value: |device| Cell::Bytes(memory(device, 2)),
     },
     Column {
         name: "MEM-LIMIT",
-        help: "TOTAL is never more than this (mem_limit); 0 is no limit",
+        help: "the limit of TOTAL (mem_limit); 0 is no limit",
         value: |device| Cell::Bytes(memory(device, 3)),
     },
     Column {
         name: "MEM-USED",
-        help: "the most that TOTAL has ever been (mem_used_max)",
+        help: "the highest TOTAL so far (mem_used_max)",
         value: |device| Cell::Bytes(memory(device, 4)),
     },
     Column {
         name: "RATIO",
-        help: "bytes of DATA that a byte of TOTAL holds; empty while nothing is stored",
+        help: "DATA divided by TOTAL; empty while nothing is stored",
         value: |device| Cell::Ratio(ratio(device)),
     },
     Column {
         name: "MOUNTPOINT",
-        help: "where it is mounted, or [SWAP]; empty when the kernel does not use it",
+        help: "where the device is mounted, or [SWAP]; empty when the kernel does not use it",
         value: |device| Cell::Text(device.mountpoints.join(",")),
     },
 ];

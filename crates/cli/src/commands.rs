@@ -31,9 +31,11 @@ const ENDING: Duration = Duration::from_secs(30);
 pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
     match command {
         // These commands need no daemon.
-        Command::Up(_) | Command::Serve(_) | Command::Selftest(_) | Command::SwapoffHelper(_) => {
-            Ok(())
-        }
+        Command::Up(_)
+        | Command::Serve(_)
+        | Command::Keep(_)
+        | Command::Selftest(_)
+        | Command::SwapoffHelper(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
         Command::Status(options) => status(root, options),

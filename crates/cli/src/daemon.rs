@@ -26,6 +26,7 @@ use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
+use crate::state::State;
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::transport::Transport;
@@ -43,6 +44,8 @@ pub struct DaemonOptions {
     pub transport: Transport,
     /// How NBD is served, unless the transport excludes it.
     pub nbd: NbdOptions,
+    /// Where its devices outlive it, with those of the daemon before.
+    pub state: Option<Arc<State>>,
 }
 
 /// A file system that was made and mounted for the user.
@@ -102,17 +105,21 @@ impl Daemon {
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
-        let DaemonOptions { root, transport, nbd } = options;
+        let DaemonOptions { root, transport, nbd, state } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim);
         let made = claim.made().clone();
-        // The threads that serve do this, and cannot report it.
-        if let Ok(Err(error)) = std::thread::spawn(rampack::host::drop_privileges).join() {
-            tracing::warn!("threads that serve clients keep the privileges of the daemon: {error}");
-        }
-        let machine = machine::new()?;
-        let devices = Arc::new(Devices::new(root.clone(), machine.clone()));
+        let machine = match &state {
+            None => machine::new()?,
+            Some(state) => {
+                let (machine, told) = machine::lasting(state)?;
+                notes.extend(told);
+                machine
+            }
+        };
+        let lasts = state.is_some();
+        let devices = Arc::new(Devices::new(root.clone(), machine.clone(), state));
         // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
             swaps: Arc::new(Swaps::new(devices.clone())),
@@ -128,6 +135,9 @@ impl Daemon {
         made.directory(&root.devices())?;
         if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
             daemon.devices.serve_files(files);
+        }
+        if lasts {
+            daemon.devices.attach_recovered()?;
         }
         if transport != Transport::Fuse {
             let exports = Arc::new(DiskExports::new(daemon.machine.clone(), nbd.nbd_read_only));

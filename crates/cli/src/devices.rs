@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rampack::control::tree::DeviceNode;
-use rampack::control::{Access, ControlError, Errno, Object};
+use rampack::control::{ControlError, Errno, Object};
 use rampack::fuse::CutOff;
 use rampack::nbd::Server;
 use rampack::sync::Mutex;
@@ -14,16 +14,19 @@ use rampack::zram::Disk;
 
 use crate::failure::frontend_error;
 use crate::machine::Machine;
-use crate::mounts::{SWAP, places_of};
-use crate::protocol::{Add, Attribute, Description, DeviceReport};
+use crate::protocol::Add;
 use crate::root::{Made, Root};
+use crate::state::State;
 use crate::swap::active;
 
 mod attached;
+mod module;
+mod report;
 mod swapped;
 mod waits;
 use attached::Attached;
 pub use attached::Files;
+pub use module::device_count;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
@@ -53,6 +56,12 @@ pub struct Devices {
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
+    /// Locked while all devices together are made or removed.
+    loading: Mutex<()>,
+    /// Were all devices removed together, and none made since?
+    unloaded: AtomicBool,
+    /// Where the devices outlive the daemon.
+    state: Option<Arc<State>>,
 }
 
 /// Attributes whose stores the frontends of a device must follow.
@@ -61,11 +70,23 @@ const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 impl Devices {
     /// The devices of `machine`, behind no frontend yet.
     #[must_use]
-    pub fn new(root: Root, machine: Arc<Machine>) -> Devices {
+    pub fn new(root: Root, machine: Arc<Machine>, state: Option<Arc<State>>) -> Devices {
         let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
         let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
         let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
-        Devices { root, machine, nbd, lifecycle, attached, cut_off, block }
+        let (loading, unloaded) = (Mutex::new(()), AtomicBool::new(false));
+        Devices {
+            root,
+            machine,
+            nbd,
+            lifecycle,
+            attached,
+            cut_off,
+            block,
+            loading,
+            unloaded,
+            state,
+        }
     }
 
     /// Serves all devices added from now on as files.
@@ -73,6 +94,20 @@ impl Devices {
         self.block.store(files.loops, Ordering::Relaxed);
         *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
+    }
+
+    /// Puts the devices that the daemon before left behind the frontends.
+    ///
+    /// # Errors
+    /// The error of a frontend.
+    pub fn attach_recovered(&self) -> Result<(), ControlError> {
+        let lifecycle = self.lifecycle.lock();
+        self.machine.disks().iter().try_for_each(|disk| self.attach(&lifecycle, disk))
+    }
+
+    /// Lets the devices as they are now outlive the daemon.
+    fn save(&self) -> Result<(), ControlError> {
+        self.state.as_ref().map_or(Ok(()), |state| state.save(&self.machine))
     }
 
     /// Do devices get block devices? A device that is just being added or removed may have none.
@@ -117,11 +152,14 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.machine.add()?;
-        let made = configure(&disk, options).and_then(|()| self.attach(&lifecycle, &disk));
+        let made = configure(&disk, options)
+            .and_then(|()| self.attach(&lifecycle, &disk))
+            .and_then(|()| self.save());
         if let Err(error) = made {
             self.machine.remove(disk.id())?;
             return Err(error);
         }
+        self.unloaded.store(false, Ordering::Relaxed);
         tracing::info!("{} added", disk.name());
         Ok(disk)
     }
@@ -162,7 +200,7 @@ impl Devices {
             return Err(error);
         }
         tracing::info!("{} removed", disk.name());
-        Ok(())
+        self.save()
     }
 
     /// Empties a device. It has no size afterwards.
@@ -173,7 +211,7 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.disk(name)?;
-        self.reset_it(&lifecycle, &disk, value, force)
+        self.reset_it(&lifecycle, &disk, value, force).and_then(|()| self.save())
     }
 
     fn reset_it(
@@ -234,13 +272,13 @@ impl Devices {
         let rows = rampack::zram::attributes(disk.clone());
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
-            return rows.store(attribute, value);
+            return rows.store(attribute, value).and_then(|()| self.save());
         }
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         self.check_present(disk)?;
         if attribute == "reset" {
-            return self.reset_it(&lifecycle, disk, value, false);
+            return self.reset_it(&lifecycle, disk, value, false).and_then(|()| self.save());
         }
         let before = disk.bytes();
         rows.store(attribute, value)?;
@@ -254,7 +292,7 @@ impl Devices {
             return Err(ControlError::new(error.errno, message));
         }
         tracing::info!("{} has a size", disk.name());
-        Ok(())
+        self.save()
     }
 
     /// # Errors
@@ -281,82 +319,6 @@ impl Devices {
     #[must_use]
     pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
         self.attached.lock().get(&disk.id())?.node()
-    }
-
-    /// Reads the named attributes, or all readable ones when none is named.
-    ///
-    /// # Errors
-    /// `ENODEV`, or the error of an attribute.
-    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
-        let rows = rampack::zram::attributes(self.disk(name)?);
-        let read = |name: &str| {
-            let value = rows.show(name)?.trim_end_matches('\n').to_string();
-            Ok(Attribute { name: name.to_string(), value })
-        };
-        if !attributes.is_empty() {
-            return attributes.iter().map(|name| read(name)).collect();
-        }
-        // An attribute that only its owner may read is long: it is read only by name.
-        let told = |row: &rampack::control::AttributeInfo| {
-            row.access.readable() && row.access != Access::ReadOwner
-        };
-        let readable = rows.attributes().into_iter().filter(told);
-        readable.map(|row| read(row.name)).collect()
-    }
-
-    /// The attributes that a device has.
-    ///
-    /// # Errors
-    /// `ENODEV`.
-    pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
-        let rows = rampack::zram::attributes(self.disk(name)?).attributes();
-        let description = |row: rampack::control::AttributeInfo| Description {
-            name: row.name.into(),
-            mode: row.access.mode(),
-            unit: row.unit.into(),
-            help: row.help.into(),
-        };
-        Ok(rows.into_iter().map(description).collect())
-    }
-
-    /// The reports of all devices.
-    #[must_use]
-    pub fn reports(&self) -> Vec<DeviceReport> {
-        self.machine.disks().iter().map(|disk| self.report(disk)).collect()
-    }
-
-    /// The report of a device.
-    #[must_use]
-    pub fn report(&self, disk: &Arc<Disk>) -> DeviceReport {
-        let name = disk.name();
-        let mut report = DeviceReport {
-            attributes: self
-                .get(&name, &[])
-                .unwrap_or_default()
-                .into_iter()
-                .map(|attribute| (attribute.name, attribute.value))
-                .collect(),
-            nbd_clients: self.clients(disk),
-            ..DeviceReport::default()
-        };
-        if disk.bytes() != 0 {
-            report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
-        }
-        if let Some(attached) = self.attached.lock().get(&disk.id()) {
-            let text = |path: &Path| Some(path.display().to_string());
-            report.file = text(&attached.file);
-            report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
-            report.link = text(&attached.link);
-        }
-        // Done without the lock: it reads /proc.
-        let device = report.block_device.as_ref();
-        report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();
-        let swap = device.filter(|d| is_swap(&active::all(), &name, Path::new(d)));
-        if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {
-            report.mountpoints.push(SWAP.into());
-        }
-        report.name = name;
-        report
     }
 
     /// The devices that the kernel swaps to now. A device that is just being changed may be
@@ -461,6 +423,29 @@ impl Devices {
         Ok(())
     }
 
+    /// The error that names the users of a device; `None` without users.
+    fn user_of(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
+        self.refuse_clients(disk, false).err().or_else(|| self.busy(lifecycle, disk))
+    }
+
+    /// Detaches all of `disks`, or none.
+    fn detach_all(
+        &self,
+        lifecycle: &Lifecycle,
+        disks: &[Arc<Disk>],
+        force: bool,
+    ) -> Result<(), ControlError> {
+        for (done, disk) in disks.iter().enumerate() {
+            if let Err(error) = self.detach(lifecycle, disk, force) {
+                for disk in &disks[..done] {
+                    self.attach_again(lifecycle, disk);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that no device is in use.
     ///
     /// # Errors
@@ -470,11 +455,9 @@ impl Devices {
     }
 
     fn refuse_if_busy(&self, lifecycle: &Lifecycle) -> Result<(), ControlError> {
-        let busy = |disk: &Arc<Disk>| {
-            self.refuse_clients(disk, false).err().or_else(|| self.busy(lifecycle, disk))
-        };
+        let user = |disk: &Arc<Disk>| self.user_of(lifecycle, disk);
         let disks = self.machine.disks();
-        let faults: Vec<String> = disks.iter().filter_map(busy).map(|f| f.message).collect();
+        let faults: Vec<String> = disks.iter().filter_map(user).map(|f| f.message).collect();
         match faults.is_empty() {
             true => Ok(()),
             false => Err(ControlError::new(Errno::EBUSY, faults.join("; "))),
@@ -497,14 +480,7 @@ impl Devices {
         if !force {
             self.refuse_if_busy(&lifecycle)?;
         }
-        for (done, disk) in disks.iter().enumerate() {
-            if let Err(error) = self.detach(&lifecycle, disk, force) {
-                for disk in &disks[..done] {
-                    self.attach_again(&lifecycle, disk);
-                }
-                return Err(error);
-            }
-        }
+        self.detach_all(&lifecycle, &disks, force)?;
         let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
         if let Err(error) = unmounted {
             for disk in &disks {

@@ -9,6 +9,9 @@
 //! such as `/sys/class/zram-control`, is covered alone. A system without zram lacks that directory;
 //! then a directory in memory covers its parent, with links to all other entries.
 //!
+//! The programs that load and unload modules are covered by this one, which answers for zram and
+//! leaves other modules to them ([`programs`], [`kmod`]).
+//!
 //! A command may run `rampack exec` again, also for another daemon. The mounts of the first are
 //! taken away then, in the new namespace only: they would lead from one daemon's place to the
 //! other's, and links through the same place to themselves.
@@ -31,6 +34,9 @@ use crate::root::Root;
 use crate::sys::{self, Unmount};
 use crate::tree::host;
 
+pub mod kmod;
+mod programs;
+
 /// Directories of the tree that are mounted over the directories of the same path in `/sys`.
 const OVER: [&str; 5] = [
     "class/zram-control",
@@ -42,6 +48,8 @@ const OVER: [&str; 5] = [
 
 /// The source of our mounts, in the list of the system.
 const SOURCE: &str = "rampack";
+/// The kernel's list of modules. A kernel without modules has none.
+const LIST: &str = "/proc/modules";
 
 /// The exit code of a shell for a command that exists but cannot be run.
 const NOT_RUN: i32 = 126;
@@ -64,8 +72,12 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     }
     let daemon = report(root)?;
     check(root, &daemon)?;
-    lay_over(root)?;
-    let error = Command::new(program)
+    let first = lay_over(root)?;
+    let mut command = Command::new(program);
+    if let Some(path) = first.and_then(|first| programs::path_with(&first)) {
+        command.env("PATH", path);
+    }
+    let error = command
         .args(arguments)
         // A rampack command in there talks to the same daemon.
         .env("RAMPACK_ROOT", root.path())
@@ -99,7 +111,8 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
     Ok(())
 }
 
-fn lay_over(root: &Root) -> Result<(), ControlError> {
+/// Returns a directory of programs that has to come first in `PATH`, if there is one.
+fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
     sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
     peel_off()?;
     // The command does not need the FUSE files, and a mount of them here would outlive the daemon.
@@ -121,24 +134,26 @@ fn lay_over(root: &Root) -> Result<(), ControlError> {
             bind(&place.join(part), Path::new(over))?;
         }
     }
-    lay_over_dev(&place)
+    if Path::new(LIST).is_file() {
+        bind(&place.join(host::PROC).join(host::MODULES), Path::new(LIST))?;
+    }
+    let first = programs::cover(&place.join(host::PROGRAMS))?;
+    lay_over_dev(&place)?;
+    Ok(first)
 }
 
 /// Takes away what an outer `rampack exec` laid over the directories of the system.
 fn peel_off() -> Result<(), ControlError> {
+    programs::uncover()?;
     for mount in mounts().into_iter().rev() {
         let target = &mount.target;
-        let is_over = target == Path::new("/dev") || target.starts_with("/sys");
+        let is_over =
+            target == Path::new("/dev") || target == Path::new(LIST) || target.starts_with("/sys");
         // The tree and the directories in memory have this source.
         if !is_over || mount.source != Path::new(SOURCE) {
             continue;
         }
-        match sys::unmount(target, Unmount::Lazily) {
-            // It went with the mount that it was on.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.map_err(|e| failed(format!("cannot uncover {}", target.display()), &e))?,
-        }
+        programs::take_away(target)?;
     }
     Ok(())
 }

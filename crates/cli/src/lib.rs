@@ -18,7 +18,8 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
+//! 3. [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
+//!    [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
@@ -29,7 +30,8 @@
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
 //!     end.
-//! 12. [`swap::commands`], [`swap::selftest`], [`commands`]: the other commands.
+//! 12. [`keep`]: keeps a daemon; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
+//!     commands.
 
 pub mod args;
 pub mod client;
@@ -42,6 +44,7 @@ pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
+pub mod keep;
 pub mod live;
 pub mod machine;
 pub mod mounts;
@@ -49,7 +52,9 @@ pub mod notify;
 pub mod outlet;
 pub mod protocol;
 pub mod root;
+mod sandbox;
 pub mod server;
+pub mod state;
 pub mod swap;
 pub mod sys;
 pub mod terminal;
@@ -71,6 +76,10 @@ use root::Root;
 /// The whole program.
 #[must_use]
 pub fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(name) = words.next().and_then(|name| exec::kmod::called_as(&name)) {
+        return exec::kmod::main(name, words.collect());
+    }
     rampack::host::return_freed_memory();
     let cli = Cli::parse();
     log_to_stderr(cli.verbose);
@@ -94,6 +103,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             swap::off::help(it);
             Ok(())
         }
+        Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }

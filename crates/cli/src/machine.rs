@@ -2,14 +2,18 @@
 //! rest of this crate uses the engine through this file and through the crates of disks and of the
 //! swap cache.
 
-use std::fs;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rampack::control::ControlError;
+use rampack::host::Role;
 use rampack::pagealloc::{Zone, ZoneStats};
-use rampack::{HostSystem, MachineOptions};
+use rampack::sync::Mutex;
+use rampack::zram::Recovered;
+use rampack::{HostSystem, MachineOptions, Progress};
+
+use crate::state::State;
 
 pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
 
@@ -18,20 +22,60 @@ pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
 /// # Errors
 /// `ENOMEM` when no addresses are left.
 pub fn new() -> Result<Arc<Machine>, ControlError> {
+    let machine = Arc::new(Machine::new(Arc::new(rampack::host::Mmap), options())?);
+    keep_time(&machine);
+    Ok(machine)
+}
+
+/// Makes a machine whose devices outlive the process: with those that the daemon before left. Says
+/// what was recovered of each.
+///
+/// # Errors
+/// Those of [`Machine::kept`] and [`Machine::recover`].
+pub fn lasting(state: &State) -> Result<(Arc<Machine>, Vec<String>), ControlError> {
+    let (provider, memory) = (Arc::new(rampack::host::Mmap), state.memory());
+    let (machine, recovered) = match memory.regions().is_empty() {
+        true => (Machine::kept(memory, provider, options())?, Vec::new()),
+        false => Machine::recover(memory, provider, options(), state.left(), &progress())?,
+    };
+    let machine = Arc::new(machine);
+    keep_time(&machine);
+    let mut told = Vec::new();
+    for Recovered { id, pages, lost, findings, all_findings, .. } in recovered {
+        told.push(format!("zram{id}: {pages} pages were recovered, {lost} are lost"));
+        told.extend(findings.iter().cloned());
+        let more = all_findings - findings.len() as u64;
+        if more > 0 {
+            told.push(format!("zram{id}: there are {more} more findings"));
+        }
+    }
+    Ok((machine, told))
+}
+
+/// Tells how far a long recovery is, each second.
+fn progress() -> impl Fn(Progress) + Sync {
+    let last = Mutex::new(Instant::now());
+    move |Progress { id, done, all }| {
+        let mut last = last.lock();
+        if last.elapsed() >= TICK {
+            *last = Instant::now();
+            tracing::warn!("recovering zram{id}: {}%", done * 100 / all.max(1));
+        }
+    }
+}
+
+fn options() -> MachineOptions {
     let memory = match rampack::host::total_memory() {
         0 => 1 << 40,
         memory => memory,
     };
-    let options = MachineOptions {
+    MachineOptions {
         cpus: rampack::host::cpus(),
         memory,
         files: Arc::new(HostSystem),
         swap_scenario: Arc::new(rampack::host::MmapAhead),
         track_access: true,
-    };
-    let machine = Arc::new(Machine::new(Arc::new(rampack::host::Mmap), options)?);
-    keep_time(&machine);
-    Ok(machine)
+    }
 }
 
 /// The resolution of page ages, and the period of maintenance.
@@ -42,11 +86,15 @@ const MAINTAINED: u32 = 8;
 /// Sets the clock of a machine and maintains its memory at each tick, as long as the machine
 /// exists.
 fn keep_time(machine: &Arc<Machine>) {
-    machine.set_clock(seconds_since_start());
+    machine.set_clock(rampack::host::seconds_since_start());
     let machine = Arc::downgrade(machine);
     let keep = move || {
+        if let Err(error) = rampack::host::enter(Role::Clock) {
+            tracing::warn!("pages will not age: {error}");
+            return;
+        }
         while let Some(machine) = machine.upgrade() {
-            machine.set_clock(seconds_since_start());
+            machine.set_clock(rampack::host::seconds_since_start());
             machine.frames().maintain(MAINTAINED);
             drop(machine);
             thread::sleep(TICK);
@@ -56,12 +104,6 @@ fn keep_time(machine: &Arc<Machine>) {
     if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
         tracing::warn!("pages will not age: no thread can be started: {error}");
     }
-}
-
-/// Seconds since the system started (proc_uptime(5)).
-fn seconds_since_start() -> u32 {
-    let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
-    text.split('.').next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0)
 }
 
 /// The page allocator of a machine: the name of its design, and its current counts.

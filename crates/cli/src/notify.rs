@@ -5,14 +5,13 @@
 //! path, or, with `@` in front, by an abstract name.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use kept::Store;
 
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// The longest time before a daemon that did not answer is asked again.
@@ -30,17 +29,9 @@ pub fn stopping() {
 
 fn tell(state: &str) {
     let Some(address) = env::var_os(SOCKET) else { return };
-    if let Err(error) = send(&address, state) {
+    if let Err(error) = Store::at(&address).and_then(|manager| manager.tell(state)) {
         tracing::warn!("cannot tell the service manager {state}: {error}");
     }
-}
-
-fn send(address: &OsStr, state: &str) -> io::Result<()> {
-    let address = match address.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
-    };
-    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
 /// Tells the service manager again and again that the daemon is alive, until it is dropped.
@@ -106,29 +97,7 @@ fn period(usec: Option<OsString>, pid: Option<OsString>) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use testkit::TempDir;
-
     use super::*;
-
-    #[test]
-    fn messages_reach_sockets_with_a_path_and_without_one() {
-        let dir = TempDir::new();
-        let path = dir.join("notify");
-        let name = format!("rampack-test-{}", std::process::id());
-        let abstract_name = SocketAddr::from_abstract_name(&name).unwrap();
-        let sockets = [
-            (UnixDatagram::bind(&path).unwrap(), path.into_os_string()),
-            (UnixDatagram::bind_addr(&abstract_name).unwrap(), format!("@{name}").into()),
-        ];
-        for (socket, address) in sockets {
-            send(&address, "READY=1").unwrap();
-            let mut text = [0; 64];
-            let length = socket.recv(&mut text).unwrap();
-            assert_eq!(&text[..length], b"READY=1", "{address:?}");
-        }
-        assert!(send(OsStr::new("/nonexistent/notify"), "READY=1").is_err());
-        assert!(send(OsStr::new(""), "READY=1").is_err());
-    }
 
     #[test]
     fn there_is_a_sign_for_each_answer_and_for_nothing_else() {

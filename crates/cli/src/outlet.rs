@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::sync::LazyLock;
 use std::thread;
@@ -33,6 +33,8 @@ pub static STDERR: LazyLock<Outlet> = LazyLock::new(|| Outlet::new(io::stderr())
 pub struct Outlet {
     state: Mutex<State>,
     stream: Box<dyn AsFd + Send + Sync>,
+    /// None if the stream is closed, or the process had no descriptor left.
+    way: Option<Way>,
 }
 
 #[derive(Default)]
@@ -53,8 +55,10 @@ enum Put {
 }
 
 impl Outlet {
+    /// The way is found once, at the start: the threads that serve open nothing.
     fn new(stream: impl AsFd + Send + Sync + 'static) -> Outlet {
-        Outlet { state: Mutex::new(State::default()), stream: Box::new(stream) }
+        let way = Way::to(stream.as_fd()).ok();
+        Outlet { state: Mutex::new(State::default()), stream: Box::new(stream), way }
     }
 
     /// Writes `text`, or drops what does not get through within a second.
@@ -105,7 +109,7 @@ impl Outlet {
     }
 
     fn put(&self, text: &[u8], end: Instant) -> Put {
-        let Ok(way) = Way::to(self.stream.as_fd()) else { return Put::Gone };
+        let Some(way) = &self.way else { return Put::Gone };
         let mut written = 0;
         while written < text.len() {
             let rest = &text[written..];
@@ -129,42 +133,41 @@ impl Outlet {
 
 /// How a stream is written to without a wait. The stream is shared with other processes, so its
 /// own flags are left as they are.
-enum Way<'a> {
+enum Way {
     /// Opened a second time, for writes that do not wait.
     Opened(File),
-    Socket(BorrowedFd<'a>),
+    Socket(OwnedFd),
     /// A file: its writes wait for a disk, never for a reader.
     Plain(File),
     /// Something else, or what cannot be opened again: only where the system promises room.
     Careful(File),
 }
 
-impl<'a> Way<'a> {
-    fn to(stream: BorrowedFd<'a>) -> io::Result<Way<'a>> {
-        let copy = || stream.try_clone_to_owned().map(File::from);
+impl Way {
+    fn to(stream: BorrowedFd<'_>) -> io::Result<Way> {
+        let copy = || stream.try_clone_to_owned();
         let path = format!("/proc/self/fd/{}", stream.as_raw_fd());
         let Ok(kind) = fs::metadata(&path).map(|found| found.file_type()) else {
-            return copy().map(Way::Careful);
+            return Ok(Way::Careful(copy()?.into()));
         };
         if kind.is_socket() {
-            return Ok(Way::Socket(stream));
+            return copy().map(Way::Socket);
         }
         if kind.is_file() {
-            return copy().map(Way::Plain);
+            return Ok(Way::Plain(copy()?.into()));
         }
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         match OpenOptions::new().write(true).custom_flags(flags).open(&path) {
             Ok(file) => Ok(Way::Opened(file)),
-            // A pipe without a reader.
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Err(error),
-            Err(_) => copy().map(Way::Careful),
+            // Also a pipe that has no reader now.
+            Err(_) => Ok(Way::Careful(copy()?.into())),
         }
     }
 
     fn write(&self, text: &[u8], end: Instant) -> io::Result<usize> {
         match self {
             Way::Opened(file) | Way::Plain(file) => (&*file).write(text),
-            Way::Socket(socket) => sys::send_at_once(*socket, text),
+            Way::Socket(socket) => sys::send_at_once(socket.as_fd(), text),
             Way::Careful(file) => {
                 let left = end.saturating_duration_since(Instant::now());
                 match sys::wait_to_write(file.as_fd(), left) {

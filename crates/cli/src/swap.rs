@@ -30,6 +30,7 @@ pub mod served;
 pub mod signals;
 pub mod stuck;
 mod swaps;
+mod trouble;
 
 pub use swaps::Swaps;
 

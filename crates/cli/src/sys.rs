@@ -7,9 +7,9 @@
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -194,6 +194,59 @@ pub fn unmount(target: &Path, how: Unmount) -> io::Result<()> {
 pub fn shutdown(listener: &UnixListener) {
     // SAFETY: the descriptor is borrowed from an open socket.
     unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// Connects to a socket of this machine. It waits for nobody.
+///
+/// # Errors
+/// The error of `socket(2)` or `connect(2)`; `EAGAIN` when as many connections wait to be accepted
+/// as the listener allows; `EINVAL` for a path that is too long.
+pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: all-zero bytes are a valid value of a structure of numbers.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    // The last byte stays zero.
+    if bytes.is_empty() || bytes.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if socket < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made, and nobody else has it.
+    let stream = unsafe { UnixStream::from_raw_fd(socket) };
+    let length = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: an address that lives until the call returns, with its length.
+    if unsafe { libc::connect(socket, (&raw const address).cast(), length) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// The process that listens at the other end of a connection (`SO_PEERCRED`, unix(7)); `None` when
+/// it is not to be seen from here.
+#[must_use]
+pub fn listener_of(stream: &UnixStream) -> Option<u32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: a structure and its length, which live until the call returns.
+    let asked = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut length,
+        )
+    };
+    (asked == 0).then_some(found.pid).and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
 }
 
 /// Waits until a write to `stream` would not wait, for `time` at most. Returns whether it would

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// How programs reach a device.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
-    /// A block device if this machine and user allow one, and NBD in any case.
+    /// A block device if this machine and user allow one, and also NBD.
     Auto,
-    /// A file through FUSE, and for root a block device (loop); no NBD.
+    /// A file through FUSE, and for root a block device (loop), without NBD.
     Fuse,
-    /// NBD only, on a Unix socket.
+    /// Only NBD, on a Unix socket.
     Nbd,
 }
 

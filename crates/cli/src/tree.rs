@@ -11,12 +11,13 @@ use rampack::control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, 
 use rampack::control::{Access, Attribute, Bound, ControlError, Errno, Object};
 use rampack::zram::Disk;
 
-use crate::devices::Devices;
+use crate::devices::{Devices, device_count};
 use crate::protocol::{self, Add, TreeAttribute};
 
 mod block;
 mod device;
 pub mod host;
+mod module;
 mod swap;
 mod told;
 pub mod zone;
@@ -29,7 +30,6 @@ use told::{Told, logged};
 #[must_use]
 pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     let class: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), CONTROL));
-    let module: Arc<dyn Object> = Arc::new(Bound::new(devices.clone(), MODULE));
     let class = Fixed::new().dir("zram-control", Attributes::new(class, |_| true));
     let debug = OfDevices { devices: devices.clone(), make: debug_directory };
     let debug = Fixed::new()
@@ -37,7 +37,7 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
         .dir("zram", debug)
         .dir("zswap", swap::debug(devices));
     let debug = Fixed::new().dir("debug", debug);
-    let module = Fixed::new().dir("parameters", Attributes::new(module, |_| true));
+    let module = module::directory(devices);
     let module = Fixed::new().dir("zram", module).dir("zswap", swap::module(devices));
     let groups = Fixed::new().dir("cgroup", swap::memcgs(devices));
     let block = OfDevices { devices: devices.clone(), make: block_directory };
@@ -174,6 +174,13 @@ fn remove(devices: &Devices, text: &str) -> Result<(), ControlError> {
     devices.remove_number(number)
 }
 
+fn unload(devices: &Devices, text: &str) -> Result<(), ControlError> {
+    match kernel_int("unload", text)? {
+        1 => devices.unload(),
+        number => Err(ControlError::invalid(format!("unload takes 1, not {number}"))),
+    }
+}
+
 /// `class/zram-control`.
 static CONTROL: &[Attribute<Devices>] = &[
     Attribute {
@@ -195,19 +202,23 @@ static CONTROL: &[Attribute<Devices>] = &[
         show: None,
         store: Some(remove),
     },
+    Attribute {
+        name: "load",
+        access: Access::ActOnWrite,
+        unit: "count",
+        help: "a number makes devices until that many exist from zram0 on, as `modprobe zram` does",
+        show: None,
+        store: Some(|devices, text| devices.load(device_count(text)?)),
+    },
+    Attribute {
+        name: "unload",
+        access: Access::ActOnWrite,
+        unit: "flag",
+        help: "1 removes all devices if none is in use, as `modprobe -r zram` does",
+        show: None,
+        store: Some(unload),
+    },
 ];
-
-/// `module/zram/parameters`.
-static MODULE: &[Attribute<Devices>] = &[Attribute {
-    name: "num_devices",
-    access: Access::Read,
-    unit: "count",
-    help: "how many devices there are",
-    show: Some(|devices, out| {
-        block::put(out, format_args!("{}\n", devices.machine().disks().len()))
-    }),
-    store: None,
-}];
 
 #[cfg(test)]
 mod tests;

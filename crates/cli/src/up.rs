@@ -1,12 +1,16 @@
 //! `rampack up` and `rampack serve`: they start a daemon and run it until its end.
 
 use std::fmt::Write;
+use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
-use rampack::nbd::Stream;
+use rampack::host::{self, Role};
+use rampack::nbd::{Activated, Stream};
 use rampack::units::human;
 
 use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
@@ -19,6 +23,8 @@ use crate::machine;
 use crate::notify::{self, Watchdog};
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
+use crate::sandbox;
+use crate::state::{self, State};
 use crate::swap::protections;
 use crate::sys;
 use crate::terminal::{print, program};
@@ -108,6 +114,7 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
     let plan = Plan::check(&root, up)?;
     keep_memory_private(up.frontends.lock_memory)?;
+    sandbox::choose(up.frontends.sandbox)?;
     let events = listen()?;
     let daemon = start(root, &up.frontends, events.sender())?;
     say_notes(&daemon);
@@ -142,10 +149,13 @@ pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
 /// # Errors
 /// The error of the step that failed.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
-    let activated = rampack::nbd::activated()
-        .map_err(|e| failed("cannot take over the sockets of LISTEN_FDS", &e))?;
+    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
+    let (left, sockets) = state::split(kept::handed_over().map_err(taken)?);
+    let activated = sockets.into_iter().map(|(_, fd)| Activated::of(fd).map_err(taken));
+    let activated = activated.collect::<Result<Vec<_>, _>>()?;
     let handed_over = !activated.is_empty();
     keep_memory_private(serve.frontends.lock_memory)?;
+    sandbox::choose(serve.frontends.sandbox)?;
     if serve.stdio && !handed_over {
         return stdio(serve);
     }
@@ -155,17 +165,37 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     }
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
-    let daemon = start(root, &serve.frontends, events.sender())?;
-    say_notes(&daemon);
-    for _ in 0..serve.num_devices {
-        daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
+    let state = State::begin(left)?.map(Arc::new);
+    let daemon = start_with(root, &serve.frontends, events.sender(), state.clone())?;
+    let result = serve_in(&daemon, serve, activated, &events);
+    // The devices go first.
+    drop(daemon);
+    if let Some(state) = state {
+        state.end();
+    }
+    result
+}
+
+/// Makes the devices of a daemon, unless it has those of the daemon before, and serves them.
+fn serve_in(
+    daemon: &Daemon,
+    serve: &Serve,
+    activated: Vec<Activated>,
+    events: &Events,
+) -> Result<(), ControlError> {
+    let handed_over = !activated.is_empty();
+    say_notes(daemon);
+    if daemon.machine().disks().is_empty() {
+        for _ in 0..serve.num_devices {
+            daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
+        }
     }
     daemon.serve_activated(activated)?;
     // With handed-over sockets, standard output belongs to the client that started this process.
     if !handed_over {
-        print(&served(&daemon));
+        print(&served(daemon));
     }
-    watch(&daemon, &events, serve.frontends.force, |_| false)
+    watch(daemon, events, serve.frontends.force, |_| false)
 }
 
 /// Runs a daemon until it is told to end, or until it has no device and no swap device left. `make`
@@ -179,6 +209,7 @@ pub(crate) fn run_daemon(
     make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
 ) -> Result<(), ControlError> {
     keep_memory_private(frontends.lock_memory)?;
+    sandbox::choose(frontends.sandbox)?;
     let events = listen()?;
     let daemon = start(root, frontends, events.sender())?;
     say_notes(&daemon);
@@ -209,8 +240,14 @@ fn stdio(options: &Serve) -> Result<(), ControlError> {
     let machine = private_machine(options, 1)?;
     let server = daemon::nbd_server(machine, &options.frontends.nbd)?;
     let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
+    let serve = || host::enter(Role::NbdClient).and_then(|()| server.serve(stream));
+    // A thread of its own: this one keeps its privileges, and takes no bytes of the client.
+    let served = thread::scope(|scope| {
+        let thread = thread::Builder::new().name("nbd-stdio".into()).spawn_scoped(scope, serve);
+        thread.map(|thread| thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())))
+    });
     // A client may close the connection without a disconnect request: that is a normal end too.
-    if let Err(error) = server.serve(stream) {
+    if let Err(error) = served.map_err(|e| failed("cannot start a thread", &e))? {
         tracing::info!("the connection ended: {error}");
     }
     Ok(())
@@ -277,8 +314,17 @@ fn start(
     frontends: &FrontendOptions,
     events: Sender<Event>,
 ) -> Result<Daemon, ControlError> {
+    start_with(root, frontends, events, None)
+}
+
+fn start_with(
+    root: Root,
+    frontends: &FrontendOptions,
+    events: Sender<Event>,
+    state: Option<Arc<State>>,
+) -> Result<Daemon, ControlError> {
     let (transport, nbd) = (frontends.transport, frontends.nbd.clone());
-    Daemon::start(DaemonOptions { root, transport, nbd }, events)
+    Daemon::start(DaemonOptions { root, transport, nbd, state }, events)
 }
 
 fn say_notes(daemon: &Daemon) {

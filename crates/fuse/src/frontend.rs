@@ -24,7 +24,7 @@ use units::{Cpu, PAGE_SIZE};
 use crate::patient::Patient;
 use crate::ranges;
 use crate::table::{Served, Table};
-use crate::worker::{LARGEST, Workers, with_buffer};
+use crate::worker::{Buffers, LARGEST, Workers, with_buffer};
 
 /// The kernel caches no names and no sizes: devices come, go and change their size. The data path
 /// asks for neither.
@@ -32,9 +32,11 @@ const KEEP: Duration = Duration::ZERO;
 /// The most requests under way from clients that do not wait (loop devices, asynchronous I/O).
 const BACKGROUND: u16 = 256;
 
+#[derive(Clone)]
 pub(crate) struct Frontend {
     pub(crate) table: Arc<Table>,
-    pub(crate) workers: Workers,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) patient: Arc<Patient>,
     pub(crate) cpu: fn() -> Cpu,
     pub(crate) since: SystemTime,
@@ -179,12 +181,17 @@ fn on_what_is_there(
 /// Answers a read; returns the reply if the device would have to wait.
 #[inline]
 fn read(
+    buffers: &Arc<Buffers>,
     file: &Served,
     context: Context,
     (offset, length): (u64, usize),
     reply: ReplyData,
 ) -> Option<ReplyData> {
-    with_buffer(length, |into| {
+    with_buffer(buffers, length, |into| {
+        let Some(into) = into else {
+            reply.error(Errno::ENOMEM);
+            return None;
+        };
         let done = on_what_is_there(file, context, (offset, length), |length| {
             let into = &mut into[..length];
             called(|| file.device.perform(context, Operation::Read { offset, into }))
@@ -344,10 +351,11 @@ impl Filesystem for Frontend {
         if length == 0 {
             return reply.data(&[]);
         }
-        if let Some(reply) = read(file, self.context(cpu), (offset, length), reply) {
-            let (file, cpu) = (file.clone(), self.cpu);
+        let context = self.context(cpu);
+        if let Some(reply) = read(&self.buffers, file, context, (offset, length), reply) {
+            let (file, cpu, buffers) = (file.clone(), self.cpu, self.buffers.clone());
             self.patient.run(move || {
-                drop(read(&file, Context::waiting(cpu()), (offset, length), reply));
+                drop(read(&buffers, &file, Context::waiting(cpu()), (offset, length), reply));
             });
         }
     }

@@ -12,17 +12,21 @@
 //! A serving thread must never wait for its own mount, and the process must not hold a file of its
 //! own mount open. This crate does neither. It opens the loop device only to change it.
 
+mod drive;
 mod error;
 mod frontend;
+mod handover;
 pub mod leftovers;
 mod loopdev;
 mod loops;
 mod mount;
 mod mounts;
+mod own_files;
 mod patient;
 mod place;
 mod printable;
 mod ranges;
+mod serving;
 pub mod swapfile;
 mod sys;
 mod table;
@@ -30,10 +34,11 @@ mod tree;
 mod users;
 mod worker;
 
+pub use drive::Driven;
 pub use error::Error;
 pub use loopdev::{LoopDevice, LoopOptions};
 pub use loops::find_by_backing;
-pub use mount::{CutOff, Mount, Options};
+pub use mount::{CutOff, KeptFile, Mount, Options};
 pub use printable::printable;
 pub use swapfile::{SwapFile, SwapFileOptions};
 pub use sys::current_cpu;

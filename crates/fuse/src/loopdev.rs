@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::loops::{attribute, backing_of, node};
 use crate::sys::{self, LoopConfig, Unmount};
-use crate::{Error, User, users};
+use crate::{Error, User, loops, mounts, own_files, users};
 
 /// How often another program may take a free device before us.
 const RACES: u32 = 64;
@@ -112,6 +112,24 @@ impl LoopDevice {
         Err(Error::system(doing("others took each free one first"))(busy))
     }
 
+    /// The loop device that a process that died attached to `file`, an absolute path without links.
+    /// It is attached as before; dropping it detaches it as if this process had attached it. The
+    /// file must be served again, because its file system is asked. None if there is none.
+    #[must_use]
+    pub fn adopt(file: &Path) -> Option<LoopDevice> {
+        let mounts = mounts::at(file);
+        let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
+        let number = loops::find_by_backing(file).into_iter().find(ours)?;
+        Some(LoopDevice {
+            number,
+            path: node(number),
+            backing: file.to_path_buf(),
+            known_as: backing_of(number),
+            attached: true,
+            made_node: false,
+        })
+    }
+
     /// Settings that measured better. If sysfs is read-only, the device works without them.
     fn tune(&self, options: LoopOptions) {
         if !options.flush {
@@ -165,7 +183,7 @@ impl LoopDevice {
         let doing = || Error::system(format!("resize {}", self.path.display()));
         // The driver may take the size that the file system has cached; for FUSE that is the size
         // of the last request for it.
-        fs::metadata(&self.backing).map_err(doing())?;
+        own_files::metadata(&self.backing).map_err(doing())?;
         let (device, _) = open_node(self.number).map_err(doing())?;
         sys::loop_set_capacity(&device).map_err(doing())
     }

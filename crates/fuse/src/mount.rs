@@ -2,23 +2,26 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use block::BlockDevice;
-use fuser::{BackgroundSession, Config, Filesystem, MountOption, Session};
+use fuser::{Config, MountOption, Session, SessionACL};
+use host::Role;
 use units::Cpu;
 
 use crate::frontend::Frontend;
 use crate::patient::Patient;
 use crate::place::{ENDING, Place};
 use crate::printable::printable;
+use crate::serving::{Kind, Threads};
 use crate::sys::{self, Unmount};
 use crate::table::Table;
-use crate::worker::Workers;
-use crate::{Error, mounts};
+use crate::worker::{Buffers, Workers};
+use crate::{Error, handover, mounts, own_files};
 
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +32,8 @@ pub struct Options {
     /// to a third faster. On a busy machine it loses more than that: the kernel wakes the worker
     /// that waited longest, and a bound worker cannot move to a free CPU.
     pub pin: bool,
-    /// Gives each worker its own queue of requests under way (`FUSE_DEV_IOC_CLONE`).
+    /// Gives each worker its own queue of requests under way (`FUSE_DEV_IOC_CLONE`). Without it
+    /// another process can take the mount over ([`Mount::take_over`]).
     pub clone_fd: bool,
     /// The most threads for requests that would wait, so that they block no worker. With 0 the
     /// workers wait.
@@ -50,22 +54,80 @@ impl Default for Options {
 pub struct Mount {
     place: Place,
     table: Arc<Table>,
-    session: Option<BackgroundSession>,
+    serving: Option<Serving>,
     patient: Arc<Patient>,
+    channel: Option<OwnedFd>,
 }
 
-/// Starts the threads of a session from a thread that has given up its privileges, so that they
-/// have none. The daemon tells if that is refused.
-fn spawn_without_privileges<F>(session: Session<F>) -> io::Result<BackgroundSession>
-where
-    F: Filesystem + Send + Sync + 'static,
-{
-    let start = move || {
-        let _ = host::drop_privileges();
-        session.spawn()
+/// A file of a mount that is taken over: see [`Mount::numbers`].
+pub struct KeptFile {
+    /// Its name.
+    pub name: String,
+    /// Its number, which the kernel knows it by.
+    pub number: u64,
+    /// The device that has its contents.
+    pub device: Arc<dyn BlockDevice>,
+}
+
+/// What serves a mount.
+struct Serving {
+    threads: Threads,
+    /// The session that mounted; none for a mount that was taken over. Its drop unmounts, unless
+    /// that has happened.
+    _session: Option<Session<Frontend>>,
+}
+
+/// The number of threads that read requests.
+fn workers(options: Options) -> usize {
+    options.workers.unwrap_or_else(host::online_cpus).max(1)
+}
+
+/// The frontend of a mount without files.
+fn frontend(options: Options) -> Frontend {
+    let cpus = if options.pin { sys::allowed_cpus() } else { Vec::new() };
+    Frontend {
+        table: Arc::new(Table::new(host::cpus())),
+        patient: Arc::new(Patient::new(options.waiters)),
+        workers: Arc::new(Workers::new(cpus)),
+        buffers: Arc::new(Buffers::new(workers(options))),
+        cpu: options.cpu,
+        since: SystemTime::now(),
+        owner: sys::owner(),
+    }
+}
+
+/// A copy of the descriptor of a session without clones.
+fn channel(session: &Session<Frontend>, options: Options) -> Result<Option<OwnedFd>, Error> {
+    if options.clone_fd {
+        return Ok(None);
+    }
+    let copy = session.as_fd().try_clone_to_owned();
+    copy.map(Some).map_err(Error::system("copy a descriptor"))
+}
+
+/// Starts the threads of the mount of which `source` is a descriptor.
+fn start(frontend: &Frontend, source: &impl AsFd, options: Options) -> Result<Threads, Error> {
+    let doing = || Error::system("start the threads of the mount");
+    let channels = channels(source, workers(options), options.clone_fd).map_err(doing())?;
+    let kind = Kind { name: "fuse-disk", role: Role::FuseDisk, acl: SessionACL::Owner };
+    Threads::start(frontend, channels, kind).map_err(doing())
+}
+
+/// A descriptor of the mount for each of `count` threads; with `clone`, each with its own queue of
+/// requests under way.
+pub(crate) fn channels(source: &impl AsFd, count: usize, clone: bool) -> io::Result<Vec<File>> {
+    let of_mount = File::from(source.as_fd().try_clone_to_owned()?);
+    let another = || {
+        if clone {
+            let fresh = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+            sys::fuse_clone(&fresh, &of_mount)?;
+            return Ok(fresh);
+        }
+        of_mount.try_clone()
     };
-    let started = thread::Builder::new().name("fuse-start".into()).spawn(start)?.join();
-    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts them panicked")))
+    let mut channels = (1..count).map(|_| another()).collect::<io::Result<Vec<_>>>()?;
+    channels.push(of_mount);
+    Ok(channels)
 }
 
 impl Mount {
@@ -77,20 +139,10 @@ impl Mount {
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
-        let cpus = sys::allowed_cpus();
-        let workers = options.workers.unwrap_or(cpus.len()).max(1);
-        let table = Arc::new(Table::new(host::cpus()));
         let owner = sys::owner();
-        let patient = Arc::new(Patient::new(options.waiters));
-        let frontend = Frontend {
-            table: table.clone(),
-            patient: patient.clone(),
-            workers: Workers::new(if options.pin { cpus } else { Vec::new() }),
-            cpu: options.cpu,
-            since: SystemTime::now(),
-            owner,
-        };
+        let frontend = frontend(options);
         let mut config = Config::default();
+        let (table, patient) = (frontend.table.clone(), frontend.patient.clone());
         // fuser passes the subtype only to the helper; the kernel takes it as an option.
         let subtype = match owner.0 {
             0 => MountOption::CUSTOM("subtype=rampack".into()),
@@ -98,15 +150,70 @@ impl Mount {
         };
         let name = MountOption::FSName("rampack".into());
         config.mount_options = vec![name, subtype, MountOption::NoExec, MountOption::NoAtime];
-        config.n_threads = Some(workers);
-        config.clone_fd = options.clone_fd;
-        let session = Session::new(frontend, &at, &config).map_err(|error| refused(&at, error))?;
-        let session = spawn_without_privileges(session)
-            .map_err(Error::system("start the threads of the mount"))?;
-        let mount = Mount { place: Place::new(at), table, session: Some(session), patient };
+        let session = Session::new(frontend.clone(), &at, &config);
+        let session = session.map_err(|error| refused(&at, error))?;
+        // From here on, dropping `session` unmounts.
+        let channel = channel(&session, options)?;
+        let threads = start(&frontend, &session, options)?;
+        let serving = Some(Serving { threads, _session: Some(session) });
+        let mount = Mount { place: Place::new(at), table, serving, patient, channel };
         // A worker answers this: it shows that the workers run.
-        fs::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
+        own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
+    }
+
+    /// Serves on what a process that died had mounted at `at`. `channel` is its
+    /// [`Mount::channel`], and `files` are the files that it had, with the contents they had. The
+    /// kernel asks again for every request that the process had not answered, also for one that it
+    /// had carried out. For users of the files the dead process was slow, no more. The process must
+    /// have ended with all its threads, and `options.clone_fd` must have been false.
+    ///
+    /// A process that is killed while it reads its first requests may fail one of them, unless its
+    /// memory was locked when the mount was made.
+    ///
+    /// # Errors
+    /// [`Error::System`] if it is not mounted any more. If the kernel cannot ask again, which
+    /// [`Mount::channel`] tells before, all requests fail and it is unmounted.
+    pub fn take_over(
+        at: &Path,
+        channel: OwnedFd,
+        files: Vec<KeptFile>,
+        options: Options,
+    ) -> Result<Mount, Error> {
+        let options = Options { clone_fd: false, ..options };
+        let frontend = frontend(options);
+        let (table, patient) = (frontend.table.clone(), frontend.patient.clone());
+        for KeptFile { name, number, device } in files {
+            table.add_numbered(&name, Some(number), device)?;
+        }
+        let channel = File::from(channel);
+        let place = handover::take_over(at, Some(&channel))?;
+        // From here on, dropping the mount undoes everything.
+        let mut mount = Mount { place, table, serving: None, patient, channel: None };
+        match start(&frontend, &channel, options) {
+            Ok(threads) => mount.serving = Some(Serving { threads, _session: None }),
+            Err(error) => {
+                let _ = mount.place.take_down(true, || {});
+                return Err(error);
+            }
+        }
+        mount.channel = Some(channel.into());
+        Ok(mount)
+    }
+
+    /// The descriptor that it is served by, if another process can take it over. A process that has
+    /// a copy keeps the mount and the requests of its users from ending with this process. None
+    /// with [`Options::clone_fd`], and if the kernel cannot ask again for requests (Linux 6.9).
+    #[must_use]
+    pub fn channel(&self) -> Option<BorrowedFd<'_>> {
+        self.channel.as_ref().map(AsFd::as_fd).filter(|_| handover::has_resend())
+    }
+
+    /// The files and the numbers that the kernel knows them by. A process that takes the mount over
+    /// needs them.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<(String, u64)> {
+        self.table.all().iter().map(|file| (file.name.clone(), file.number)).collect()
     }
 
     /// The directory it is mounted at, as an absolute path.
@@ -160,7 +267,7 @@ impl Mount {
     /// Is it still served? False after another process unmounted or aborted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| !session.guard.is_finished())
+        self.serving.as_ref().is_some_and(|serving| !serving.threads.are_over())
     }
 
     /// Unmounts it and waits until its threads have ended. With `force` it unmounts even if files
@@ -169,7 +276,7 @@ impl Mount {
     /// # Errors
     /// [`Error::Busy`] if files are open and `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
-        if self.session.is_none() {
+        if self.serving.is_none() {
             return Ok(());
         }
         // A mount that another process aborted is not served any more, but still mounted.
@@ -186,16 +293,15 @@ impl Mount {
     }
 
     fn join(&mut self, backoff: Duration) {
-        let Some(session) = self.session.take() else { return };
+        let Some(serving) = self.serving.take() else { return };
         let end = Instant::now() + backoff;
         // The mount takes no more answers, but the device is still in use.
         self.patient.close(backoff);
-        while !session.guard.is_finished() && Instant::now() < end {
+        while !serving.threads.are_over() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
-        if session.guard.is_finished() {
-            // The result of the threads is not needed: the mount is gone.
-            let _ = session.join();
+        if serving.threads.are_over() {
+            serving.threads.join();
             self.table.clear();
         }
     }
@@ -234,13 +340,15 @@ impl Drop for Mount {
     }
 }
 
+const DEVICE: &str = "/dev/fuse";
+
 pub(crate) fn check_fuse() -> Result<(), Error> {
     open_fuse().map(drop)
 }
 
 /// Opens /dev/fuse.
 pub(crate) fn open_fuse() -> Result<File, Error> {
-    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+    match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(channel) => Ok(channel),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
             doing: "open /dev/fuse".into(),

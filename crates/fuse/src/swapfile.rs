@@ -10,8 +10,15 @@
 //! does not allocate.
 //!
 //! The root of the mount is the file itself, so no name is looked up.
+//!
+//! The file can outlive its server. The mount, its open files and the requests of its users live in
+//! the kernel as long as somebody has a descriptor of the connection. So whoever keeps all of
+//! [`SwapFile::channels`] while a server dies can give them to the next one
+//! ([`SwapFile::take_over`]). Requests that the dead one had read come again.
 
 use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -19,12 +26,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
+use host::Role;
 use units::Cpu;
 
 use self::answer::File;
 use self::buffer::Buffer;
 use crate::place::{ENDING, Place};
-use crate::{Error, sys};
+use crate::{Error, handover, own_files, sys};
 
 mod answer;
 mod buffer;
@@ -42,7 +50,8 @@ pub struct SwapFileOptions {
     pub threads: usize,
     /// Returns the CPU of the calling thread. Must neither allocate nor wait.
     pub cpu: fn() -> Cpu,
-    /// Each thread calls it once, before it serves; it may set the thread's priority.
+    /// Each thread calls it once, before it gives up its privileges and serves; it may set the
+    /// thread's priority.
     pub begin: fn(),
 }
 
@@ -59,6 +68,8 @@ pub struct SwapFile {
     file: Arc<File>,
     threads: Vec<JoinHandle<()>>,
     ids: Vec<i32>,
+    channels: Vec<Arc<fs::File>>,
+    has_resend: bool,
 }
 
 impl SwapFile {
@@ -76,38 +87,74 @@ impl SwapFile {
     ) -> Result<SwapFile, Error> {
         let owner = sys::owner();
         let page = host::page_bytes() as usize;
-        let size = connection::largest(page);
-        let file = Arc::new(File::new(device, options.cpu, owner));
         let path = connection::prepare(at)?;
-        let opened = connection::open(path.clone(), owner, page, &mut Buffer::new(size, page));
-        let (place, channel) = opened.inspect_err(|_| remove_point(&path))?;
+        let mut buffer = Buffer::new(connection::largest(page), page);
+        let opened = connection::open(path.clone(), owner, page, &mut buffer);
+        let (place, channel, has_resend) = opened.inspect_err(|_| remove_point(&path))?;
         // From here on, dropping `swap` undoes everything.
-        let mut swap = SwapFile { place, file, threads: Vec::new(), ids: Vec::new() };
-        let mut channels = Vec::new();
+        let mut swap = SwapFile::new(place, device, options.cpu, has_resend);
         for _ in 1..options.threads {
-            channels.push(connection::another(&channel)?);
+            swap.channels.push(connection::another(&channel)?.into());
         }
-        channels.push(channel);
-        swap.start(channels, options.begin, (size, page))?;
+        swap.channels.push(channel.into());
+        swap.start(options.begin)?;
         // The kernel learns the size here. The answer shows that the threads serve.
-        fs::metadata(swap.path()).map_err(Error::system("reach the new file"))?;
+        own_files::metadata(swap.path()).map_err(Error::system("reach the new file"))?;
         Ok(swap)
     }
 
-    fn start(
-        &mut self,
-        channels: Vec<fs::File>,
-        begin: fn(),
-        (size, page): (usize, usize),
-    ) -> Result<(), Error> {
+    /// Serves on what a process that died served as the file `at`. `channels` are all of its
+    /// [`SwapFile::channels`]; there is a thread for each, whatever `options.threads` says.
+    /// `device` has the contents that the file had, and its size. The kernel asks again for every
+    /// request that the process had not answered, also for one that it had carried out. For users
+    /// of the file the dead process was slow, no more.
+    ///
+    /// The process must have ended with all its threads: one that still answered would answer
+    /// requests that this one has as well.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the file is not mounted any more. If the kernel cannot ask again, which
+    /// [`SwapFile::can_be_taken_over`] tells before, all requests fail and the file is unmounted.
+    pub fn take_over(
+        at: &Path,
+        channels: Vec<OwnedFd>,
+        device: Arc<dyn BlockDevice>,
+        options: SwapFileOptions,
+    ) -> Result<SwapFile, Error> {
+        let channels: Vec<Arc<fs::File>> =
+            channels.into_iter().map(|channel| Arc::new(channel.into())).collect();
+        let place = handover::take_over(at, channels.first().map(|channel| &**channel))?;
+        let mut swap = SwapFile::new(place, device, options.cpu, true);
+        swap.channels = channels;
+        swap.start(options.begin)?;
+        Ok(swap)
+    }
+
+    fn new(
+        place: Place,
+        device: Arc<dyn BlockDevice>,
+        cpu: fn() -> Cpu,
+        has_resend: bool,
+    ) -> SwapFile {
+        let file = Arc::new(File::new(device, cpu, sys::owner()));
+        let (threads, ids, channels) = (Vec::new(), Vec::new(), Vec::new());
+        SwapFile { place, file, threads, ids, channels, has_resend }
+    }
+
+    /// Starts a thread for each channel. All have their memory when this returns.
+    fn start(&mut self, begin: fn()) -> Result<(), Error> {
+        let page = host::page_bytes() as usize;
+        let size = connection::largest(page);
         let (ready, is_ready) = mpsc::channel();
         let doing = || Error::system("start the threads of the file");
-        for (number, channel) in channels.into_iter().enumerate() {
+        for (number, channel) in self.channels.iter().enumerate() {
             let (file, ready) = (self.file.clone(), ready.clone());
+            let channel = channel.clone();
             let run = move || {
                 let mut buffer = Buffer::new(size, page);
-                get_ready(begin, ready);
-                serve::serve(&channel, &file, &mut buffer);
+                if get_ready(begin, ready) {
+                    serve::serve(&channel, &file, &mut buffer);
+                }
             };
             let thread = thread::Builder::new();
             let thread = thread.name(format!("swap-io-{number}")).stack_size(host::SERVING_STACK);
@@ -116,7 +163,7 @@ impl SwapFile {
         drop(ready);
         for _ in 0..self.threads.len() {
             // Only a thread that panicked sends nothing.
-            let id = is_ready.recv().map_err(std::io::Error::other);
+            let id = is_ready.recv().map_err(io::Error::other).and_then(|id| id);
             self.ids.push(id.map_err(doing())?);
         }
         Ok(())
@@ -134,7 +181,22 @@ impl SwapFile {
         &self.ids
     }
 
-    /// How many opens it has now; a loop device on it counts as one.
+    /// The descriptors that it is served by. A process that has copies of all of them keeps the
+    /// file, its mount and the requests of its users from ending with this process.
+    pub fn channels(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.channels.iter().map(AsFd::as_fd)
+    }
+
+    /// Can another process serve it on after this one ([`SwapFile::take_over`])? The kernel must be
+    /// able to ask again (`FUSE_NOTIFY_RESEND`, Linux 6.9). Without that, do not keep its
+    /// descriptors: its users would wait for ever for the requests that a dead process had read.
+    #[must_use]
+    pub fn can_be_taken_over(&self) -> bool {
+        self.has_resend
+    }
+
+    /// How many opens it has now; a loop device on it counts as one. Opens from before a
+    /// [`SwapFile::take_over`] do not count.
     #[must_use]
     pub fn open_count(&self) -> u64 {
         self.file.open_count()
@@ -177,12 +239,15 @@ impl Drop for SwapFile {
     }
 }
 
-/// The last preparation of a thread before it serves.
-fn get_ready(begin: fn(), ready: Sender<i32>) {
+/// The last preparation of a thread before it serves. May it serve?
+fn get_ready(begin: fn(), ready: Sender<io::Result<i32>>) -> bool {
     host::touch_stack();
     begin();
+    let entered = host::enter(Role::SwapFile);
+    let may_serve = entered.is_ok();
     // The receiver is gone if another thread could not be started; the mount is gone then too.
-    let _ = ready.send(host::thread_id());
+    let _ = ready.send(entered.map(|()| host::thread_id()));
+    may_serve
 }
 
 /// Answers one request in memory, for fuzzing and tests. A request is cut off at the longest

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -26,6 +26,19 @@ const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
 pub(crate) const LOOP_FLAG_READ_ONLY: u32 = 1;
 pub(crate) const LOOP_FLAG_DIRECT_IO: u32 = 16;
+
+/// Closes all descriptors in a table of this thread alone: other threads keep theirs. The caller
+/// has nothing that owns a descriptor.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.9 (close_range(2)); nothing is closed then.
+pub(crate) fn close_all_of_this_thread() -> io::Result<()> {
+    const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
+    // SAFETY: the call takes numbers. It closes copies of descriptors that only this thread has.
+    let result =
+        unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, CLOSE_RANGE_UNSHARE) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
 
 /// `struct loop_info64` of linux/loop.h.
 #[repr(C)]
@@ -155,6 +168,20 @@ pub(crate) fn fuse_clone(fresh: &File, of: &File) -> io::Result<()> {
     let of = of.as_raw_fd() as u32;
     // SAFETY: the request reads one u32, which lives through the call.
     checked(unsafe { libc::ioctl(fresh.as_raw_fd(), FUSE_DEV_IOC_CLONE, &raw const of) }).map(drop)
+}
+
+/// Makes the number of `old` a copy of `new`, and closes what it was.
+pub(crate) fn replace(old: BorrowedFd<'_>, new: BorrowedFd<'_>) -> io::Result<()> {
+    let (old, new) = (old.as_raw_fd(), new.as_raw_fd());
+    // SAFETY: the call takes numbers of open descriptors. The owner of `old` goes on owning it.
+    checked(unsafe { libc::dup3(new, old, libc::O_CLOEXEC) }).map(drop)
+}
+
+/// The flags of a descriptor (fcntl(2), `F_GETFD`).
+#[cfg(test)]
+pub(crate) fn descriptor_flags(fd: BorrowedFd<'_>) -> io::Result<libc::c_int> {
+    // SAFETY: the call takes numbers.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFD) })
 }
 
 /// How to unmount.

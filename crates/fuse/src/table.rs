@@ -15,6 +15,9 @@ use crate::Error;
 
 /// The number of the first file; smaller numbers are for the directory, or reserved.
 const FIRST: u64 = 16;
+/// A limit above the numbers that an earlier process gave. There is a place for each number below a
+/// given one.
+const LARGEST: u64 = 1 << 20;
 
 /// How long [`Table::remove`] waits for requests under way.
 const LEAVING: Duration = Duration::from_secs(10);
@@ -96,6 +99,17 @@ impl Table {
     }
 
     pub(crate) fn add(&self, name: &str, device: Arc<dyn BlockDevice>) -> Result<(), Error> {
+        self.add_numbered(name, None, device)
+    }
+
+    /// Adds a file under `number`, which the kernel knows it by from an earlier process. None:
+    /// under the next number.
+    pub(crate) fn add_numbered(
+        &self,
+        name: &str,
+        number: Option<u64>,
+        device: Arc<dyn BlockDevice>,
+    ) -> Result<(), Error> {
         let refuse = |why| Err(Error::Name { name: name.to_owned(), why });
         if name.is_empty() || name == "." || name == ".." {
             return refuse("a file must have a name of its own");
@@ -107,15 +121,18 @@ impl Table {
         if state.files.iter().any(|file| file.name == name) {
             return refuse("another device has it");
         }
-        let number = state.next;
+        if number.is_some_and(|number| number >= LARGEST) {
+            return refuse("no mount ever had so many files as its number says");
+        }
+        let number = number.unwrap_or(state.next);
         let opens = AtomicU64::new(0);
         let bytes = AtomicU64::new(device.geometry().bytes);
         let file = Arc::new(Served { number, name: name.to_owned(), device, opens, bytes });
         let place = self.places.make(number, &self.readers);
         if place.is_none_or(|place| place.publish(Box::new(file.clone())).is_err()) {
-            return refuse("there were more files than there are numbers");
+            return refuse("its number is taken, or there is no such number");
         }
-        state.next += 1;
+        state.next = state.next.max(number.saturating_add(1));
         state.files.push(file);
         Ok(())
     }
@@ -220,6 +237,7 @@ impl Served {
     }
 
     pub(crate) fn open_count(&self) -> u64 {
-        self.opens.load(Ordering::Relaxed)
+        // The close of a file that an earlier process opened takes one away.
+        self.opens.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 }

@@ -9,7 +9,7 @@ use units::Cpu;
 
 use crate::mounts::{Mounted, parse, unescape};
 use crate::table::Table;
-use crate::worker::{LARGEST, with_buffer};
+use crate::worker::{Buffers, LARGEST, with_buffer};
 use crate::{Error, User};
 
 #[test]
@@ -108,8 +108,10 @@ fn a_removed_device_is_not_served_any_more() {
 
 #[test]
 fn buffers_are_aligned_and_kept() {
+    let buffers = Arc::new(Buffers::new(1));
     let place = |length| {
-        with_buffer(length, |bytes| {
+        with_buffer(&buffers, length, |bytes| {
+            let bytes = bytes.unwrap();
             assert_eq!(bytes.len(), length);
             assert_eq!(bytes.as_ptr() as usize % units::PAGE_SIZE, 0);
             bytes.as_ptr() as usize
@@ -119,6 +121,17 @@ fn buffers_are_aligned_and_kept() {
     assert_eq!(place(LARGEST), first);
     assert_eq!(place(5000), first);
     place(2 * LARGEST);
+    // The buffer of the mount went back when it became too small.
+    let another = std::thread::scope(|scope| scope.spawn(|| place(1)).join().unwrap());
+    assert_eq!(another, first);
+}
+
+#[test]
+fn a_read_without_memory_fails_and_ends_nothing() {
+    let buffers = Arc::new(Buffers::new(0));
+    let is_there = |length| with_buffer(&buffers, length, |bytes| bytes.is_some());
+    assert!(!is_there(usize::MAX / 4));
+    assert!(is_there(4096));
 }
 
 #[test]

@@ -1,30 +1,34 @@
 //! Serves a control tree as files, in a separate FUSE mount.
 //!
 //! A request to the tree takes as long as its command. It may attach a loop device, whose first
-//! reads go to the mount of the devices, or wait until a device is free. So this mount has threads
-//! enough to answer other requests meanwhile, and shares none with the mount of the devices.
+//! reads go to the mount of the devices, or wait until a device is free. So a few threads without
+//! privileges read the requests, and others carry them out: enough to answer other requests
+//! meanwhile, and none that serves the mount of the devices.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use control::tree::Directory;
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL};
+use host::Role;
 
-use crate::mount::{check_fuse, prepare, refused};
+use crate::mount::{channels, check_fuse, prepare, refused};
+use crate::serving::{Kind, Threads};
 use crate::sys::{self, Unmount};
-use crate::{Error, User, mounts, users};
+use crate::{Error, User, mounts, own_files, users};
 
 mod files;
 mod inodes;
+mod privileged;
 
-use files::Files;
+use files::{Files, Tree};
 use inodes::{Handles, Inodes};
+use privileged::Privileged;
 
-/// The number of worker threads. Fewer waiting requests than this do not block the others.
-const WORKERS: usize = 16;
+/// The number of threads that read requests. They wait for nothing else.
+const READERS: usize = 2;
 /// How long the threads may take to end.
 const ENDING: Duration = Duration::from_secs(10);
 /// How long a closed file may still count as open.
@@ -36,7 +40,16 @@ pub struct TreeMount {
     at: PathBuf,
     /// The minor of its device number.
     minor: Option<u32>,
-    session: Option<BackgroundSession>,
+    serving: Option<Serving>,
+}
+
+/// What serves the tree.
+struct Serving {
+    readers: Threads,
+    /// The session that mounted. Its drop unmounts, unless that has happened.
+    session: Session<Files>,
+    /// The thread that has requests carried out. It ends with the sessions.
+    control: JoinHandle<()>,
 }
 
 impl TreeMount {
@@ -50,7 +63,10 @@ impl TreeMount {
         let at = prepare(at)?;
         let owner = sys::owner();
         let (inodes, handles) = (Inodes::new(top), Handles::new(owner.0));
-        let files = Files { inodes, handles, since: SystemTime::now(), owner };
+        let tree = Arc::new(Tree { inodes, handles, since: SystemTime::now(), owner });
+        let doing = || Error::system("start the threads of the mount");
+        let (privileged, control) = Privileged::start().map_err(doing())?;
+        let files = Files { tree, privileged };
         let mut config = Config::default();
         let subtype = match owner.0 {
             0 => MountOption::CUSTOM("subtype=rampack".into()),
@@ -66,13 +82,17 @@ impl TreeMount {
         if owner.0 == 0 {
             config.acl = SessionACL::All;
         }
-        config.n_threads = Some(WORKERS);
-        let session = Session::new(files, &at, &config).map_err(|error| refused(&at, error))?;
-        let session = session.spawn().map_err(Error::system("start the threads of the mount"))?;
+        let session = Session::new(files.clone(), &at, &config);
+        let session = session.map_err(|error| refused(&at, error))?;
+        // From here on, dropping `session` unmounts.
+        let channels = channels(&session, READERS, false).map_err(doing())?;
+        let kind = Kind { name: "fuse-tree", role: Role::FuseTree, acl: config.acl };
+        let readers = Threads::start(&files, channels, kind).map_err(doing())?;
         let minor = mounts::at(&at).last().map(|mounted| mounted.device.1);
-        let mount = TreeMount { at, minor, session: Some(session) };
+        let serving = Some(Serving { readers, session, control });
+        let mount = TreeMount { at, minor, serving };
         // A worker answers this: it shows that the workers run.
-        fs::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
+        own_files::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
     }
 
@@ -89,7 +109,7 @@ impl TreeMount {
     /// [`Error::Busy`] if files are open, or programs have it in another mount namespace, and
     /// `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
-        if self.session.is_none() {
+        if self.serving.is_none() {
             return Ok(());
         }
         let elsewhere = self.minor.map(users::elsewhere).unwrap_or_default();
@@ -143,14 +163,18 @@ impl TreeMount {
     }
 
     fn join(&mut self) {
-        let Some(session) = self.session.take() else { return };
+        let Some(serving) = self.serving.take() else { return };
         let end = Instant::now() + ENDING;
-        while !session.guard.is_finished() && Instant::now() < end {
+        while !serving.readers.are_over() && Instant::now() < end {
             thread::sleep(Duration::from_millis(1));
         }
-        if session.guard.is_finished() {
-            let _ = session.join();
+        if !serving.readers.are_over() {
+            return;
         }
+        serving.readers.join();
+        // The last ways to the thread end here. It does not wait for commands under way.
+        drop(serving.session);
+        let _ = serving.control.join();
     }
 }
 

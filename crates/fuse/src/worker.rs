@@ -1,7 +1,9 @@
 //! The CPU and the buffer of a worker thread.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
+use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
 use units::PAGE_SIZE;
 
@@ -13,7 +15,7 @@ pub(crate) const LARGEST: usize = 1 << 20;
 
 thread_local! {
     static ENTERED: Cell<bool> = const { Cell::new(false) };
-    static BUFFER: RefCell<Buffer> = const { RefCell::new(Buffer { memory: Vec::new(), skip: 0 }) };
+    static BUFFER: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// The CPUs for workers. A worker is bound to the next one at its first request.
@@ -45,20 +47,86 @@ impl Workers {
     }
 }
 
-struct Buffer {
-    memory: Vec<u8>,
+/// The buffers of a mount. Those of its workers are there before the first request. A thread takes
+/// one at its first read, and gives it back when it ends.
+pub(crate) struct Buffers {
+    free: Mutex<Vec<Memory>>,
+    most: usize,
+}
+
+struct Memory {
+    bytes: Vec<u8>,
     skip: usize,
 }
 
-/// Lends `length` page-aligned bytes of this thread's buffer. It allocates only if the thread has
-/// served no read of this length before. The bytes hold data of earlier requests.
-pub(crate) fn with_buffer<R>(length: usize, run: impl FnOnce(&mut [u8]) -> R) -> R {
-    BUFFER.with_borrow_mut(|buffer| {
-        let want = length.max(LARGEST) + PAGE_SIZE;
-        if buffer.memory.len() < want {
-            buffer.memory = vec![0; want];
-            buffer.skip = buffer.memory.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
+/// The buffer of a thread.
+struct Held {
+    memory: Memory,
+    home: Arc<Buffers>,
+}
+
+impl Memory {
+    fn new(bytes: Vec<u8>) -> Memory {
+        let skip = bytes.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
+        Memory { bytes, skip }
+    }
+
+    /// None if there is no memory: that fails a read, and ends nothing.
+    fn try_new(length: usize) -> Option<Memory> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length + PAGE_SIZE).ok()?;
+        bytes.resize(length + PAGE_SIZE, 0);
+        Some(Memory::new(bytes))
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.bytes.len() >= length + PAGE_SIZE
+    }
+}
+
+impl Buffers {
+    /// Buffers for `workers` threads. Their pages come with the first data.
+    pub(crate) fn new(workers: usize) -> Buffers {
+        let memory = || Memory::new(vec![0; LARGEST + PAGE_SIZE]);
+        Buffers { free: Mutex::new((0..workers).map(|_| memory()).collect()), most: workers }
+    }
+
+    fn take(self: &Arc<Buffers>, length: usize) -> Option<Held> {
+        // Those of the mount have room for LARGEST.
+        let taken = if length <= LARGEST { self.free.lock().pop() } else { None };
+        let memory = match taken {
+            Some(memory) => memory,
+            None => Memory::try_new(length.max(LARGEST))?,
+        };
+        Some(Held { memory, home: self.clone() })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let memory = std::mem::replace(&mut self.memory, Memory { bytes: Vec::new(), skip: 0 });
+        let mut free = self.home.free.lock();
+        if free.len() < self.home.most && memory.has_room(LARGEST) {
+            free.push(memory);
         }
-        run(&mut buffer.memory[buffer.skip..buffer.skip + length])
+    }
+}
+
+/// Lends `length` page-aligned bytes of this thread's buffer, or None if there is no memory for
+/// them. It allocates only if the thread has served no read of this length before and the mount has
+/// no buffer left. The bytes hold data of earlier requests.
+pub(crate) fn with_buffer<R>(
+    buffers: &Arc<Buffers>,
+    length: usize,
+    run: impl FnOnce(Option<&mut [u8]>) -> R,
+) -> R {
+    BUFFER.with_borrow_mut(|held| {
+        if !held.as_ref().is_some_and(|held| held.memory.has_room(length)) {
+            // The old one goes back first.
+            *held = None;
+            *held = buffers.take(length);
+        }
+        let memory = held.as_mut().map(|held| &mut held.memory);
+        run(memory.map(|memory| &mut memory.bytes[memory.skip..memory.skip + length]))
     })
 }

@@ -33,6 +33,22 @@ pub fn return_freed_memory() {
     }
 }
 
+/// Has glibc look at nothing later. It counts the CPUs in /sys when the threads have more than
+/// eight arenas, and reads /proc/sys/vm/overcommit_memory when the heap of a thread shrinks for the
+/// first time; it keeps both answers for the process. Call it on a thread that may open files and
+/// is not the first one, before threads that may not.
+pub(crate) fn settle() {
+    #[cfg(target_env = "gnu")]
+    if ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"].iter().all(|name| std::env::var_os(name).is_none()) {
+        // As many as glibc would allow.
+        let most = 8 * crate::online_cpus();
+        // SAFETY: the call takes numbers. On an error glibc goes on as usual.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, i32::try_from(most).unwrap_or(i32::MAX)) };
+    }
+    let pieces: Vec<Vec<u8>> = (0..64).map(|_| Vec::with_capacity(64 << 10)).collect();
+    drop(std::hint::black_box(pieces));
+}
+
 /// The heap, for use as the `#[global_allocator]` of a program.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Heap;

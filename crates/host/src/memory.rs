@@ -3,7 +3,9 @@
 //! # Why unsafe
 //! One call of sysconf(3), which takes a number and returns one.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 
 /// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)); it
 /// ignores the limits of a memcg. 0 if the file cannot be read.
@@ -17,6 +19,25 @@ pub fn total_memory() -> u64 {
 #[must_use]
 pub fn available_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemAvailable:").unwrap_or(0)
+}
+
+/// Reads `MemAvailable` again and again from one open file.
+#[derive(Debug)]
+pub(crate) struct Available(File);
+
+impl Available {
+    pub(crate) fn open() -> io::Result<Available> {
+        File::open("/proc/meminfo").map(Available)
+    }
+
+    /// As [`available_memory`].
+    pub(crate) fn bytes(&self) -> u64 {
+        // The line is the third one.
+        let mut text = [0; 1024];
+        let length = self.0.read_at(&mut text, 0).unwrap_or(0);
+        let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+        parse_field_in_kib(text, "MemAvailable:").unwrap_or(0)
+    }
 }
 
 /// Resident bytes of this process now.

@@ -21,8 +21,10 @@
 //! # Why unsafe
 //! Mapping memory is unsafe by nature: this module provides all address ranges.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
 use libc::c_void;
@@ -92,6 +94,31 @@ impl Mapping {
     /// Reserves `bytes`, a multiple of 2 MiB, aligned to 2 MiB, on a system whose pages have `page`
     /// bytes.
     pub(crate) fn new(bytes: usize, page: usize) -> Option<Mapping> {
+        let mapping = Mapping::addresses(bytes, page)?;
+        mapping.prepare();
+        Some(mapping)
+    }
+
+    /// As [`Mapping::new`]; the memory is that of `file`, from its beginning. Other mappings of the
+    /// file show the same contents. A child process gets no copy of the mapping.
+    pub(crate) fn of_file(file: &File, bytes: usize, page: usize) -> Option<Mapping> {
+        let mapping = Mapping::addresses(bytes, page)?;
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the new mapping replaces a range that is ours and that nobody has used yet.
+        let address = unsafe {
+            let at = mapping.base.as_ptr().cast();
+            libc::mmap(at, bytes, libc::PROT_NONE, flags, file.as_raw_fd(), 0)
+        };
+        if address == libc::MAP_FAILED {
+            return None;
+        }
+        mapping.prepare();
+        mapping.advise(0, bytes, libc::MADV_DONTFORK);
+        Some(mapping)
+    }
+
+    /// Reserves addresses of private anonymous memory.
+    fn addresses(bytes: usize, page: usize) -> Option<Mapping> {
         let padded = bytes.checked_add(PAGEBLOCK_SIZE)?;
         // SAFETY: a new private mapping at an address that the system chooses overlaps no other.
         let address = unsafe {
@@ -117,23 +144,26 @@ impl Mapping {
             unmap(base.add(bytes), after);
             base
         };
-        let mapping = Mapping { base: NonNull::new(base)?, bytes, page };
+        Some(Mapping { base: NonNull::new(base)?, bytes, page })
+    }
+
+    /// Sets how the kernel treats the range.
+    fn prepare(&self) {
+        let bytes = self.bytes;
         if locks_what_it_maps() {
             // SAFETY: the range is ours; locking changes no contents. On an error the lock of the
             // process applies, and every committed page takes memory.
-            unsafe { libc::mlock2(mapping.at(0, bytes), bytes, libc::MLOCK_ONFAULT) };
+            unsafe { libc::mlock2(self.at(0, bytes), bytes, libc::MLOCK_ONFAULT) };
         }
         // A kernel without huge pages refuses this; that is fine.
-        mapping.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+        self.advise(0, bytes, libc::MADV_NOHUGEPAGE);
         // The memory of others is no part of a core dump.
-        mapping.advise(0, bytes, libc::MADV_DONTDUMP);
-        Some(mapping)
+        self.advise(0, bytes, libc::MADV_DONTDUMP);
     }
 
     /// The first address.
-    #[cfg(test)]
-    pub(crate) fn base(&self) -> *mut u8 {
-        self.base.as_ptr()
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
     }
 
     fn at(&self, offset: usize, bytes: usize) -> *mut c_void {

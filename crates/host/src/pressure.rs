@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
-use crate::memory::{available_memory, total_memory};
+use crate::memory::{Available, total_memory};
 
 const PSI: &str = "/proc/pressure/memory";
 /// The trigger: some task waited for memory for a tenth of a second within one second (kernel
@@ -34,6 +34,10 @@ pub enum Waited {
 #[derive(Debug)]
 pub struct Pressure {
     psi: Option<File>,
+    /// The fallback, open from the start: the thread that waits may be one that opens no file.
+    available: Option<Available>,
+    /// Available memory below this is short, in bytes.
+    short: u64,
     ended: PipeReader,
 }
 
@@ -64,7 +68,8 @@ impl Pressure {
             file.write_all(TRIGGER)?;
             Ok(file)
         };
-        Ok((Pressure { psi: psi().ok(), ended }, PressureEnd(end)))
+        let (available, short) = (Available::open().ok(), total_memory() / SHORT);
+        Ok((Pressure { psi: psi().ok(), available, short, ended }, PressureEnd(end)))
     }
 
     /// Does the kernel report pressure (PSI)? Otherwise a wait checks the available memory at its
@@ -96,7 +101,9 @@ impl Pressure {
         } else if ready > 0 && wanted[1].revents & libc::POLLPRI != 0 {
             return Waited::Short;
         }
-        match self.psi.is_none() && available_memory() < total_memory() / SHORT {
+        let is_short =
+            || self.available.as_ref().is_some_and(|available| available.bytes() < self.short);
+        match self.psi.is_none() && is_short() {
             true => Waited::Short,
             false => Waited::Quiet,
         }

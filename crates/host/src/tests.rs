@@ -158,7 +158,7 @@ fn frames_beside_a_released_part_keep_their_contents_where_pages_are_large() {
         // Stands for a system with larger pages: Linux would round the length up to them.
         let mapping = crate::mmap::Mapping::new(2 * MIB, page).unwrap();
         mapping.commit(0, 2 * MIB).unwrap();
-        let base = mapping.base();
+        let base = mapping.base().as_ptr();
         fill(base, 2 * MIB, 7);
         // A single frame, a run across the edge of a page, and one with a whole page within.
         mapping.release(page, PAGE_SIZE);

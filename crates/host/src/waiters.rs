@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -53,7 +54,8 @@ impl Waiters {
     /// Runs `task` on a waiter. A panic ends only its own task.
     ///
     /// # Errors
-    /// Returns the task when this is closed, or when there is no thread and none can be started.
+    /// Returns the task when this is closed; or, when there is no thread and none can be started, a
+    /// task that does all that wait.
     pub fn take(&self, task: Task) -> Result<(), Task> {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -61,19 +63,35 @@ impl Waiters {
             return Err(task);
         }
         state.tasks.push_back(task);
-        if state.tasks.len() > state.idle && state.threads < shared.most {
-            let own = shared.clone();
-            let thread = thread::Builder::new().name(shared.name.into());
-            match thread.spawn(move || own.work()) {
-                Ok(_) => state.threads += 1,
-                Err(_) if state.threads == 0 => return state.tasks.pop_back().map_or(Ok(()), Err),
-                // One of the existing threads will take it.
-                Err(_) => {}
-            }
-        }
+        let is_one_more = state.tasks.len() > state.idle && state.threads < shared.most;
+        // It counts from now on, so that no other thread starts one too many.
+        state.threads += usize::from(is_one_more);
         drop(state);
+        if is_one_more {
+            self.start()?;
+        }
         shared.changed.notify_one();
         Ok(())
+    }
+
+    /// Starts a thread that is counted already. The system may let it wait for memory, so it
+    /// happens without the lock: other tasks find their threads meanwhile.
+    fn start(&self) -> Result<(), Task> {
+        let (shared, own) = (&self.shared, self.shared.clone());
+        let thread = thread::Builder::new().name(shared.name.into());
+        if thread.spawn(move || own.work()).is_ok() {
+            return Ok(());
+        }
+        let mut state = shared.state();
+        state.threads -= 1;
+        // Without a thread nobody takes the tasks. Two callers may have counted on each other's.
+        let left = if state.threads == 0 { mem::take(&mut state.tasks) } else { VecDeque::new() };
+        drop(state);
+        shared.changed.notify_all();
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(Box::new(move || left.into_iter().for_each(|task| task()))),
+        }
     }
 
     /// The number of threads now.

@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match place.as_str() {
         "--stdio" => return Ok(server.serve(Stream::stdio()?)?),
         "--activated" => {
-            for socket in nbd::activated()? {
-                match socket {
+            for (_, socket) in kept::handed_over()? {
+                match Activated::of(socket)? {
                     Activated::Listener(listener) => server.listen(listener)?,
                     Activated::Connected(stream) => return Ok(server.serve(stream)?),
                 }

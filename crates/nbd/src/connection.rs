@@ -102,6 +102,9 @@ fn exchange(
         let progress = session.advance(input.filled(), &mut output, cpu);
         if !has_chosen && session.is_transmitting() {
             has_chosen = true;
+            // Other threads send replies from the first request on, and a client may send requests
+            // before it has the end of the negotiation.
+            outlet.send_until(&mut output, handshake)?;
             (host.chosen)();
         }
         match progress {

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use block::BlockDevice;
 use units::Cpu;
 
-pub use activation::{Activated, activated};
+pub use activation::Activated;
 pub use exports::{ExportInfo, Exports, One, OpenError};
 pub use listen::{ListenError, Listener};
 pub use options::Options;

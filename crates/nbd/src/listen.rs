@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
@@ -113,6 +113,27 @@ impl Listener {
                 .map_err(|error| ListenError::Path(path.to_path_buf(), error))?;
         }
         Ok(listener)
+    }
+
+    /// Goes on listening at the unix socket `path` of a process that died: `fd` is the socket,
+    /// which somebody kept open meanwhile. Clients that connected since wait in its queue. The
+    /// users `allowed` may connect, too, as with [`Listener::unix_for`].
+    ///
+    /// # Errors
+    /// [`ListenError::Path`] if `fd` is not a socket that listens at `path`, or if there is no
+    /// file.
+    pub fn unix_kept(fd: OwnedFd, path: &Path, allowed: &[u32]) -> Result<Listener, ListenError> {
+        let failed = |error| ListenError::Path(path.to_path_buf(), error);
+        let other = |text: &str| failed(io::Error::new(ErrorKind::InvalidInput, text));
+        let listens = sys::socket_option(fd.as_fd(), libc::SO_ACCEPTCONN).map_err(failed)?;
+        let socket = UnixListener::from(fd);
+        let address = socket.local_addr().map_err(failed)?;
+        if listens == 0 || address.as_pathname() != Some(path) {
+            return Err(other("the descriptor that was kept is not this socket"));
+        }
+        let file = SocketFile::new(path).map_err(failed)?;
+        let allowed = (!allowed.is_empty()).then(|| allowed.to_vec());
+        Ok(Listener { fd: socket.into(), tcp: false, allowed, _file: Some(file) })
     }
 
     /// Listens at a TCP address. NBD has no password: any client that reaches the address can use

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
-use host::Waiters;
+use host::{Role, Waiters};
 
 use crate::budget::Budget;
 use crate::connection::Host;
@@ -33,7 +33,8 @@ struct Shared {
 struct Live {
     next: u64,
     clients: HashMap<u64, Client>,
-    acceptors: Vec<JoinHandle<()>>,
+    /// Each returns its listener, whose files only a thread with privileges can remove.
+    acceptors: Vec<JoinHandle<Listener>>,
 }
 
 struct Client {
@@ -194,8 +195,8 @@ impl Server {
         spawn(&self.shared, stream)
     }
 
-    /// Serves every client that connects to `listener`, each on its own thread. Closes the listener
-    /// when the server shuts down.
+    /// Serves every client that connects to `listener`, each on its own thread. [`Server::join`]
+    /// closes the listener.
     ///
     /// # Errors
     /// An error when no thread can be started.
@@ -203,10 +204,11 @@ impl Server {
         sys::set_nonblocking(listener.as_fd())?;
         let shared = self.shared.clone();
         let accepting = move || {
-            // A client that finds a hole in a thread finds no privileges there. The daemon tells if
-            // they cannot be given up.
-            let _ = host::drop_privileges();
-            accept(&shared, &listener);
+            // A client that finds a hole in a thread finds nothing to use there.
+            if host::enter(Role::NbdAccept).is_ok() {
+                accept(&shared, &listener);
+            }
+            listener
         };
         let thread = thread::Builder::new().name("nbd-accept".into()).spawn(accepting)?;
         self.shared.live().acceptors.push(thread);
@@ -264,8 +266,8 @@ impl Server {
         let acceptors = std::mem::take(&mut live.acceptors);
         drop(live);
         for thread in acceptors {
-            // The panic hook has reported a panic of this thread; nothing else is to do.
-            let _ = thread.join();
+            // This closes the listener. The panic hook has reported a panic of the thread.
+            drop(thread.join());
         }
         let grace = shared.options.grace;
         if !self.wait_for_clients(grace) {
@@ -301,11 +303,8 @@ fn spawn(shared: &Arc<Shared>, stream: Stream) -> io::Result<()> {
         return Err(io::ErrorKind::ConnectionRefused.into());
     };
     let name = format!("nbd-{}", registered.id);
-    // The result is not used: the client has seen the same error.
-    let serving = move || {
-        let _ = host::drop_privileges();
-        drop(registered.serve());
-    };
+    // The result is not used: the client has seen the same error, or its connection ends at once.
+    let serving = move || drop(host::enter(Role::NbdClient).and_then(|()| registered.serve()));
     thread::Builder::new().name(name).spawn(serving).map(drop)
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Spinner {
 impl Spinner {
     /// Polls for up to `limit`; never on a machine with one CPU.
     pub(crate) fn new(limit: Duration) -> Spinner {
-        let alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
+        let alone = host::online_cpus() == 1;
         let limit = if alone { Duration::ZERO } else { limit };
         Spinner { limit, skip: 0, penalty: 1 }
     }

@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_int};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -157,17 +157,6 @@ pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes no pointer.
     checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
     Ok(())
-}
-
-/// Takes ownership of a descriptor that was passed to this process and marks it close-on-exec.
-///
-/// # Errors
-/// EBADF when the descriptor is not open.
-pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: takes no pointer; fails if `fd` is not open.
-    checked(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-    // SAFETY: it is open, and by the contract of socket activation it was passed for us to own.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Tries to lock an open file (flock(2)); false when another process holds the lock.

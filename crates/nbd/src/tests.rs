@@ -2,7 +2,6 @@ use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Plain};
 
-use crate::activation::passed;
 use crate::errors::{on_the_wire, on_the_wire_for_write};
 use crate::wire::*;
 
@@ -65,20 +64,6 @@ fn names() {
     assert_eq!(parse_name(&[0xc3]), Err(Malformed::Text));
     assert_eq!(parse_name(&[b'x'; 4096]).map(str::len), Ok(4096));
     assert_eq!(parse_name(&[b'x'; 4097]), Err(Malformed::Name));
-}
-
-#[test]
-fn sockets_passed_at_start() {
-    assert_eq!(passed(None, None, 7), Ok(0));
-    assert_eq!(passed(Some("7"), None, 7), Ok(0));
-    assert_eq!(passed(Some("8"), Some("1"), 7), Ok(0), "they are for another process");
-    assert_eq!(passed(Some("x"), Some("1"), 7), Ok(0));
-    assert_eq!(passed(Some("7"), Some("0"), 7), Ok(0));
-    assert_eq!(passed(Some("7"), Some("2"), 7), Ok(2));
-    for junk in ["", "-1", "two", "1x", "99999999999", "1025"] {
-        let error = passed(Some("7"), Some(junk), 7).unwrap_err();
-        assert!(error.contains(junk) && error.contains("LISTEN_FDS"), "{error}");
-    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Served {
     fn new(device: Arc<dyn BlockDevice>) -> Served {
         let directory = TempDir::new();
         let exports = Arc::new(One::new("zram0", "for clients", device));
-        let server = Server::new(exports, Options::default()).unwrap();
+        let server = common::new_server(exports, Options::default()).unwrap();
         server.listen(Listener::unix(&directory.join("s")).unwrap()).unwrap();
         Served { server, directory }
     }

@@ -26,7 +26,7 @@ fn alone() -> MutexGuard<'static, ()> {
 fn server(options: Options) -> Arc<Server> {
     let exports = Arc::new(One::new("disk", "", plain(32 * MIB)));
     let options = Options { grace: Duration::from_millis(100), ..options };
-    Arc::new(Server::new(exports, options).unwrap())
+    Arc::new(common::new_server(exports, options).unwrap())
 }
 
 fn connect(server: &Arc<Server>) -> Client {

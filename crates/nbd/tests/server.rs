@@ -21,7 +21,7 @@ use units::Cpu;
 
 fn server(device: Arc<dyn BlockDevice>) -> Server {
     let options = Options { grace: Duration::from_millis(100), ..Options::default() };
-    Server::new(Arc::new(One::new("disk", "", device)), options).unwrap()
+    common::new_server(Arc::new(One::new("disk", "", device)), options).unwrap()
 }
 
 /// Negotiates and reads a byte over any stream.
@@ -274,7 +274,7 @@ fn pipes() {
 #[test]
 fn no_more_connections_than_allowed() {
     let options = Options { max_connections: 2, ..Options::default() };
-    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
     let connect = || {
         let (ours, theirs) = UnixStream::pair().unwrap();
         (server.spawn(Stream::from(theirs)).is_ok(), ours)
@@ -300,7 +300,7 @@ fn no_more_connections_than_allowed() {
 #[test]
 fn clients_that_do_not_choose_give_way() {
     let options = Options { max_connections: 6, ..Options::default() };
-    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
     let connect = || {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -325,7 +325,7 @@ fn clients_that_do_not_choose_give_way() {
 #[test]
 fn clients_over_tcp_leave_places_for_others() {
     let options = Options { max_connections: 8, reserved: 3, ..Options::default() };
-    let server = Server::new(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
     let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.tcp_address().unwrap();
     server.listen(listener).unwrap();
@@ -417,7 +417,7 @@ fn a_client_that_says_nothing_is_dropped() {
     assert_eq!(Options::default().handshake, Duration::from_secs(30));
     let options = Options { handshake: Duration::from_secs(2), ..Options::default() };
     let exports = One::new("disk", &"d".repeat(4000), plain(4096));
-    let server = Server::new(Arc::new(exports), options).unwrap();
+    let server = common::new_server(Arc::new(exports), options).unwrap();
     let mut client = Client::of(Arc::new(server));
     client.greet(3);
     client.begin(Style::Simple);
@@ -464,7 +464,7 @@ fn an_export_is_taken_from_its_clients() {
     let (one, two) = (Gated::new(4096, [0]), Gated::new(4096, []));
     let exports = Several(vec![("one", one.clone()), ("two", two)]);
     let options = Options { grace: Duration::from_millis(100), ..Options::default() };
-    let server = Arc::new(Server::new(Arc::new(exports), options).unwrap());
+    let server = Arc::new(common::new_server(Arc::new(exports), options).unwrap());
     let connect = |name: &str| {
         let mut client = Client::of(server.clone());
         client.greet(3);

@@ -58,7 +58,7 @@ fn place(device: Arc<dyn BlockDevice>, verify_peer: bool) -> Place {
     let tls = Some(Tls::from_directory(directory.path(), verify_peer).unwrap());
     let grace = Duration::from_millis(200);
     let options = Options { tls, grace, ..Options::default() };
-    let server = Server::new(Arc::new(One::new("disk", "secret", device)), options).unwrap();
+    let server = common::new_server(Arc::new(One::new("disk", "secret", device)), options).unwrap();
     let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.tcp_address().unwrap();
     server.listen(listener).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use block::{BlockDevice, Checked, Operation};
 use common::*;
-use nbd::{One, Options, Server};
+use nbd::{One, Options};
 use testkit::Rng;
 use units::Cpu;
 
@@ -32,7 +32,7 @@ fn with_waiters(device: &Arc<Gated>, waiters: usize) -> Client {
 /// A server with these options, and a client of it.
 fn with(device: &Arc<Gated>, options: Options) -> Client {
     let device: Arc<dyn BlockDevice> = Arc::new(Checked::new(device.clone()));
-    let server = Server::new(Arc::new(One::new("disk", "", device)), options).unwrap();
+    let server = common::new_server(Arc::new(One::new("disk", "", device)), options).unwrap();
     let mut client = Client::of(Arc::new(server));
     client.greet(3);
     client.begin(Style::Simple);

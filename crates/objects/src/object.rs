@@ -49,6 +49,19 @@ impl Object {
         }
     }
 
+    /// The name of the object after it was moved to `to`.
+    #[inline]
+    #[must_use]
+    pub const fn moved_to(self, to: Handle) -> Object {
+        match self {
+            Object::SameFilled(_) => Object::SameFilled(to),
+            Object::Huge(_) => Object::Huge(to),
+            Object::Compressed { length, codec, .. } => {
+                Object::Compressed { handle: to, length, codec }
+            }
+        }
+    }
+
     /// The length of the object in bytes.
     #[inline]
     #[must_use]
@@ -74,6 +87,23 @@ impl Object {
         };
         let length = (self.bytes() as u64) << LENGTH_SHIFT;
         self.handle().get() as u64 | length | (codec as u64) << CODEC_SHIFT
+    }
+
+    /// The object from the lower bits of a word that may be damaged; `None` if no object has such a
+    /// word.
+    #[must_use]
+    pub const fn checked_from_word(word: u64) -> Option<Object> {
+        let length = (word >> LENGTH_SHIFT & LENGTH_MASK) as usize;
+        let codec = (word >> CODEC_SHIFT & CODEC_MASK) as u8;
+        let object = Object::from_word(word);
+        let right = match object {
+            Object::SameFilled(_) => length == size_of::<u64>(),
+            Object::Huge(_) => codec == 0,
+            Object::Compressed { .. } => {
+                length > 0 && length < PAGE_SIZE && (codec as usize) < zcomp::CODECS
+            }
+        };
+        if right { Some(object) } else { None }
     }
 
     /// The object from the lower bits of a word.

@@ -1,9 +1,7 @@
 //! The pool and its codecs: pages become objects, and objects become pages.
 //!
 //! # Why unsafe
-//! The user of a pool promises which objects exist and which readers read them. A store is safe
-//! here, because the functions check that the reader is one of the pool's. For reads and frees the
-//! user is responsible.
+//! The user of a pool promises which objects exist. For reads and frees the user is responsible.
 
 use alloc::{format, sync::Arc};
 
@@ -11,41 +9,39 @@ use control::{ControlError, Errno};
 use pagealloc::{MemoryProvider, NoMemory};
 use sync::{Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Streams};
+use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Register, Streams};
 use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
 
 use crate::Object;
 
 /// Objects, and the codecs of the compressed ones. Any number of threads may call every method at
-/// once. Readers are those that the pool was made with.
+/// once. Readers are those that the store was made with.
 pub struct Objects<S> {
     pool: Pool,
     codecs: Bank<S>,
-    readers: Arc<ReaderEpochs>,
 }
 
 impl<S: Streams> Objects<S> {
-    /// Makes a store without objects and codecs, on `cpus` CPUs. At most `streams` streams of each
-    /// codec may be used at once, at first.
+    /// Makes a store without objects and codecs, on `cpus` CPUs. A codec stays while one of
+    /// `readers` may use it. At most `streams` streams of each codec may be used at once, at first.
     ///
     /// # Errors
     /// [`NoMemory`] when address space for the tables of the pool is out.
     pub fn new(
         provider: &dyn MemoryProvider,
         pool: PoolOptions,
+        readers: Arc<ReaderEpochs>,
         cpus: usize,
         streams: usize,
     ) -> Result<Objects<S>, NoMemory> {
-        let readers = pool.readers.clone();
-        let codecs = Bank::new(cpus, streams, readers.clone());
-        Ok(Objects { pool: Pool::new(provider, pool)?, codecs, readers })
+        let codecs = Bank::new(cpus, streams, readers);
+        Ok(Objects { pool: Pool::new(provider, pool)?, codecs })
     }
 
-    /// A store whose compaction waits for no reader: a race checker must find the error.
-    #[cfg(any(shuttle, asan))]
+    /// The store, with a register of its codecs: see [`Bank::registered`].
     #[must_use]
-    pub fn without_readers(self) -> Objects<S> {
-        Objects { pool: self.pool.without_readers(), ..self }
+    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Objects<S> {
+        Objects { codecs: self.codecs.registered(register), ..self }
     }
 
     /// The pool.
@@ -100,28 +96,21 @@ impl<S: Streams> Objects<S> {
             stream.context.compress(page, &mut stream.output[..])
         };
         let length = length.filter(|length| *length <= self.pool.raw_threshold());
-        Some(Packed { objects: self, reader, cpu, page, stream, length, codec: number })
+        Some(Packed { objects: self, cpu, page, stream, length, codec: number })
     }
 
     /// Stores the eight-byte pattern that fills a page. For `replacing` see [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
-    ///
-    /// # Panics
-    /// If the reader is not one of the pool's.
     pub fn store_same_filled(
         &self,
-        reader: &Reader<'_>,
         cpu: Cpu,
         pattern: u64,
         replacing: Option<Object>,
     ) -> Result<Object, StoreError> {
-        assert!(reader.is_of(&self.readers), "objects are stored by their own readers");
         let replacing = replacing.map(Object::handle);
-        // SAFETY: the reader is one of the pool's, as just checked.
-        unsafe { self.pool.store(reader, cpu, &pattern.to_ne_bytes(), replacing) }
-            .map(Object::SameFilled)
+        self.pool.store(cpu, &pattern.to_ne_bytes(), replacing).map(Object::SameFilled)
     }
 
     /// Fills `page` with the contents of an object.
@@ -131,7 +120,7 @@ impl<S: Streams> Objects<S> {
     ///
     /// # Safety
     /// The object is in this store, and is not freed until this returns. The reader is one of the
-    /// pool's readers.
+    /// store's readers.
     #[inline]
     pub unsafe fn expand(
         &self,
@@ -142,7 +131,7 @@ impl<S: Streams> Objects<S> {
     ) -> Result<(), Corrupt> {
         // SAFETY: as the caller promises; the object has the length that its name gives.
         unsafe {
-            self.pool.read(reader, object.handle(), object.bytes(), |bytes| match object {
+            self.pool.read(object.handle(), object.bytes(), |bytes| match object {
                 Object::Compressed { codec, .. } => {
                     bytes.joined(|bytes| self.codecs.decompress(reader, cpu, codec, bytes, page))
                 }
@@ -166,11 +155,11 @@ impl<S: Streams> Objects<S> {
     /// If the object does not fit.
     ///
     /// # Safety
-    /// Those of [`Objects::expand`].
-    pub unsafe fn copy_to(&self, reader: &Reader<'_>, object: Object, into: &mut [u8]) {
+    /// The object is in this store, and is not freed until this returns.
+    pub unsafe fn copy_to(&self, object: Object, into: &mut [u8]) {
         // SAFETY: as the caller promises; the object has the length that its name gives.
         unsafe {
-            self.pool.read(reader, object.handle(), object.bytes(), |bytes| {
+            self.pool.read(object.handle(), object.bytes(), |bytes| {
                 bytes.copy_to(into);
             });
         }
@@ -196,7 +185,6 @@ impl<S: Streams> Objects<S> {
 /// A compressed page, with the stream that holds its bytes.
 pub struct Packed<'a, S: Streams> {
     objects: &'a Objects<S>,
-    reader: &'a Reader<'a>,
     cpu: Cpu,
     page: &'a Page,
     stream: S::Guard<'a>,
@@ -221,9 +209,7 @@ impl<S: Streams> Packed<'_, S> {
     pub fn store(self, replacing: Option<Object>) -> Result<Object, StoreError> {
         let replacing = replacing.map(Object::handle);
         let store = |bytes: &[u8]| -> Result<Handle, StoreError> {
-            // SAFETY: this reader found a codec, so it is one of the readers that the codecs and
-            // the pool were made with.
-            unsafe { self.objects.pool.store(self.reader, self.cpu, bytes, replacing) }
+            self.objects.pool.store(self.cpu, bytes, replacing)
         };
         match self.length {
             Some(length) => store(&self.stream.output[..length]).map(|handle| Object::Compressed {

@@ -22,6 +22,7 @@ mod pretended;
 
 #[cfg(not(loom))]
 mod bits;
+mod frame_set;
 mod frames;
 mod lock_trace;
 mod provider;
@@ -31,6 +32,7 @@ pub mod watch;
 #[cfg(not(loom))]
 mod zone;
 
+pub use frame_set::FrameSet;
 pub use frames::{Frames, ZoneStats};
 pub use lock_trace::{LockClass, LockTrace};
 pub use provider::{MemoryProvider, NoMemory, Region, RegionKeeper};

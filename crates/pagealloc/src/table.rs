@@ -3,6 +3,9 @@
 //! If memory is provided ahead ([`MemoryProvider::is_ahead`]), an entry may be used after
 //! [`LazyTable::provide`] has given it memory, from the first entry on.
 //!
+//! If the provider gives memory with the contents that another process left, the table has those
+//! contents.
+//!
 //! # Why unsafe
 //! Entries are not constructed one by one: zeroed memory *is* the initial table. So a table of a
 //! billion entries is made without a touch.
@@ -20,10 +23,11 @@ const PIECE: usize = 64 * 1024;
 /// A type that is shared between threads and whose all-zero bytes are its initial value.
 ///
 /// # Safety
-/// All-zero memory must be a valid value of the type, and the type must not need dropping.
+/// All-zero memory must be a valid value of the type, and so must any other bytes: memory that
+/// another process left may have any contents. The type must not need dropping.
 pub unsafe trait Zeroed: Sync {}
 
-// SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
+// SAFETY: an atomic integer has the representation of the integer, for which all bytes are valid.
 unsafe impl Zeroed for sync::atomic::AtomicU64 {}
 // SAFETY: as above.
 unsafe impl Zeroed for sync::atomic::AtomicU32 {}
@@ -31,7 +35,7 @@ unsafe impl Zeroed for sync::atomic::AtomicU32 {}
 // SAFETY: an array is its elements one behind the other.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 
-/// A fixed number of zero-initialised entries in memory of their own.
+/// A fixed number of entries in memory of their own, zeroes at first.
 pub struct LazyTable<T> {
     region: Region,
     entries: usize,
@@ -41,7 +45,8 @@ pub struct LazyTable<T> {
 }
 
 impl<T: Zeroed> LazyTable<T> {
-    /// Makes a table of `entries` zeroes. It takes address space, not memory.
+    /// Makes a table of `entries` zeroes, or of what another process left in the memory of the
+    /// provider. It takes address space, not memory.
     ///
     /// # Errors
     /// [`NoMemory`] when the provider has no such range.
@@ -128,7 +133,7 @@ impl<T: Zeroed> LazyTable<T> {
     pub fn get(&self, index: usize) -> &T {
         assert!(index < self.entries, "no entry {index} in a table of {}", self.entries);
         // SAFETY: the entry lies within the committed region, which is aligned far beyond `T`.
-        // `Zeroed` makes its bytes a `T` from the start, and only `&T` is ever handed out.
+        // `Zeroed` makes any bytes a `T`, and only `&T` is ever handed out.
         unsafe { &*self.region.base().as_ptr().cast::<T>().add(index) }
     }
 

@@ -38,8 +38,8 @@
 //! then means that no free block has memory.
 //!
 //! # Why unsafe
-//! [`Frames`] is a promise about addresses. The frames are never touched here, except by [`watch`].
-//! Tables begin as zeroed memory.
+//! [`Frames`] is a promise about addresses. Of the frames only those are touched here that are
+//! being freed, by [`ZoneOptions::init_on_free`] and by [`watch`]. Tables begin as zeroed memory.
 
 use core::ptr::NonNull;
 
@@ -55,6 +55,7 @@ use crate::{
     Frames, LazyTable, LockTrace, MemoryProvider, NoMemory, Region, Zeroed, ZoneStats, watch,
 };
 
+mod adopt;
 mod check;
 mod filling;
 mod give;
@@ -68,7 +69,7 @@ mod refill;
 mod release_idle;
 mod runs;
 
-// SAFETY: an atomic integer has the representation of the integer, for which zeroes are valid.
+// SAFETY: an atomic integer has the representation of the integer, for which all bytes are valid.
 unsafe impl Zeroed for AtomicU8 {}
 // SAFETY: a pageblock is made of atomic integers; all zeroes is a pageblock without free frames.
 unsafe impl Zeroed for Pageblock {}
@@ -92,6 +93,9 @@ pub struct ZoneOptions {
     /// collapsed ([`crate::RegionKeeper::collapse`]). The collapse happens in [`Frames::drain`] and
     /// [`Frames::maintain`].
     pub collapse: bool,
+    /// Frames are zeroed when they are freed, as with the kernel's `init_on_free`: who gets a frame
+    /// next finds nothing of its last owner in it.
+    pub init_on_free: bool,
 }
 
 impl ZoneOptions {
@@ -106,6 +110,7 @@ impl ZoneOptions {
             cache_high: 64,
             keep_free_blocks: 1,
             collapse: false,
+            init_on_free: false,
         }
     }
 }
@@ -143,6 +148,19 @@ impl Zone<()> {
     pub fn new(provider: &dyn MemoryProvider, options: ZoneOptions) -> Result<Zone, NoMemory> {
         Zone::with_probe(provider, options, ())
     }
+
+    /// As [`Zone::new`]; the frames are those of `frames`, and the tables that describe them are of
+    /// `tables`. Frames that another process left there have no effect until [`Zone::adopt`].
+    ///
+    /// # Errors
+    /// [`NoMemory`] when a provider has no such range.
+    pub fn over(
+        frames: &dyn MemoryProvider,
+        tables: &dyn MemoryProvider,
+        options: ZoneOptions,
+    ) -> Result<Zone, NoMemory> {
+        Zone::build(frames, tables, options, ())
+    }
 }
 
 impl<P: LockTrace> Zone<P> {
@@ -152,12 +170,21 @@ impl<P: LockTrace> Zone<P> {
     /// [`NoMemory`] when the provider has no such range.
     pub fn with_probe(
         provider: &dyn MemoryProvider,
+        options: ZoneOptions,
+        trace: P,
+    ) -> Result<Zone<P>, NoMemory> {
+        Zone::build(provider, provider, options, trace)
+    }
+
+    fn build(
+        frames: &dyn MemoryProvider,
+        tables: &dyn MemoryProvider,
         mut options: ZoneOptions,
         trace: P,
     ) -> Result<Zone<P>, NoMemory> {
         options.cache_high = options.cache_high.clamp(1, percpu::MOST);
         options.batch = options.batch.clamp(1, options.cache_high);
-        let ahead = provider.is_ahead();
+        let ahead = frames.is_ahead();
         if ahead {
             // The thread that provides memory also gives it back.
             options.keep_free_blocks = u32::MAX;
@@ -167,11 +194,11 @@ impl<P: LockTrace> Zone<P> {
         let bytes = (options.max_frames as usize).checked_mul(PAGE_SIZE).ok_or(too_large)?;
         let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(too_large)?;
         let blocks = options.max_frames.div_ceil(FRAMES_PER_PAGEBLOCK);
-        let index = Index::new(provider, blocks)?;
+        let index = Index::new(tables, blocks)?;
         Ok(Zone {
-            region: provider.reserve(bytes)?,
-            allocated: LazyTable::provided(provider, options.max_frames as usize)?,
-            blocks: LazyTable::provided(provider, blocks as usize)?,
+            region: frames.reserve(bytes)?,
+            allocated: LazyTable::provided(tables, options.max_frames as usize)?,
+            blocks: LazyTable::provided(tables, blocks as usize)?,
             cpus: PerCpu::new(options.cpus, |_| Mutex::new(CpuState::default())),
             index: CachePadded::new(Mutex::new(index)),
             housekeeping: CachePadded::new(Mutex::new(None)),
@@ -207,6 +234,20 @@ impl<P: LockTrace> Zone<P> {
         }
         self.refuse(frame, order);
         false
+    }
+
+    /// Zeroes frames that are being freed. They have memory: their owner wrote to them.
+    #[inline]
+    fn wipe(&self, frame: Frame, order: Order) {
+        // Their owner may have told a checker that parts of them are unused.
+        self.open(frame.0, order.frames());
+        let offset = frame.0 as usize * PAGE_SIZE;
+        // SAFETY: the frames lie within the region and their memory is committed. They were
+        // allocated until now, their owner has freed them, and no other thread can get them yet.
+        unsafe {
+            let start = self.region.base().add(offset);
+            start.as_ptr().write_bytes(0, order.frames() as usize * PAGE_SIZE);
+        }
     }
 
     /// Poisons frames that are not allocated: no thread may touch them.
@@ -300,6 +341,9 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
     fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
         if !self.take_back(frame, order) {
             return;
+        }
+        if self.options.init_on_free {
+            self.wipe(frame, order);
         }
         self.poison(frame.0, order.frames());
         match order {

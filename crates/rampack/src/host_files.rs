@@ -20,7 +20,9 @@ pub struct HostSystem;
 
 impl HostFiles for HostSystem {
     fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
-        let device = backing::open(Path::new(path), backing::Options::default())?;
+        // Threads that serve may make no ring.
+        let options = backing::Options { ready: true, ..backing::Options::default() };
+        let device = backing::open(Path::new(path), options)?;
         if seal { sealed(device, &host::Mmap, u64::MAX, path) } else { Ok(device) }
     }
 

@@ -21,6 +21,7 @@
 
 mod disk;
 mod host_files;
+mod kept;
 mod machine;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
 pub use host_files::{HostSystem, sealed};
+pub use kept::{Progress, SavedDisk};
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};

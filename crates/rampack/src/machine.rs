@@ -1,6 +1,7 @@
 //! A machine: a zone and the devices that share it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
@@ -8,7 +9,7 @@ use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use sync::Mutex;
 use units::{PAGE_SIZE, pages_for};
 use zcomp::{Chosen, Params};
-use zram::{Disk, HostFiles, Resources};
+use zram::{Disk, HostFiles, KeptMemory, Resources};
 use zswap::{Parts, Zswap};
 
 /// The options of a machine.
@@ -38,9 +39,20 @@ fn zone(
     cpus: usize,
     memory: u64,
 ) -> Result<Arc<dyn Frames>, ControlError> {
+    Ok(zone_over(provider, provider, cpus, memory)?)
+}
+
+/// Makes a zone for `memory` bytes of `frames`, with tables of `tables`.
+pub(crate) fn zone_over(
+    frames: &dyn MemoryProvider,
+    tables: &dyn MemoryProvider,
+    cpus: usize,
+    memory: u64,
+) -> Result<Arc<Zone>, ControlError> {
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-    let options = ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) };
-    let zone = Zone::new(provider, options);
+    let options =
+        ZoneOptions { collapse: true, init_on_free: true, ..ZoneOptions::new(cpus, max_frames) };
+    let zone = Zone::over(frames, tables, options);
     // A provider reserves addresses here; memory is used later.
     let none = |NoMemory { bytes }| {
         let message = format!(
@@ -70,16 +82,28 @@ impl Machine {
         provider: Arc<dyn MemoryProvider>,
         options: MachineOptions,
     ) -> Result<Machine, ControlError> {
+        let frames = zone(&*provider, options.cpus, options.memory)?;
+        Ok(Machine::of(provider, options, frames, None))
+    }
+
+    /// A machine without devices whose disks take their frames from `frames`, and the memory of
+    /// what outlives the process from `kept`.
+    pub(crate) fn of(
+        provider: Arc<dyn MemoryProvider>,
+        options: MachineOptions,
+        frames: Arc<dyn Frames>,
+        kept: Option<Arc<dyn KeptMemory>>,
+    ) -> Machine {
         let MachineOptions { cpus, files, track_access, memory, swap_scenario } = options;
-        let frames = zone(&*provider, cpus, memory)?;
-        let resources = Resources { track_access, ..Resources::new(provider, frames, cpus, files) };
-        Ok(Machine {
+        let resources =
+            Resources { track_access, kept, ..Resources::new(provider, frames, cpus, files) };
+        Machine {
             resources: Arc::new(resources),
             disks: Mutex::new(BTreeMap::new()),
             memory,
             swap_scenario,
             swap: Mutex::new(None),
-        })
+        }
     }
 
     /// Adds a device without a size, with the lowest number that is free.
@@ -94,6 +118,19 @@ impl Machine {
         let disk = Disk::new(id, self.resources.clone());
         disks.insert(id, disk.clone());
         Ok(disk)
+    }
+
+    /// Adds device `id` without a size.
+    ///
+    /// # Errors
+    /// `EEXIST` when there is one.
+    pub(crate) fn add_numbered(&self, id: u32) -> Result<Arc<Disk>, ControlError> {
+        match self.disks.lock().entry(id) {
+            Entry::Vacant(place) => Ok(place.insert(Disk::new(id, self.resources.clone())).clone()),
+            Entry::Occupied(_) => {
+                Err(ControlError::new(Errno::EEXIST, format!("there are two devices zram{id}")))
+            }
+        }
     }
 
     /// Sets the clock for the access times of pages: `seconds` since the machine started, as in

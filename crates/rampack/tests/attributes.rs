@@ -58,7 +58,8 @@ fn the_attributes_are_these() {
          idle backing_dev writeback writeback_limit writeback_limit_enable writeback_batch_size \
          compressed_writeback sealed_backing scrub num_reads num_writes failed_reads \
          failed_writes invalid_io \
-         notify_free zero_pages orig_data_size compr_data_size mem_used_total mm_stat io_stat \
+         notify_free zero_pages orig_data_size compr_data_size mem_used_total lost_pages mm_stat \
+         io_stat \
          bd_stat debug_stat stat block_state"
     );
     for row in rows {

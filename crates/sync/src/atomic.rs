@@ -1,23 +1,27 @@
 //! The atomics of the workspace. Normally they are the processor's; under `--cfg loom` they are the
-//! model checker's. Under `--cfg shuttle` they are the processor's, with a scheduling point before
-//! each operation.
+//! model checker's. Under `--cfg shuttle` and `--cfg killed` they are the processor's, with a step
+//! before each operation, at which another thread runs or the process ends.
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, killed)))]
 pub use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
+#[cfg(killed)]
+pub mod killed;
 #[cfg(shuttle)]
 mod scheduled;
+#[cfg(any(shuttle, killed))]
+mod stepped;
 #[cfg(loom)]
 pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 #[cfg(shuttle)]
-pub use scheduled::{
+pub(crate) use scheduled::{in_an_execution, point};
+#[cfg(any(shuttle, killed))]
+pub use stepped::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-#[cfg(shuttle)]
-pub(crate) use scheduled::{in_an_execution, point};
 
 /// A store-load barrier right after an atomic read-modify-write.
 ///

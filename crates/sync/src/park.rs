@@ -33,12 +33,22 @@ pub(crate) const OWNER_PATIENCE: u32 = 128;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OWNER_PATIENCE: u32 = 1;
 
+/// The processor's atomic, for the system.
+#[cfg(not(any(loom, shuttle, killed)))]
+fn plain(word: &AtomicU32) -> &AtomicU32 {
+    word
+}
+#[cfg(killed)]
+fn plain(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
+    word.plain()
+}
+
 /// Sleeps while `word` is `expected`. May return early; the caller checks again.
 #[inline(never)]
 #[cold]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     #[cfg(not(any(loom, shuttle)))]
-    atomic_wait::wait(word, expected);
+    atomic_wait::wait(plain(word), expected);
     #[cfg(any(loom, shuttle))]
     model::wait(word, expected);
 }
@@ -48,7 +58,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
 #[cold]
 pub(crate) fn wake_one(word: &AtomicU32) {
     #[cfg(not(any(loom, shuttle)))]
-    atomic_wait::wake_one(word);
+    atomic_wait::wake_one(plain(word));
     #[cfg(any(loom, shuttle))]
     model::wake(word, model::Condvar::notify_one);
 }
@@ -58,7 +68,7 @@ pub(crate) fn wake_one(word: &AtomicU32) {
 #[cold]
 pub(crate) fn wake_all(word: &AtomicU32) {
     #[cfg(not(any(loom, shuttle)))]
-    atomic_wait::wake_all(word);
+    atomic_wait::wake_all(plain(word));
     #[cfg(any(loom, shuttle))]
     model::wake(word, model::Condvar::notify_all);
 }

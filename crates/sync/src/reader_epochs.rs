@@ -119,15 +119,6 @@ impl ReaderEpochs {
     }
 }
 
-impl Reader<'_> {
-    /// Whether this is a reader of `epochs`. Only those epochs wait for it.
-    #[inline]
-    #[must_use]
-    pub fn is_of(&self, epochs: &ReaderEpochs) -> bool {
-        core::ptr::eq(self.epochs, epochs)
-    }
-}
-
 impl Drop for Reader<'_> {
     #[inline]
     fn drop(&mut self) {

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
+use host::Role;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::Error;
@@ -42,7 +43,8 @@ pub struct Options {
     pub waiters: usize,
     /// Returns the CPU of the calling thread. Must neither allocate nor wait.
     pub cpu: fn() -> Cpu,
-    /// Each thread calls it once, before it serves; it may set the thread's priority.
+    /// Each thread calls it once, before it gives up its privileges and serves; it may set the
+    /// thread's priority.
     pub begin: fn(),
 }
 
@@ -162,7 +164,7 @@ impl Ublk {
             let (device, ready) = (device.clone(), ready.clone());
             self.spawn(format!("ublk-io-{number}"), move || {
                 let made = Ring::new(device, &shape, wake).and_then(|mut ring| {
-                    get_ready(begin);
+                    get_ready(begin)?;
                     ring.begin()?;
                     Ok(ring)
                 });
@@ -175,8 +177,7 @@ impl Ublk {
             let (served, mailboxes) = (served.clone(), self.mailboxes.clone());
             let (Some(jobs), ready) = (self.jobs.clone(), ready.clone()) else { break };
             self.spawn(format!("ublk-wait-{number}"), move || {
-                get_ready(begin);
-                if say(Ok(()), ready).is_some() {
+                if say(get_ready(begin), ready).is_some() {
                     waiters::wait(&jobs, &mailboxes, &served);
                 }
             })?;
@@ -319,9 +320,10 @@ impl Drop for Ublk {
 }
 
 /// The last preparation of a thread before it serves.
-fn get_ready(begin: fn()) {
+fn get_ready(begin: fn()) -> io::Result<()> {
     host::touch_stack();
     begin();
+    host::enter(Role::SwapUblk)
 }
 
 /// Reports the result of the preparation to the waiting thread, and returns the value that was

@@ -21,12 +21,15 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::register::Restriction;
+use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::wire::{self, Descriptor, IoCommand};
 
 /// The user data of the wake-up's completion; all others have their tag's number.
 const WAKE: u64 = u64::MAX;
+/// A command may name its file by its number in the ring.
+const FIXED_FILE: u8 = squeue::Flags::FIXED_FILE.bits();
 /// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -179,8 +182,11 @@ impl Ring {
     /// The ring of a queue of `device`, with all its memory. A write to `wake` wakes its thread.
     pub(crate) fn new(device: Arc<File>, shape: &Shape, wake: Arc<File>) -> io::Result<Ring> {
         let Shape { queue, depth, largest, page } = *shape;
-        let uring = build(u32::from(depth) + 1)?;
+        let (uring, disabled) = build(u32::from(depth) + 1)?;
         let registered = uring.submitter().register_files(&[device.as_raw_fd()]).is_ok();
+        if disabled {
+            restrict(&uring)?;
+        }
         let memory = Arc::new(Memory::new(depth, largest, page)?);
         let tag = |number| Holder::Here(Tag { memory: memory.clone(), number });
         let holders = (0..depth).map(tag).collect();
@@ -296,19 +302,36 @@ fn is_passing(errno: i32) -> bool {
     matches!(errno, libc::ENOMEM | libc::EAGAIN | libc::EINTR)
 }
 
-/// Makes a ring that runs its task work only while its thread waits in it (Linux 6.1), or else one
-/// that does not interrupt its thread (Linux 5.19).
-fn build(entries: u32) -> io::Result<IoUring> {
-    let built =
-        IoUring::builder().dontfork().setup_single_issuer().setup_defer_taskrun().build(entries);
+/// Makes a ring that is disabled until [`restrict`] (Linux 5.10; ublk itself needs 6.0). Its task
+/// work runs only while its thread waits in it (Linux 6.1), or else it does not interrupt its
+/// thread (Linux 5.19).
+fn build(entries: u32) -> io::Result<(IoUring, bool)> {
+    let built = IoUring::builder()
+        .dontfork()
+        .setup_r_disabled()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(entries);
     match built {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-        built => return built,
+        built => return built.map(|uring| (uring, true)),
     }
-    match IoUring::builder().dontfork().setup_coop_taskrun().build(entries) {
+    match IoUring::builder().dontfork().setup_r_disabled().setup_coop_taskrun().build(entries) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            IoUring::builder().dontfork().build(entries)
+            IoUring::builder().dontfork().build(entries).map(|uring| (uring, false))
         }
-        built => built,
+        built => built.map(|uring| (uring, true)),
     }
+}
+
+/// Allows the ring the commands of the driver and the wait for the wake-up alone, for good, and
+/// enables it. No filter of system calls sees what a ring is asked for.
+fn restrict(uring: &IoUring) -> io::Result<()> {
+    let submitter = uring.submitter();
+    submitter.register_restrictions(&mut [
+        Restriction::sqe_op(opcode::UringCmd16::CODE),
+        Restriction::sqe_op(opcode::PollAdd::CODE),
+        Restriction::sqe_flags_allowed(FIXED_FILE),
+    ])?;
+    submitter.register_enable_rings()
 }

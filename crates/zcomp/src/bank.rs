@@ -8,28 +8,13 @@ use sync::{Mutex, Published, Reader, ReaderEpochs};
 
 use units::{Cpu, Page};
 
-use crate::{CodecError, Compressor, Corrupt, OneStream, Params, Streams};
+use crate::{Chosen, CodecError, Compressor, Corrupt, OneStream, Register, Streams};
 
 /// The number of codecs that the number in an object can name.
 pub const CODECS: usize = 31;
 
 /// The codecs of a store at a time: the primary one, and three for recompression (as Linux).
 pub const PRIORITIES: usize = 4;
-
-/// A chosen codec, opened.
-#[derive(Clone)]
-pub struct Chosen {
-    /// The codec.
-    pub compressor: Arc<dyn Compressor>,
-    /// The parameters it was opened with.
-    pub params: Params,
-}
-
-impl Chosen {
-    fn is(&self, other: &Chosen) -> bool {
-        self.compressor.name() == other.compressor.name() && self.params == other.params
-    }
-}
 
 /// The reason why a codec was not installed. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +62,8 @@ pub struct Bank<S> {
     /// Streams of each codec that may be used at once.
     limit: AtomicUsize,
     readers: Arc<ReaderEpochs>,
+    /// Where the numbers are kept, if anywhere.
+    register: Option<Arc<dyn Register>>,
 }
 
 const NONE: u8 = u8::MAX;
@@ -94,7 +81,14 @@ impl<S: Streams> Bank<S> {
             wanted: limit,
             limit: AtomicUsize::new(limit),
             readers,
+            register: None,
         }
+    }
+
+    /// The bank, with a register that is told of every codec before objects are made with it.
+    #[must_use]
+    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Bank<S> {
+        Bank { register, ..self }
     }
 
     /// A codec by its number.
@@ -138,13 +132,19 @@ impl<S: Streams> Bank<S> {
             self.make_current(priority, number);
             return Ok(());
         }
+        if let Some(register) = &self.register {
+            register.judge(&chosen).map_err(NotInstalled::Codec)?;
+        }
         let limit = self.limit.load(Ordering::Relaxed);
         let streams = self.streams_of(&chosen.compressor, limit).map_err(NotInstalled::Codec)?;
         self.forget_unused(in_use);
-        let mut codec = Box::new(Codec { chosen, streams, priority });
+        let mut codec = Box::new(Codec { chosen: chosen.clone(), streams, priority });
         for (number, place) in self.table.iter().enumerate() {
             match place.publish(codec) {
                 Ok(()) => {
+                    if let Some(register) = &self.register {
+                        register.keep(number as u8, priority, &chosen);
+                    }
                     self.make_current(priority, number);
                     return Ok(());
                 }
@@ -152,6 +152,30 @@ impl<S: Streams> Bank<S> {
             }
         }
         Err(NotInstalled::Full)
+    }
+
+    /// Puts a codec back under the number that it had in another process. It is current for its
+    /// priority if `current` says so.
+    ///
+    /// # Errors
+    /// [`NotInstalled`]: the codec has no streams, or the number is taken or none of a codec.
+    pub fn restore(
+        &self,
+        number: u8,
+        priority: u8,
+        chosen: Chosen,
+        current: bool,
+    ) -> Result<(), NotInstalled> {
+        let _changing = self.changing.lock();
+        let place = self.table.get(usize::from(number)).ok_or(NotInstalled::Full)?;
+        let limit = self.limit.load(Ordering::Relaxed);
+        let streams = self.streams_of(&chosen.compressor, limit).map_err(NotInstalled::Codec)?;
+        let codec = Box::new(Codec { chosen, streams, priority });
+        place.publish(codec).map_err(|_| NotInstalled::Full)?;
+        if current {
+            self.make_current(priority, usize::from(number));
+        }
+        Ok(())
     }
 
     fn streams_of(&self, codec: &Arc<dyn Compressor>, limit: usize) -> Result<S, CodecError> {
@@ -168,6 +192,9 @@ impl<S: Streams> Bank<S> {
     }
 
     fn make_current(&self, priority: u8, number: usize) {
+        if let Some(register) = &self.register {
+            register.choose(priority, number as u8);
+        }
         // Release pairs with the Acquire in `current`.
         self.current[usize::from(priority)].store(number as u8, Ordering::Release);
     }

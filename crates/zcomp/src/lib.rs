@@ -12,13 +12,16 @@
 extern crate alloc;
 
 mod bank;
+mod chosen;
 mod codec;
 mod compressor;
 mod filled;
 mod prefetch;
+mod register;
 mod stream;
 
-pub use bank::{Bank, CODECS, Chosen, Codec, NotInstalled, PRIORITIES};
+pub use bank::{Bank, CODECS, Codec, NotInstalled, PRIORITIES};
+pub use chosen::Chosen;
 pub use codec::deflate::{Deflate, NAME as DEFLATE};
 pub use codec::eight42::{Eight42, NAME as EIGHT42};
 pub use codec::lz4::{Lz4, NAME as LZ4};
@@ -29,4 +32,5 @@ pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, open};
 pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
 pub use filled::{fill, same_filled};
 pub use prefetch::{prefetch_beginning, prefetch_sequel};
+pub use register::Register;
 pub use stream::{Buffer, OneStream, PerCpuStreams, Stream, Streams};

@@ -6,6 +6,7 @@
 
 mod algorithms;
 mod keys;
+mod saved;
 mod settings;
 mod statistics;
 mod writeback;
@@ -13,6 +14,8 @@ mod writeback;
 use alloc::sync::Arc;
 
 use control::{Attribute, Bound};
+
+pub use saved::saved_settings;
 
 use crate::Disk;
 
@@ -57,6 +60,7 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     statistics::ORIG_DATA_SIZE,
     statistics::COMPR_DATA_SIZE,
     statistics::MEM_USED_TOTAL,
+    statistics::LOST_PAGES,
     statistics::MM_STAT,
     statistics::IO_STAT,
     statistics::BD_STAT,

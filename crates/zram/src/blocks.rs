@@ -119,6 +119,19 @@ impl BackingBlocks {
         None
     }
 
+    /// Notes that a slot names a block, which another process wrote. Returns whether it was free.
+    ///
+    /// # Errors
+    /// The number of blocks, if there is no such block.
+    pub fn claim(&self, block: u32) -> Result<bool, u64> {
+        if u64::from(block) >= self.blocks {
+            return Err(self.blocks);
+        }
+        let bit = 1 << (block % 64);
+        let used = self.used.get(block as usize / 64).fetch_or(bit, Ordering::Relaxed);
+        Ok(used & bit == 0)
+    }
+
     /// Gives back a block that no slot ever named.
     pub fn give_back(&self, block: u32) {
         let mut lowest = self.lowest.lock();

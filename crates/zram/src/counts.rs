@@ -37,9 +37,11 @@ pub(crate) enum Count {
     WritebackReads,
     /// Blocks written to the backing device.
     WritebackWrites,
+    /// Gauge: pages whose contents could not be recovered.
+    LostPages,
 }
 
-const COUNTS: usize = Count::WritebackWrites as usize + 1;
+const COUNTS: usize = Count::LostPages as usize + 1;
 
 /// The counters of a device.
 pub(crate) struct Counts(PerCpuCounters<COUNTS>);

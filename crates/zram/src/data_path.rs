@@ -1,8 +1,8 @@
 //! Requests to the device, for pages and byte ranges.
 //!
 //! A request is a reader of the device while it uses the engine. While it waits for the backing
-//! device it is none, but shares the engine: compaction, a shrink, a change of codecs and a reset
-//! wait for readers, and must not wait for a slow backing device. Afterwards it enters again.
+//! device it is none, but shares the engine: a shrink, a change of codecs and a reset wait for
+//! readers, and must not wait for a slow backing device. Afterwards it enters again.
 
 use alloc::sync::Arc;
 

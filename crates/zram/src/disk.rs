@@ -20,6 +20,8 @@ use crate::stats::Stats;
 /// `reset`. Any number of threads may call all methods at once.
 pub struct Disk<D: Design = Product> {
     id: u32,
+    /// How often the device got its size.
+    pub(crate) generation: AtomicU64,
     pub(crate) resources: Arc<Resources>,
     pub(crate) readers: Arc<ReaderEpochs>,
     pub(crate) engine: Published<Arc<Engine<D>>>,
@@ -38,6 +40,7 @@ impl<D: Design> Disk<D> {
         let readers = Arc::new(ReaderEpochs::new(resources.cpus));
         Arc::new(Disk {
             id,
+            generation: AtomicU64::new(0),
             engine: Published::new(readers.clone()),
             readers,
             bytes: AtomicU64::new(0),
@@ -52,6 +55,12 @@ impl<D: Design> Disk<D> {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
+    }
+
+    /// How often the device got its size. What outlives the process has this number in its name.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// The name of the device, `zram0` for device 0.
@@ -141,6 +150,7 @@ impl<D: Design> Disk<D> {
             backed_pages: sum(Count::WrittenBackPages),
             backed_reads: sum(Count::WritebackReads),
             backed_writes: sum(Count::WritebackWrites),
+            lost_pages: sum(Count::LostPages),
             ..Stats::default()
         };
         let reader = self.readers.enter(Cpu(0));
@@ -172,6 +182,15 @@ impl<D: Design> Disk<D> {
             engine.give_back(Cpu(0));
             engine.pool().validate();
         });
+    }
+}
+
+impl<D: Design> Drop for Disk<D> {
+    fn drop(&mut self) {
+        // Its frames become free now: nothing of it may be recovered.
+        if let Some(record) = self.engine().as_deref().and_then(Engine::record) {
+            record.set_bytes(0);
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 //! A stored object is never modified. A store makes a new object and swaps one word. Every step
 //! that can fail comes before the swap; every free comes after it.
 
+mod compaction;
 mod contents;
 mod gauges;
 mod post_processing;
+mod recovery;
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::ControlFlow;
@@ -16,16 +18,18 @@ use objects::Objects;
 use pagealloc::NoMemory;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
+use zcomp::{Chosen, OneStream, Register, Streams, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::access::{Accesses, Clock, TIME_BYTES};
 use crate::blocks::BackingBlocks;
 use crate::counts::Counts;
 use crate::page_ops::Loaded;
+use crate::record::Record;
 use crate::resources::{Design, Resources};
 use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
+use crate::tables::Table;
 
 /// The options of an engine.
 pub(crate) struct EngineOptions<'a> {
@@ -47,6 +51,10 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) counts: Arc<Counts>,
     /// The backing device.
     pub(crate) backing: Option<Arc<BackingBlocks>>,
+    /// The name of its tables, if they outlive the process.
+    pub(crate) name: &'a str,
+    /// The record of the device, if it outlives the process.
+    pub(crate) record: Option<Arc<Record>>,
 }
 
 /// The store of pages. Indices must be below its capacity. Any number of threads may call every
@@ -57,12 +65,13 @@ pub(crate) struct Engine<D: Design> {
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<BackingBlocks>>,
+    record: Option<Arc<Record>>,
     /// A thread that prepares a replacement from the present contents holds the turn of the page,
     /// so that a claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
-    /// See [`crate::Without::turns`].
+    /// What the engine leaves out.
     #[cfg(any(shuttle, asan))]
-    without_turns: bool,
+    without: crate::Without,
 }
 
 const TURNS: usize = 64;
@@ -80,26 +89,27 @@ impl<D: Design> Engine<D> {
         resources: &Resources,
         options: EngineOptions<'_>,
     ) -> Result<Engine<D>, ControlError> {
-        let (provider, cpus) = (&*resources.provider, resources.cpus);
+        let cpus = resources.cpus;
         let EngineOptions { pages, room, codecs: chosen, limit_frames, streams, .. } = options;
-        let EngineOptions { readers, clock, counts, backing, .. } = options;
-        let pool = PoolOptions { frames: resources.frames.clone(), readers, limit_frames };
-        let objects = Objects::new(provider, pool, cpus, streams as usize).map_err(no_memory)?;
-        #[cfg(any(shuttle, asan))]
-        let objects = match resources.without.readers_of_objects {
-            true => objects.without_readers(),
-            false => objects,
-        };
+        let EngineOptions { readers, clock, counts, backing, name, record, .. } = options;
+        let memory = |table| resources.memory_of(name, table);
+        let pool = PoolOptions { frames: resources.frames.clone(), limit_frames };
+        let objects = Objects::new(&*memory(Table::Zspages), pool, readers, cpus, streams as usize);
+        let register = record.clone().map(|record| record as Arc<dyn Register>);
+        let objects = objects.map_err(no_memory)?.registered(register);
         // If addresses are short, the device has no room to grow.
-        let slots = D::Slots::new(provider, room, cpus);
-        let slots = slots.or_else(|_| D::Slots::new(provider, pages, cpus)).map_err(|_| {
+        let slots = |count| D::Slots::new(&*memory(Table::Slots), count, cpus);
+        let slots = slots(room).or_else(|_| slots(pages)).map_err(|_| {
             let bytes = pages as u128 * PAGE_SIZE as u128;
             let message =
                 format!("there are no addresses for the slots of a disk of {bytes} bytes");
             ControlError::new(Errno::ENOMEM, message)
         })?;
         let accesses = match clock {
-            Some(clock) => Some(Accesses::new(provider, clock, slots.count()).map_err(no_memory)?),
+            Some(clock) => {
+                let times = Accesses::new(&*memory(Table::Times), clock, slots.count());
+                Some(times.map_err(no_memory)?)
+            }
             None => None,
         };
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
@@ -109,9 +119,10 @@ impl<D: Design> Engine<D> {
             counts,
             accesses,
             backing,
+            record,
             turns,
             #[cfg(any(shuttle, asan))]
-            without_turns: resources.without.turns,
+            without: resources.without,
         };
         for (priority, codec) in chosen.iter().enumerate() {
             if let Some(codec) = codec {
@@ -124,6 +135,12 @@ impl<D: Design> Engine<D> {
     /// Makes `new` the slot of a page, whatever the slot was.
     #[inline]
     fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
+        #[cfg(killed)]
+        if sync::atomic::killed::has(sync::atomic::killed::Flaw::FreesFirst) {
+            self.release(cpu, self.slots.peek(index));
+            let _ = self.slots.update(index, |_| Some(new));
+            return;
+        }
         if let Ok(old) = self.slots.update(index, |_| Some(new)) {
             self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
             self.account(cpu, old, new);
@@ -134,7 +151,7 @@ impl<D: Design> Engine<D> {
     #[inline]
     pub(super) fn turn(&self, index: usize) -> Option<MutexGuard<'_, ()>> {
         #[cfg(any(shuttle, asan))]
-        if self.without_turns {
+        if self.without.turns {
             return None;
         }
         Some(self.turns[index % TURNS].lock())
@@ -199,6 +216,11 @@ impl<D: Design> Engine<D> {
         index: usize,
         page: &Page,
     ) -> Result<(), IoError> {
+        #[cfg(killed)]
+        if sync::atomic::killed::has(sync::atomic::killed::Flaw::CommitsFirst) {
+            let stale = self.make(reader, cpu, &[0x5a; PAGE_SIZE], || self.slots.peek(index))?;
+            self.commit(cpu, index, stale);
+        }
         self.slots.prefetch(index);
         prefetch_beginning(page);
         let new = self.make(reader, cpu, page, || self.slots.peek(index))?;
@@ -408,6 +430,11 @@ impl<D: Design> Engine<D> {
     /// The backing device.
     pub(crate) fn backing(&self) -> Option<&Arc<BackingBlocks>> {
         self.backing.as_ref()
+    }
+
+    /// The record of the device, if it outlives the process.
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.record.as_deref()
     }
 
     /// The pool of objects. It may still hold objects that their pages gave up.

@@ -6,8 +6,11 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `access`, `counts`,
-//! `blocks`, `page_ops`, `resources`; `engine`; `request`, `ranges`, `read_backing`; `settings`,
-//! `stats`, `disk`; `data_path`, `lifecycle`, `configure`, `post_processing`; `attributes`.
+//! `blocks`, `page_ops`, `record`, `resources`, `tables`; `engine`; `request`, `ranges`,
+//! `read_backing`; `settings`, `stats`, `disk`; `data_path`, `lifecycle`, `recovery`, `configure`,
+//! `post_processing`, `check`; `attributes`.
+//!
+//! What a device has in [`KeptMemory`] outlives the process: see [`Recovery`].
 //!
 //! The engine does no I/O, reads no clock and starts no thread. The device fetches written-back
 //! pages from the [`block::BlockDevice`] that it was given.
@@ -18,6 +21,7 @@ extern crate alloc;
 mod access;
 mod attributes;
 mod blocks;
+mod check;
 mod configure;
 mod counts;
 mod data_path;
@@ -28,26 +32,31 @@ mod page_ops;
 mod post_processing;
 mod ranges;
 mod read_backing;
+mod record;
+mod recovery;
 mod request;
 mod resources;
 mod settings;
 mod slot;
 pub mod slots;
 mod stats;
+mod tables;
 
 pub use access::Clock;
-pub use attributes::{ATTRIBUTES, attributes};
+pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
 pub use objects::Object;
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
+pub use recovery::{Recovered, Recovery};
 #[cfg(any(shuttle, asan))]
 pub use resources::Without;
-pub use resources::{Design, HostFiles, NoHostFiles, OpenCodec, Product, Resources};
+pub use resources::{Design, HostFiles, KeptMemory, NoHostFiles, OpenCodec, Product, Resources};
 pub use settings::Which;
 pub use slot::{Backed, Kind, Slot};
 pub use stats::Stats;
+pub use zsmalloc::Census;
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,10 @@ use zcomp::Streams;
 
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineOptions};
-use crate::resources::Design;
+use crate::record::Record;
+use crate::resources::{Design, Resources};
 use crate::settings::Settings;
+use crate::tables::Table;
 
 /// Pages that every device reserves addresses for, so that it can grow: 16 TiB.
 const ROOM: u64 = 1 << 32;
@@ -39,6 +41,9 @@ impl<D: Design> Disk<D> {
         let room = pages.max(ROOM).max(pages.saturating_mul(2));
         let codecs = settings.codecs(&self.resources)?;
         let streams = settings.max_streams.unwrap_or(D::Streams::usual(self.resources.cpus));
+        let generation = self.generation() + 1;
+        let name = Resources::kept_name(self.id(), generation);
+        let record = self.new_record(&name, settings.track_access)?;
         let options = EngineOptions {
             pages: usize::try_from(pages).map_err(|_| too_large(bytes))?,
             room: usize::try_from(room).unwrap_or(usize::MAX),
@@ -49,13 +54,45 @@ impl<D: Design> Disk<D> {
             clock: settings.track_access.then(|| self.resources.clock.clone()),
             counts: self.counts.clone(),
             backing: settings.backing.clone(),
+            name: &name,
+            record: record.clone(),
         };
         let engine = Engine::new(&self.resources, options)?;
+        let slots = engine.capacity();
         if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
+        self.generation.store(generation, Ordering::Relaxed);
+        if let Some(record) = record {
+            record.set_slots(slots);
+            // From now on another process finds a device.
+            record.set_bytes(rounded);
+        }
         self.bytes.store(rounded, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The record of a new device, if devices outlive the process.
+    fn new_record(&self, name: &str, times: bool) -> Result<Option<Arc<Record>>, ControlError> {
+        if self.resources.kept.is_none() {
+            return Ok(None);
+        }
+        let memory = self.resources.memory_of(name, Table::Record);
+        match Record::create(&*memory, times) {
+            Ok(record) => Ok(Some(Arc::new(record))),
+            Err(why) => {
+                let message = format!("{} gets no size: {why}", self.name());
+                Err(ControlError::new(Errno::ENOMEM, message))
+            }
+        }
+    }
+
+    /// Sets the size of a device with an engine, also for another process.
+    fn set_bytes(&self, engine: &Engine<D>, bytes: u64) {
+        if let Some(record) = engine.record() {
+            record.set_bytes(bytes);
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 
     fn refuse_a_second_size(&self) -> Result<(), ControlError> {
@@ -86,14 +123,16 @@ impl<D: Design> Disk<D> {
         }
         let tail = pages as usize..(was / PAGE_SIZE as u64) as usize;
         self.refuse_if_held(&engine, tail.clone())?;
-        self.bytes.store(rounded, Ordering::Relaxed);
         if rounded < was {
+            self.bytes.store(rounded, Ordering::Relaxed);
             // After this wait, every request that saw the old size is done.
             self.readers.wait_for_readers();
             self.refuse_if_held(&engine, tail).inspect_err(|_| {
                 self.bytes.store(was, Ordering::Relaxed);
             })?;
         }
+        // Another process has the new size before a request can use it.
+        self.set_bytes(&engine, rounded);
         Ok(())
     }
 
@@ -122,7 +161,10 @@ impl<D: Design> Disk<D> {
         let _post = self.post.lock();
         let mut settings = self.settings.lock();
         self.refuse_if_used(&settings)?;
-        self.bytes.store(0, Ordering::Relaxed);
+        match self.engine() {
+            Some(engine) => self.set_bytes(&engine, 0),
+            None => self.bytes.store(0, Ordering::Relaxed),
+        }
         drop(self.engine.withdraw());
         self.counts.clear();
         *settings = Settings::new(&self.resources);
@@ -152,8 +194,10 @@ impl<D: Design> Disk<D> {
     /// `EINVAL` while the device is not initialised.
     pub fn compact(&self) -> Result<u64, ControlError> {
         let engine = self.ready_engine()?;
-        engine.give_back(Cpu(0));
-        Ok(engine.pool().compact(Cpu(0)))
+        let frames = engine.compact(Cpu(0), self.pages());
+        // The freed frames are scattered; draining gives their memory back to the system.
+        self.resources.frames.drain();
+        Ok(frames)
     }
 }
 

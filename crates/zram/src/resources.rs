@@ -32,10 +32,20 @@ impl Design for Product {
 pub type OpenCodec =
     Box<dyn Fn(&str, &Params) -> Result<Arc<dyn Compressor>, CodecError> + Send + Sync>;
 
+/// Memory that outlives the process. Any number of threads may call it at once.
+pub trait KeptMemory: Send + Sync {
+    /// The provider of the region `name`, and of further ones with names derived from it, in the
+    /// order of the calls. A region that another process left has its contents.
+    fn provider(&self, name: &str) -> Arc<dyn MemoryProvider>;
+}
+
 /// The resources that the devices of a machine share.
 pub struct Resources {
     /// The provider of memory for tables.
     pub provider: Arc<dyn MemoryProvider>,
+    /// The memory of the tables that another process needs to have the same devices; `None` if the
+    /// devices end with this process. The frames of `frames` are in such memory, too.
+    pub kept: Option<Arc<dyn KeptMemory>>,
     /// The provider of frames for objects.
     pub frames: Arc<dyn Frames>,
     /// The number of CPUs.
@@ -52,18 +62,21 @@ pub struct Resources {
     pub clock: Arc<Clock>,
     /// Whether devices keep the time of last use of each page by default.
     pub track_access: bool,
-    /// The waits that are left out. A test leaves one out to see that the race checker finds the
-    /// error.
+    /// What is left out. A test leaves something out to see that the race checker finds the error.
     #[cfg(any(shuttle, asan))]
     pub without: Without,
 }
 
-/// Waits that a test leaves out.
+/// Waits and checks that a test leaves out.
 #[cfg(any(shuttle, asan))]
 #[derive(Clone, Copy, Default)]
 pub struct Without {
-    /// Compaction waits for no reader.
+    /// Compaction gives back the old place of an object at once, while readers may use it.
     pub readers_of_objects: bool,
+    /// Compaction lets a slot name the moved object, whatever it names by now.
+    pub newer_stores: bool,
+    /// Compaction clears the flags of a slot whose object it moves.
+    pub flags: bool,
     /// A block of the backing device is free as soon as no slot names it.
     pub readers_of_blocks: bool,
     /// A thread that changes a part of a page does not wait for other such threads.
@@ -81,6 +94,7 @@ impl Resources {
     ) -> Resources {
         Resources {
             provider,
+            kept: None,
             frames,
             cpus,
             counting_cpus: cpus,

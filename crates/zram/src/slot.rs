@@ -11,7 +11,8 @@
 //! | 54 | idle: not used since it was marked idle |
 //! | 55 | incompressible: no codec of the device makes it smaller |
 //! | 56 | huge: a written-back page that did not shrink |
-//! | 57–61 | free |
+//! | 57 | lost: with kind 3, the contents could not be recovered; bits 0 to 49 mean nothing |
+//! | 58–61 | free |
 //! | 62–63 | reserved for the slot table: the lock and its waiters |
 //!
 //! Bits 0 to 49 of a stored page are [`Object::word`]. A store clears 52 to 55. Transitions are
@@ -31,6 +32,8 @@ const MARKED: u64 = 1 << 53;
 const IDLE: u64 = 1 << 54;
 const INCOMPRESSIBLE: u64 = 1 << 55;
 const HUGE: u64 = 1 << 56;
+const LOST: u64 = 1 << 57;
+const FREE_BITS: u64 = 0xf << 58;
 const FILLED: u64 = 1;
 const STORED: u64 = 2;
 const BACKED: u64 = 3;
@@ -52,6 +55,8 @@ pub enum Kind {
     Stored(Object),
     /// Written back, not in memory.
     WrittenBack(Backed),
+    /// What another process left here could not be right: reads fail until the page is replaced.
+    Lost,
 }
 
 /// The place and form of a written-back page.
@@ -70,6 +75,9 @@ pub struct Backed {
 impl Slot {
     /// An empty slot.
     pub const EMPTY: Slot = Slot(0);
+
+    /// A slot whose contents could not be recovered.
+    pub const LOST: Slot = Slot(BACKED << KIND_SHIFT | LOST);
 
     /// A slot for a page filled with `pattern`; `None` unless both halves of the pattern are equal.
     #[inline]
@@ -111,6 +119,7 @@ impl Slot {
                 let half = self.0 as u32 as u64;
                 Kind::SameFilled(half << 32 | half)
             }
+            BACKED if self.0 & LOST != 0 => Kind::Lost,
             BACKED => Kind::WrittenBack(Backed {
                 block: self.0 as u32,
                 length: (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as u16,
@@ -129,6 +138,14 @@ impl Slot {
             Kind::Stored(object) => Some(object),
             _ => None,
         }
+    }
+
+    /// The slot after its object was moved: it names `object`, the same object at its new place.
+    /// All flags stay.
+    #[inline]
+    #[must_use]
+    pub const fn moved_to(self, object: Object) -> Slot {
+        Slot(self.0 & !((1 << Object::BITS) - 1) | object.word())
     }
 
     /// Whether the page is empty.
@@ -163,7 +180,45 @@ impl Slot {
     /// Whether the page is on the backing device.
     #[must_use]
     pub const fn is_backed(self) -> bool {
-        self.0 >> KIND_SHIFT & KIND_MASK == BACKED
+        self.0 & (KIND_MASK << KIND_SHIFT | LOST) == BACKED << KIND_SHIFT
+    }
+
+    /// Whether the contents of the page could not be recovered.
+    #[must_use]
+    pub const fn is_lost(self) -> bool {
+        matches!(self.kind(), Kind::Lost)
+    }
+
+    /// The slot that a dead process left, without what it had under way there: nobody prepares a
+    /// replacement, and nobody writes the page back.
+    #[must_use]
+    pub const fn settled(self) -> Slot {
+        Slot(self.0 & !(CLAIMED | MARKED))
+    }
+
+    /// Whether a settled slot can be right as far as it tells itself.
+    #[must_use]
+    pub const fn is_well_formed(self) -> bool {
+        const FLAGS: u64 = IDLE | INCOMPRESSIBLE;
+        const CONTENTS: u64 = (1 << Object::BITS) - 1;
+        if self.0 & FREE_BITS != 0 {
+            return false;
+        }
+        let known = match self.0 >> KIND_SHIFT & KIND_MASK {
+            FILLED => u32::MAX as u64 | KIND_MASK << KIND_SHIFT,
+            STORED => CONTENTS | KIND_MASK << KIND_SHIFT | FLAGS,
+            BACKED if self.0 & LOST != 0 => return self.0 == Slot::LOST.0,
+            BACKED => CONTENTS | KIND_MASK << KIND_SHIFT | HUGE,
+            _ => 0,
+        };
+        if self.0 & !known != 0 {
+            return false;
+        }
+        match self.kind() {
+            Kind::Stored(_) => Object::checked_from_word(self.0).is_some(),
+            Kind::WrittenBack(place) => place.length > 0 && place.length as usize <= PAGE_SIZE,
+            _ => true,
+        }
     }
 
     /// Whether the page is chosen to be written back, and unused since.

@@ -45,7 +45,7 @@ pub unsafe trait SlotTable: Send + Sync + Sized {
     fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R;
 
     /// Replaces a slot by the result of `next`: the commit point of every change. `next` may run
-    /// more than once.
+    /// more than once. It sees what the thread saw that stored the slot it gets.
     ///
     /// # Errors
     /// The present slot, when `next` declines.
@@ -62,6 +62,13 @@ pub unsafe trait SlotTable: Send + Sync + Sized {
     fn quiesce(&self, free: impl FnMut(Slot)) -> bool {
         let _ = free;
         false
+    }
+
+    /// Replaces a slot that a dead process left in the memory of the provider, whatever lock it
+    /// held there. No other thread uses the slot meanwhile.
+    fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
+        let right = judge(self.peek(index));
+        let _ = self.update(index, |_| Some(right));
     }
 
     /// The slot as it was a moment ago. The caller must not touch what it names.

@@ -19,8 +19,8 @@ pub struct Stats {
     pub compressed_bytes: u64,
     /// Memory of the frames allocated to the pool, in bytes. The kernel's name is mem_used_total.
     pub pool_bytes: u64,
-    /// Memory of the pool's own structures, in bytes: descriptors of zspages and forward pointers
-    /// of compaction. The kernel has similar structures and does not count them.
+    /// Memory of the pool's own structures, in bytes: descriptors of zspages. The kernel has
+    /// similar structures and does not count them.
     pub overhead_bytes: u64,
     /// The peak of `pool_bytes` since the last reset of the peak.
     pub pool_bytes_peak: u64,
@@ -56,4 +56,7 @@ pub struct Stats {
     pub backed_reads: u64,
     /// Pages written to the backing device.
     pub backed_writes: u64,
+    /// Pages whose contents could not be recovered after the death of a process. A read of them
+    /// fails until they are written or discarded.
+    pub lost_pages: u64,
 }

@@ -33,6 +33,23 @@ fn what_is_known_of_a_slot_is_apart_from_its_contents() {
 }
 
 #[test]
+fn a_slot_keeps_all_but_the_place_of_a_moved_object() {
+    let (from, to) = (Handle::from_raw(u32::MAX), Handle::from_raw(1 << 20));
+    for object in [
+        Object::Compressed { handle: from, length: 4095, codec: 30 },
+        Object::Huge(from),
+        Object::SameFilled(from),
+    ] {
+        let flags = |slot: Slot| slot.claimed().with_mark(true).with_idle(true).incompressible();
+        let slot = Slot::stored(object);
+        let moved = object.moved_to(to);
+        assert_eq!(slot.moved_to(moved), Slot::stored(moved));
+        assert_eq!(flags(slot).moved_to(moved), flags(Slot::stored(moved)));
+        assert!(!slot.moved_to(moved).same_contents(slot));
+    }
+}
+
+#[test]
 fn slots_say_what_they_were_made_of() {
     let handle = Handle::from_raw(0xfedc_ba98);
     let compressed = Object::Compressed { handle, length: 3640, codec: 30 };

@@ -12,7 +12,7 @@ mod provider;
 
 use loom::model::Builder;
 use pagealloc::{MemoryProvider, NoMemory};
-use provider::Act::{Change, Claim, Discard, Load, Peek, Store};
+use provider::Act::{Change, Claim, Discard, Load, Move, MoveOver, MoveTooSoon, Peek, Store};
 use provider::{Act, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::Cpu;
@@ -52,6 +52,15 @@ fn a_replacement_is_installed_only_if_nobody_stored_meanwhile() {
     bounded::<BitLock>(3, &[Change, Store]);
     bounded::<BitLock>(3, &[Change, Discard]);
     bounded::<BitLock>(2, &[Change, Change]);
+}
+
+#[test]
+fn an_object_is_moved_only_if_the_slot_still_names_it() {
+    bounded::<BitLock>(3, &[Move, Load]);
+    bounded::<BitLock>(3, &[Move, Store]);
+    bounded::<BitLock>(3, &[Move, Discard]);
+    bounded::<BitLock>(2, &[Move, Change]);
+    bounded::<BitLock>(2, &[Move, Store, Load]);
 }
 
 #[test]
@@ -172,6 +181,19 @@ const FREED_UNDER_A_READER: &[&str] = &["Causality violation", "a freed object w
 #[test]
 fn holding_nothing_is_found() {
     refused::<HoldsNothing>(FREED_UNDER_A_READER, &[Load, Store]);
+}
+
+#[test]
+fn giving_back_a_place_before_it_is_left_is_found() {
+    refused::<BitLock>(FREED_UNDER_A_READER, &[MoveTooSoon, Load]);
+    let reasons = ["freed twice", FREED_UNDER_A_READER[0], FREED_UNDER_A_READER[1]];
+    refused::<BitLock>(&reasons, &[MoveTooSoon, Store]);
+}
+
+#[test]
+fn moving_an_object_over_a_newer_one_is_found() {
+    let reasons = ["a store was replaced by an older page", "was lost"];
+    refused::<BitLock>(&reasons, &[MoveOver, Store]);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use divan::Bencher;
 use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pool, PoolOptions};
 
@@ -25,21 +24,18 @@ fn main() {
 
 struct Site {
     pool: Pool,
-    readers: Arc<ReaderEpochs>,
 }
 
 impl Site {
     fn new() -> Site {
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 15)).expect("addresses");
         let frames: Arc<dyn Frames> = Arc::new(zone);
-        let readers = Arc::new(ReaderEpochs::new(1));
-        let options = PoolOptions { frames, readers: readers.clone(), limit_frames: 0 };
-        Site { pool: Pool::new(&host::Mmap, options).expect("memory"), readers }
+        let options = PoolOptions { frames, limit_frames: 0 };
+        Site { pool: Pool::new(&host::Mmap, options).expect("memory") }
     }
 
     fn store(&self, bytes: &[u8]) -> Handle {
-        // SAFETY: the reader is one of the pool's.
-        unsafe { self.pool.store(&self.readers.enter(CPU), CPU, bytes, None) }.expect("memory")
+        self.pool.store(CPU, bytes, None).expect("memory")
     }
 
     fn free(&self, handle: Handle) {
@@ -73,10 +69,9 @@ fn read(bencher: Bencher, length: usize) {
     let (mut which, mut copy) = (0, vec![0; length]);
     bencher.bench_local(|| {
         which = (which + 1) % OBJECTS;
-        let reader = site.readers.enter(CPU);
         // SAFETY: the object was stored with this length and is not freed.
         unsafe {
-            site.pool.read(&reader, held[which], length, |object| {
+            site.pool.read(held[which], length, |object| {
                 object.copy_to(&mut copy);
             });
         }

@@ -123,6 +123,13 @@ impl SizeClasses {
         self.classes.len()
     }
 
+    /// A number that differs if the classes do: a descriptor holds the number of a class.
+    pub(crate) fn mark(&self) -> u32 {
+        let shape = |class: &SizeClass| [class.slot, class.frames, class.slots];
+        let all = self.classes.iter().flat_map(shape);
+        all.fold(0x811c_9dc5, |mark, n| (mark ^ n as u32).wrapping_mul(0x0100_0193)) | 1
+    }
+
     /// All classes, the smallest slots first.
     pub fn iter(&self) -> impl Iterator<Item = &SizeClass> {
         self.classes.iter()

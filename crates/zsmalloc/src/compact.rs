@@ -1,20 +1,23 @@
-//! Compaction: it moves objects of the emptiest zspages into the holes of fuller ones.
+//! Compaction: the objects of the emptiest zspages move into the holes of fuller ones.
 //!
 //! # Definitions
-//! A zspage is being *emptied* while it is in no list, has a forwarding table, and still has
-//! frames. It is *forwarding* when its frames are gone and a handle still names it.
+//! A *pass* empties zspages. A zspage is being *emptied* from the choice at the beginning of the
+//! pass until the pass ends.
 //!
 //! # Invariants
-//! * No thread takes a slot of a zspage that is being emptied.
-//! * An object is where its forwarding entry points, or, without an entry, where its handle points.
-//!   While both places can be reached, their bytes are the same.
+//! * No thread takes a slot of a zspage that is being emptied. Its number is not used again before
+//!   the pass ends, even if its last object was freed. So as long as [`Pass::is_leaving`] is true
+//!   of a handle, the handle names the object that it named when the pass began, or none.
+//! * A zspage that is being emptied goes back on its list before a slot of it is taken.
 //!
 //! # Operations
-//! Compaction takes zspages out of the lists. It waits for readers, because a slot may have been
-//! taken and not yet written. It copies each object into a hole, then enters the new place. It
-//! waits for readers again, because a reader may use the old place. Then it gives back the frames.
-//! If there is no memory for the objects of a zspage, that zspage and the rest of the batch go back
-//! on their lists.
+//! The pool chooses the zspages whose objects fit elsewhere in fewer frames. The owner of the
+//! handles goes through all of them. It moves an object in four steps: it takes a place for it
+//! ([`Pass::place_for`]), copies it ([`Pass::copy`]), stores the new handle where it kept the old
+//! one unless that has changed meanwhile, and frees the place that no handle names then. Everything
+//! that can fail comes before the new handle is stored. An object whose handle the owner does not
+//! find stays: it is being stored, or waits to be freed. At the end of the pass the zspages that
+//! still have objects go back on their lists. Passes follow until one gains nothing.
 //!
 //! # Why unsafe
 //! Objects are copied between slots as raw memory.
@@ -28,284 +31,286 @@ use crate::handle::Handle;
 use crate::loose::LooseFrames;
 use crate::pool::Pool;
 use crate::slots::Lack;
+use crate::zspage::EMPTYING;
 
-/// Zspages that are emptied in one batch, with one pair of waits for readers.
-const BATCH: usize = 32;
-/// Zspages that are examined for one batch.
+/// Zspages that are looked at during one hold of the lock of a class.
 const LOOK_AT: usize = 256;
-/// The most batches of one class in one compaction: a bound in case other threads make holes as
-/// fast as these batches fill them.
-const PASSES: usize = 1 << 16;
-
-/// What became of a zspage of a batch.
-#[derive(Clone, Copy)]
-enum Outcome {
-    /// Its objects were moved or freed.
-    Emptied,
-    /// Some of its objects were moved, and no frame was left for the others.
-    Stuck,
-    /// It is on its list again, with all its objects; the table it had.
-    Kept(Option<u32>),
-}
+/// The most passes of one compaction, and the most rounds of choosing in one class: a bound in case
+/// other threads make holes as fast as they are filled.
+const PASSES: usize = 64;
+const ROUNDS: usize = 1 << 16;
+/// A pass takes at most this part of the pool in new frames, and [`MORE_FRAMES`], before the frames
+/// that it empties come free. It takes at most half of what the pool may still get.
+const GROWTH_SHIFT: u32 = 4;
+const MORE_FRAMES: u64 = 32;
 
 /// The most frames that so many objects of a class need.
 fn frames_of(objects: usize, class: &SizeClass) -> usize {
     (objects * class.slot).div_ceil(PAGE_SIZE) + 1
 }
 
+/// One pass of a compaction. The thread that compacts has it alone.
+pub struct Pass<'a> {
+    pool: &'a Pool,
+    cpu: Cpu,
+    loose: LooseFrames,
+    /// Frames that the pass may still take for the objects that it moves.
+    growth: usize,
+    /// Frames that it took.
+    taken: u64,
+}
+
 impl Pool {
-    /// Moves objects together until no class would need far fewer frames, and returns the number of
-    /// frames given back to the page allocator. Readers and writers go on meanwhile; a second
-    /// caller waits for the first. The calling thread must not be a reader.
-    pub fn compact(&self, cpu: Cpu) -> u64 {
+    /// Moves objects together until no class would need fewer frames. Returns the number of frames
+    /// given back to the page allocator, less those taken. Readers and writers go on meanwhile; a
+    /// second caller waits for the first.
+    ///
+    /// `walk` is called once a pass. It goes through all handles of the pool, and moves the objects
+    /// for which [`Pass::is_leaving`] is true. It frees the old places before it returns, as far as
+    /// it can. The calling thread holds no lock that `walk` or a thread it waits for needs.
+    pub fn compact(&self, cpu: Cpu, mut walk: impl FnMut(&mut Pass<'_>)) -> u64 {
         let _one_at_a_time = self.compacting.lock();
-        let before = self.account.compacted.load(Ordering::Relaxed);
-        for class in (0..self.sizes.count()).rev() {
-            for _ in 0..PASSES {
-                if !self.compact_some(cpu, class) {
-                    break;
-                }
+        let mut all = 0;
+        for _ in 0..PASSES {
+            let emptied = self.account.emptied.load(Ordering::Relaxed);
+            let mut pass = Pass::begin(self, cpu);
+            if !pass.choose_all() {
+                break;
             }
+            walk(&mut pass);
+            pass.free_loose();
+            let taken = pass.taken;
+            drop(pass);
+            let emptied = self.account.emptied.load(Ordering::Relaxed) - emptied;
+            let gained = emptied.saturating_sub(taken);
+            if gained == 0 {
+                break;
+            }
+            all += gained;
         }
-        // The freed frames are scattered; draining gives their memory back to the system.
-        self.frames.drain();
-        self.account.compacted.load(Ordering::Relaxed) - before
+        self.account.compacted.fetch_add(all, Ordering::Relaxed);
+        all
     }
 
-    /// Empties up to a batch of zspages of a class. Returns false if nothing can be gained.
-    fn compact_some(&self, cpu: Cpu, class_index: usize) -> bool {
-        let class = self.sizes.get(class_index);
-        let mut batch = [0u32; BATCH];
-        let mut state = self.lock(class_index);
-        let count = self.choose(&mut state, class, &mut batch);
-        self.unlock(class_index, state);
-        if count == 0 {
-            return false;
-        }
-        self.readers.wait_for_readers();
-        let mut outcomes = [Outcome::Kept(None); BATCH];
-        let mut going = true;
-        for (id, outcome) in batch[..count].iter().zip(&mut outcomes) {
-            *outcome = match going {
-                true => self.move_out(cpu, class_index, *id),
-                // No memory: what is left of the batch stays as it was.
-                false => Outcome::Kept(self.keep(cpu, class_index, *id)),
-            };
-            going &= matches!(outcome, Outcome::Emptied);
-        }
-        self.readers.wait_for_readers();
-        let mut loose = LooseFrames::default();
-        for (id, outcome) in batch[..count].iter().zip(outcomes) {
-            match outcome {
-                Outcome::Kept(None) => {}
-                Outcome::Kept(Some(table)) => self.forwards.unmake(table, class.slots),
-                Outcome::Emptied | Outcome::Stuck => {
-                    let mut state = self.lock(class_index);
-                    self.finish(&mut state, class, *id, &mut loose);
-                    self.unlock(class_index, state);
-                    self.free_loose(cpu, &mut loose);
-                }
-            }
-        }
-        going
+    /// About how many frames a compaction would give back. Takes the lock of each class in turn.
+    #[must_use]
+    pub fn compactable(&self) -> u64 {
+        let gain = |(index, class): (usize, &SizeClass)| {
+            let state = self.lock(index);
+            let objects = state.objects as usize;
+            let (chains, rest) = (objects / class.slots, objects % class.slots);
+            let needed = chains * class.frames + (rest * class.slot).div_ceil(PAGE_SIZE);
+            state.frames.saturating_sub(needed as u64)
+        };
+        self.sizes.iter().enumerate().map(gain).sum()
     }
 
     /// Takes zspages out of the lists if their objects fit elsewhere in fewer frames: into holes of
-    /// other zspages, or into newly allocated frames. The emptiest come first. A zspage without a
-    /// hole can be wasteful too, if its objects lie across frames that hold little else.
-    fn choose(&self, state: &mut ClassState, class: &SizeClass, batch: &mut [u32; BATCH]) -> usize {
+    /// other zspages, or into at most `growth` new frames. The emptiest come first. A zspage
+    /// without a hole can be wasteful too, if its objects lie across frames that hold little else.
+    /// Returns whether there were any among those that it looked at.
+    fn choose(&self, state: &mut ClassState, class: &SizeClass, growth: &mut usize) -> bool {
         let mut seen = [0u32; LOOK_AT];
         let mut count = 0;
         for (id, (_, member)) in seen.iter_mut().zip(state.members(&self.zspages)) {
             *id = member;
             count += 1;
         }
-        let (mut chosen, mut to_move) = (0, 0);
+        let mut any = false;
         for id in &seen[..count] {
             let zspage = self.zspages.get(*id as usize);
             let (used, backed) = (zspage.used(), zspage.backed(class));
             let holes = (backed & !used).count_ones();
             let objects = used.count_ones();
-            let elsewhere = (state.holes - holes).saturating_sub(to_move);
+            let elsewhere = (state.holes - holes).saturating_sub(state.leaving);
             let without_hole = objects.saturating_sub(elsewhere) as usize;
-            let to_allocate = match without_hole {
+            let to_take = match without_hole {
                 0 => 0,
                 objects => frames_of(objects, class),
             };
-            if zspage.frame_count(class) <= to_allocate {
+            if zspage.frame_count(class) <= to_take || to_take > *growth {
                 continue;
             }
-            let Some(table) = self.forwards.make(class.slots) else { break };
+            *growth -= to_take;
             state.holes -= holes;
-            state.regroup(&self.zspages, *id, NO_GROUP);
-            zspage.set_forwards(Some(table));
-            to_move += objects;
-            batch[chosen] = *id;
-            chosen += 1;
-            if chosen == BATCH {
-                break;
-            }
+            state.leaving += objects;
+            state.regroup(&self.zspages, *id, EMPTYING);
+            any = true;
         }
-        chosen
+        any
     }
 
-    /// Moves the remaining objects of a zspage that is being emptied. The frames for objects
-    /// without a hole are allocated first. If there are not enough, the zspage is kept. It gets
-    /// stuck only if other threads take the holes meanwhile and no frame is left.
-    fn move_out(&self, cpu: Cpu, class_index: usize, id: u32) -> Outcome {
-        let class = self.sizes.get(class_index);
+    /// Puts a zspage that was being emptied on its list again, or gives up its number.
+    fn list_again(&self, state: &mut ClassState, class: &SizeClass, id: u32) {
         let zspage = self.zspages.get(id as usize);
-        let Some(table) = zspage.forwards() else { return Outcome::Emptied };
-        let mut loose = LooseFrames::default();
-        let holes = self.lock(class_index).holes;
-        let without_hole = zspage.used().count_ones().saturating_sub(holes) as usize;
-        let needed = if without_hole == 0 { 0 } else { frames_of(without_hole, class) };
-        if self.alloc_loose(cpu, &mut loose, needed).is_err() {
-            let table = self.keep(cpu, class_index, id);
-            self.free_loose(cpu, &mut loose);
-            return Outcome::Kept(table);
+        let (used, backed) = (zspage.used(), zspage.backed(class));
+        if used == 0 {
+            state.regroup(&self.zspages, id, NO_GROUP);
+            self.forget(id);
+            return;
         }
-        let mut outcome = Outcome::Emptied;
-        let mut slot = 0;
-        while slot < class.slots {
-            match self.move_slot(class_index, Handle::new(id, slot), table, &mut loose) {
-                Ok(()) => slot += 1,
-                Err(Lack::Frames(more)) if self.alloc_loose(cpu, &mut loose, more).is_ok() => {}
-                Err(_) => {
-                    outcome = Outcome::Stuck;
+        state.holes += (backed & !used).count_ones();
+        state.leaving -= used.count_ones();
+        state.regroup(&self.zspages, id, group_of(class, used, backed));
+    }
+
+    /// Puts a zspage with holes, of those that are being emptied, on its list again: a store has no
+    /// other space. Returns whether there was one among the first few.
+    #[cold]
+    pub(crate) fn take_back(&self, state: &mut ClassState, class_index: usize) -> bool {
+        let class = self.sizes.get(class_index);
+        let mut id = state.emptying;
+        for _ in 0..LOOK_AT {
+            if id == 0 {
+                break;
+            }
+            let zspage = self.zspages.get(id as usize);
+            // A zspage without objects has no frames, so it has no holes.
+            if zspage.backed(class) & !zspage.used() != 0 {
+                self.list_again(state, class, id);
+                return true;
+            }
+            id = zspage.next.load(Ordering::Relaxed);
+        }
+        false
+    }
+}
+
+impl<'a> Pass<'a> {
+    fn begin(pool: &'a Pool, cpu: Cpu) -> Pass<'a> {
+        let frames = pool.frames();
+        let room = match pool.limit() {
+            0 => u64::MAX,
+            limit => limit.saturating_sub(frames),
+        };
+        // Stores need frames at the same time.
+        let spare = room.min(pool.headroom()) / 2;
+        let growth = ((frames >> GROWTH_SHIFT) + MORE_FRAMES).min(spare);
+        Pass { pool, cpu, loose: LooseFrames::default(), growth: growth as usize, taken: 0 }
+    }
+
+    /// Chooses the zspages of every class. Returns whether there are any.
+    fn choose_all(&mut self) -> bool {
+        let (pool, mut growth, mut any) = (self.pool, self.growth, false);
+        for index in (0..pool.sizes.count()).rev() {
+            let class = pool.sizes.get(index);
+            for _ in 0..ROUNDS {
+                let mut state = pool.lock(index);
+                let more = pool.choose(&mut state, class, &mut growth);
+                pool.unlock(index, state);
+                any |= more;
+                if !more {
                     break;
                 }
             }
         }
-        self.free_loose(cpu, &mut loose);
-        outcome
+        // The frames that the choice counts on, and no more.
+        self.growth -= growth;
+        any
     }
 
-    /// Moves the object of a slot, if it is still there.
-    fn move_slot(
-        &self,
-        class_index: usize,
-        from: Handle,
-        table: u32,
-        loose: &mut LooseFrames,
-    ) -> Result<(), Lack> {
-        let zspage = self.zspages.get(from.zspage() as usize);
-        let mut state = self.lock(class_index);
-        // Once the last object was freed, another zspage may have this number.
-        let here = zspage.forwards() == Some(table)
-            && zspage.used() & 1 << from.slot() != 0
-            && self.forwards.follow(table, from.slot()).is_none();
-        let moved = match here.then(|| self.take_hole_or_grow(&mut state, class_index, loose)) {
-            None => Ok(()),
-            Some(Err(lack)) => Err(lack),
-            Some(Ok(to)) => {
-                // The copy makes two slots of one object.
-                state.objects -= 1;
-                self.copy_slot(self.sizes.get(class_index), from, to);
-                self.forwards.enter(table, from.slot(), to);
-                Ok(())
-            }
-        };
-        self.unlock(class_index, state);
-        moved
+    /// Whether the object of a handle has to leave its zspage. A thread that found the handle where
+    /// the owner keeps it sees the present state.
+    #[inline]
+    #[must_use]
+    pub fn is_leaving(&self, handle: Handle) -> bool {
+        self.pool.zspages.get(handle.zspage() as usize).is_emptying()
     }
 
-    /// Puts a zspage of the batch back on its list. No object of it was moved. Returns its table,
-    /// which readers may still follow.
-    fn keep(&self, cpu: Cpu, class_index: usize, id: u32) -> Option<u32> {
-        let class = self.sizes.get(class_index);
-        let zspage = self.zspages.get(id as usize);
-        let mut loose = LooseFrames::default();
-        let mut state = self.lock(class_index);
-        let table = zspage.forwards();
-        if table.is_some() {
-            zspage.set_forwards(None);
-            // Objects may have been freed meanwhile.
-            for n in (0..class.frames).filter(|n| zspage.used() & class.in_frame[*n] == 0) {
-                self.loosen(zspage, n, &mut state, &mut loose);
+    /// Takes a slot of the size class of `handle` in a zspage that stays; `None` if there is no
+    /// space. The caller copies the object there, or frees the slot. The memory of the slot is
+    /// there already: it is touched now, and not while the caller may hold a lock.
+    pub fn place_for(&mut self, handle: Handle) -> Option<Handle> {
+        let (pool, cpu) = (self.pool, self.cpu);
+        let class_index = pool.zspages.get(handle.zspage() as usize).class();
+        loop {
+            let mut state = pool.lock(class_index);
+            let taken = pool.take_hole_or_grow(&mut state, class_index, &mut self.loose);
+            pool.unlock(class_index, state);
+            let more = match taken {
+                Ok(place) => {
+                    self.touch(place);
+                    return Some(place);
+                }
+                Err(Lack::Zspage) => return None,
+                Err(Lack::Frames(frames)) => frames - self.loose.len(),
+            };
+            if more > self.growth {
+                return None;
             }
-            let (used, backed) = (zspage.used(), zspage.backed(class));
-            state.holes += (backed & !used).count_ones();
-            state.regroup(&self.zspages, id, group_of(class, used, backed));
+            let before = self.loose.len();
+            let allocated = pool.alloc_loose(cpu, &mut self.loose, before + more);
+            self.taken += (self.loose.len() - before) as u64;
+            // Where one frame is refused, others will be.
+            self.growth = if allocated.is_ok() { self.growth - more } else { 0 };
         }
-        self.unlock(class_index, state);
-        self.free_loose(cpu, &mut loose);
-        table
     }
 
-    /// Copies a whole slot, under the lock of the class.
-    fn copy_slot(&self, class: &SizeClass, from: Handle, to: Handle) {
+    /// Writes to the memory of a slot that was just taken.
+    fn touch(&self, place: Handle) {
+        self.each_piece(place, |start, _| {
+            // SAFETY: the slot was taken for this pass, and no other thread knows its handle.
+            unsafe { start.write_volatile(0) };
+        });
+    }
+
+    fn each_piece(&self, place: Handle, mut see: impl FnMut(core::ptr::NonNull<u8>, usize)) {
+        let zspage = self.pool.zspages.get(place.zspage() as usize);
+        let class = self.pool.sizes.get(zspage.class());
+        let mut done = 0;
+        while done < class.slot {
+            let (start, length) = self.pool.piece(zspage, class, place.slot(), done);
+            see(start, length);
+            done += length;
+        }
+    }
+
+    /// Copies an object to a place that was taken for it.
+    ///
+    /// # Safety
+    /// `from` names an object of the pool, and is not freed until this returns. `to` is from
+    /// [`Pass::place_for`] of `from`, and no other thread knows it.
+    pub unsafe fn copy(&self, from: Handle, to: Handle) {
+        let pool = self.pool;
         let (source, target) =
-            (self.zspages.get(from.zspage() as usize), self.zspages.get(to.zspage() as usize));
+            (pool.zspages.get(from.zspage() as usize), pool.zspages.get(to.zspage() as usize));
+        let class = pool.sizes.get(source.class());
         let mut copied = 0;
         while copied < class.slot {
-            let (from, from_left) = self.piece(source, class, from.slot(), copied);
-            let (to, to_left) = self.piece(target, class, to.slot(), copied);
+            let (from, from_left) = pool.piece(source, class, from.slot(), copied);
+            let (to, to_left) = pool.piece(target, class, to.slot(), copied);
             let length = from_left.min(to_left);
-            // SAFETY: the source's bytes were written before the last wait for readers and never
-            // change. The target slot was taken for this copy, and no handle names it yet. They are
-            // different slots, and both pieces are `length` bytes within them.
+            // SAFETY: the source is live, as the caller promises, so its bytes were written and
+            // never change. The target was taken for this copy, and no handle names it yet. They
+            // are different slots, and both pieces are `length` bytes within them.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), length) };
             copied += length;
         }
     }
 
-    /// Takes the frames from a zspage whose objects were moved. A zspage that could not be emptied
-    /// is stuck: its remaining frames become loose as its objects are freed.
-    fn finish(&self, state: &mut ClassState, class: &SizeClass, id: u32, loose: &mut LooseFrames) {
-        let zspage = self.zspages.get(id as usize);
-        if zspage.forwards().is_none() {
-            return;
-        }
-        let before = state.frames;
-        zspage.stuck.store(true, Ordering::Relaxed);
-        self.thin_out(state, class, id, loose);
-        self.account.compacted.fetch_add(before - state.frames, Ordering::Relaxed);
+    /// Gives back the frames that no object was moved into.
+    fn free_loose(&mut self) {
+        self.taken -= self.loose.len() as u64;
+        self.pool.free_loose(self.cpu, &mut self.loose);
     }
+}
 
-    /// Takes the frames without objects from a zspage that compaction has finished. The readers
-    /// that used the old place of a moved object have left.
-    pub(crate) fn thin_out(
-        &self,
-        state: &mut ClassState,
-        class: &SizeClass,
-        id: u32,
-        loose: &mut LooseFrames,
-    ) {
-        let zspage = self.zspages.get(id as usize);
-        let Some(table) = zspage.forwards() else { return };
-        let used = zspage.used();
-        let stays = (0..class.slots)
-            .filter(|slot| used & 1 << slot != 0 && self.forwards.follow(table, *slot).is_none())
-            .fold(0u128, |stays, slot| stays | 1 << slot);
-        for n in (0..class.frames).filter(|n| stays & class.in_frame[*n] == 0) {
-            self.loosen(zspage, n, state, loose);
-        }
-        if stays == 0 {
-            zspage.stuck.store(false, Ordering::Relaxed);
-            state.zspages -= 1;
-            state.forwarding += 1;
-        }
-    }
-
-    /// Ends a zspage with a forwarding table whose objects are all freed, whether it is forwarding
-    /// or still being emptied.
-    pub(crate) fn bury(
-        &self,
-        state: &mut ClassState,
-        class: &SizeClass,
-        id: u32,
-        loose: &mut LooseFrames,
-    ) {
-        let zspage = self.zspages.get(id as usize);
-        if zspage.frame_count(class) == 0 {
-            state.forwarding -= 1;
-        } else {
-            state.zspages -= 1;
-            for n in 0..class.frames {
-                self.loosen(zspage, n, state, loose);
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.free_loose();
+        for (index, class) in self.pool.sizes.iter().enumerate() {
+            let mut more = true;
+            while more {
+                let mut state = self.pool.lock(index);
+                for _ in 0..LOOK_AT {
+                    let id = state.emptying;
+                    if id != 0 {
+                        self.pool.list_again(&mut state, class, id);
+                    }
+                }
+                more = state.emptying != 0;
+                self.pool.unlock(index, state);
             }
         }
-        self.forget(id);
     }
 }

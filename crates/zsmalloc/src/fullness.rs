@@ -4,9 +4,9 @@ use pagealloc::LazyTable;
 use sync::atomic::Ordering;
 
 use crate::class::SizeClass;
-use crate::zspage::Zspage;
+use crate::zspage::{EMPTYING, Zspage};
 
-/// In no list: unused, being emptied, or forwarding.
+/// In no list: unused.
 pub(crate) const NO_GROUP: u8 = 0;
 /// Groups of zspages with a free slot in their frames, the emptiest first.
 const PARTIAL: core::ops::RangeInclusive<u8> = 1..=8;
@@ -18,6 +18,7 @@ pub(crate) const GROWABLE: u8 = 10;
 /// No free slot.
 pub(crate) const FULL: u8 = 11;
 const GROUPS: usize = 12;
+const _: () = assert!(EMPTYING as usize == GROUPS);
 
 /// The state of a class, changed under its lock. No zspage has number 0, which ends a list.
 ///
@@ -32,14 +33,16 @@ pub(crate) struct ClassState {
     nonempty: u16,
     /// Slots in use.
     pub(crate) objects: u32,
-    /// Free slots in frames that are allocated.
+    /// Free slots in frames that are allocated, except those of zspages that are being emptied.
     pub(crate) holes: u32,
     /// Frames allocated.
     pub(crate) frames: u64,
     /// Zspages with frames.
     pub(crate) zspages: u64,
-    /// Zspages whose objects were moved away and that handles still name.
-    pub(crate) forwarding: u64,
+    /// The first zspage that is being emptied.
+    pub(crate) emptying: u32,
+    /// Objects of the zspages that are being emptied.
+    pub(crate) leaving: u32,
 }
 
 const _: () = assert!(core::mem::offset_of!(ClassState, frames) <= 56);
@@ -85,7 +88,7 @@ impl ClassState {
             self.unlink(table, zspage, old);
         }
         if group != NO_GROUP {
-            let head = &mut self.heads[usize::from(group) - 1];
+            let head = self.head(group);
             zspage.next.store(*head, Ordering::Relaxed);
             zspage.previous.store(0, Ordering::Relaxed);
             if *head != 0 {
@@ -97,6 +100,12 @@ impl ClassState {
         zspage.group.store(group, Ordering::Relaxed);
     }
 
+    /// The first zspage of a list.
+    #[inline]
+    fn head(&mut self, group: u8) -> &mut u32 {
+        if group == EMPTYING { &mut self.emptying } else { &mut self.heads[usize::from(group) - 1] }
+    }
+
     fn unlink(&mut self, table: &LazyTable<Zspage>, zspage: &Zspage, group: u8) {
         let next = zspage.next.load(Ordering::Relaxed);
         let previous = zspage.previous.load(Ordering::Relaxed);
@@ -106,14 +115,15 @@ impl ClassState {
         if previous != 0 {
             table.get(previous as usize).next.store(next, Ordering::Relaxed);
         } else {
-            self.heads[usize::from(group) - 1] = next;
+            *self.head(group) = next;
             if next == 0 {
                 self.nonempty &= !(1 << group);
             }
         }
     }
 
-    /// The zspages of every list with their groups, the emptiest groups first.
+    /// The zspages of every list but that of the zspages being emptied, with their groups, the
+    /// emptiest groups first.
     pub(crate) fn members<'a>(
         &'a self,
         table: &'a LazyTable<Zspage>,

@@ -1,6 +1,6 @@
-//! Handles: the names of objects.
+//! Handles: the places of objects.
 
-/// The name of a live object. Never zero, and below `1 << 32`.
+/// The place of a live object: its zspage and its slot. Never zero, and below `1 << 32`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(u32);
 

@@ -1,10 +1,9 @@
 //! The pool: it stores, reads and frees objects.
 //!
 //! # Why unsafe
-//! Objects lie in memory of the page allocator, which knows it only as addresses. The protocol of
-//! this file and of `compact` promises that only the owner of a slot writes it, and that no reader
-//! reads it before. The users of handles must promise that a slot is read only while its object is
-//! live.
+//! Objects lie in memory of the page allocator, which knows it only as addresses. This file and
+//! `compact` promise that only the thread that took a slot writes it, before it passes the handle
+//! on. The users of handles must promise that a slot is read only while its object is live.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
@@ -13,11 +12,10 @@ use core::ptr::NonNull;
 
 use pagealloc::{Frames, LazyTable, MemoryProvider, NoMemory, watch};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
+use sync::{CachePadded, Mutex, MutexGuard};
 use units::{Cpu, Frame, PAGE_SIZE};
 
 use crate::class::{SizeClass, SizeClasses};
-use crate::forward::Forwards;
 use crate::fullness::ClassState;
 use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::loose::LooseFrames;
@@ -47,8 +45,6 @@ impl core::error::Error for StoreError {}
 pub struct PoolOptions {
     /// The source of its frames.
     pub frames: Arc<dyn Frames>,
-    /// The readers of the pool.
-    pub readers: Arc<ReaderEpochs>,
     /// The most frames it may have; 0 for no limit. See [`Pool::set_limit`].
     pub limit_frames: u64,
 }
@@ -59,9 +55,7 @@ pub struct Pool {
     pub(crate) classes: Box<[CachePadded<ClassLock>]>,
     pub(crate) zspages: LazyTable<Zspage>,
     pub(crate) ids: Mutex<Ids>,
-    pub(crate) forwards: Forwards,
     pub(crate) frames: Arc<dyn Frames>,
-    pub(crate) readers: Arc<ReaderEpochs>,
     base: NonNull<u8>,
     pub(crate) account: CachePadded<Account>,
     pub(crate) compacting: Mutex<()>,
@@ -87,6 +81,8 @@ pub(crate) struct Account {
     pub(crate) used: AtomicU64,
     pub(crate) peak: AtomicU64,
     pub(crate) limit: AtomicU64,
+    /// Frames that came free in zspages that were being emptied.
+    pub(crate) emptied: AtomicU64,
     pub(crate) compacted: AtomicU64,
 }
 
@@ -149,9 +145,6 @@ impl Object<'_> {
     }
 }
 
-/// Forwarding entries that are provided for compaction, if memory is provided ahead.
-const FORWARDS: usize = 4096;
-
 impl Pool {
     /// Makes an empty pool whose tables are backed by `provider` as they grow.
     ///
@@ -177,37 +170,22 @@ impl Pool {
             sizes,
             zspages: LazyTable::new(provider, zspages)?,
             ids: Mutex::new(Ids { fresh: 1, unused: 0, live: 0 }),
-            forwards: Forwards::new(provider, capacity.saturating_mul(16).min(1 << 30))?,
             base: options.frames.base(),
             frames: options.frames,
-            readers: options.readers,
             account: CachePadded::new(account),
             compacting: Mutex::new(()),
         })
     }
 
-    /// A pool whose compaction waits for no reader: a race checker must find the error.
-    #[cfg(any(shuttle, asan))]
-    #[must_use]
-    pub fn without_readers(mut self) -> Pool {
-        self.readers = Arc::new(ReaderEpochs::new(1));
-        self
-    }
-
-    /// Stores a copy of `bytes`, from one byte to a page, and returns its handle. The reader keeps
-    /// compaction from moving the object before it is written. `replacing` is a hint: the object
-    /// that the caller frees after this call. It keeps the pool from growing for the moment in
-    /// which both objects exist.
+    /// Stores a copy of `bytes`, from one byte to a page, and returns its handle. `replacing` is a
+    /// hint: the object that the caller frees after this call. It keeps the pool from growing for
+    /// the moment in which both objects exist.
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
-    ///
-    /// # Safety
-    /// The reader is one of the pool's readers.
     #[inline]
-    pub unsafe fn store(
+    pub fn store(
         &self,
-        _reader: &Reader<'_>,
         cpu: Cpu,
         bytes: &[u8],
         replacing: Option<Handle>,
@@ -217,9 +195,8 @@ impl Pool {
         let zspage = self.zspages.get(handle.zspage() as usize);
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
-        // SAFETY: the slot was taken for this call. No thread reads or writes it until its handle
-        // is known. Compaction waits for `_reader`, which the caller promises is the pool's.
-        // `place` returns memory within the slot.
+        // SAFETY: the slot was taken for this call. No thread reads, writes or moves the object
+        // until its handle is known. `place` returns memory within the slot.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), head.0.as_ptr(), head.1);
             if let Some(tail) = tail {
@@ -230,27 +207,24 @@ impl Pool {
         Ok(handle)
     }
 
-    /// Passes the first `length` bytes of an object to `read`. The reader keeps compaction from
-    /// reusing the memory meanwhile.
+    /// Passes the first `length` bytes of an object to `read`.
     ///
     /// # Safety
     /// The handle names an object of this pool that was stored with at least `length` bytes and is
-    /// not freed until this returns. The reader is one of the pool's readers.
+    /// not freed until this returns.
     #[inline]
     pub unsafe fn read<R>(
         &self,
-        _reader: &Reader<'_>,
         handle: Handle,
         length: usize,
         read: impl FnOnce(Object<'_>) -> R,
     ) -> R {
-        let (zspage, slot) = self.resolve(handle);
+        let zspage = self.zspages.get(handle.zspage() as usize);
         let class = self.sizes.get(zspage.class());
-        let (head, tail) = self.place(zspage, class, slot, length);
+        let (head, tail) = self.place(zspage, class, handle.slot(), length);
         prefetch(head.0, head.1);
         // SAFETY: the object is live and was written before its handle was published. Its bytes
-        // never change. Its frames stay while it is live and, once it was moved, while `_reader`
-        // lives.
+        // never change. Its frames stay while it is live.
         let head_bytes = unsafe { core::slice::from_raw_parts(head.0.as_ptr(), head.1) };
         match tail {
             None => read(Object::Whole(head_bytes)),
@@ -276,41 +250,10 @@ impl Pool {
         let class = self.sizes.get(class_index);
         let mut loose = LooseFrames::default();
         let mut state = self.lock(class_index);
-        let mut at = handle;
-        loop {
-            let zspage = self.zspages.get(at.zspage() as usize);
-            let used = zspage.used();
-            let bit = 1u128 << at.slot();
-            assert!(used & bit != 0, "handle {:#x} names no object: freed twice?", handle.get());
-            let Some(table) = zspage.forwards() else {
-                self.leave_slot(&mut state, at, class, &mut loose);
-                break;
-            };
-            zspage.set_used(used & !bit);
-            let next = self.forwards.follow(table, at.slot());
-            if next.is_none() {
-                self.poison(zspage, class, at.slot());
-            }
-            if used == bit {
-                self.bury(&mut state, class, at.zspage(), &mut loose);
-            } else if next.is_none() && zspage.stuck.load(Ordering::Relaxed) {
-                self.thin_out(&mut state, class, at.zspage(), &mut loose);
-            }
-            match next {
-                Some(next) => at = next,
-                None => {
-                    state.objects -= 1;
-                    break;
-                }
-            }
-            if loose.len() > 0 {
-                // There is room for the frames of one zspage. The next place of the object stays
-                // taken meanwhile, because its bit in `used` is set.
-                self.unlock(class_index, state);
-                self.free_loose(cpu, &mut loose);
-                state = self.lock(class_index);
-            }
-        }
+        let used = self.zspages.get(handle.zspage() as usize).used();
+        let is_taken = used & 1 << handle.slot() != 0;
+        assert!(is_taken, "handle {:#x} names no object: freed twice?", handle.get());
+        self.leave_slot(&mut state, handle, class, &mut loose);
         self.unlock(class_index, state);
         self.free_loose(cpu, &mut loose);
     }
@@ -365,7 +308,6 @@ impl Pool {
         let more = usize::try_from(frames).unwrap_or(usize::MAX);
         // A new zspage has a frame that was free before.
         let known = self.zspages.provide(fresh.saturating_add(more));
-        let known = known && self.forwards.provide(FORWARDS);
         let frames = self.frames.provide(cpu, frames);
         if known { frames } else { 0 }
     }
@@ -389,20 +331,6 @@ impl Pool {
             has_holes.store(now, Ordering::Relaxed);
         }
         drop(state);
-    }
-
-    /// The present place of an object: follows its forwarding entries.
-    #[inline]
-    fn resolve(&self, mut handle: Handle) -> (&Zspage, usize) {
-        loop {
-            let zspage = self.zspages.get(handle.zspage() as usize);
-            let moved =
-                zspage.forwards().and_then(|table| self.forwards.follow(table, handle.slot()));
-            match moved {
-                None => return (zspage, handle.slot()),
-                Some(next) => handle = next,
-            }
-        }
     }
 
     /// The memory of the first `length` bytes of a slot: one piece and its length, and the address

@@ -85,7 +85,10 @@ impl Pool {
         let taken = loop {
             let allocated = self.alloc_loose(cpu, &mut loose, frames);
             let mut state = self.lock(class);
-            let taken = self.take_hole_or_grow(&mut state, class, &mut loose);
+            let mut taken = self.take_hole_or_grow(&mut state, class, &mut loose);
+            if taken.is_err() && allocated.is_err() && self.take_back(&mut state, class) {
+                taken = self.take_hole_or_grow(&mut state, class, &mut loose);
+            }
             self.unlock(class, state);
             match (taken, allocated) {
                 (Ok(handle), _) => break Ok(handle),
@@ -194,8 +197,7 @@ impl Pool {
         Ok(Handle::new(id, slot))
     }
 
-    /// Frees the slot of an object that was not moved. The frames that are empty then become
-    /// loose.
+    /// Frees the slot of an object. The frames that are empty then become loose.
     pub(crate) fn leave_slot(
         &self,
         state: &mut ClassState,
@@ -209,6 +211,7 @@ impl Pool {
         let used = used & !(1 << at.slot());
         zspage.set_used(used);
         self.poison(zspage, class, at.slot());
+        let frames_before = state.frames;
         let (first, last) = class.frames_of(at.slot());
         for n in first..=last {
             if used & class.in_frame[n] == 0 {
@@ -217,10 +220,16 @@ impl Pool {
             }
         }
         state.objects -= 1;
+        state.zspages -= u64::from(used == 0);
+        if zspage.is_emptying() {
+            state.leaving -= 1;
+            let emptied = frames_before - state.frames;
+            self.account.emptied.fetch_add(emptied, Ordering::Relaxed);
+            return;
+        }
         state.holes += (backed & !used).count_ones();
         state.holes -= holes_before;
         if used == 0 {
-            state.zspages -= 1;
             state.regroup(&self.zspages, at.zspage(), NO_GROUP);
             self.forget(at.zspage());
         } else {
@@ -299,6 +308,7 @@ impl Pool {
             id
         } else if (ids.fresh as usize) < self.zspages.ready() && ids.fresh < MAX_ZSPAGES {
             ids.fresh += 1;
+            self.save_fresh(ids.fresh);
             ids.fresh - 1
         } else {
             return None;
@@ -311,15 +321,21 @@ impl Pool {
         Some(id)
     }
 
-    /// Makes the number of a zspage that no handle names free for reuse.
+    /// Keeps in descriptor 0 how many descriptors were ever used, for another process that finds
+    /// the table. Called before the new descriptor is used.
+    pub(crate) fn save_fresh(&self, fresh: u32) {
+        #[cfg(killed)]
+        if sync::atomic::killed::has(sync::atomic::killed::Flaw::ForgetsDescriptors) {
+            return;
+        }
+        let first = self.zspages.get(0);
+        first.previous.store(self.sizes.mark(), Ordering::Relaxed);
+        first.next.store(fresh, Ordering::Relaxed);
+    }
+
+    /// Makes the number of a zspage without objects free for reuse.
     pub(crate) fn forget(&self, id: u32) {
         let zspage = self.zspages.get(id as usize);
-        let slots = self.sizes.get(zspage.class()).slots;
-        if let Some(table) = zspage.forwards() {
-            zspage.set_forwards(None);
-            zspage.stuck.store(false, Ordering::Relaxed);
-            self.forwards.unmake(table, slots);
-        }
         let mut ids = self.ids.lock();
         zspage.next.store(ids.unused, Ordering::Relaxed);
         ids.unused = id;

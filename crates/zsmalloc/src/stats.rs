@@ -11,9 +11,9 @@ pub struct PoolStats {
     pub objects: u64,
     /// Zspages that have frames.
     pub zspages: u64,
-    /// Bytes of descriptors and forwarding tables in use.
+    /// Bytes of the descriptors in use.
     pub overhead_bytes: u64,
-    /// Frames that compaction has given back so far.
+    /// Frames that compaction has given back so far, less those that it took for the moved objects.
     pub frames_compacted: u64,
 }
 
@@ -32,6 +32,4 @@ pub struct ClassStats {
     pub frames: u64,
     /// Zspages that have frames.
     pub zspages: u64,
-    /// Zspages whose objects were moved away and that handles still name.
-    pub forwarding: u64,
 }

@@ -7,7 +7,6 @@ use units::{Cpu, Order};
 
 use crate::class::{RAW_THRESHOLD, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
-use crate::handle::Handle;
 use crate::pool::Pool;
 use crate::stats::{ClassStats, PoolStats};
 use crate::zspage::Zspage;
@@ -20,8 +19,8 @@ impl Pool {
         let mut stats = PoolStats {
             frames: self.account.used.load(Ordering::Relaxed),
             frames_peak: self.account.peak.load(Ordering::Relaxed),
-            overhead_bytes: live * size_of::<Zspage>() as u64 + self.forwards.bytes(),
-            frames_compacted: self.account.compacted.load(Ordering::Relaxed),
+            overhead_bytes: live * size_of::<Zspage>() as u64,
+            frames_compacted: self.frames_compacted(),
             ..PoolStats::default()
         };
         for class in self.class_stats() {
@@ -42,7 +41,6 @@ impl Pool {
                 holes: u64::from(state.holes),
                 frames: state.frames,
                 zspages: state.zspages,
-                forwarding: state.forwarding,
             }
         })
     }
@@ -51,6 +49,12 @@ impl Pool {
     #[must_use]
     pub fn frames(&self) -> u64 {
         self.account.used.load(Ordering::Relaxed)
+    }
+
+    /// Frames that compaction has given back so far, less those that it took.
+    #[must_use]
+    pub fn frames_compacted(&self) -> u64 {
+        self.account.compacted.load(Ordering::Relaxed)
     }
 
     /// The size above which a page is better stored uncompressed: see [`RAW_THRESHOLD`].
@@ -90,7 +94,6 @@ impl Pool {
                 let holes = zspage.backed(class) & !zspage.used();
                 assert_eq!(ClassState::has_holes(group), holes != 0, "holes of zspage {id}");
                 assert!(zspage.used() != 0, "zspage {id} holds nothing");
-                assert!(zspage.forwards().is_none(), "zspage {id} is listed and forwards");
                 counted.holes += holes.count_ones();
             }
             for id in (1..ids.fresh).filter(|id| !unused.contains(id)) {
@@ -105,7 +108,7 @@ impl Pool {
             assert_eq!(counted.holes, state.holes, "holes of class {}", class.slot);
             assert_eq!(counted.frames, state.frames, "frames of class {}", class.slot);
             assert_eq!(counted.zspages, state.zspages, "zspages of class {}", class.slot);
-            assert_eq!(counted.forwarding, state.forwarding, "forwarding, class {}", class.slot);
+            assert_eq!((state.emptying, state.leaving), (0, 0), "class {} at rest", class.slot);
             total += counted.frames;
         }
         assert_eq!(total, self.frames(), "frames of the pool, counted and accounted");
@@ -121,34 +124,16 @@ impl Pool {
         let zspage = self.zspages.get(id as usize);
         let used = zspage.used();
         assert_eq!(used & !class.all_slots(), 0, "zspage {id} uses slots it does not have");
-        let here = match zspage.forwards() {
-            None => used,
-            Some(table) => (0..class.slots)
-                .filter(|slot| used & 1 << slot != 0)
-                .filter(|slot| match self.forwards.follow(table, *slot) {
-                    None => true,
-                    Some(to) => {
-                        self.check_target(id, to);
-                        false
-                    }
-                })
-                .fold(0u128, |here, slot| here | 1 << slot),
-        };
-        assert_eq!(here & !zspage.backed(class), 0, "zspage {id} lacks frames for its objects");
+        assert_eq!(used & !zspage.backed(class), 0, "zspage {id} lacks frames for its objects");
         for n in 0..class.frames {
             if let Some(frame) = zspage.frame(n) {
                 assert!(frames.insert(frame.0), "frame {} is in two zspages", frame.0);
-                assert!(here & class.in_frame[n] != 0, "frame {n} of zspage {id} is empty");
+                assert!(used & class.in_frame[n] != 0, "frame {n} of zspage {id} is empty");
                 counted.frames += 1;
             }
         }
-        counted.objects += here.count_ones();
-        if here == 0 { counted.forwarding += 1 } else { counted.zspages += 1 }
-    }
-
-    fn check_target(&self, id: u32, to: Handle) {
-        let target = self.zspages.get(to.zspage() as usize);
-        assert!(target.used() & 1 << to.slot() != 0, "zspage {id} forwards to a free slot");
+        counted.objects += used.count_ones();
+        counted.zspages += 1;
     }
 }
 

@@ -1,39 +1,40 @@
 //! The descriptor of a zspage: one cache line.
 //!
 //! Every field is changed only under the lock of the zspage's class. Readers of objects also read
-//! `frames`, `class` and `forwards` without it.
+//! `frames` and `class` without it, and compaction reads `group`.
 //!
 //! # Why unsafe
 //! Descriptors begin as zeroed memory. `Zeroed` promises that zeroed memory is a descriptor.
 
 use pagealloc::Zeroed;
-use sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use units::Frame;
 
 use crate::class::{CHAIN_MAX, SizeClass};
 
-/// The descriptor of a zspage. All zeroes is an unused one.
-#[repr(align(64))]
+/// The list of the zspages that compaction is emptying: no thread takes a slot of them. A zspage
+/// whose last object was freed stays in it until the pass ends.
+pub(crate) const EMPTYING: u8 = 12;
+
+/// The descriptor of a zspage. All zeroes is an unused one. Its layout is that of memory which
+/// outlives the process. Descriptor 0 is none: in its `next` is the number of descriptors that were
+/// ever used, and in its `previous` the mark of the size classes (see `recover`).
+#[repr(C, align(64))]
 #[derive(Default)]
 pub(crate) struct Zspage {
     /// Frame numbers plus one; 0 where the chain has no frame yet.
     frames: [AtomicU32; CHAIN_MAX],
-    /// A bit for each slot that a handle or a forwarding entry names.
+    /// A bit for each slot that is taken.
     used: [AtomicU64; 2],
     /// Neighbours in the list of its fullness group, or the next unused descriptor.
     pub(crate) next: AtomicU32,
     pub(crate) previous: AtomicU32,
-    /// The table of forwarding entries, plus one; 0 while its objects are here.
-    forwards: AtomicU32,
     class: AtomicU16,
     /// The list that it is in, see `fullness`.
     pub(crate) group: AtomicU8,
-    /// Set when compaction could not empty the zspage; its frames are given back as its objects are
-    /// freed.
-    pub(crate) stuck: AtomicBool,
 }
 
-// SAFETY: a descriptor is made of atomic integers, a bool for which zero is false, and padding.
+// SAFETY: a descriptor is made of atomic integers and padding, for which all bytes are valid.
 unsafe impl Zeroed for Zspage {}
 
 impl Zspage {
@@ -61,6 +62,12 @@ impl Zspage {
         self.used[1].store((used >> 64) as u64, Ordering::Relaxed);
     }
 
+    /// Takes a slot, while other threads do so too. Returns whether it was free.
+    pub(crate) fn take(&self, slot: usize) -> bool {
+        let bit = 1 << (slot % 64);
+        self.used[slot / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
     #[inline]
     pub(crate) fn class(&self) -> usize {
         usize::from(self.class.load(Ordering::Relaxed))
@@ -70,16 +77,10 @@ impl Zspage {
         self.class.store(class as u16, Ordering::Relaxed);
     }
 
-    /// The table of forwarding entries, if the objects were moved away.
+    /// Whether compaction is emptying it.
     #[inline]
-    pub(crate) fn forwards(&self) -> Option<u32> {
-        // Acquire pairs with the Release in `set_forwards`: the entries can be read.
-        self.forwards.load(Ordering::Acquire).checked_sub(1)
-    }
-
-    pub(crate) fn set_forwards(&self, table: Option<u32>) {
-        // Release pairs with the Acquire in `forwards`.
-        self.forwards.store(table.map_or(0, |table| table + 1), Ordering::Release);
+    pub(crate) fn is_emptying(&self) -> bool {
+        self.group.load(Ordering::Relaxed) == EMPTYING
     }
 
     /// The number of frames that the chain has now.

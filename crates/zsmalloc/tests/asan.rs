@@ -5,20 +5,18 @@
 use std::sync::Arc;
 
 use pagealloc::{Frames, Zone, ZoneOptions};
-use sync::ReaderEpochs;
 use testkit::dies;
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Object, Pool, PoolOptions};
+use zsmalloc::{Handle, Object, Pass, Pool, PoolOptions};
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
 
-fn pool() -> (Pool, Arc<ReaderEpochs>, Arc<dyn Frames>) {
+fn pool() -> (Pool, Arc<dyn Frames>) {
     let frames: Arc<dyn Frames> =
         Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(1, 256)).unwrap());
-    let readers = Arc::new(ReaderEpochs::new(1));
-    let options = PoolOptions { frames: frames.clone(), readers: readers.clone(), limit_frames: 0 };
-    (Pool::new(&host::Mmap, options).unwrap(), readers, frames)
+    let options = PoolOptions { frames: frames.clone(), limit_frames: 0 };
+    (Pool::new(&host::Mmap, options).unwrap(), frames)
 }
 
 fn sum(object: Object<'_>) -> u64 {
@@ -27,17 +25,15 @@ fn sum(object: Object<'_>) -> u64 {
 
 /// Frees one of two objects that share a frame, or the only one, while it is read.
 fn read_after_free(length: usize, others: usize) {
-    let (pool, readers, _) = pool();
-    let reader = readers.enter(CPU);
-    // SAFETY: it is a reader of the pool's.
-    let store = || unsafe { pool.store(&reader, CPU, &vec![7; length], None) }.unwrap();
+    let (pool, _) = pool();
+    let store = || pool.store(CPU, &vec![7; length], None).unwrap();
     let object = store();
     (0..others).for_each(|_| {
         store();
     });
     // SAFETY: none. It is freed while it is read, which the sanitizer must find out.
     let total = unsafe {
-        pool.read(&reader, object, length, |object_bytes| {
+        pool.read(object, length, |object_bytes| {
             pool.free(CPU, object);
             sum(object_bytes)
         })
@@ -60,7 +56,7 @@ fn an_object_whose_frame_was_given_back_cannot_be_read() {
 #[test]
 fn a_frame_that_is_not_allocated_cannot_be_touched() {
     dies("a_frame_that_is_not_allocated_cannot_be_touched", REPORT, || {
-        let (_, _, frames) = pool();
+        let (_, frames) = pool();
         let frame = frames.alloc(CPU, units::Order::ZERO).unwrap();
         let address = frames.base().as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
         // SAFETY: the frame is allocated, and its memory stays readable after: that it is not allocated then
@@ -77,10 +73,8 @@ fn a_frame_that_is_not_allocated_cannot_be_touched() {
 #[test]
 fn a_slot_that_was_never_taken_cannot_be_read() {
     dies("a_slot_that_was_never_taken_cannot_be_read", REPORT, || {
-        let (pool, readers, _) = pool();
-        let reader = readers.enter(CPU);
-        // SAFETY: it is a reader of the pool's.
-        let object = unsafe { pool.store(&reader, CPU, &[7; 100], None) }.unwrap();
+        let (pool, _) = pool();
+        let object = pool.store(CPU, &[7; 100], None).unwrap();
         // Longer than it was stored with, which is what the caller promises not to ask for.
         let beyond = |object: Object<'_>| match object {
             Object::Whole(bytes) => {
@@ -92,7 +86,7 @@ fn a_slot_that_was_never_taken_cannot_be_read() {
             Object::Split(..) => 0,
         };
         // SAFETY: it was stored with this length and is not freed.
-        let read = unsafe { pool.read(&reader, object, 100, beyond) };
+        let read = unsafe { pool.read(object, 100, beyond) };
         println!("{read}");
     });
 }
@@ -101,23 +95,20 @@ fn a_slot_that_was_never_taken_cannot_be_read() {
 #[test]
 fn what_is_live_can_be_read_whatever_happens_beside() {
     let mut rng = testkit::Rng::new(testkit::seed("what_is_live_can_be_read"));
-    let (pool, readers, _) = pool();
-    let mut live = Vec::new();
+    let (pool, _) = pool();
+    let mut live: Vec<(Handle, usize, u8)> = Vec::new();
     for step in 0..6000u32 {
-        let reader = readers.enter(CPU);
         if rng.below(5) < 3 && live.len() < 200 {
             let length = 1 + rng.below(PAGE_SIZE as u64) as usize;
             let byte = rng.next_u64() as u8;
-            // SAFETY: it is a reader of the pool's.
-            let stored = unsafe { pool.store(&reader, CPU, &vec![byte; length], None) };
-            if let Ok(object) = stored {
+            if let Ok(object) = pool.store(CPU, &vec![byte; length], None) {
                 live.push((object, length, byte));
             }
         } else if !live.is_empty() {
             let at = rng.below(live.len() as u64) as usize;
             let (object, length, byte) = live[at];
             // SAFETY: it was stored with this length and is not freed.
-            let total = unsafe { pool.read(&reader, object, length, sum) };
+            let total = unsafe { pool.read(object, length, sum) };
             assert_eq!(total, length as u64 * u64::from(byte));
             if rng.one_in(2) {
                 live.swap_remove(at);
@@ -125,9 +116,57 @@ fn what_is_live_can_be_read_whatever_happens_beside() {
                 unsafe { pool.free(CPU, object) };
             }
         }
-        drop(reader);
         if step % 100 == 0 {
-            pool.compact(CPU);
+            pool.compact(CPU, |pass| {
+                for (object, ..) in &mut live {
+                    if pass.is_leaving(*object) {
+                        move_out(&pool, pass, object);
+                    }
+                }
+            });
         }
     }
+}
+
+fn move_out(pool: &Pool, pass: &mut Pass<'_>, from: &mut Handle) {
+    if let Some(to) = pass.place_for(*from) {
+        // SAFETY: the object is live, and the place was taken for it.
+        unsafe { pass.copy(*from, to) };
+        let left = std::mem::replace(from, to);
+        // SAFETY: its handle is forgotten.
+        unsafe { pool.free(CPU, left) };
+    }
+}
+
+/// A place is nobody's after its object was moved away.
+#[test]
+fn a_place_that_an_object_left_cannot_be_read() {
+    dies("a_place_that_an_object_left_cannot_be_read", REPORT, || {
+        let (pool, _) = pool();
+        let mut live: Vec<Handle> =
+            (0..200).map(|_| pool.store(CPU, &[7; 700], None).unwrap()).collect();
+        let mut n = 0;
+        live.retain(|object| {
+            n += 1;
+            if n % 5 != 0 {
+                // SAFETY: its handle is forgotten.
+                unsafe { pool.free(CPU, *object) };
+            }
+            n % 5 == 0
+        });
+        pool.compact(CPU, |pass| {
+            let Some(from) = live.iter_mut().find(|object| pass.is_leaving(**object)) else {
+                return;
+            };
+            // SAFETY: none. It is moved and freed while it is read, which the sanitizer must find
+            // out.
+            let total = unsafe {
+                pool.read(*from, 700, |object| {
+                    move_out(&pool, pass, from);
+                    sum(object)
+                })
+            };
+            println!("{total}");
+        });
+    });
 }

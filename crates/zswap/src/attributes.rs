@@ -209,11 +209,23 @@ pub static DEBUG: &[Attribute<Zswap>] = &[
     }),
     counter!("compressed_bytes", "bytes", "bytes of all objects", |s| s.compressed_bytes),
     counter!("overhead_bytes", "bytes", "memory of entries and indexes", |s| s.overhead_bytes),
+    counter!("compacted_pages", "pages", "memory gained by moving objects together", |s| {
+        s.compacted_pages
+    }),
     counter!("zswpout", "pages", "pages stored so far", |s| s.stores),
     counter!("zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),
     counter!("zswpwb", "pages", "pages written back so far", |s| s.written_back_pages),
     counter!("through_pages", "pages", "pages refused and sent to devices", |s| s.through),
+    counter!("through_fail", "pages", "pages among them whose write failed: refused", |s| {
+        s.through_failed
+    }),
     counter!("read_back_pages", "pages", "pages read from devices", |s| s.read_back),
+    counter!("read_back_fail", "pages", "pages that could not be read from devices", |s| {
+        s.read_back_failed
+    }),
+    counter!("read_back_changed", "pages", "pages among them that a device had changed", |s| {
+        s.read_back_changed
+    }),
     counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
 ];
 

@@ -28,7 +28,12 @@ counts! {
     WrittenBack, "Pages that were written back.";
     WritebackFailed, "Pages whose writing back failed; they stayed.";
     Through, "Pages that went to the device because the cache refused them.";
+    ThroughFailed, "Pages that neither the cache nor the device took, because a write failed.";
+    Asked, "Pages that devices were asked to read or to write.";
+    Answered, "Pages among them that the devices have answered for, well or not.";
     ReadBack, "Pages that were read from the device.";
+    ReadBackFailed, "Pages whose read from the device failed.";
+    ReadBackChanged, "Pages among them that the device had changed.";
     NoBuffer, "Times when all that may be written back at once was under way already.";
     DecompressFail, "Objects that did not decompress to a page.";
     RejectDisabled, "Stores refused while the cache was disabled.";

@@ -175,7 +175,15 @@ impl<I: Index> SwapDevice<I> {
         let mut locks = PageLocks::of(area);
         (first..first + from.len() as u64).for_each(|offset| locks.add(offset));
         // Until the device has the pages, the cache keeps its copies: a read finds them.
-        device.submit(cpu, Operation::Write { offset: first * P, from: from.as_flattened() })?;
+        let write = Operation::Write { offset: first * P, from: from.as_flattened() };
+        let pages = from.len() as i64;
+        self.zswap.counts.add(cpu, Count::Asked, pages);
+        let written = device.submit(cpu, write);
+        self.zswap.counts.add(cpu, Count::Answered, pages);
+        if let Err(error) = written {
+            self.zswap.counts.add(cpu, Count::ThroughFailed, pages);
+            return Err(error);
+        }
         for offset in first..first + from.len() as u64 {
             area.set_on_device(offset);
             if let Some(word) = area.index.remove(cpu, offset) {
@@ -183,7 +191,7 @@ impl<I: Index> SwapDevice<I> {
                 self.zswap.dispose(&reader, cpu, word);
             }
         }
-        self.zswap.counts.add(cpu, Count::Through, from.len() as i64);
+        self.zswap.counts.add(cpu, Count::Through, pages);
         Ok(())
     }
 
@@ -280,12 +288,27 @@ impl<I: Index> SwapDevice<I> {
             (rest, at, count) = (behind, at + skipped + run, count + 1);
             Job::new(Operation::Read { offset, into: pages.as_flattened_mut() })
         });
-        device.submit_all(cpu, &mut jobs[..count]);
-        jobs[..count].iter().try_for_each(|job| job.result)?;
         let pages = u64::from(there.count_ones());
+        self.zswap.counts.add(cpu, Count::Asked, pages as i64);
+        device.submit_all(cpu, &mut jobs[..count]);
+        self.zswap.counts.add(cpu, Count::Answered, pages as i64);
+        self.count_failures(cpu, &jobs[..count]);
+        jobs[..count].iter().try_for_each(|job| job.result)?;
         self.zswap.counts.add(cpu, Count::ReadBack, pages as i64);
         area.memcg.count_read_back(pages);
         Ok(())
+    }
+
+    /// Counts the pages of reads that failed.
+    fn count_failures(&self, cpu: Cpu, jobs: &[Job<'_>]) {
+        for job in jobs {
+            let Err(error) = job.result else { continue };
+            let pages = (job.operation.range().1 / P) as i64;
+            self.zswap.counts.add(cpu, Count::ReadBackFailed, pages);
+            if error == IoError::Corrupt {
+                self.zswap.counts.add(cpu, Count::ReadBackChanged, pages);
+            }
+        }
     }
 
     fn discard(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {

@@ -8,6 +8,7 @@
 
 mod admin;
 mod areas;
+mod compaction;
 mod contents;
 mod frees;
 mod headroom;
@@ -18,7 +19,7 @@ use block::BlockDevice;
 use control::{ControlError, Errno};
 use objects::Objects;
 use pagealloc::{Frames, MemoryProvider, NoMemory};
-use sync::atomic::{AtomicBool, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
 use zcomp::{CODECS, Chosen, PerCpuStreams, prefetch_beginning};
@@ -81,12 +82,17 @@ pub struct Zswap<I: Index = XArraySplit> {
     /// Set when a store was refused for the pool's limit because no page could be written back. All
     /// stores are refused until the pool has shrunk to the accept threshold.
     reached_full: AtomicBool,
-    /// Set while the background thread writes pages back, down to the accept threshold.
+    /// Set while the background thread makes room, down to the accept threshold.
     pub(crate) evicting: AtomicBool,
+    /// Frames that the last compaction should have gained and did not, while the pool is crowded.
+    pub(crate) unmovable: AtomicU64,
     provision: Provision,
     changing: Mutex<()>,
     find_codec: FindCodec,
     cpus: usize,
+    /// See [`Zswap::without_readers`].
+    #[cfg(any(shuttle, asan))]
+    without_readers: bool,
 }
 
 /// The options of an area.
@@ -115,10 +121,11 @@ impl<I: Index> Zswap<I> {
     /// `ENOMEM` when memory or addresses are out.
     pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap<I>, ControlError> {
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
-        let pool = PoolOptions { frames: parts.frames, readers: readers.clone(), limit_frames: 0 };
+        let pool = PoolOptions { frames: parts.frames, limit_frames: 0 };
+        let objects = Objects::new(&*provider, pool, readers.clone(), parts.cpus, parts.cpus);
         let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
-            objects: Objects::new(&*provider, pool, parts.cpus, parts.cpus).map_err(no_memory)?,
+            objects: objects.map_err(no_memory)?,
             entries: Entries::new(&*provider, parts.entries, parts.cpus).map_err(no_memory)?,
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::new(readers.clone())),
@@ -132,16 +139,28 @@ impl<I: Index> Zswap<I> {
             event: EventCount::default(),
             reached_full: AtomicBool::new(false),
             evicting: AtomicBool::new(false),
+            unmovable: AtomicU64::new(0),
             provision: Provision::new(provider.is_ahead()),
             changing: Mutex::new(()),
             find_codec: parts.find_codec,
             cpus: parts.cpus,
+            #[cfg(any(shuttle, asan))]
+            without_readers: false,
             provider,
         };
         zswap.install(parts.codec)?;
         zswap.apply_limit();
         zswap.memcg("default")?;
         Ok(zswap)
+    }
+
+    /// An engine whose compaction gives back the old place of an object at once, while readers may
+    /// use it: a race checker must find the error.
+    #[cfg(any(shuttle, asan))]
+    #[must_use]
+    pub fn without_readers(mut self) -> Zswap<I> {
+        self.without_readers = true;
+        self
     }
 
     /// The pool of objects.
@@ -302,7 +321,9 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Checks whether the pool may grow. Wakes the background thread before the pool is full.
+    /// Checks whether a page may be stored. Wakes the background thread before the pool is full. At
+    /// its limit, the pool may still have a hole of the right size: it decides when the size is
+    /// known.
     #[inline]
     fn admit(&self, cpu: Cpu) -> Result<(), Reject> {
         let frames = self.pool().frames();
@@ -317,9 +338,12 @@ impl<I: Index> Zswap<I> {
         if !self.evicting.load(Ordering::Relaxed) && !self.evicting.swap(true, Ordering::Relaxed) {
             self.event.notify_all();
         }
-        if frames >= self.policy.max_frames() {
+        let max = self.policy.max_frames();
+        if frames >= max {
             self.counts.add(cpu, Count::PoolLimitHit, 1);
-            return Err(Reject::PoolLimit);
+            if frames > max || frames == 0 {
+                return Err(Reject::PoolLimit);
+            }
         }
         if self.reached_full.load(Ordering::Relaxed) {
             if frames > self.policy.accept_frames() {

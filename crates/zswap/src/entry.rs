@@ -1,8 +1,12 @@
 //! Entries: the state of one page in the cache. 40 bytes each, in lazily backed memory.
 //!
 //! The thread that stores a page writes its entry before the index names it. The entry does not
-//! change again until it is reused, with two exceptions: the lock of its list guards its place
-//! there, and readers set the mark that it was read.
+//! change again until it is reused, with three exceptions: the lock of its list guards its place
+//! there, readers set the mark that it was read, and compaction moves its object.
+//!
+//! The word of the object is in one place only. Compaction swaps it while the entry is kept for
+//! readers, and the thread that frees the entry takes it out. So each place of an object is freed
+//! once.
 //!
 //! Each CPU keeps a few freed entries, and passes more of them to a list that all CPUs share. So
 //! entries that one CPU takes and another gives back are reused, and the table grows only when
@@ -14,7 +18,7 @@ use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
 
-use crate::{Key, Word};
+use crate::{Key, Word, object_word};
 
 /// The contents of an entry's page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,13 +220,13 @@ impl Entries {
         }
     }
 
-    /// Writes an entry that was just taken.
+    /// Writes an entry that was just taken, with a content that only the caller knows.
     pub(crate) fn write(&self, word: Word, key: Key, memcg: u8, content: Content) {
         let entry = self.table.get(word.number() as usize);
         let (object, pattern) = content.pack();
         entry[KEY].store(key.pack(), Ordering::Relaxed);
-        entry[OBJECT].store(object, Ordering::Relaxed);
         entry[PATTERN].store(pattern, Ordering::Relaxed);
+        object_word::set(&entry[OBJECT], object);
         let life = word.get() >> LIFE_SHIFT << LIFE_SHIFT;
         entry[STATE].store(life | u64::from(memcg) << MEMCG_SHIFT, Ordering::Relaxed);
     }
@@ -232,10 +236,36 @@ impl Entries {
         Key::unpack(word & ((1 << Key::BITS) - 1))
     }
 
+    /// The content of an entry. The object may be moved meanwhile. Its old place stays for the
+    /// readers of entries, as the entry does.
+    #[inline]
     pub(crate) fn content(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
-        let pattern = entry[PATTERN].load(Ordering::Relaxed);
-        Content::unpack(entry[OBJECT].load(Ordering::Relaxed), pattern)
+        let object = object_word::get(&entry[OBJECT]);
+        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+    }
+
+    /// Takes the content out of an entry that no thread can find or keeps any more.
+    pub(crate) fn take_content(&self, number: u32) -> Content {
+        let entry = self.table.get(number as usize);
+        let object = object_word::take(&entry[OBJECT], SAME_FILLED);
+        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+    }
+
+    /// The object of an entry, if it has one now. The entry may be unused. The object may be freed
+    /// unless the caller keeps the entry.
+    #[inline]
+    pub(crate) fn object(&self, number: u32) -> Option<Object> {
+        match object_word::get(&self.table.get(number as usize)[OBJECT]) {
+            0 | SAME_FILLED => None,
+            word => Some(Object::from_word(word)),
+        }
+    }
+
+    /// Lets an entry name its object at a new place, if it still names it at the old one. Returns
+    /// whether it did. The caller keeps the entry meanwhile.
+    pub(crate) fn move_object(&self, number: u32, from: Object, to: Object) -> bool {
+        object_word::replace(&self.table.get(number as usize)[OBJECT], from.word(), to.word())
     }
 
     pub(crate) fn memcg(&self, number: u32) -> u8 {

@@ -8,8 +8,8 @@
 //! the cache. The engine reads no clock and starts no thread. The daemon calls [`Zswap::work`] when
 //! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
-//! Under loom this crate is empty: `tests/loom_index.rs` includes the files of the index and of
-//! the lock bits directly.
+//! Under loom this crate is empty: `tests/loom_index.rs` and `tests/loom_moves.rs` include the
+//! files of the index, of the lock bits and of the words of objects directly.
 #![no_std]
 #![cfg(not(loom))]
 
@@ -28,6 +28,7 @@ mod key;
 mod lock_bits;
 mod lru;
 mod memcg;
+mod object_word;
 mod outcome;
 mod policy;
 mod stats;
@@ -42,4 +43,4 @@ pub use key::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
 pub use memcg::{MAX_MEMCGS, Memcg};
 pub use outcome::{LoadError, Reclaimed, Reject, Work};
 pub use policy::Policy;
-pub use stats::{AreaStats, Stats, Traffic};
+pub use stats::{AreaStats, DeviceAnswers, Stats, Traffic};

@@ -25,6 +25,8 @@ pub struct Stats {
     pub max_pool_bytes: u64,
     /// Bytes of entries and indexes.
     pub overhead_bytes: u64,
+    /// Frames that compaction of the pool gained so far.
+    pub compacted_pages: u64,
     /// Pages stored so far.
     pub stores: u64,
     /// Pages loaded from the cache so far.
@@ -47,8 +49,18 @@ pub struct Stats {
     pub writebacks_refused: u64,
     /// Pages that [`crate::SwapDevice`] sent to devices because the cache refused them.
     pub through: u64,
+    /// Pages that [`crate::SwapDevice`] could not send to a device, because the write failed.
+    pub through_failed: u64,
     /// Pages that [`crate::SwapDevice`] read from devices.
     pub read_back: u64,
+    /// Pages that [`crate::SwapDevice`] could not read from a device. A page counts at each read.
+    pub read_back_failed: u64,
+    /// Pages among them that were not on the device as they were written.
+    pub read_back_changed: u64,
+    /// Pages that devices were asked to read or to write so far.
+    pub asked: u64,
+    /// Pages among them that were answered, well or not.
+    pub answered: u64,
     /// Pages on devices now.
     pub on_device: u64,
     /// Objects that did not decompress.
@@ -74,6 +86,21 @@ pub struct Traffic {
     pub served: u64,
     /// Pages that neither the cache nor a device took.
     pub refused: u64,
+}
+
+/// How the devices of the areas answer, in pages so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct DeviceAnswers {
+    /// As [`Stats::asked`].
+    pub asked: u64,
+    /// As [`Stats::answered`].
+    pub answered: u64,
+    /// As [`Stats::read_back_failed`].
+    pub reads: u64,
+    /// As [`Stats::read_back_changed`].
+    pub changed: u64,
+    /// Pages whose write failed, alone or with others. They stayed in the cache or with the client.
+    pub writes: u64,
 }
 
 /// A snapshot of the statistics of an area.
@@ -103,6 +130,7 @@ impl<I: Index> Zswap<I> {
             pool_bytes: self.pool().frames() * PAGE_SIZE as u64,
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,
             overhead_bytes: self.entries.touched() * ENTRY_BYTES + indexes,
+            compacted_pages: self.pool().frames_compacted(),
             stores: count(Count::Stores),
             loads: count(Count::Loads),
             pool_limit_hit: count(Count::PoolLimitHit),
@@ -114,7 +142,12 @@ impl<I: Index> Zswap<I> {
             outstanding_writebacks: self.evictors.under_way(),
             writebacks_refused: count(Count::NoBuffer),
             through: count(Count::Through),
+            through_failed: count(Count::ThroughFailed),
             read_back: count(Count::ReadBack),
+            read_back_failed: count(Count::ReadBackFailed),
+            read_back_changed: count(Count::ReadBackChanged),
+            asked: count(Count::Asked),
+            answered: count(Count::Answered),
             on_device: areas().map(|area| area.count_on_device()).sum(),
             decompress_fail: count(Count::DecompressFail),
             reject_disabled: count(Count::RejectDisabled),
@@ -145,6 +178,21 @@ impl<I: Index> Zswap<I> {
         Traffic {
             served: count(Count::Stores) + count(Count::Loads),
             refused: refused.saturating_sub(count(Count::Through)),
+        }
+    }
+
+    /// How the devices answer. The call allocates no memory, as [`Zswap::traffic`].
+    #[must_use]
+    pub fn device_answers(&self) -> DeviceAnswers {
+        let count = |which| self.counts.sum(which);
+        // Read first, so that no page seems to be answered before it was asked for.
+        let answered = count(Count::Answered);
+        DeviceAnswers {
+            asked: count(Count::Asked),
+            answered,
+            reads: count(Count::ReadBackFailed),
+            changed: count(Count::ReadBackChanged),
+            writes: count(Count::WritebackFailed) + count(Count::ThroughFailed),
         }
     }
 

@@ -204,7 +204,9 @@ impl<I: Index> Zswap<I> {
         });
         let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
         if let Some(device) = &area.device {
+            self.counts.add(cpu, Count::Asked, set.len() as i64);
             device.submit_all(cpu, &mut jobs[..count]);
+            self.counts.add(cpu, Count::Answered, set.len() as i64);
         }
         let mut start = 0;
         for (job, end) in jobs.iter().zip(ends).take(count) {
@@ -243,11 +245,18 @@ impl<I: Index> Zswap<I> {
         self.dispose(&reader, cpu, *word);
     }
 
-    /// One step of the background thread: writes back a batch if the pool came near its limit and
-    /// has not shrunk to the accept threshold since.
+    /// One step of the background thread, if the pool came near its limit and has not shrunk to the
+    /// accept threshold since: compacts the pool if that alone lets it shrink so far, or else
+    /// writes back a batch. Pages that are written back leave holes, so a compaction gains more
+    /// after that.
     pub fn work(&self, cpu: Cpu) -> Work {
         if !self.is_crowded() {
+            self.unmovable.store(0, Ordering::Relaxed);
             return Work::Idle;
+        }
+        let frames = self.pool().frames();
+        if self.compacts_for(cpu, frames.saturating_sub(self.policy.accept_frames())) {
+            return if self.is_crowded() { Work::Again } else { Work::Idle };
         }
         let done = self.evict(cpu, None, BATCH);
         match (self.is_crowded(), done.written) {
@@ -282,13 +291,18 @@ impl<I: Index> Zswap<I> {
             let count = memcg.0.lru.count();
             count - memcg.take_read_back(count).min(count)
         });
-        let (shrinkable, pages) = (shrinkable.sum::<u64>(), self.counts.sum(Count::Pages));
-        match pages {
+        self.relief(shrinkable.sum())
+    }
+
+    /// The memory that becomes free, in pages, if `pages` pages are written back that take as much
+    /// of the pool as all do on average. Rounded down.
+    #[must_use]
+    pub fn relief(&self, pages: u64) -> u64 {
+        let all = self.counts.sum(Count::Pages);
+        let frames = self.pool().frames().min(all);
+        match all {
             0 => 0,
-            _ => {
-                (u128::from(shrinkable) * u128::from(self.pool().frames().min(pages))
-                    / u128::from(pages)) as u64
-            }
+            _ => (u128::from(pages) * u128::from(frames) / u128::from(all)) as u64,
         }
     }
 

@@ -26,6 +26,7 @@ pub trait AnySwap: Send + Sync {
     fn invalidate_area(&self, cpu: Cpu, swap: SwapType);
     fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed;
     fn shrink(&self, cpu: Cpu, pages: u64) -> Reclaimed;
+    fn compact(&self, cpu: Cpu) -> u64;
     fn policy(&self) -> &Policy;
     fn zone(&self) -> &Arc<dyn Frames>;
     fn free_frames(&self) -> u64;
@@ -65,6 +66,7 @@ impl<I: Index> AnySwap for Zswap<I> {
         invalidate_area(cpu: Cpu, swap: SwapType) -> ();
         reclaim(cpu: Cpu, pages: u64) -> Reclaimed;
         shrink(cpu: Cpu, pages: u64) -> Reclaimed;
+        compact(cpu: Cpu) -> u64;
         policy() -> &Policy;
         zone() -> &Arc<dyn Frames>;
         free_frames() -> u64;

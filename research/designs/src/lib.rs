@@ -29,7 +29,9 @@ pub use any_swap::AnySwap;
 #[cfg(not(loom))]
 pub use machine::{Disk, Machine, MachineOptions};
 #[cfg(not(loom))]
-pub use variants::{COUNTERS, INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES, make_index};
+pub use variants::{
+    COUNTERS, INDEXES, MEMORIES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES, make_index,
+};
 
 #[cfg(test)]
 #[allow(dead_code)]

@@ -48,7 +48,11 @@ fn zone(
     memory: u64,
 ) -> Result<Arc<dyn Frames>, ControlError> {
     let max_frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
-    make_zone(name, provider, ZoneOptions { collapse: true, ..ZoneOptions::new(cpus, max_frames) })
+    make_zone(
+        name,
+        provider,
+        ZoneOptions { collapse: true, init_on_free: true, ..ZoneOptions::new(cpus, max_frames) },
+    )
 }
 
 impl Machine {
@@ -78,14 +82,16 @@ impl Machine {
     /// # Errors
     /// `EINVAL` for an unknown design, `ENOMEM` when the process gets no addresses.
     pub fn of(variants: Variants) -> Result<Machine, ControlError> {
+        variants.check()?;
+        let provider = variants.provider()?;
         let options = MachineOptions {
             cpus: host::cpus(),
             memory: host::total_memory(),
             variants,
             files: Arc::new(NoHostFiles),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_scenario: provider.clone(),
         };
-        Machine::new(Arc::new(host::Mmap), options)
+        Machine::new(provider, options)
     }
 
     /// Adds a disk without a size.

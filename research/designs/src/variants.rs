@@ -31,6 +31,8 @@ pub struct Variants {
     pub counters: String,
     /// The index of a swap area: one of [`INDEXES`].
     pub index: String,
+    /// What the memory of frames and tables is: one of [`MEMORIES`].
+    pub memory: String,
 }
 
 impl Default for Variants {
@@ -41,6 +43,7 @@ impl Default for Variants {
             streams: STREAM_POLICIES[0].into(),
             counters: COUNTERS[0].into(),
             index: INDEXES[0].into(),
+            memory: MEMORIES[0].into(),
         }
     }
 }
@@ -76,6 +79,10 @@ pub const INDEXES: &[&str] = names!(INDEX);
 /// The kinds of counters, the product's first.
 pub const COUNTERS: &[&str] = &["percpu", "shared"];
 
+/// The kinds of memory, the product's first: anonymous memory, and files that outlive the process,
+/// which may be swapped out or not.
+pub const MEMORIES: &[&str] = &["anonymous", "memfd", "noswap"];
+
 impl Variants {
     /// Checks that every name is known.
     ///
@@ -86,7 +93,27 @@ impl Variants {
         known("slot scheme", &self.slots, SLOT_SCHEMES)?;
         known("stream policy", &self.streams, STREAM_POLICIES)?;
         known("kind of counters", &self.counters, COUNTERS)?;
-        known("index", &self.index, INDEXES)
+        known("index", &self.index, INDEXES)?;
+        known("kind of memory", &self.memory, MEMORIES)
+    }
+
+    /// A provider of the kind of memory.
+    ///
+    /// # Errors
+    /// The error of the system: `EPERM` for memory that is not swapped, without `CAP_SYS_ADMIN`.
+    pub(crate) fn provider(&self) -> Result<Arc<dyn MemoryProvider>, ControlError> {
+        let named = |memory: host::Memfds| Arc::new(memory.provider("engine"));
+        match &*self.memory {
+            "memfd" => Ok(named(host::Memfds::new())),
+            "noswap" => {
+                let made = host::Memfds::unswappable().map_err(|error| {
+                    let errno = error.raw_os_error().map_or(Errno::EIO, Errno);
+                    ControlError::new(errno, format!("memory that is not swapped: {error}"))
+                })?;
+                Ok(named(made))
+            }
+            _ => Ok(Arc::new(host::Mmap)),
+        }
     }
 
     /// The number of CPUs that have their own counters.

@@ -76,16 +76,16 @@ impl Context for Nothing {
     }
 }
 
-/// Those who use streams, and how many may at once.
-struct World<M> {
+/// Threads that use streams, and how many may do so at once.
+struct StreamUsers<M> {
     streams: M,
     users: AtomicUsize,
     most: usize,
 }
 
-impl<M: Manner> World<M> {
-    fn new(streams: M, most: usize) -> Arc<World<M>> {
-        Arc::new(World { streams, users: AtomicUsize::new(0), most })
+impl<M: Manner> StreamUsers<M> {
+    fn new(streams: M, most: usize) -> Arc<StreamUsers<M>> {
+        Arc::new(StreamUsers { streams, users: AtomicUsize::new(0), most })
     }
 
     fn use_one(&self) {
@@ -98,15 +98,15 @@ impl<M: Manner> World<M> {
 }
 
 /// `users` threads use a stream each, while this one does `meanwhile` and then the same.
-fn run<M: Manner>(world: &Arc<World<M>>, users: usize, meanwhile: impl FnOnce(&M)) {
+fn run<M: Manner>(stream_users: &Arc<StreamUsers<M>>, users: usize, meanwhile: impl FnOnce(&M)) {
     let others: Vec<_> = (0..users)
         .map(|_| {
-            let world = world.clone();
-            thread::spawn(move || world.use_one())
+            let stream_users = stream_users.clone();
+            thread::spawn(move || stream_users.use_one())
         })
         .collect();
-    meanwhile(&world.streams);
-    world.use_one();
+    meanwhile(&stream_users.streams);
+    stream_users.use_one();
     others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
 }
 
@@ -123,29 +123,29 @@ fn multi(limit: usize, memory: usize) -> MultiStreams {
 
 #[test]
 fn one_stream_is_passed_on() {
-    bounded(3, || run(&World::new(multi(1, 1), 1), 1, |_| {}));
-    bounded(2, || run(&World::new(multi(1, 1), 1), 2, |_| {}));
+    bounded(3, || run(&StreamUsers::new(multi(1, 1), 1), 1, |_| {}));
+    bounded(2, || run(&StreamUsers::new(multi(1, 1), 1), 2, |_| {}));
 }
 
 #[test]
 fn streams_are_made_up_to_the_limit() {
     bounded(2, || {
-        let world = World::new(multi(2, 9), 2);
-        run(&world, 2, |_| {});
-        assert!((1..=2).contains(&Manner::count(&world.streams)));
+        let stream_users = StreamUsers::new(multi(2, 9), 2);
+        run(&stream_users, 2, |_| {});
+        assert!((1..=2).contains(&Manner::count(&stream_users.streams)));
     });
 }
 
 #[test]
 fn without_memory_everybody_waits_for_a_turn() {
-    bounded(3, || run(&World::new(multi(2, 1), 1), 1, |_| {}));
-    bounded(2, || run(&World::new(multi(3, 1), 1), 2, |_| {}));
+    bounded(3, || run(&StreamUsers::new(multi(2, 1), 1), 1, |_| {}));
+    bounded(2, || run(&StreamUsers::new(multi(3, 1), 1), 2, |_| {}));
 }
 
 #[test]
 fn a_limit_may_be_raised_under_those_who_wait() {
     bounded(2, || {
-        run(&World::new(multi(1, 2), 2), 2, |streams| Manner::limit(streams, 2));
+        run(&StreamUsers::new(multi(1, 2), 2), 2, |streams| Manner::limit(streams, 2));
     });
 }
 
@@ -158,26 +158,26 @@ fn lower_while_lent(streams: &impl Manner) {
 fn a_limit_may_be_lowered_under_those_who_grow() {
     for memory in [1, 2] {
         bounded(3, move || {
-            let world = World::new(multi(2, memory), 2);
-            run(&world, 1, lower_while_lent);
-            assert_eq!(Manner::count(&world.streams), 1);
+            let stream_users = StreamUsers::new(multi(2, memory), 2);
+            run(&stream_users, 1, lower_while_lent);
+            assert_eq!(Manner::count(&stream_users.streams), 1);
         });
         bounded(2, move || {
-            run(&World::new(multi(2, memory), 2), 2, |streams| Manner::limit(streams, 1));
+            run(&StreamUsers::new(multi(2, memory), 2), 2, |streams| Manner::limit(streams, 1));
         });
     }
 }
 
 fn copies(flaw: Flaw) {
     let copy = move |limit, memory| Copy::new(flaw, limit, Codec::with_memory_for(memory));
-    bounded(3, move || run(&World::new(copy(1, 0), 1), 1, |_| {}));
+    bounded(3, move || run(&StreamUsers::new(copy(1, 0), 1), 1, |_| {}));
     bounded(3, move || {
-        run(&World::new(copy(2, 0), 2), 1, lower_while_lent);
+        run(&StreamUsers::new(copy(2, 0), 2), 1, lower_while_lent);
     });
     bounded(3, move || {
-        run(&World::new(copy(2, 1), 2), 1, lower_while_lent);
+        run(&StreamUsers::new(copy(2, 1), 2), 1, lower_while_lent);
     });
-    bounded(3, move || run(&World::new(copy(2, 2), 2), 2, |_| {}));
+    bounded(3, move || run(&StreamUsers::new(copy(2, 2), 2), 2, |_| {}));
 }
 
 fn refused(flaw: Flaw, complaint: &str) {

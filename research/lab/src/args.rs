@@ -12,12 +12,14 @@ mod backing;
 mod figures;
 mod serve;
 mod sizes;
+mod soak;
 mod zones;
 
 pub use backing::BackingArgs;
 pub use figures::FiguresArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
+pub use soak::SoakArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -64,13 +66,20 @@ pub enum Command {
     KernelBuild(KernelBuildArgs),
     /// Run programs that check their memory in a cgroup with less of it than they want
     Hungry(HungryArgs),
+    /// Do a great many operations on pages over all transports, beside faults and kills
+    Soak(SoakArgs),
 }
 
 impl Command {
-    /// Whether it has swap on at times, which must be taken away before this process ends.
+    /// Whether it has swap on at times, or mounts, which must be taken away before this process
+    /// ends.
     #[must_use]
-    pub fn swaps(&self) -> bool {
-        matches!(self, Command::KernelBuild(_) | Command::Hungry(_))
+    pub fn is_patient(&self) -> bool {
+        match self {
+            Command::KernelBuild(_) | Command::Hungry(_) => true,
+            Command::Soak(soak) => soak.part.is_some(),
+            _ => false,
+        }
     }
 }
 
@@ -212,8 +221,9 @@ pub struct PagesArgs {
     pub device: Option<PathBuf>,
 
     /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
-    /// for one on that page allocator, or `swap` or `swap:NAME` for the cache of swap pages with
-    /// that index, to take turns with the first. May be repeated
+    /// for one on that page allocator, or `memory:NAME` for one in that kind of memory (memfd,
+    /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, to take turns
+    /// with the first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<PathBuf>,
 

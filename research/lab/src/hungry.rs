@@ -21,7 +21,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::args::HungryArgs;
-use crate::pressure::{Measured, Stage};
+use crate::pressure::{Measured, SwapGroup};
 use crate::programs;
 use crate::swap::{Kind, Mode, Shop};
 use report::{Report, Run};
@@ -129,15 +129,16 @@ pub fn run(args: &HungryArgs) -> Result<()> {
             let mut attempts = 0;
             let (verdict, measured) = loop {
                 attempts += 1;
-                let mut stage = Stage::new(&shop, mode, limit, task.timeout).with_context(what)?;
+                let mut swap_group =
+                    SwapGroup::new(&shop, mode, limit, task.timeout).with_context(what)?;
                 let done = match (program, &prepared) {
-                    (Program::StressNg, _) => stress::run(&task, &mut stage),
-                    (Program::Redis, _) => redis::run(&task, &mut stage),
-                    (Program::Sort, Some(prepared)) => sort::run(&task, prepared, &mut stage),
+                    (Program::StressNg, _) => stress::run(&task, &mut swap_group),
+                    (Program::Redis, _) => redis::run(&task, &mut swap_group),
+                    (Program::Sort, Some(prepared)) => sort::run(&task, prepared, &mut swap_group),
                     (Program::Sort, None) => bail!("nothing to sort"),
                 };
                 let (verdict, measured) = done.with_context(what)?;
-                stage.end().with_context(what)?;
+                swap_group.end().with_context(what)?;
                 if attempts == ATTEMPTS || !was_refused_memory(&verdict, &measured) {
                     break (verdict, measured);
                 }

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::KernelBuildArgs;
-use crate::pressure::{Ended, Stage, forget_files};
+use crate::pressure::{Ended, SwapGroup, forget_files};
 use crate::profile::Recorder;
 use crate::programs::{Running, last_words};
 use crate::swap::{KINDS, Kind, Mode, Shop};
@@ -89,21 +89,21 @@ fn build(
     source.clean()?;
     let limit = (mode.kind != Kind::None).then_some(setting.limit_bytes);
     let timeout = Duration::from_secs(args.swap.timeout.into());
-    let mut stage = Stage::new(shop, mode, limit, timeout)?;
+    let mut swap_group = SwapGroup::new(shop, mode, limit, timeout)?;
     let log = tempfile::tempfile().context("cannot make a temporary file")?;
     let mut command: Command = source.make();
     command.arg(format!("-j{}", setting.jobs));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
     // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
-    stage.take(&mut command)?;
+    swap_group.take(&mut command)?;
     forget_files()?;
-    let recorder = args.profile.then(|| Recorder::start(stage.server())).transpose()?;
-    stage.begin()?;
+    let recorder = args.profile.then(|| Recorder::start(swap_group.server())).transpose()?;
+    swap_group.begin()?;
     let mut running = Running::start(&mut command, false)?;
-    let (ended, measured) = stage.wait(running.child(), "make")?;
+    let (ended, measured) = swap_group.wait(running.child(), "make")?;
     let profile = recorder.map(Recorder::finish).transpose()?;
-    stage.end()?;
+    swap_group.end()?;
     let (outcome, message) = match ended {
         Ended::Itself(status) if status.success() => ("done", None),
         Ended::Itself(status) => {

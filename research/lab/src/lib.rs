@@ -16,6 +16,7 @@
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
 //! * `kernel-build` and `hungry` run other programs in a memory cgroup, with several kinds of swap.
+//! * `soak` does a great many operations on pages over all transports and compares each page.
 //! * `figures` runs all of these and makes the tables of docs/BENCHMARKS.md.
 //!
 //! Numbers of one run are comparable, because the subjects take turns; numbers of different runs
@@ -45,6 +46,7 @@ mod profile;
 mod programs;
 mod serve;
 mod served;
+mod soak;
 mod statistics;
 mod streams;
 mod swap;
@@ -63,7 +65,7 @@ use clap::Parser;
 pub fn main() -> ExitCode {
     let arguments = args::Arguments::parse();
     let result =
-        interrupt::watch(arguments.command.swaps()).and_then(|()| match &arguments.command {
+        interrupt::watch(arguments.command.is_patient()).and_then(|()| match &arguments.command {
             args::Command::Corpus(args) => corpus::run(args),
             args::Command::Figures(args) => figures::run(args),
             args::Command::Pages(args) => pages::run(args),
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
             args::Command::Backing(args) => backing_file::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),
+            args::Command::Soak(args) => soak::run(args),
         });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,7 +13,7 @@ mod work;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use designs::{INDEXES, SLOT_SCHEMES, ZONES};
+use designs::{INDEXES, MEMORIES, SLOT_SCHEMES, ZONES};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::PagesArgs;
@@ -75,7 +75,12 @@ fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
         Some(known) => Ok(Kind::Zone(known)),
         None => bail!("no zone {name:?}; there are: {}", ZONES.join(" ")),
     };
+    let memory = |name: &str| match MEMORIES.iter().find(|known| **known == name) {
+        Some(known) => Ok(Kind::Memory(known)),
+        None => bail!("no memory {name:?}; there are: {}", MEMORIES.join(" ")),
+    };
     let kind = |path: &Path| match path.to_str() {
+        Some(name) if name.starts_with("memory:") => memory(name.trim_start_matches("memory:")),
         Some(name) if name.starts_with("zone:") => zone(name.trim_start_matches("zone:")),
         Some("swap") => Ok(Kind::Swap(INDEXES[0])),
         Some(name) if name.starts_with("swap:") => swap(name.trim_start_matches("swap:")),

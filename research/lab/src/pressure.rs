@@ -23,7 +23,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A group with swap, ready for programs. Drop takes everything down.
-pub struct Stage {
+pub struct SwapGroup {
     // Dropped in this order, after the group's processes are killed: then swap is empty.
     area: Option<Box<dyn Area>>,
     group: Group,
@@ -75,16 +75,21 @@ pub struct Measured {
     pub disks: Vec<Disk>,
 }
 
-impl Stage {
+impl SwapGroup {
     /// Makes swap, and a group limited to `limit` bytes. Without swap there is no limit.
     ///
     /// # Errors
     /// This machine cannot have such swap or such a group.
-    pub fn new(shop: &Shop, mode: &Mode, limit: Option<u64>, timeout: Duration) -> Result<Stage> {
+    pub fn new(
+        shop: &Shop,
+        mode: &Mode,
+        limit: Option<u64>,
+        timeout: Duration,
+    ) -> Result<SwapGroup> {
         let group = Group::new(limit)?;
         let area = shop.make(mode)?;
         let now = Instant::now();
-        Ok(Stage {
+        Ok(SwapGroup {
             area: Some(area),
             group,
             timeout,
@@ -218,7 +223,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for SwapGroup {
     fn drop(&mut self) {
         // The swap may go only if no process has pages in it.
         if let Err(error) = self.group.kill() {

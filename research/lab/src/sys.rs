@@ -98,6 +98,21 @@ pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Drops `length` bytes of a file or block device from `offset` on; they read as zeroes
+/// (fallocate(2)).
+///
+/// # Errors
+/// The error of fallocate(2): many file systems and devices cannot do it.
+pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let number = |number: u64| libc::off_t::try_from(number).map_err(io::Error::other);
+    // SAFETY: the descriptor is open; the rest are numbers.
+    match unsafe { libc::fallocate(file.as_raw_fd(), mode, number(offset)?, number(length)?) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Makes a child of this command enter a control group before it becomes the program. `procs` is
 /// the group's open `cgroup.procs` (kernel document `admin-guide/cgroup-v2.rst`: 0 is the writing
 /// process).

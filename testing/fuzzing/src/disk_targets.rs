@@ -32,6 +32,7 @@ const COUNTS: &[&str] = &[
     "orig_data_size",
     "compr_data_size",
     "mem_used_total",
+    "lost_pages",
     "writeback_limit",
 ];
 

@@ -1,23 +1,16 @@
 //! The kernel's side of a FUSE connection to a file: it sends requests and compares the answers
-//! with a model. The numbers come from linux/fuse.h. They are a second copy, so that an error in
-//! the server's own table shows.
+//! with a model.
 
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Plain};
 use fuse::swapfile::{drive, wire};
 
+use crate::fuse_numbers::{FALLOCATE, GETATTR, HEADER, OPEN, READ, SETATTR, WRITE};
+
 /// The size of the file in bytes, no multiple of a page.
 const BYTES: usize = 40_000;
-/// Bytes before the operands of a request.
-const HEADER: usize = 40;
 
-const GETATTR: u32 = 3;
-const SETATTR: u32 = 4;
-const OPEN: u32 = 14;
-const READ: u32 = 15;
-const WRITE: u32 = 16;
-const FALLOCATE: u32 = 43;
 /// FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET.
 const SIALLOCATED: [u32; 4] = [2, 36, 41, 42];
 

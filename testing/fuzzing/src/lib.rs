@@ -4,10 +4,17 @@
 //! Two callers share these functions: the programs under `fuzz/`, which libFuzzer drives, and the
 //! smoke tests of this crate, which feed seeded random and mutated inputs in every test run.
 
+mod blocking;
 mod codecs;
 mod disk_targets;
 mod fuse_client;
+mod fuse_files;
+mod fuse_numbers;
+mod kept_table;
 mod nbd_client;
+mod plain_blocks;
+mod put_off;
+mod swap_contents;
 mod targets;
 
 pub use codecs::{
@@ -15,6 +22,11 @@ pub use codecs::{
 };
 pub use disk_targets::{attribute_stores, sealed_blocks};
 pub use fuse_client::fuse_requests;
+pub use fuse_files::fuse_files;
+pub use kept_table::kept_table;
+pub use plain_blocks::plain_blocks;
+pub use put_off::nbd_put_off;
+pub use swap_contents::swap_contents;
 pub use targets::{TARGETS, Target, control_message, nbd_negotiation, nbd_requests, parse_size};
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use block::{BlockDevice, Checked, Plain};
 use cli::protocol::{self, DaemonReport};
 use nbd::wire;
 
-use crate::codecs;
-use crate::disk_targets;
 use crate::fuse_client::{self, fuse_requests};
+use crate::kept_table;
 use crate::nbd_client::{self, Conversation};
+use crate::{codecs, disk_targets, fuse_files, plain_blocks, put_off, swap_contents};
 
 /// A target function, its name, and its seed inputs.
 pub struct Target {
@@ -26,7 +26,15 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
+    Target { name: "nbd_put_off", run: put_off::nbd_put_off, seeds: put_off::seeds },
     Target { name: "fuse_requests", run: fuse_requests, seeds: fuse_client::seeds },
+    Target { name: "fuse_files", run: fuse_files::fuse_files, seeds: fuse_files::seeds },
+    Target { name: "plain_blocks", run: plain_blocks::plain_blocks, seeds: plain_blocks::seeds },
+    Target {
+        name: "swap_contents",
+        run: swap_contents::swap_contents,
+        seeds: swap_contents::seeds,
+    },
     Target {
         name: "attribute_stores",
         run: disk_targets::attribute_stores,
@@ -39,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "parse_size", run: parse_size, seeds: size_seeds },
     Target { name: "control_message", run: control_message, seeds: message_seeds },
+    Target { name: "kept_table", run: kept_table::kept_table, seeds: kept_table::seeds },
     Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },
     Target { name: "decompress_lzo", run: codecs::decompress_lzo, seeds: codecs::lzo_seeds },
     Target { name: "decompress_lz4", run: codecs::decompress_lz4, seeds: codecs::lz4_seeds },

@@ -51,6 +51,26 @@ fn sealed_blocks() {
 }
 
 #[test]
+fn nbd_put_off() {
+    smoke("nbd_put_off");
+}
+
+#[test]
+fn fuse_files() {
+    smoke("fuse_files");
+}
+
+#[test]
+fn plain_blocks() {
+    smoke("plain_blocks");
+}
+
+#[test]
+fn swap_contents() {
+    smoke("swap_contents");
+}
+
+#[test]
 fn parse_size() {
     smoke("parse_size");
 }
@@ -58,6 +78,11 @@ fn parse_size() {
 #[test]
 fn control_message() {
     smoke("control_message");
+}
+
+#[test]
+fn kept_table() {
+    smoke("kept_table");
 }
 
 #[test]

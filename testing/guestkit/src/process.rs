@@ -22,6 +22,14 @@ pub fn protect() -> bool {
     protected
 }
 
+/// Locks the memory that this process has now, its stack included, and nothing that it maps later.
+/// True if that succeeded.
+#[must_use]
+pub fn stay() -> bool {
+    // SAFETY: the call locks the present memory of this process and changes no contents.
+    unsafe { libc::mlockall(libc::MCL_CURRENT) == 0 }
+}
+
 /// Stops the process `pid` (`SIGSTOP`) or continues it (`SIGCONT`).
 ///
 /// # Errors

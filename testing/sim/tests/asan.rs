@@ -23,7 +23,7 @@ use testkit::dies;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt};
 use zram::Without;
-use zram::slots::{BitLock, SlotTable};
+use zram::slots::SlotTable;
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
@@ -111,12 +111,14 @@ fn what_is_read_stays_under_epochs() {
 
 /// Objects are moved together while one of them is read.
 fn moved_while_read() {
-    let (disk, moment) = disk::<BitLock>(true);
+    let (disk, moment) = disk::<Epoch>(true);
     (0..PAGES).for_each(|index| disk.store_page(CPU, index, &contents(index)).unwrap());
     let left = || (0..PAGES).filter(|index| index % 7 == 0);
     (0..PAGES).filter(|index| index % 7 != 0).for_each(|index| {
         disk.discard_pages(CPU, index, 1).unwrap();
     });
+    // What was discarded does not wait for readers any more.
+    disk.stats();
     for index in left() {
         let administrator = disk.clone();
         *moment.0.lock().unwrap() = Some(Box::new(move || {

@@ -80,6 +80,8 @@ scenarios! {
     crowds: Scenario::CROWD;
     crowds_whose_readers_need_streams: Scenario::STREAMS;
     compaction: Scenario::COMPACTED;
+    compaction_of_idle_pages: Scenario::IDLE;
+    compaction_beside_post_processing: Scenario::COMPACTED_BESIDE;
     writeback: Scenario::WRITTEN_BACK;
     compressed_writeback_to_one_block: Scenario::ONE_BLOCK;
     writeback_to_one_block: Scenario::ONE_PLAIN_BLOCK;
@@ -157,13 +159,22 @@ macro_rules! controls {
 
 /// A block of the backing device is free as soon as no slot names it.
 const BLOCKS_AT_ONCE: Without = Without { readers_of_blocks: true, ..NOTHING };
-/// Compaction waits for no reader.
+/// Compaction gives back the old place of an object before its readers have left.
 const MOVES_AT_ONCE: Without = Without { readers_of_objects: true, ..NOTHING };
+/// Compaction overwrites what was stored while it copied an object.
+const MOVES_OVER: Without = Without { newer_stores: true, ..NOTHING };
+/// Compaction clears the flags of a page.
+const MOVES_WITHOUT_FLAGS: Without = Without { flags: true, ..NOTHING };
 /// Threads change parts of a page without taking turns.
 const NO_TURNS: Without = Without { turns: true, ..NOTHING };
-/// The disk omits no wait.
-const NOTHING: Without =
-    Without { readers_of_blocks: false, readers_of_objects: false, turns: false };
+/// The disk omits nothing.
+const NOTHING: Without = Without {
+    readers_of_blocks: false,
+    readers_of_objects: false,
+    newer_stores: false,
+    flags: false,
+    turns: false,
+};
 
 controls! {
     publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
@@ -178,6 +189,9 @@ controls! {
     old_pages_that_are_compressed_again_are_found:
         on(Scenario::RECOMPRESSED, table::<IgnoresClaims>());
     objects_that_are_moved_under_readers_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
+    objects_that_are_moved_under_epochs_are_found: on(Scenario::COMPACTED, flawed::<Epoch>(MOVES_AT_ONCE));
+    objects_that_are_moved_over_newer_ones_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_OVER));
+    flags_that_are_lost_when_objects_are_moved_are_found: on(Scenario::IDLE, flawed::<BitLock>(MOVES_WITHOUT_FLAGS));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);

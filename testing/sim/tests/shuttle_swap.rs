@@ -23,6 +23,8 @@ use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, holds, rejected};
 use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
+use zswap::Zswap;
+use zswap::index::XArraySplit;
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
@@ -40,8 +42,15 @@ fn naive(flaw: Flaw) -> MakeCache {
     Arc::new(move || -> Arc<dyn Cache> { Arc::new(Naive::new(flaw)) })
 }
 
+/// The engine whose compaction gives back the old place of an object at once.
+fn moving_at_once() -> MakeCache {
+    Arc::new(|| -> Arc<dyn Cache> {
+        Arc::new(Engine::with_parts::<XArraySplit>(CPUS, Zswap::without_readers))
+    })
+}
+
 /// All scenarios, by name.
-const SCENARIOS: [(&str, Scenario); 9] = [
+const SCENARIOS: [(&str, Scenario); 11] = [
     ("written_back", Scenario::WRITTEN_BACK),
     ("two_evictors", Scenario::TWO_EVICTORS),
     ("exclusive", Scenario::EXCLUSIVE),
@@ -50,6 +59,8 @@ const SCENARIOS: [(&str, Scenario); 9] = [
     ("crowd", Scenario::CROWD),
     ("compressors", Scenario::COMPRESSORS),
     ("swapped_off", Scenario::SWAPPED_OFF),
+    ("compacted", Scenario::COMPACTED),
+    ("compacted_exclusive", Scenario::COMPACTED_EXCLUSIVE),
     ("everything", Scenario::EVERYTHING),
 ];
 
@@ -77,6 +88,8 @@ scenarios! {
     crowds: Scenario::CROWD;
     compressors: Scenario::COMPRESSORS;
     areas_are_turned_off: Scenario::SWAPPED_OFF;
+    objects_are_moved: Scenario::COMPACTED;
+    objects_are_moved_and_taken_out: Scenario::COMPACTED_EXCLUSIVE;
     everything: Scenario::EVERYTHING;
 }
 
@@ -143,4 +156,5 @@ controls! {
     indexes_that_take_nothing_are_found:
         Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
     pages_that_were_taken_are_found: Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
+    objects_that_are_moved_under_readers_are_found: Scenario::COMPACTED, moving_at_once();
 }

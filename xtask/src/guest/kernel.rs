@@ -30,6 +30,8 @@ const MODULES: &[&str] = &[
     "null_blk",
     "dm_mod",
     "dm_thin_pool",
+    "dm_delay",
+    "dm_flakey",
     "overlay",
 ];
 /// The modules that the guest needs to find the root file system.

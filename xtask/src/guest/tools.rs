@@ -14,6 +14,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("depmod", "kmod"),
+    ("dmsetup", "dmsetup"),
     ("dpkg-deb", "dpkg"),
     ("find", "findutils"),
     ("ldd", "libc-bin"),

@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("zswap", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects"]),
     ("host", &["units", "sync", "pagealloc"]),
     ("backing", &["units", "sync", "control", "block"]),
+    ("kept", &[]),
     ("seal", &["units", "sync", "block", "pagealloc", "host"]),
     ("nbd", &["units", "sync", "block", "host"]),
     ("fuse", &["units", "sync", "control", "block", "host"]),
@@ -45,7 +46,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ublk",
         ],
     ),
-    ("cli", &["rampack"]),
+    ("cli", &["rampack", "kept"]),
     (
         "designs",
         &[
@@ -111,6 +112,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zram",
             "zswap",
             "seal",
+            "kept",
             "nbd",
             "fuse",
             "cli",
@@ -123,7 +125,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// The crates that tests may use in addition. Only tests of `testing/` and `research/` may use
 /// `designs`.
-const IN_TESTS: &[&str] = &["testkit", "sim", "host", "zsmalloc"];
+const IN_TESTS: &[&str] = &["testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
 /// `*` stands for every crate.
@@ -132,6 +134,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("atomic-wait", &["sync"], &[]),
     ("clap", &["cli", "lab", "xtask"], &[]),
     ("comfy-table", &["lab"], &[]),
+    ("crc32fast", &["kept"], &[]),
     ("crossbeam-utils", &["sync"], &[]),
     ("divan", &[], &["nbd", "pagealloc", "rampack", "zsmalloc"]),
     ("fastrand", &["block", "cli", "fuzzing", "guestkit", "lab", "testkit"], &["*"]),
@@ -139,7 +142,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("hdrhistogram", &["lab"], &[]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing", "ublk"], &[]),
-    ("libc", &["host", "backing", "nbd", "fuse", "ublk", "cli", "lab", "guestkit"], &["*"]),
+    ("landlock", &["host"], &[]),
+    ("libc", &["host", "kept", "backing", "nbd", "fuse", "ublk", "cli", "lab", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "designs"]),
     ("lz4-sys", &["zcomp"], &[]),
@@ -152,8 +156,9 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("ring", &["seal"], &[]),
     ("rustls", &["nbd"], &[]),
     ("ruzstd", &[], &["zcomp", "fuzzing"]),
-    ("serde", &["cli", "lab", "xtask"], &[]),
-    ("serde_json", &["cli", "lab", "xtask"], &["*"]),
+    ("seccompiler", &["host"], &[]),
+    ("serde", &["cli", "kept", "lab", "xtask"], &[]),
+    ("serde_json", &["cli", "kept", "lab", "xtask"], &["*"]),
     ("sha2", &["lab"], &["*"]),
     ("shuttle", &["sync"], &["sim"]),
     ("signal-hook", &["cli", "lab"], &[]),

@@ -10,13 +10,13 @@ use super::values::tcp_address;
 /// How NBD is served.
 #[derive(Args, Clone, Default, Debug)]
 pub struct NbdOptions {
-    /// Serve NBD on TCP as well. There is no password, so anyone who reaches the address has the
-    /// devices. A port alone is on the loopback address; another address needs --tls-verify-peer or
-    /// --insecure.
+    /// Serve NBD on TCP as well. NBD has no password: anyone who reaches the address can read and
+    /// write the devices. A port alone is on the loopback address. Another address needs
+    /// --tls-verify-peer or --insecure.
     #[arg(long, value_name = "[HOST:]PORT", value_parser = tcp_address)]
     pub nbd_tcp: Option<SocketAddr>,
 
-    /// Let other machines reach the devices by --nbd-tcp.
+    /// Allow --nbd-tcp addresses that other machines reach, without client certificates.
     #[arg(long, requires = "nbd_tcp")]
     pub insecure: bool,
 
@@ -29,12 +29,12 @@ pub struct NbdOptions {
     #[arg(long, requires = "tls_certificates")]
     pub tls_verify_peer: bool,
 
-    /// Let NBD clients read only.
+    /// Serve NBD read-only.
     #[arg(long)]
     pub nbd_read_only: bool,
 
-    /// Let this user (a number), too, connect to the NBD socket of the root directory; may be given
-    /// several times. Without it only the daemon's own user and root can.
+    /// Let this user (a number) connect to the NBD socket of the root directory. May be repeated.
+    /// Only the daemon's own user and root can connect otherwise.
     #[arg(long, value_name = "UID")]
     pub nbd_allow_uid: Vec<u32>,
 }

@@ -50,7 +50,7 @@ pub(super) fn disk_size(text: &str) -> Result<Size, String> {
 /// The help of an option that names an algorithm.
 pub(super) fn algorithm_help() -> String {
     let (known, default) = (ALGORITHMS.join(", "), DEFAULT_ALGORITHM);
-    format!("How to compress: {known} [default: {default}]")
+    format!("The compression algorithm: {known} [default: {default}]")
 }
 
 /// Checks the name of an algorithm.

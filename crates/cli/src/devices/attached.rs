@@ -147,9 +147,6 @@ impl Attached {
     /// Tells the system that the device has another size.
     pub(super) fn resized(&self) -> Result<(), ControlError> {
         let Some(block_device) = &self.block_device else { return Ok(()) };
-        // The kernel reads the size that the file system caches for the file; this refreshes it.
-        let file = &self.file;
-        fs::metadata(file).map_err(|e| failed(format!("cannot ask {}", file.display()), &e))?;
         block_device.refresh_size().map_err(|e| frontend_error(&e))
     }
 }

@@ -4,7 +4,7 @@ fn devices() -> Devices {
     let dir = Path::new("/nonexistent/rampack");
     let root = Root::choose(Some(dir)).unwrap();
     let machine = crate::machine::new().unwrap();
-    let devices = Devices::new(root, machine);
+    let devices = Devices::new(root, machine, None);
     devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()], None);
     devices
 }
@@ -159,4 +159,63 @@ fn the_path_of_the_backing_device_is_the_resolved_one() {
     }
     let fault = devices.set("zram0", "backing_dev", "/nonexistent/../file").unwrap_err();
     assert!(fault.message.contains("/nonexistent/../file"), "{fault}");
+}
+
+fn names(devices: &Devices) -> Vec<String> {
+    devices.reports().into_iter().map(|report| report.name).collect()
+}
+
+#[test]
+fn loading_makes_the_devices_that_are_missing() {
+    let devices = devices();
+    assert!(devices.is_loaded(), "from the start");
+    devices.add(&sized("1M")).unwrap();
+    devices.add(&Add::default()).unwrap();
+    devices.remove("zram0", false).unwrap();
+    devices.load(1).unwrap();
+    assert_eq!(names(&devices), ["zram0", "zram1"]);
+    devices.load(4).unwrap();
+    assert_eq!(names(&devices), ["zram0", "zram1", "zram2", "zram3"]);
+    devices.load(2).unwrap();
+    devices.load(0).unwrap();
+    assert_eq!(names(&devices).len(), 4);
+    assert_eq!(devices.load(1025).unwrap_err().errno, Errno::EINVAL);
+}
+
+#[test]
+fn unloading_removes_all_devices_or_none() {
+    let devices = devices();
+    devices.load(3).unwrap();
+    devices.set("zram1", "disksize", "1M").unwrap();
+    let user = devices.disk("zram1").unwrap().open();
+    assert_eq!(devices.count_used(), 1);
+    let fault = devices.unload().unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert!(fault.message.contains("zram1 is in use: 1 NBD client"), "{fault}");
+    assert_eq!(names(&devices).len(), 3);
+    assert!(devices.is_loaded());
+    drop(user);
+    assert_eq!(devices.count_used(), 0);
+    devices.unload().unwrap();
+    assert!(names(&devices).is_empty() && !devices.is_loaded());
+    devices.unload().unwrap();
+    devices.load(0).unwrap();
+    assert!(devices.is_loaded());
+    devices.unload().unwrap();
+    devices.add(&Add::default()).unwrap();
+    assert!(devices.is_loaded(), "there is a device");
+    devices.stop(false).unwrap();
+    assert!(devices.unload().is_err() && devices.load(2).is_err());
+}
+
+#[test]
+fn numbers_of_devices_are_read_as_the_kernel_does() {
+    for (text, count) in [("4", 4), ("4\n", 4), ("0", 0), ("0x1F", 31), ("010", 8), ("00", 0)] {
+        assert_eq!(device_count(text).unwrap(), count, "{text}");
+    }
+    for text in ["", "-1", "+1", "four", "0x", "08", "4 5", "99999999999"] {
+        let fault = device_count(text).unwrap_err();
+        assert_eq!(fault.errno, Errno::EINVAL, "{text}");
+        assert!(fault.message.contains("num_devices"), "{fault}");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rampack::block::BlockDevice;
 use rampack::control::{Bound, ControlError, Errno, Object};
-use rampack::host::Watermark;
+use rampack::host::{Watermark, Watermarks};
 use rampack::units::PAGE_SIZE;
 use rampack::zswap::{
     AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap,
@@ -198,11 +198,10 @@ const PIECE: u64 = 64;
 /// Provides memory ahead of its use until it is told to end, as [`work`] is. A notification of the
 /// memory event of the cache wakes it.
 ///
-/// It takes memory that the kernel has to spare. The larger the headroom is already, the less it
-/// takes, so that the kernel code that serves pages finds memory too.
-pub fn provide(zswap: &Zswap, want: Headroom, ended: &Receiver<()>) {
+/// It takes memory that the kernel has to spare, by `watermarks`. The larger the headroom is
+/// already, the less it takes, so that the kernel code that serves pages finds memory too.
+pub fn provide(zswap: &Zswap, want: Headroom, mut watermarks: Watermarks, ended: &Receiver<()>) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
-    let mut watermarks = rampack::host::Watermarks::new();
     loop {
         let ticket = zswap.memory_event().ticket();
         if is_ended(Duration::ZERO) {
@@ -275,8 +274,13 @@ pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, ControlError> {
 
 /// Writes some of the oldest pages back to the devices, if that is allowed. Called when memory is
 /// short.
+///
+/// The pool may be the reason why there is any memory left. So fewer pages leave if pages take
+/// little of it: of pages that take a tenth of their size a tenth of a batch, and none when less
+/// than a page of memory would become free. Linux's shrinkers scale by the same ratio.
 pub fn shrink(zswap: &Zswap) {
-    let pages = zswap.shrinkable().min(BATCH);
+    let brought = zswap.relief(BATCH);
+    let pages = zswap.shrinkable().min(brought);
     if pages > 0 {
         zswap.shrink(rampack::host::cpu(), pages);
     }
@@ -295,6 +299,7 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         stats.reject_compress_fail,
         stats.reject_compress_poor,
     ];
+    let answers = zswap.device_answers();
     Some(PoolReport {
         compressor: zswap.compressor().into(),
         stored_pages: stats.stored_pages,
@@ -311,6 +316,11 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
             u64::MAX => None,
             frames => Some(frames * rampack::units::PAGE_SIZE as u64),
         },
+        unread_pages: answers.reads,
+        changed_pages: answers.changed,
+        unwritten_pages: answers.writes,
+        waiting_pages: answers.asked.saturating_sub(answers.answered),
+        silent_seconds: 0,
     })
 }
 
@@ -343,5 +353,54 @@ mod tests {
         assert_eq!(steps(0, 1000, 100).last().map(|step| step.frames), Some(100));
         assert_eq!(steps(50, 1000, 0).last().map(|step| step.frames), Some(0));
         assert_eq!(steps(0, 0, 100).last().map(|step| step.frames), Some(0));
+    }
+
+    /// Pages that were written back by a shrink of a cache of 2,000 pages, and the frames before it.
+    fn shrunk(allowed: bool, page: impl Fn(u64) -> [u8; PAGE_SIZE]) -> (u64, u64) {
+        const PAGES: u64 = 2000;
+        let options = rampack::MachineOptions {
+            cpus: 1,
+            memory: 1 << 28,
+            files: Arc::new(rampack::NoHostFiles),
+            swap_scenario: Arc::new(rampack::host::Mmap),
+            track_access: false,
+        };
+        let machine = rampack::Machine::new(Arc::new(rampack::host::Mmap), options).unwrap();
+        let zswap = machine.swap().unwrap();
+        zswap.policy().set_shrinker_enabled(allowed);
+        let (swap, memcg) = (SwapType::new(0).unwrap(), zswap.memcg("m").unwrap());
+        let plain = rampack::block::Plain::new(PAGES as usize * PAGE_SIZE);
+        let device: Option<Arc<dyn BlockDevice>> = Some(Arc::new(plain));
+        zswap.swapon(swap, PAGES, AreaOptions { device, memcg: memcg.clone() }).unwrap();
+        let cpu = rampack::units::Cpu(0);
+        for offset in 0..PAGES {
+            let key = rampack::Key { swap, offset };
+            zswap.store(cpu, key, &memcg, &page(offset)).unwrap();
+        }
+        let frames = zswap.stats().pool_bytes / PAGE_SIZE as u64;
+        shrink(&zswap);
+        (zswap.stats().written_back_pages, frames)
+    }
+
+    #[test]
+    fn pages_leave_for_the_memory_that_they_take() {
+        let noise = |number: u64| {
+            let mut page = [0; PAGE_SIZE];
+            testkit::Rng::new(number).fill(&mut page);
+            page
+        };
+        // A page in some forty bytes: a batch of them would bring a frame or two.
+        let small = |number: u64| {
+            let mut page = [0; PAGE_SIZE];
+            testkit::Rng::new(number).fill(&mut page[..24]);
+            page
+        };
+        let same = |number: u64| [number as u8; PAGE_SIZE];
+        assert_eq!(shrunk(false, noise).0, 0, "nobody has allowed it");
+        assert_eq!(shrunk(true, noise).0, BATCH);
+        let (left, frames) = shrunk(true, small);
+        assert!((10..100).contains(&frames), "{frames} frames");
+        assert!(left * 2000 <= BATCH * frames, "{left} pages left, and all take {frames} frames");
+        assert_eq!(shrunk(true, same).0, 0, "they take no memory");
     }
 }

@@ -64,6 +64,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         force: false,
         // Swap devices lock it themselves, and go on without where they cannot.
         lock_memory: false,
+        sandbox: options.sandbox,
     };
     up::run_daemon(root, &frontends, |daemon| {
         let report = daemon.swaps().on(&request)?;

@@ -1,17 +1,22 @@
 //! The threads beside the swap devices of a daemon: one provides memory ahead of its use, one does
-//! the background work of the engine, one watches memory.
+//! the background work of the engine, one watches memory, one writes the log of that.
+//!
+//! The one that watches writes nothing itself. The log may be a file in memory that is swapped out
+//! to a device that does not answer; a write to it waits then.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rampack::control::ControlError;
-use rampack::host::{Pressure, PressureEnd, Waited};
+use rampack::host::{Pressure, PressureEnd, Role, Waited, Watermarks};
+use rampack::sync::atomic::{AtomicU64, Ordering};
 use rampack::zswap::{Headroom, Zswap};
 
 use super::stuck::Watcher;
+use super::trouble::Trouble;
 use super::{cache, protections};
 use crate::failure::failed;
 
@@ -27,9 +32,17 @@ pub struct Helpers {
     working: Vec<Sender<()>>,
     end: PressureEnd,
     threads: Vec<JoinHandle<()>>,
+    silent: Arc<AtomicU64>,
 }
 
 impl Helpers {
+    /// How long no backing device has answered although pages wait for one, in seconds; 0 below
+    /// ten.
+    #[must_use]
+    pub fn silent_seconds(&self) -> u64 {
+        self.silent.load(Ordering::Relaxed)
+    }
+
     /// Starts the threads.
     ///
     /// # Errors
@@ -42,20 +55,30 @@ impl Helpers {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
         let (pressure, end) = Pressure::new().map_err(what)?;
         // On failure its drop ends the threads that were started.
-        let mut helpers =
-            Helpers { zswap: zswap.clone(), working: Vec::new(), end, threads: Vec::new() };
-        let ended = helpers.tell_of_the_end();
-        let own = zswap.clone();
-        let provide = move || {
-            protections::begin_to_serve();
-            cache::provide(&own, headroom, &ended);
+        let mut helpers = Helpers {
+            zswap: zswap.clone(),
+            working: Vec::new(),
+            end,
+            threads: Vec::new(),
+            silent: Arc::default(),
         };
-        helpers.spawn("swap-memory", provide).map_err(what)?;
         let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
-        helpers.spawn("swap-worker", move || cache::work(&own, &ended)).map_err(what)?;
+        // Opened here: the thread opens nothing.
+        let watermarks = Watermarks::new();
+        let provide = move || cache::provide(&own, headroom, watermarks, &ended);
+        helpers.spawn(Role::SwapMemory, protections::begin_to_serve, provide).map_err(what)?;
+        let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
-        helpers.spawn("swap-pressure", move || watch(&own, pressure, watcher)).map_err(what)?;
+        let work = move || cache::work(&own, &ended);
+        helpers.spawn(Role::SwapWorker, || {}, work).map_err(what)?;
+        let own = zswap.clone();
+        let silent = helpers.silent.clone();
+        let (log, lines) = channel::<String>();
+        let write = move || lines.iter().for_each(|line| tracing::error!("{line}"));
+        helpers.spawn(Role::SwapLog, || {}, write).map_err(what)?;
+        let watch = move || watch(&own, pressure, watcher, (&silent, &log));
+        helpers.spawn(Role::SwapPressure, || {}, watch).map_err(what)?;
         Ok(helpers)
     }
 
@@ -65,10 +88,27 @@ impl Helpers {
         ended
     }
 
-    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
-        self.threads.push(thread.spawn(work)?);
-        Ok(())
+    /// Starts the thread of a role, and waits until it has given up what the role does not need.
+    fn spawn(
+        &mut self,
+        role: Role,
+        begin: fn(),
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let (ready, is_ready) = channel();
+        let run = move || {
+            begin();
+            let entered = rampack::host::enter(role);
+            let may_work = entered.is_ok();
+            // The receiver waits for this.
+            let _ = ready.send(entered);
+            if may_work {
+                work();
+            }
+        };
+        let thread = thread::Builder::new().name(role.name().into()).stack_size(STACK);
+        self.threads.push(thread.spawn(run)?);
+        is_ready.recv().map_err(io::Error::other)?
     }
 }
 
@@ -85,15 +125,25 @@ impl Drop for Helpers {
     }
 }
 
-fn watch(zswap: &Zswap, mut pressure: Pressure, mut watcher: Option<Watcher>) {
+fn watch(
+    zswap: &Zswap,
+    mut pressure: Pressure,
+    mut watcher: Option<Watcher>,
+    (silent, log): (&AtomicU64, &Sender<String>),
+) {
+    let (begun, mut trouble) = (Instant::now(), Trouble::default());
     loop {
         let waited = pressure.wait(LOOK);
         if waited == Waited::Ended {
             return;
         }
-        if let Some(watcher) = &mut watcher {
-            watcher.look(zswap);
+        let stuck = watcher.as_mut().and_then(|watcher| watcher.look(zswap));
+        let said = trouble.look(begun.elapsed(), zswap.device_answers());
+        for line in stuck.into_iter().chain(said) {
+            // The other thread ends after this one.
+            let _ = log.send(line);
         }
+        silent.store(trouble.silent_seconds(), Ordering::Relaxed);
         // The pool may have shrunk since, or the headroom may be smaller than it could be.
         zswap.memory_event().notify_all();
         if waited == Waited::Short {

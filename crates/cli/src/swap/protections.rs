@@ -42,11 +42,11 @@ pub fn begin() {
     }
 }
 
-/// Makes the calling thread run as soon as it has work, and takes its privileges. A thread calls it
-/// before it serves pages or provides memory for them. Whether both are allowed was tested before.
+/// Makes the calling thread run as soon as it has work. A thread calls it before it serves pages or
+/// provides memory for them, and before it gives up its privileges. Whether this is allowed was
+/// tested before.
 pub fn begin_to_serve() {
     let _ = rampack::host::set_real_time();
-    let _ = rampack::host::drop_privileges();
 }
 
 /// Faults in everything that is mapped now: code, data, heap. [`Protections::take`] reports what it

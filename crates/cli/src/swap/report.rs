@@ -105,6 +105,22 @@ pub struct PoolReport {
     /// Bytes of free memory for the next pages, where memory is provided ahead.
     #[serde(default)]
     pub headroom_bytes: Option<u64>,
+    /// Pages that could not be read from backing devices since the beginning.
+    #[serde(default)]
+    pub unread_pages: u64,
+    /// Pages among them that were not there as they had been written.
+    #[serde(default)]
+    pub changed_pages: u64,
+    /// Pages that could not be written to backing devices since the beginning; they stayed.
+    #[serde(default)]
+    pub unwritten_pages: u64,
+    /// Pages that backing devices are asked for now and have not answered for.
+    #[serde(default)]
+    pub waiting_pages: u64,
+    /// How long no backing device has answered although pages wait for one, in seconds; 0 below
+    /// ten.
+    #[serde(default)]
+    pub silent_seconds: u64,
 }
 
 impl PoolReport {
@@ -183,6 +199,24 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
             );
         }
     }
+    if let Some(pool) = pool.filter(|pool| pool.unread_pages + pool.unwritten_pages > 0) {
+        let _ = writeln!(
+            text,
+            "BACKING FAILS: {} could not be read, {} of it changed there; {} could not be written, \
+             and stayed in memory",
+            pages(pool.unread_pages, exact),
+            pages(pool.changed_pages, exact),
+            pages(pool.unwritten_pages, exact)
+        );
+    }
+    if let Some(pool) = pool.filter(|pool| pool.silent_seconds > 0) {
+        let _ = writeln!(
+            text,
+            "BACKING DOES NOT ANSWER: {} wait for it, for {} seconds",
+            pages(pool.waiting_pages, exact),
+            pool.silent_seconds
+        );
+    }
     for swap in swaps {
         let ServingReport { by, threads, minor_faults, major_faults } = &swap.serving;
         let _ = writeln!(
@@ -241,6 +275,11 @@ pub fn pool_object(pool: &PoolReport) -> Value {
         "rejected_pages": pool.rejected_pages,
         "late_pages": pool.late_pages,
         "headroom": pool.headroom_bytes,
+        "unread_pages": pool.unread_pages,
+        "changed_pages": pool.changed_pages,
+        "unwritten_pages": pool.unwritten_pages,
+        "waiting_pages": pool.waiting_pages,
+        "silent_seconds": pool.silent_seconds,
     })
 }
 

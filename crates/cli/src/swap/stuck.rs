@@ -120,26 +120,25 @@ impl Watcher {
         Ok(Watcher { killer, stall, watermarks, begun, stuck })
     }
 
-    /// Takes a look, at most once a second, and calls the OOM killer if it is time. One thread
-    /// calls this, once a second or more often.
-    pub fn look(&mut self, zswap: &Zswap) {
+    /// Takes a look, at most once a second, and calls the OOM killer if it is time. Returns what is
+    /// to be logged then. One thread calls this, once a second or more often.
+    pub fn look(&mut self, zswap: &Zswap) -> Option<String> {
         let at = self.begun.elapsed();
         if at.saturating_sub(self.stuck.last.at) < LOOK {
-            return;
+            return None;
         }
-        let (Some(waited), Some(above)) = (self.stall.total(), self.watermarks.look()) else {
-            return;
-        };
+        let (waited, above) = (self.stall.total()?, self.watermarks.look()?);
         let Traffic { served, refused } = zswap.traffic();
         let is_short = above.bytes(Watermark::High) == 0;
-        if self.stuck.look(Sample { at, refused, served, waited, is_short }) {
-            let called = self.killer.call();
-            tracing::error!(
-                "memory is out, swap takes no more pages ({refused} refused so far), and programs \
-                 only wait: the kernel was asked to end one (oom-kill): {}",
-                called.map_or_else(|error| error.to_string(), |()| "done".to_string())
-            );
+        if !self.stuck.look(Sample { at, refused, served, waited, is_short }) {
+            return None;
         }
+        let called = self.killer.call();
+        Some(format!(
+            "memory is out, swap takes no more pages ({refused} refused so far), and programs only \
+             wait: the kernel was asked to end one (oom-kill): {}",
+            called.map_or_else(|error| error.to_string(), |()| "done".to_string())
+        ))
     }
 }
 

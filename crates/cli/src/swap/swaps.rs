@@ -36,7 +36,7 @@ const HEADROOM_MOST: u64 = 64 << 20;
 /// The state that exists as long as there is a swap device.
 struct Guard {
     protections: Protections,
-    _helpers: Helpers,
+    helpers: Helpers,
     _signals: HeldSignals,
 }
 
@@ -161,8 +161,8 @@ impl Swaps {
         protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
         let (watcher, said) = Watcher::new(oom_after.map_or(stuck::USUAL, seconds));
         protections.note(said);
-        let _helpers = Helpers::start(&zswap, headroom, watcher)?;
-        Ok(Some(Guard { protections, _helpers, _signals: HeldSignals::begin() }))
+        let helpers = Helpers::start(&zswap, headroom, watcher)?;
+        Ok(Some(Guard { protections, helpers, _signals: HeldSignals::begin() }))
     }
 
     /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
@@ -260,7 +260,12 @@ impl Swaps {
     /// The report of the cache that they share; `None` without a swap device.
     #[must_use]
     pub fn pool(&self) -> Option<PoolReport> {
-        if self.is_empty() { None } else { cache::pool(self.devices.machine()) }
+        if self.is_empty() {
+            return None;
+        }
+        let guard = self.guard.lock();
+        let silent_seconds = guard.as_ref().map_or(0, |guard| guard.helpers.silent_seconds());
+        Some(PoolReport { silent_seconds, ..cache::pool(self.devices.machine())? })
     }
 
     /// Warnings in `report` for the user who made the device, in sentences.

@@ -9,10 +9,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rampack::control::tree::{DeviceNode, Directory, Fixed, Node};
+use rampack::control::tree::{Attributes, DeviceNode, Directory, Fixed, Node};
 use rampack::zram::Disk;
 
 use super::device::block_directory;
+pub use super::module::MODULES;
+use super::module::modules;
 use crate::devices::Devices;
 
 /// The unlisted directory that holds them.
@@ -26,6 +28,11 @@ pub const BLOCK: &str = "block";
 pub const CLASS_BLOCK: &str = "class-block";
 /// Mounted over `/sys/dev/block`.
 pub const NUMBERS: &str = "numbers";
+/// A directory with one file, which is mounted over `/proc/modules`.
+pub const PROC: &str = "proc";
+/// An empty directory: the mount point of a directory in memory with the system's own programs for
+/// modules.
+pub const PROGRAMS: &str = "programs";
 /// An empty directory: the mount point of the system's own `/dev`.
 pub const REAL_DEV: &str = "real-dev";
 /// An empty directory: the mount point of the system's own `/sys`.
@@ -42,6 +49,8 @@ pub(super) fn directory(devices: &Arc<Devices>) -> Fixed {
         .dir(BLOCK, over("/sys/block", Rule::Directories))
         .dir(CLASS_BLOCK, over("/sys/class/block", Rule::Links))
         .dir(NUMBERS, over("/sys/dev/block", Rule::Numbers))
+        .dir(PROC, Attributes::new(modules(devices), |_| true))
+        .dir(PROGRAMS, Fixed::new())
         .dir(REAL_DEV, Fixed::new())
         .dir(REAL_SYS, Fixed::new())
         .private()

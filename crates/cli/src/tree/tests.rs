@@ -6,7 +6,7 @@ use crate::root::Root;
 
 fn devices() -> Arc<Devices> {
     let root = Root::choose(Some(std::path::Path::new("/nonexistent/rampack"))).unwrap();
-    Arc::new(Devices::new(root, crate::machine::new().unwrap()))
+    Arc::new(Devices::new(root, crate::machine::new().unwrap(), None))
 }
 
 fn row(top: &Arc<dyn Directory>, path: &str) -> rampack::control::tree::AttributeFile {
@@ -38,6 +38,33 @@ fn devices_come_and_go_in_the_tree() {
     assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "0\n");
     assert_eq!(size.show().unwrap_err().errno, Errno::ENODEV, "it is another device");
     assert_eq!(row(&top, "block/zram0/disksize").show().unwrap(), "0\n");
+}
+
+#[test]
+fn the_module_is_loaded_and_unloaded() {
+    let devices = devices();
+    let top = tree(&devices);
+    let state = "module/zram/initstate";
+    assert_eq!(row(&top, state).show().unwrap(), "live\n");
+    row(&top, "class/zram-control/load").store("3\n").unwrap();
+    assert_eq!(row(&top, "module/zram/parameters/num_devices").show().unwrap(), "3\n");
+    assert_eq!(row(&top, "module/zram/refcnt").show().unwrap(), "0\n");
+    let user = devices.disk("zram2").unwrap().open();
+    assert_eq!(row(&top, "module/zram/refcnt").show().unwrap(), "1\n");
+    let unload = row(&top, "class/zram-control/unload");
+    assert_eq!(unload.store("1\n").unwrap_err().errno, Errno::EBUSY);
+    drop(user);
+    for text in ["0", "2", "", "yes"] {
+        assert_eq!(unload.store(text).unwrap_err().errno, Errno::EINVAL, "{text}");
+    }
+    unload.store("1\n").unwrap();
+    assert!(find(&top, "block/zram0").is_none() && find(&top, state).is_none());
+    assert_eq!(row(&top, "class/zram-control/hot_add").show().unwrap(), "0\n");
+    assert_eq!(row(&top, state).show().unwrap(), "live\n", "there is a device");
+    let Some(Node::Directory(holders)) = find(&top, "module/zram/holders") else {
+        panic!("no directory")
+    };
+    assert!(holders.names().is_empty());
 }
 
 #[test]

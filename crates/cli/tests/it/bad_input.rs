@@ -298,6 +298,12 @@ fn a_stopped_daemon_is_told_apart_from_a_slow_one() {
     for line in ["status", "stop", "stop --force"] {
         refused(&daemon.ask(line), 1, &["is stopped", &pid, "kill -CONT", "EBUSY"]);
     }
+    // The socket tells the process, not a file: that may be in memory that was swapped out.
+    let lock = place.root().join("lock");
+    let record = fs::read(&lock).unwrap();
+    fs::write(&lock, "").unwrap();
+    refused(&daemon.ask("status"), 1, &["is stopped", &pid, "kill -CONT", "EBUSY"]);
+    fs::write(&lock, record).unwrap();
     daemon.signal(libc::SIGCONT);
     daemon.does("status");
     daemon.stop();

@@ -11,7 +11,7 @@ use cli::root::Root;
 /// The tree with one device.
 pub fn rows() -> Vec<TreeAttribute> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
-    let devices = Arc::new(Devices::new(root, cli::machine::new().unwrap()));
+    let devices = Arc::new(Devices::new(root, cli::machine::new().unwrap(), None));
     devices.add(&Add::default()).unwrap();
     cli::tree::listing(&devices, false)
 }

@@ -181,38 +181,3 @@ fn a_server_of_swap_space_is_marked_for_systemd() {
     daemon.stop();
     place.is_clean();
 }
-
-#[test]
-fn threads_that_serve_have_no_privileges() {
-    if !met("threads_that_serve_have_no_privileges", &[Need::Root, Need::Fuse, Need::Loop]) {
-        return;
-    }
-    let place = Place::new();
-    let daemon = Daemon::start(&place, "up --size 8M");
-    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
-    assert_eq!(client.write(0, &[7; 4096]), 0);
-    assert_eq!(fs::read(place.root().join("dev/zram0")).unwrap().len(), 8 << 20);
-    let (mut connections, mut workers) = (0, 0);
-    for task in fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
-        let Ok(status) = fs::read_to_string(task.unwrap().path().join("status")) else { continue };
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim().to_string()
-        };
-        // CAP_IPC_LOCK may stay.
-        let bare = ["CapEff:", "CapPrm:"]
-            .iter()
-            .all(|set| u64::from_str_radix(&field(set), 16).unwrap() & !(1 << 14) == 0);
-        let bare = bare && field("NoNewPrivs:") == "1";
-        let name = field("Name:");
-        if name.starts_with("nbd-") {
-            assert!(bare, "{name}: {status}");
-            connections += 1;
-        }
-        workers += u32::from(bare && name.starts_with("fuser"));
-    }
-    assert!(connections >= 2, "one accepts and one serves");
-    assert!(workers >= 1, "the workers of the disk");
-    drop(client);
-    daemon.stop();
-}

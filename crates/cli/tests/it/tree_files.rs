@@ -206,7 +206,8 @@ fn what_was_removed_is_gone_for_who_has_it_open() {
     };
     assert_eq!(listed("block"), ["zram0"]);
     assert_eq!(listed(""), ["block", "class", "fs", "kernel", "module"], "nothing else is listed");
-    assert_eq!(listed("class/zram-control"), ["hot_add", "hot_remove"]);
+    let control = ["hot_add", "hot_remove", "load", "unload"];
+    assert_eq!(listed("class/zram-control"), control);
     tree.end();
 }
 

@@ -37,6 +37,12 @@ fn main() {
     }
 }
 
+/// A call that the role of a serving thread lacks ends this process.
+fn sandbox() -> Result<(), Box<dyn Error>> {
+    host::sandbox::choose(host::Sandbox::Strict)?;
+    Ok(())
+}
+
 fn serve() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().ok_or("which directory?")?;
@@ -51,6 +57,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
             _ => return Err(format!("unknown option {argument}").into()),
         }
     }
+    sandbox()?;
     let mut mount = Mount::new(Path::new(&directory), options)?;
     let mut disks = Disks::new();
     let mut gates = Gates::new();

@@ -30,11 +30,18 @@ fn main() {
     }
 }
 
+/// A call that the role of a serving thread lacks ends this process.
+fn sandbox() -> Result<(), Box<dyn Error>> {
+    host::sandbox::choose(host::Sandbox::Strict)?;
+    Ok(())
+}
+
 fn serve() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [path, bytes, threads, kind] = &arguments[..] else {
         return Err("serve_swap PATH BYTES THREADS KIND".into());
     };
+    sandbox()?;
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
     let options = SwapFileOptions {
         threads: threads.parse()?,

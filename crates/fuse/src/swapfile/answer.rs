@@ -54,9 +54,10 @@ impl File {
         File { device, attributes, read_only, flush, cpu, opens: AtomicU64::new(0) }
     }
 
-    /// How many opens it has now.
+    /// How many of the opens that it answered are not closed. The close of a file that an earlier
+    /// process opened takes one away.
     pub(crate) fn open_count(&self) -> u64 {
-        self.opens.load(Ordering::Relaxed)
+        self.opens.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
     /// Carries out `request`, which is in `buffer`. None if the request has no answer.

@@ -11,7 +11,7 @@ use super::reply::{Greeting, MAJOR, OLDEST, Reply};
 use super::wire::{self, Call};
 use crate::mount::open_fuse;
 use crate::place::Place;
-use crate::{Error, mounts, sys};
+use crate::{Error, handover, mounts, sys};
 
 /// The most bytes of data in one request, unless a page is larger.
 const LARGEST: usize = 128 << 10;
@@ -21,14 +21,14 @@ pub(crate) fn largest(page: usize) -> usize {
     LARGEST.max(page)
 }
 
-/// Mounts a file at `at` and returns the descriptor of its requests. `buffer` holds requests of
-/// `largest` bytes of data.
+/// Mounts a file at `at` and returns the descriptor of its requests, and whether the kernel can be
+/// asked for requests again. `buffer` holds requests of `largest` bytes of data.
 pub(crate) fn open(
     at: PathBuf,
     owner: (u32, u32),
     page: usize,
     buffer: &mut Buffer,
-) -> Result<(Place, Channel), Error> {
+) -> Result<(Place, Channel, bool), Error> {
     let channel = open_fuse()?;
     let largest = largest(page);
     let options = format!(
@@ -39,12 +39,13 @@ pub(crate) fn open(
     );
     mount(&at, &options).map_err(|error| refused(&at, error))?;
     let place = Place::new(at);
-    let greeted = greet(&channel, buffer, largest as u32, page as u32);
-    if let Err(error) = greeted {
-        let _ = place.take_down(true, || {});
-        return Err(Error::system("agree with the kernel on how a file is served")(error));
+    match greet(&channel, buffer, largest as u32, page as u32) {
+        Ok(has_resend) => Ok((place, channel, has_resend)),
+        Err(error) => {
+            let _ = place.take_down(true, || {});
+            Err(Error::system("agree with the kernel on how a file is served")(error))
+        }
     }
-    Ok((place, channel))
 }
 
 fn mount(at: &Path, options: &str) -> io::Result<()> {
@@ -69,8 +70,8 @@ fn refused(at: &Path, source: io::Error) -> Error {
 }
 
 /// Answers the first request of the kernel, and a second one if the kernel begins with a later
-/// version.
-fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) -> io::Result<()> {
+/// version. Returns whether the kernel can be asked for requests again.
+fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) -> io::Result<bool> {
     loop {
         let length = match channel.read(buffer.request()) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -79,7 +80,7 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
         let request = wire::parse(&buffer.request()[..length]).ok();
         let request = request.ok_or(ErrorKind::InvalidData)?;
         let unique = request.unique;
-        let Call::Init { major, minor, readahead, flags } = request.call else {
+        let Call::Init { major, minor, readahead, flags, flags2 } = request.call else {
             return Err(ErrorKind::InvalidData.into());
         };
         if major > MAJOR {
@@ -90,8 +91,9 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
             channel.write_all(Reply::error(unique, libc::EPROTO).bytes())?;
             return Err(io::Error::from_raw_os_error(libc::EPROTO));
         }
-        let greeting = Greeting { minor, readahead, flags, largest, page };
-        return channel.write_all(Reply::greeting(unique, &greeting).bytes());
+        let greeting = Greeting { minor, readahead, flags, flags2, largest, page };
+        channel.write_all(Reply::greeting(unique, &greeting).bytes())?;
+        return Ok(greeting.has_resend());
     }
 }
 
@@ -109,12 +111,8 @@ pub(crate) fn another(channel: &Channel) -> Result<Channel, Error> {
 pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     let refuse = |why: &str| Err(Error::mount_point(at, why));
     let Some(name) = at.file_name() else { return refuse("it has no name") };
-    let directory = match at.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => Path::new("."),
-    };
-    let directory = directory.canonicalize();
-    let path = directory.map_err(|error| Error::mount_point(at, error.to_string()))?.join(name);
+    let path = handover::without_links(at, name);
+    let path = path.map_err(|error| Error::mount_point(at, error.to_string()))?;
     // The file may belong to a dead mount: the mounts are checked before the file.
     if let Some(mounted) = mounts::at(&path).last() {
         let source = mounted.source.to_string_lossy();

@@ -28,6 +28,10 @@ const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 const ASYNC_DIO: u32 = 1 << 15;
 const MAX_PAGES: u32 = 1 << 22;
+/// There is a second word of features.
+const SECOND_WORD: u32 = 1 << 30;
+/// In the second word: requests can be asked for again.
+const RESEND: u32 = 1 << 7;
 
 /// Flags of an opened file: no page cache, parallel writes, no flush at a close.
 const DIRECT: u32 = 1 | PARALLEL_WRITES | NO_FLUSH;
@@ -61,10 +65,18 @@ pub(crate) struct Greeting {
     pub(crate) minor: u32,
     pub(crate) readahead: u32,
     pub(crate) flags: u32,
+    pub(crate) flags2: u32,
     /// The most bytes of data in one request; a multiple of `page`.
     pub(crate) largest: u32,
     /// Bytes in a page of the system.
     pub(crate) page: u32,
+}
+
+impl Greeting {
+    /// Can requests that a process has read be asked for again (Linux 6.9)?
+    pub(crate) fn has_resend(&self) -> bool {
+        self.flags & SECOND_WORD != 0 && self.flags2 & RESEND != 0
+    }
 }
 
 impl Reply {
@@ -157,12 +169,14 @@ impl Reply {
     pub(crate) fn greeting(unique: u64, greeting: &Greeting) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.word(MAJOR).word(greeting.minor.min(MINOR)).word(greeting.readahead);
-        reply.word(greeting.flags & WANTED);
+        let (second, flags2) = if greeting.has_resend() { (SECOND_WORD, RESEND) } else { (0, 0) };
+        reply.word(greeting.flags & WANTED | second);
         let congested = BACKGROUND / 4 * 3;
         reply.put(&BACKGROUND.to_ne_bytes()).put(&congested.to_ne_bytes()).word(greeting.largest);
         if greeting.minor >= LONG_INIT {
             let pages = u16::try_from(greeting.largest / greeting.page).unwrap_or(u16::MAX);
-            reply.word(1).put(&pages.to_ne_bytes()).put(&[0; 2 + 4 + 4 + 6 * 4]);
+            reply.word(1).put(&pages.to_ne_bytes()).put(&[0; 2]).word(flags2);
+            reply.put(&[0; 4 + 6 * 4]);
         }
         reply
     }

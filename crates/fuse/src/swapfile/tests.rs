@@ -128,20 +128,50 @@ fn answers_have_the_kernels_shape() {
     assert_eq!(body(Reply::error(UNIQUE, 5).bytes()), Err(5));
     assert_eq!(words(Reply::data(UNIQUE, 100).bytes())[0], 116);
     // What the kernel does not offer is not asked for.
-    let mut greeting =
-        Greeting { minor: 40, readahead: 8, flags: u32::MAX, largest: 1 << 17, page: 1 << 14 };
+    let mut greeting = Greeting {
+        minor: 40,
+        readahead: 8,
+        flags: u32::MAX,
+        flags2: 0,
+        largest: 1 << 17,
+        page: 1 << 14,
+    };
     let reply = Reply::greeting(UNIQUE, &greeting);
     let told = words(body(reply.bytes()).unwrap());
     assert_eq!(told.len(), 16);
     assert_eq!(told[..4], [7, 40, 8, 1 | 1 << 5 | 1 << 15 | 1 << 22]);
     assert_eq!(told[5..7], [1 << 17, 1]);
     assert_eq!(told[7].to_ne_bytes()[..2], 8u16.to_ne_bytes());
+    assert_eq!(told[8], 0);
+    greeting.flags2 = u32::MAX;
+    let reply = Reply::greeting(UNIQUE, &greeting);
+    let told = words(body(reply.bytes()).unwrap());
+    assert_eq!((told.len(), told[3] >> 30, told[8]), (16, 1, 1 << 7));
     (greeting.minor, greeting.flags) = (22, 1 << 5);
     let reply = Reply::greeting(UNIQUE, &greeting);
     let told = words(body(reply.bytes()).unwrap());
     assert_eq!((told.len(), told[1], told[3]), (6, 22, 1 << 5));
     greeting.minor = 99;
     assert_eq!(words(Reply::greeting(UNIQUE, &greeting).bytes())[5], 40);
+}
+
+#[test]
+fn requests_can_be_asked_for_again() {
+    // A request that comes again has the highest bit in its number, and so has its answer.
+    let mut again = read(0, 0);
+    again[8..16].copy_from_slice(&(UNIQUE | 1 << 63).to_ne_bytes());
+    let answer = drive(&again, Arc::new(Plain::new(4096))).unwrap();
+    assert_eq!(answer[8..16], (UNIQUE | 1 << 63).to_ne_bytes());
+    let greeting = |flags, flags2| Greeting {
+        minor: 40,
+        readahead: 0,
+        flags,
+        flags2,
+        largest: 1 << 17,
+        page: 4096,
+    };
+    assert!(greeting(1 << 30, 1 << 7).has_resend());
+    assert!(!greeting(0, 1 << 7).has_resend() && !greeting(1 << 30, !(1 << 7)).has_resend());
 }
 
 #[test]

@@ -35,6 +35,8 @@ pub enum Call {
         readahead: u32,
         /// The kernel's features, one bit each.
         flags: u32,
+        /// More of them; 0 before Linux 5.17.
+        flags2: u32,
     },
     /// Get the attributes of the file.
     GetAttr,
@@ -149,6 +151,7 @@ fn call(operation: u32, body: &[u8]) -> Option<Call> {
             minor: word(body, 4)?,
             readahead: word(body, 8)?,
             flags: word(body, 12)?,
+            flags2: word(body, 16).unwrap_or(0),
         },
         38 => Call::Destroy,
         43 => Call::Allocate {

@@ -23,6 +23,7 @@ use fuser::{
 use sync::Mutex;
 
 use super::inodes::{Handles, Inodes, Open, TOP};
+use super::privileged::Privileged;
 use crate::sys::encoded_device;
 
 /// The kernel caches no names and no values.
@@ -34,11 +35,20 @@ const WRITE: u32 = 128 << 10;
 /// A bit that marks the numbers, in listings, of nodes without an inode number.
 const UNNUMBERED: u64 = 1 << 48;
 
-pub(crate) struct Files {
+/// The tree, as files.
+pub(crate) struct Tree {
     pub(crate) inodes: Inodes,
     pub(crate) handles: Handles,
     pub(crate) since: SystemTime,
     pub(crate) owner: (u32, u32),
+}
+
+/// Takes requests to the tree. The threads that do this have no privileges, so they hand over
+/// whatever looks at the tree ([`super::privileged`]).
+#[derive(Clone)]
+pub(crate) struct Files {
+    pub(crate) tree: Arc<Tree>,
+    pub(super) privileged: Privileged,
 }
 
 fn errno(error: &ControlError) -> Errno {
@@ -76,7 +86,7 @@ fn written(data: &[u8]) -> (usize, String) {
     (taken.len(), String::from_utf8_lossy(text).into_owned())
 }
 
-impl Files {
+impl Tree {
     fn attributes(&self, number: u64, node: &Node) -> FileAttr {
         let (perm, size, owner, rdev) = match node {
             Node::Directory(it) if it.is_private() => (0o700, 0, self.owner, 0),
@@ -173,155 +183,9 @@ impl Files {
         }
         Ok(taken as u32)
     }
-}
 
-impl Filesystem for Files {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A kernel that does not know it refuses it and works without it.
-        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
-        let _ = config.set_max_write(WRITE);
-        Ok(())
-    }
-
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.child(parent, name) {
-            Ok((number, node)) => {
-                reply.entry(&KEEP, &self.attributes(number, &node), Generation(0));
-            }
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
-        self.inodes.forget(number.0, lookups);
-    }
-
-    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.node(number) {
-            Ok(node) => reply.attr(&KEEP, &self.attributes(number.0, &node)),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn setattr(
-        &self,
-        _: &Request,
-        number: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        _: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        // A change of size comes from O_TRUNC, which changes nothing here.
-        match self.node(number) {
-            Ok(_) if mode.is_some() || uid.is_some() || gid.is_some() => {
-                reply.error(Errno::EPERM);
-            }
-            Ok(node) => reply.attr(&KEEP, &self.attributes(number.0, &node)),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        match self.node(number) {
-            Ok(Node::Link(target)) => reply.data(target.as_bytes()),
-            Ok(_) => reply.error(Errno::EINVAL),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let how = FopenFlags::FOPEN_DIRECT_IO
-            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-            | FopenFlags::FOPEN_NOFLUSH;
-        match self.open_row(by.uid(), number, flags) {
-            Ok(handle) => reply.opened(FileHandle(handle), how),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        match self.value(handle, offset, size) {
-            Ok(value) => reply.data(&value),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        match self.store(handle, data) {
-            Ok(taken) => reply.written(taken),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    /// Only a kernel without `FOPEN_NOFLUSH` sends this, at each close.
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        handle: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        self.handles.remove(handle.0);
-        reply.ok();
-    }
-
-    fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.listing(by.uid(), number) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-            Err(error) => reply.error(error),
-        }
-    }
-
-    fn readdir(
-        &self,
-        _: &Request,
-        number: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
+    /// Answers a request for the names of a directory.
+    fn list(&self, number: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let open = match self.opened(handle) {
             Ok(open) => open,
             Err(error) => return reply.error(error),
@@ -346,6 +210,172 @@ impl Filesystem for Files {
         }
         reply.ok();
     }
+}
+
+impl Files {
+    /// Has a thread with privileges carry out `work`, which answers the request.
+    fn hand_over(&self, work: impl FnOnce(&Tree) + Send + 'static) {
+        let tree = self.tree.clone();
+        self.privileged.run(move || work(&tree));
+    }
+}
+
+impl Filesystem for Files {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // A kernel that does not know it refuses it and works without it.
+        let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
+        let _ = config.set_max_write(WRITE);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = name.to_os_string();
+        self.hand_over(move |tree| match tree.child(parent, &name) {
+            Ok((number, node)) => {
+                reply.entry(&KEEP, &tree.attributes(number, &node), Generation(0));
+            }
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
+        // It may drop the last reference to an object.
+        self.hand_over(move |tree| tree.inodes.forget(number.0, lookups));
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        self.hand_over(move |tree| match tree.node(number) {
+            Ok(node) => reply.attr(&KEEP, &tree.attributes(number.0, &node)),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        _: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // A change of size comes from O_TRUNC, which changes nothing here.
+        let is_refused = mode.is_some() || uid.is_some() || gid.is_some();
+        self.hand_over(move |tree| match tree.node(number) {
+            Ok(_) if is_refused => reply.error(Errno::EPERM),
+            Ok(node) => reply.attr(&KEEP, &tree.attributes(number.0, &node)),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
+        self.hand_over(move |tree| match tree.node(number) {
+            Ok(Node::Link(target)) => reply.data(target.as_bytes()),
+            Ok(_) => reply.error(Errno::EINVAL),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn open(&self, by: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let how = FopenFlags::FOPEN_DIRECT_IO
+            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+            | FopenFlags::FOPEN_NOFLUSH;
+        let user = by.uid();
+        self.hand_over(move |tree| match tree.open_row(user, number, flags) {
+            Ok(handle) => reply.opened(FileHandle(handle), how),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.hand_over(move |tree| match tree.value(handle, offset, size) {
+            Ok(value) => reply.data(&value),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: u64,
+        data: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // The rest of a longer value is not looked at.
+        let data = data[..data.len().min(LENGTH)].to_vec();
+        self.hand_over(move |tree| match tree.store(handle, &data) {
+            Ok(taken) => reply.written(taken),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    /// Only a kernel without `FOPEN_NOFLUSH` sends this, at each close.
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.hand_over(move |tree| {
+            tree.handles.remove(handle.0);
+            reply.ok();
+        });
+    }
+
+    fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let user = by.uid();
+        self.hand_over(move |tree| match tree.listing(user, number) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectory,
+    ) {
+        self.hand_over(move |tree| tree.list(number, handle, offset, reply));
+    }
 
     fn releasedir(
         &self,
@@ -355,8 +385,10 @@ impl Filesystem for Files {
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.handles.remove(handle.0);
-        reply.ok();
+        self.hand_over(move |tree| {
+            tree.handles.remove(handle.0);
+            reply.ok();
+        });
     }
 
     fn create(
@@ -436,7 +468,7 @@ mod tests {
 
     #[test]
     fn an_attribute_that_panics_has_failed() {
-        let files = Files {
+        let files = Tree {
             inodes: Inodes::new(Arc::new(Fixed::new())),
             handles: Handles::new(0),
             since: SystemTime::now(),

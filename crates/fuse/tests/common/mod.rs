@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod kept;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -33,7 +35,7 @@ pub fn program() -> PathBuf {
 }
 
 /// An example program, which cargo builds with the tests of its package.
-fn example(name: &str) -> PathBuf {
+pub fn example(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the path of this test");
     path.pop();
     path.pop();
@@ -76,6 +78,8 @@ pub fn start_swap(root: TempDir, bytes: u64, threads: usize, kind: &str) -> Serv
 
 fn start_command(root: TempDir, mut command: Command) -> Served {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    // For a backtrace a thread that panics opens the program's file, which it may not.
+    command.env_remove("RUST_BACKTRACE");
     let mut child = command.spawn().expect("the server starts");
     let stdin = child.stdin.take();
     let stdout = BufReader::new(child.stdout.take().expect("its output"));

@@ -177,11 +177,29 @@ impl Drop for Client {
     }
 }
 
+/// A server whose threads end this process when they call what their role lacks.
+pub fn new_server(exports: Arc<dyn Exports>, options: Options) -> std::io::Result<Server> {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(no_backtraces_of_servers);
+    host::sandbox::choose(host::Sandbox::Strict)?;
+    Server::new(exports, options)
+}
+
+/// The report of a panic opens the program's file for a backtrace (`RUST_BACKTRACE`), which a
+/// thread that serves may not. Devices of these tests panic on such threads.
+fn no_backtraces_of_servers() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| match std::thread::current().name() {
+        Some(name) if name.starts_with("nbd-") => eprintln!("{name}: {panic}"),
+        _ => usual(panic),
+    }));
+}
+
 impl Client {
     /// A client just connected, before the greeting.
     pub fn new(exports: Arc<dyn Exports>) -> Client {
         let options = Options { grace: Duration::from_millis(200), ..Options::default() };
-        let server = Arc::new(Server::new(exports, options).unwrap());
+        let server = Arc::new(new_server(exports, options).unwrap());
         let mut client = Client::of(server);
         client.owner = true;
         client

@@ -55,12 +55,19 @@ fn clear() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A call that the role of a serving thread lacks ends this process.
+fn sandbox() -> Result<(), Box<dyn Error>> {
+    host::sandbox::choose(host::Sandbox::Strict)?;
+    Ok(())
+}
+
 fn serve(
     bytes: &str,
     [queues, waiters]: [&str; 2],
     kind: &str,
     options: Options,
 ) -> Result<(), Box<dyn Error>> {
+    sandbox()?;
     host::set_io_flusher(true)?;
     host::lock_memory()?;
     let gate = Arc::new(disk::Gate::default());

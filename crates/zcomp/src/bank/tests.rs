@@ -8,8 +8,8 @@ use std::thread;
 use sync::ReaderEpochs;
 use units::Cpu;
 
-use super::{Bank, Chosen};
-use crate::{Lz4, Params, PerCpuStreams};
+use super::Bank;
+use crate::{Chosen, Lz4, Params, PerCpuStreams};
 
 fn lz4(acceleration: i32) -> Chosen {
     let params = Params::at_level(acceleration);

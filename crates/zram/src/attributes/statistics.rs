@@ -43,6 +43,14 @@ statistic!(MEM_USED_TOTAL, "mem_used_total", "bytes", "memory taken by what is s
     s.pool_bytes
 });
 
+statistic!(
+    LOST_PAGES,
+    "lost_pages",
+    "pages",
+    "pages that could not be recovered; reading one fails until it is written or discarded",
+    |s| s.lost_pages
+);
+
 pub(super) const MM_STAT: Attribute<Disk> = Attribute {
     name: "mm_stat",
     access: Access::Read,

@@ -1,14 +1,15 @@
 //! The contents of a slot: made from a page, turned back into a page, and freed.
 //!
 //! # Why unsafe
-//! A slot names an object by a number. The slot table promises that the object is there.
+//! A slot names an object by a number. The slot table promises that the object is there. In memory
+//! that another process left, `recovery` has looked for it first.
 
 use block::IoError;
 use objects::Object;
 use sync::Reader;
 use units::{Cpu, Page};
 use zcomp::{fill, same_filled};
-use zsmalloc::StoreError;
+use zsmalloc::{Pass, StoreError};
 
 use super::Engine;
 use crate::page_ops::Loaded;
@@ -38,7 +39,7 @@ impl<D: Design> Engine<D> {
         }
         self.with_space(cpu, || {
             let stored = match pattern {
-                Some(pattern) => self.objects.store_same_filled(reader, cpu, pattern, replacing),
+                Some(pattern) => self.objects.store_same_filled(cpu, pattern, replacing),
                 None => {
                     let packed = self.objects.compress(reader, cpu, 0, page);
                     packed.ok_or(IoError::NotReady)?.store(replacing)
@@ -77,7 +78,7 @@ impl<D: Design> Engine<D> {
             // SAFETY: the object was stored here, and no reader holds it: see above.
             Kind::Stored(object) => unsafe { self.objects.free(cpu, object) },
             Kind::WrittenBack(place) => self.release_block(place),
-            Kind::Empty | Kind::SameFilled(_) => {}
+            Kind::Empty | Kind::SameFilled(_) | Kind::Lost => {}
         }
     }
 
@@ -108,15 +109,24 @@ impl<D: Design> Engine<D> {
                 expanded.map_err(|_| IoError::Corrupt)?;
             }
             Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
+            Kind::Lost => return Err(IoError::Corrupt),
         }
         Ok(Loaded::Page)
     }
 
     /// Copies the object of a slot without decompressing it. Called within `slots.load`, as
     /// `expand`.
-    pub(super) fn copy_out(&self, reader: &Reader<'_>, object: Object, into: &mut Page) {
+    pub(super) fn copy_out(&self, object: Object, into: &mut Page) {
         // SAFETY: as in `expand`.
-        unsafe { self.objects.copy_to(reader, object, into) }
+        unsafe { self.objects.copy_to(object, into) }
+    }
+
+    /// Copies the object of a slot to the place that `pass` took for it. Called within
+    /// `slots.load`, as `expand`. `to` is in no slot yet.
+    pub(super) fn copy_to_place(&self, pass: &Pass<'_>, object: Object, to: Object) {
+        // SAFETY: the object was stored here, and `slots.load` keeps it until this returns. The
+        // place was taken for it, and only the calling thread knows it.
+        unsafe { pass.copy(object.handle(), to.handle()) }
     }
 }
 

@@ -25,6 +25,7 @@ impl<D: Design> Engine<D> {
         add(Count::HugePages, is.huge - was.huge);
         add(Count::HugePagesSince, is.huge);
         add(Count::WrittenBackPages, is.backed - was.backed);
+        add(Count::LostPages, is.lost - was.lost);
     }
 }
 
@@ -37,6 +38,7 @@ struct Shape {
     zero: i64,
     huge: i64,
     backed: i64,
+    lost: i64,
 }
 
 impl Shape {
@@ -44,6 +46,7 @@ impl Shape {
     fn of(slot: Slot) -> Shape {
         let (bytes, same, zero, huge, backed) = match slot.kind() {
             Kind::Empty => return Shape::default(),
+            Kind::Lost => return Shape { stored: 1, lost: 1, ..Shape::default() },
             Kind::SameFilled(pattern) => (0, 1, i64::from(pattern == 0), 0, 0),
             Kind::Stored(object) => {
                 let same = matches!(object, Object::SameFilled(_));
@@ -52,6 +55,6 @@ impl Shape {
             }
             Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
         };
-        Shape { bytes, stored: 1, same, zero, huge, backed }
+        Shape { bytes, stored: 1, same, zero, huge, backed, lost: 0 }
     }
 }

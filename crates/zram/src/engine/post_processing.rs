@@ -50,7 +50,7 @@ impl<D: Design> Engine<D> {
             let place = |length, codec, huge| Some(Backed { block, length, codec, huge });
             match slot.kind() {
                 Kind::Stored(object @ Object::Compressed { length, codec, .. }) if compressed => {
-                    self.copy_out(reader, object, bytes);
+                    self.copy_out(object, bytes);
                     bytes[length..].fill(0);
                     Ok(place(length as u16, codec, false))
                 }

@@ -98,6 +98,15 @@ unsafe impl SlotTable for BitLock {
         free(displaced);
     }
 
+    fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
+        let word = self.words.get(index);
+        let left = word.load(Ordering::Relaxed);
+        let right = judge(Slot::from_word(left & !(LOCKED | WAITED))).word();
+        if right != left {
+            word.store(right, Ordering::Relaxed);
+        }
+    }
+
     fn peek(&self, index: usize) -> Slot {
         if !self.touched.is_marked(index) {
             return Slot::EMPTY;

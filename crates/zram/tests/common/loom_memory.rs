@@ -26,6 +26,12 @@ pub enum Act {
     Claim,
     /// Looks at the slot.
     Peek,
+    /// Moves the object to another place, as compaction does.
+    Move,
+    /// The same with a flaw: the old place is given back before the slot names the new one.
+    MoveTooSoon,
+    /// The same with a flaw: the slot names the copy, whatever it names by then.
+    MoveOver,
 }
 
 /// What is in no object that was freed, or that was never made.
@@ -136,8 +142,32 @@ impl<T: SlotTable> World<T> {
         }
     }
 
+    /// As the engine does it: copy, install if the slot still names the object, retire what it
+    /// named.
+    fn relocate(&self, cpu: Cpu, flaw: Option<Act>) {
+        let slot = self.table.peek(0);
+        let Some(object) = object_of(slot.unclaimed()) else { return };
+        let is_there = |slot: Slot| object_of(slot) == Some(object) && !slot.is_claimed();
+        let copy =
+            self.table.load(cpu, 0, |slot| is_there(slot).then(|| self.read(slot)).flatten());
+        let Some(new) = copy.map(|contents| self.make(contents)) else { return };
+        if flaw == Some(Act::MoveTooSoon) {
+            self.free(slot);
+        }
+        let over = flaw == Some(Act::MoveOver);
+        let named = new.object().map(|object| move |slot: Slot| slot.moved_to(object));
+        let named = named.expect("it was just made");
+        match self.table.update(0, |now| (over || is_there(now)).then(|| named(now))) {
+            Ok(_) if flaw == Some(Act::MoveTooSoon) => {}
+            Ok(old) => self.table.retire(cpu, old, |slot| self.free(slot)),
+            Err(_) => self.free(new),
+        }
+    }
+
     fn act(&self, act: Act, cpu: Cpu) {
         match act {
+            Act::Move => self.relocate(cpu, None),
+            Act::MoveTooSoon | Act::MoveOver => self.relocate(cpu, Some(act)),
             Act::Load => drop(self.table.load(cpu, 0, |slot| self.read(slot))),
             Act::Store => self.install(cpu, self.make(STORED)),
             Act::Discard => self.install(cpu, Slot::EMPTY),
@@ -164,6 +194,9 @@ impl<T: SlotTable> World<T> {
             assert_eq!(contents != NOTHING, named == Some(number), "object {number} was lost");
         }
         let contents = self.table.load(Cpu(0), 0, |slot| self.read(slot)).unwrap_or(FIRST);
+        if acts.contains(&Act::Store) && !acts.contains(&Act::Discard) {
+            assert_ne!(contents, FIRST, "a store was replaced by an older page");
+        }
         let changes = acts.iter().filter(|act| **act == Act::Change).count() as u64;
         let found = contents / CHANGED;
         match acts.iter().any(|act| matches!(act, Act::Store | Act::Discard)) {

@@ -4,10 +4,11 @@
 //! An entry names an object by a number. The index and the waits for readers promise that the
 //! object is there.
 
+use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{fill, same_filled};
-use zsmalloc::StoreError;
+use zsmalloc::{Handle, Pass, StoreError};
 
 use super::{Owner, Zswap};
 use crate::Word;
@@ -81,6 +82,21 @@ impl<I: Index> Zswap<I> {
             }
         }
         Ok(())
+    }
+
+    /// Copies the object of an entry to the place that `pass` took for it. The calling thread reads
+    /// `retired`, which keeps the entry; no entry names the place yet.
+    pub(super) fn copy_to_place(&self, pass: &Pass<'_>, object: Object, to: Object) {
+        // SAFETY: the object was stored here, and is kept as in `expand`. The place was taken for
+        // it, and only the calling thread knows it.
+        unsafe { pass.copy(object.handle(), to.handle()) }
+    }
+
+    /// Frees a place that no entry names: an object was moved away from it and no reader can hold
+    /// it any more, or it was taken in vain.
+    pub(super) fn free_place(&self, cpu: Cpu, place: Handle) {
+        // SAFETY: the place was taken here. The calling thread alone knows it, and gives it up.
+        unsafe { self.pool().free(cpu, place) }
     }
 
     /// Frees the object of an entry, once, when no thread can find the entry or ever could.

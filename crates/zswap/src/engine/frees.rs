@@ -3,6 +3,7 @@
 use objects::Object;
 use sync::Reader;
 use units::Cpu;
+use zsmalloc::Handle;
 
 use super::Zswap;
 use crate::area::Area;
@@ -14,6 +15,16 @@ use crate::{Key, SwapType, Word};
 
 /// Entries that are taken out of an index in one step.
 const DROPS: usize = 64;
+
+/// The retired word of a place that an object was moved away from. No entry has number 0, so it is
+/// not the word of an entry.
+pub(super) const fn leaving(place: Handle) -> u64 {
+    (place.get() as u64) << 32
+}
+
+fn left_place(word: u64) -> Option<Handle> {
+    (word as u32 == 0).then(|| Handle::from_raw((word >> 32) as u32))
+}
 
 impl<I: Index> Zswap<I> {
     /// Invalidates a page. Afterwards no thread is writing it to the device, or will.
@@ -87,12 +98,16 @@ impl<I: Index> Zswap<I> {
         self.retired.retire(cpu, word.get(), |word| self.release(cpu, word));
     }
 
-    /// Frees an entry that no thread can find.
-    fn release(&self, cpu: Cpu, word: u64) {
-        let Some(word) = Word::from_raw(word) else { return };
-        let content = self.entries.content(word.number());
-        self.entries.give_back(cpu, word.number());
-        self.free(cpu, content);
+    /// Frees what a retired word names, which no thread can find: an entry with its object, or the
+    /// place that an object was moved away from.
+    pub(super) fn release(&self, cpu: Cpu, word: u64) {
+        if let Some(place) = left_place(word) {
+            self.free_place(cpu, place);
+        } else if let Some(word) = Word::from_raw(word) {
+            let content = self.entries.take_content(word.number());
+            self.entries.give_back(cpu, word.number());
+            self.free(cpu, content);
+        }
     }
 
     /// Frees the entries that wait to be freed; returns whether there were any. The calling thread

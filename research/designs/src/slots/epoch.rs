@@ -64,13 +64,15 @@ unsafe impl SlotTable for Epoch {
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
         let word = self.words.get(index);
-        let mut old = word.load(Ordering::Relaxed);
+        // Acquire pairs with the Release of the previous writer: `next` may look at more than the
+        // slot.
+        let mut old = word.load(Ordering::Acquire);
         loop {
             let Some(new) = next(Slot::from_word(old)) else { return Err(Slot::from_word(old)) };
             // Release pairs with the Acquire in `load`. Acquire pairs with the Release of the
             // previous writer, whose object is about to be freed.
             let swapped =
-                word.compare_exchange_weak(old, new.word(), Ordering::AcqRel, Ordering::Relaxed);
+                word.compare_exchange_weak(old, new.word(), Ordering::AcqRel, Ordering::Acquire);
             match swapped {
                 Ok(_) => return Ok(Slot::from_word(old)),
                 Err(now) => old = now,
@@ -81,7 +83,9 @@ unsafe impl SlotTable for Epoch {
     #[inline]
     fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         match displaced.kind() {
-            Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) => free(displaced),
+            Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) | Kind::Lost => {
+                free(displaced);
+            }
             Kind::Stored(_) => {
                 self.retired.retire(cpu, displaced.word(), |word| free(Slot::from_word(word)));
             }

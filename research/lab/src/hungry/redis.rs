@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use super::task::{Task, Verdict};
 use crate::interrupt;
-use crate::pressure::{Measured, Stage};
+use crate::pressure::{Measured, SwapGroup};
 use crate::programs::{Running, last_words};
 
 /// Time the server may take to listen: its own pages may come from swap.
@@ -28,7 +28,7 @@ const OVERHEAD: u64 = 128;
 ///
 /// # Errors
 /// The server cannot start, or the group or the swap it needs is gone.
-pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
+pub fn run(task: &Task<'_>, swap_group: &mut SwapGroup) -> Result<(Verdict, Measured)> {
     let socket = task.directory.join("redis.sock");
     let _ = fs::remove_file(&socket);
     let log = tempfile::tempfile().context("cannot make a temporary file")?;
@@ -38,8 +38,8 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
     // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
-    stage.take(&mut command)?;
-    stage.begin()?;
+    swap_group.take(&mut command)?;
+    swap_group.begin()?;
     let mut running = Running::start(&mut command, false)?;
     let stream = interrupt::wait_for("redis-server", PATIENCE, || {
         running.check()?;
@@ -48,7 +48,7 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
             Err(_) => Ok(None),
         }
     })?;
-    let verdict = match fill_and_verify(stream, task, stage) {
+    let verdict = match fill_and_verify(stream, task, swap_group) {
         Ok(verdict) => verdict,
         Err(error) => {
             // Either we were interrupted, or the server has ended.
@@ -59,8 +59,8 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
             }
         }
     };
-    let usage = stage.usage();
-    let measured = stage.measure(Some(usage))?;
+    let usage = swap_group.usage();
+    let measured = swap_group.measure(Some(usage))?;
     Ok((verdict, measured))
 }
 
@@ -145,12 +145,16 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-fn fill_and_verify(stream: UnixStream, task: &Task<'_>, stage: &mut Stage) -> Result<Verdict> {
+fn fill_and_verify(
+    stream: UnixStream,
+    task: &Task<'_>,
+    swap_group: &mut SwapGroup,
+) -> Result<Verdict> {
     let mut connection = Connection::new(stream)?;
     let (mut keys, mut bytes) = (0u64, 0u64);
     while bytes < task.bytes {
-        stage.look()?;
-        if stage.is_late() {
+        swap_group.look()?;
+        if swap_group.is_late() {
             return Ok(Err(format!("time was over after {keys} keys were set")));
         }
         let mut batch = Vec::new();
@@ -173,7 +177,7 @@ fn fill_and_verify(stream: UnixStream, task: &Task<'_>, stage: &mut Stage) -> Re
         if pass == 1 {
             fastrand::Rng::with_seed(task.seed).shuffle(&mut order);
         }
-        if let Err(message) = verify(&mut connection, &order, task, stage)? {
+        if let Err(message) = verify(&mut connection, &order, task, swap_group)? {
             return Ok(Err(message));
         }
     }
@@ -186,11 +190,11 @@ fn verify(
     connection: &mut Connection,
     order: &[u64],
     task: &Task<'_>,
-    stage: &mut Stage,
+    swap_group: &mut SwapGroup,
 ) -> Result<Result<(), String>> {
     for numbers in order.chunks(BATCH as usize) {
-        stage.look()?;
-        if stage.is_late() {
+        swap_group.look()?;
+        if swap_group.is_late() {
             return Ok(Err("time was over before all was read back".to_owned()));
         }
         let requests = numbers.iter().map(|&number| request(&[b"GET", key(number).as_bytes()]));

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::task::{Task, Verdict, in_group};
 use crate::interrupt;
-use crate::pressure::{Measured, Stage};
+use crate::pressure::{Measured, SwapGroup};
 use crate::programs::{Running, last_words};
 
 /// Words of the lines, so that they compress as text does.
@@ -52,10 +52,14 @@ pub fn prepare(task: &Task<'_>) -> Result<Prepared> {
 ///
 /// # Errors
 /// sort cannot start, or the group or the swap it needs is gone.
-pub fn run(task: &Task<'_>, prepared: &Prepared, stage: &mut Stage) -> Result<(Verdict, Measured)> {
+pub fn run(
+    task: &Task<'_>,
+    prepared: &Prepared,
+    swap_group: &mut SwapGroup,
+) -> Result<(Verdict, Measured)> {
     let sorted = task.directory.join("sorted");
     let mut command = sort(task, &prepared.file, &sorted);
-    let (said, measured) = in_group(&mut command, "sort", stage)?;
+    let (said, measured) = in_group(&mut command, "sort", swap_group)?;
     let verdict = match said {
         Err(message) => Err(message),
         Ok(_) if sum(&sorted)? == prepared.sum => {

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::task::{Task, Verdict, in_group};
-use crate::pressure::{Measured, Stage};
+use crate::pressure::{Measured, SwapGroup};
 
 /// The method: random bytes in each 64-bit word, verified in order.
 const METHOD: &str = "rand-set";
@@ -18,7 +18,7 @@ const ROUNDS: u64 = 4;
 ///
 /// # Errors
 /// It cannot start, or the group or the swap it needs is gone.
-pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
+pub fn run(task: &Task<'_>, swap_group: &mut SwapGroup) -> Result<(Verdict, Measured)> {
     let mut command = Command::new(&task.program);
     // Without --oomable, stress-ng silently begins again when the system kills it.
     command.args(["--vm", "1", "--vm-keep", "--oomable", "--verify"]);
@@ -27,7 +27,7 @@ pub fn run(task: &Task<'_>, stage: &mut Stage) -> Result<(Verdict, Measured)> {
     command.args(["--vm-ops", &operations.to_string(), "--seed", &task.seed.to_string()]);
     command.args(["--timeout", &task.timeout.as_secs().to_string(), "--metrics"]);
     command.arg("--temp-path").arg(task.directory);
-    let (said, measured) = in_group(&mut command, "stress-ng", stage)?;
+    let (said, measured) = in_group(&mut command, "stress-ng", swap_group)?;
     Ok((said.and_then(|said| judge(&said)), measured))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::pressure::{Ended, Measured, Stage};
+use crate::pressure::{Ended, Measured, SwapGroup};
 use crate::programs::{Running, last_words};
 
 /// The task of a program.
@@ -34,16 +34,16 @@ pub type Verdict = Result<String, String>;
 pub fn in_group(
     command: &mut Command,
     name: &str,
-    stage: &mut Stage,
+    swap_group: &mut SwapGroup,
 ) -> Result<(Verdict, Measured)> {
     let log = tempfile::tempfile().context("cannot make a temporary file")?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
     // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
-    stage.take(command)?;
-    stage.begin()?;
+    swap_group.take(command)?;
+    swap_group.begin()?;
     let mut running = Running::start(command, false)?;
-    let (ended, measured) = stage.wait(running.child(), name)?;
+    let (ended, measured) = swap_group.wait(running.child(), name)?;
     let said = last_words(log);
     let result = match ended {
         Ended::Itself(status) if status.success() => Ok(said),

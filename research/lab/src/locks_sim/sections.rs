@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use pagealloc::{Zone, ZoneOptions};
 use serde::Serialize;
-use sync::{PerCpuCounters, Reader, ReaderEpochs};
+use sync::{PerCpuCounters, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{Compressor, Lz4, Params};
 use zram::Slot;
@@ -108,7 +108,6 @@ fn table<T: SlotTable>() -> Result<Table> {
 /// A pool by itself.
 pub struct Bench {
     pool: Pool,
-    readers: Arc<ReaderEpochs>,
 }
 
 impl Bench {
@@ -117,17 +116,14 @@ impl Bench {
     /// # Errors
     /// The process has no address range for it.
     pub fn new() -> Result<Bench> {
-        let readers = Arc::new(ReaderEpochs::new(2));
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, 1 << 14)).map_err(no_memory)?;
-        let options =
-            PoolOptions { frames: Arc::new(zone), readers: readers.clone(), limit_frames: 0 };
-        Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)?, readers })
+        let options = PoolOptions { frames: Arc::new(zone), limit_frames: 0 };
+        Ok(Bench { pool: Pool::new(&host::Mmap, options).map_err(no_memory)? })
     }
 
     #[inline]
-    fn store(&self, reader: &Reader<'_>, cpu: Cpu, object: &[u8]) -> Result<Handle> {
-        // SAFETY: `times` enters the readers that the pool was made with.
-        unsafe { self.pool.store(reader, cpu, object, None) }.map_err(no_memory)
+    fn store(&self, cpu: Cpu, object: &[u8]) -> Result<Handle> {
+        self.pool.store(cpu, object, None).map_err(no_memory)
     }
 
     #[inline]
@@ -137,14 +133,14 @@ impl Bench {
     }
 
     fn times(&self) -> Result<(f64, f64)> {
-        let (reader, cpu, object) = (self.readers.enter(Cpu(0)), Cpu(0), [7; OBJECT]);
-        let kept = self.store(&reader, cpu, &object)?;
+        let (cpu, object) = (Cpu(0), [7; OBJECT]);
+        let kept = self.store(cpu, &object)?;
         let mut handles = Vec::with_capacity(OBJECTS);
         let (mut stores, mut frees) = (Vec::new(), Vec::new());
         for _ in 0..50 {
             let begun = std::time::Instant::now();
             for _ in 0..OBJECTS {
-                handles.push(self.store(&reader, cpu, &object)?);
+                handles.push(self.store(cpu, &object)?);
             }
             stores.push(begun.elapsed().as_nanos() as f64 / OBJECTS as f64);
             let begun = std::time::Instant::now();

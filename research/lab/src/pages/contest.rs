@@ -25,6 +25,8 @@ pub enum Kind {
     Engine(&'static str),
     /// Our engine in process, with the default slot scheme and this page allocator.
     Zone(&'static str),
+    /// Our engine in process, with the default designs in this kind of memory.
+    Memory(&'static str),
     /// Our cache in front of swap devices, in process, with this index.
     Swap(&'static str),
     /// The block device or file at this path.
@@ -38,6 +40,7 @@ impl Kind {
             Kind::Engine(slots) if *slots == designs::SLOT_SCHEMES[0] => "engine".to_owned(),
             Kind::Engine(slots) => format!("engine:{slots}"),
             Kind::Zone(zone) => format!("zone:{zone}"),
+            Kind::Memory(memory) => format!("memory:{memory}"),
             Kind::Swap(index) if *index == designs::INDEXES[0] => "swap".to_owned(),
             Kind::Swap(index) => format!("swap:{index}"),
             Kind::Device(path) => path.display().to_string(),
@@ -47,7 +50,7 @@ impl Kind {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Kind::Engine(_) | Kind::Zone(_) | Kind::Swap(_) => None,
+            Kind::Engine(_) | Kind::Zone(_) | Kind::Memory(_) | Kind::Swap(_) => None,
             Kind::Device(path) => Some(path),
         }
     }
@@ -172,6 +175,10 @@ impl Contestant {
             }
             Kind::Zone(zone) => {
                 let variants = Variants { zone: (*zone).to_owned(), ..Variants::default() };
+                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
+            }
+            Kind::Memory(memory) => {
+                let variants = Variants { memory: (*memory).to_owned(), ..Variants::default() };
                 Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
             }
             Kind::Swap(index) => {

@@ -3,10 +3,16 @@
 //!
 //! ```text
 //! hog [--mib N] [--passes N] [--seconds N] [--seed N] [--name NAME] [--fill-rate MIB] [--random]
+//!     [--progress SECONDS] [--refill] [--wait FILE] [--until FILE]
 //! ```
+//!
+//! With `--refill` a lost page gets contents again and may be lost again; otherwise the program
+//! touches it no more. The passes begin once the file of `--wait` is there, and end when the one of
+//! `--until` is there.
 //!
 //! The exit status is 0 if all pages were right, 3 if one was wrong, 4 if one was lost.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,9 +21,13 @@ use guestkit::lossy::{Lossy, lost};
 use guestkit::options::Options;
 use guestkit::order::Order;
 use guestkit::pattern::{Page, WORDS, fill};
+use guestkit::process::stay;
 
-/// The time between two lines of progress.
-const PROGRESS: Duration = Duration::from_secs(10);
+/// The seconds between two lines of progress, if the command line does not say.
+const PROGRESS: f64 = 10.0;
+/// The time between two looks for a file, and the pages between two such looks.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_PAGES: usize = 256;
 /// The time limit of the last check.
 const LAST_CHECK: Duration = Duration::from_secs(90);
 
@@ -31,6 +41,15 @@ struct Task {
     /// The most MiB to fill in a second; 0 for no limit.
     fill_rate: f64,
     scattered: bool,
+    progress: Duration,
+    refill: bool,
+    wait: Option<PathBuf>,
+    until: Option<PathBuf>,
+}
+
+/// A path after an option; an empty text is none.
+fn file(text: String) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
 impl Task {
@@ -44,6 +63,10 @@ impl Task {
             name: options.value("--name", "hog".to_string())?,
             fill_rate: options.value("--fill-rate", 0.0)?,
             scattered: options.flag("--random"),
+            progress: Duration::from_secs_f64(options.value("--progress", PROGRESS)?.max(0.1)),
+            refill: options.flag("--refill"),
+            wait: file(options.value("--wait", String::new())?),
+            until: file(options.value("--until", String::new())?),
         };
         options.done()?;
         Ok(task)
@@ -66,10 +89,12 @@ struct Hog {
 impl Hog {
     fn new(task: Task) -> Result<Hog, String> {
         let pages = task.mib << 20 >> 12;
+        let gone = vec![false; pages];
+        // Only pages that are counted can be lost. Without the permission the program works, too.
+        let _ = stay();
         let memory = Lossy::new(pages).map_err(|error| format!("{} MiB: {error}", task.mib))?;
         let order = Order::new(pages, task.scattered);
         let now = Instant::now();
-        let gone = vec![false; pages];
         Ok(Hog { task, memory, order, begun: now, said: now, gone, good: 0, wrong: 0 })
     }
 
@@ -79,7 +104,7 @@ impl Hog {
 
     /// Prints the progress, unless it did so a short time ago.
     fn progress(&mut self, what: &str, pass: u64, done: usize) {
-        if self.said.elapsed() < PROGRESS {
+        if self.said.elapsed() < self.task.progress {
             return;
         }
         self.said = Instant::now();
@@ -91,7 +116,7 @@ impl Hog {
     }
 
     fn lose(&mut self, number: usize) {
-        self.gone[number] = true;
+        self.gone[number] = !self.task.refill;
         if lost() <= 3 {
             self.say(format_args!("page {number} is LOST"));
         }
@@ -101,8 +126,11 @@ impl Hog {
         let mut page = [0; WORDS];
         for (done, number) in self.order.pass().enumerate() {
             fill(&mut page, self.task.seed, number as u64, 0);
-            if !self.memory.write(number, &page) {
+            while !self.memory.write(number, &page) {
                 self.lose(number);
+                if !self.task.refill {
+                    break;
+                }
             }
             if self.task.fill_rate > 0.0 && done % 64 == 0 {
                 let due = Duration::from_secs_f64(done as f64 / 256.0 / self.task.fill_rate);
@@ -145,13 +173,17 @@ impl Hog {
             }
             if !self.gone[number] {
                 fill(&mut wanted, self.task.seed, number as u64, pass);
-                if !self.memory.write(number, &wanted) {
+                // A page may be lost between its check and its end: it is written whole then.
+                while !self.memory.write(number, &wanted) {
                     self.lose(number);
+                    if !self.task.refill {
+                        break;
+                    }
                 }
             }
             worst = worst.max(before.elapsed());
             self.progress("pass", pass, done);
-            if self.begun.elapsed() > self.task.limit {
+            if self.is_over(done) {
                 in_time = false;
                 break;
             }
@@ -166,15 +198,22 @@ impl Hog {
         in_time
     }
 
+    /// Is the time up, or is the file of `--until` there?
+    fn is_over(&self, done: usize) -> bool {
+        let is_there = || self.task.until.as_ref().is_some_and(|file| file.exists());
+        self.begun.elapsed() > self.task.limit || (done.is_multiple_of(LOOK_PAGES) && is_there())
+    }
+
     /// Checks every page after an interrupted pass: a page is of this pass or of the previous one.
     fn last_check(&mut self, pass: u64) {
         let (mut found, mut wanted) = ([0; WORDS], [0; WORDS]);
+        let begun = Instant::now();
         for number in 0..self.memory.pages() {
             if !self.gone[number] {
                 self.check(number, &[pass, pass - 1], &mut found, &mut wanted);
             }
             self.progress("last check", pass, number);
-            if self.begun.elapsed() > self.task.limit + LAST_CHECK {
+            if begun.elapsed() > LAST_CHECK {
                 self.say(format_args!("gave up the last check at page {number}"));
                 return;
             }
@@ -183,6 +222,9 @@ impl Hog {
 
     fn run(mut self) -> ExitCode {
         self.fill();
+        while self.task.wait.as_ref().is_some_and(|file| !file.exists()) {
+            thread::sleep(LOOK);
+        }
         for pass in 1..=self.task.passes {
             if !self.pass(pass) {
                 self.last_check(pass);

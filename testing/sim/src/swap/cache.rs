@@ -111,6 +111,8 @@ pub struct Totals {
     pub refused: u64,
     /// Stores that found the pool at its limit.
     pub limit_hits: u64,
+    /// Frames that compaction gained so far.
+    pub compacted: u64,
     /// Pages of each memcg.
     pub memcg_pages: [u64; MEMCGS],
     /// Bytes each memcg is charged with.
@@ -161,6 +163,11 @@ pub trait Cache: Send + Sync {
 
     /// Runs the shrinker, if it is on, for up to `pages` pages.
     fn shrink(&self, cpu: Cpu, pages: u64);
+
+    /// Moves objects together. A cache without a pool has nothing to do.
+    fn compact(&self, cpu: Cpu) {
+        let _ = cpu;
+    }
 
     /// Changes a setting.
     fn set(&self, policy: Policy);

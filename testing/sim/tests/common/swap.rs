@@ -61,6 +61,11 @@ impl Engine {
 
     /// With any index.
     pub fn with_index<I: Index>(cpus: usize) -> Engine {
+        Engine::with_parts::<I>(cpus, |zswap| zswap)
+    }
+
+    /// With any index, and changed by `change`.
+    pub fn with_parts<I: Index>(cpus: usize, change: fn(Zswap<I>) -> Zswap<I>) -> Engine {
         let zone = ZoneOptions::new(cpus, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let chosen = |name: &str| {
@@ -79,7 +84,7 @@ impl Engine {
             entries: 1 << 12,
         };
         let zswap = Zswap::<I>::new(Arc::new(host::Mmap), parts).expect("there are addresses");
-        Engine::over(Arc::new(zswap), frames)
+        Engine::over(Arc::new(change(zswap)), frames)
     }
 
     fn over(zswap: Arc<dyn AnySwap>, frames: Arc<dyn Frames>) -> Engine {
@@ -167,6 +172,10 @@ impl Cache for Engine {
         self.zswap.shrink(cpu, pages);
     }
 
+    fn compact(&self, cpu: Cpu) {
+        self.zswap.compact(cpu);
+    }
+
     fn set(&self, policy: Policy) {
         let own = self.zswap.policy();
         match policy {
@@ -234,6 +243,7 @@ impl Cache for Engine {
             duplicates: stats.duplicate_entry,
             refused: refused.iter().sum(),
             limit_hits: stats.pool_limit_hit,
+            compacted: stats.compacted_pages,
             memcg_pages: std::array::from_fn(|n| self.memcgs[n].pages()),
             memcg_bytes: std::array::from_fn(|n| self.memcgs[n].bytes()),
         }

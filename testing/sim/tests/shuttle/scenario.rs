@@ -4,18 +4,22 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use block::{IoError, Operation, ZeroMode};
+use block::IoError;
 use control::ControlError;
 use designs::AnyDisk;
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use testkit::Rng;
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
 use zram::{Recompress, Select, Stats, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
+
+#[path = "scenario_users.rs"]
+mod scenario_users;
+use scenario_users::User;
 
 const P: u64 = PAGE_SIZE as u64;
 /// Pages of the disk.
@@ -63,6 +67,10 @@ pub struct Scenario {
     compressed_writeback: bool,
     /// The limit of the device's memory in pages; 0 for none.
     limit: u64,
+    /// All pages are marked idle before the threads begin, and nobody uses them.
+    idle: bool,
+    /// Compactions by a thread of their own, beside the administrator.
+    compactions: usize,
 }
 
 impl Scenario {
@@ -78,6 +86,8 @@ impl Scenario {
         blocks: 0,
         compressed_writeback: false,
         limit: 0,
+        idle: false,
+        compactions: 0,
     };
     /// Users alone, with a codec that readers need no stream for.
     pub const CROWD: Scenario = Scenario::BASE;
@@ -91,6 +101,35 @@ impl Scenario {
     /// Objects that are moved while they are used.
     pub const COMPACTED: Scenario =
         Scenario { users: 2, ballast: 12, actions: &[Action::Compact], count: 2, ..Scenario::BASE };
+    /// Objects that are moved while they are written back or compressed again.
+    pub const COMPACTED_BESIDE: Scenario = Scenario {
+        users: 1,
+        ballast: 12,
+        actions: &[
+            Action::WriteBack(Select::Any),
+            Action::WriteBack(Select::Idle),
+            Action::MarkIdle,
+            Action::Recompress(Select::Any),
+        ],
+        count: 3,
+        algorithm: zcomp::LZ4,
+        blocks: 3,
+        compactions: 3,
+        ..Scenario::BASE
+    };
+    /// Objects that are moved while their pages are idle.
+    pub const IDLE: Scenario = Scenario {
+        users: 1,
+        steps: 0,
+        hot: 0,
+        own: false,
+        ballast: 40,
+        actions: &[Action::Compact],
+        count: 1,
+        blocks: 40,
+        idle: true,
+        ..Scenario::BASE
+    };
     /// Pages that move to blocks, of which there are few.
     pub const WRITTEN_BACK: Scenario = Scenario {
         users: 2,
@@ -196,7 +235,17 @@ impl Scenario {
                 })
             })
             .collect();
+        let compactor = (self.compactions > 0).then(|| {
+            let run = run.clone();
+            thread::spawn(move || {
+                (0..run.scenario.compactions)
+                    .for_each(|_| run.done(run.disk().compact().map(drop)));
+            })
+        });
         (0..self.count).for_each(|_| run.administer(&mut rng));
+        if let Some(compactor) = compactor {
+            compactor.join().expect("shuttle ends with a panic");
+        }
         let users: Vec<_> = threads
             .into_iter()
             .map(|user| user.join().expect("shuttle ends with a panic"))
@@ -260,7 +309,9 @@ impl Run {
                 disk.discard_pages(Cpu(0), BALLAST + index, 1).expect("discards succeed");
             }
         }
-        if scenario.blocks > 0 && !rng.one_in(4) {
+        if scenario.idle {
+            disk.mark_idle(None).expect("it has a size");
+        } else if scenario.blocks > 0 && !rng.one_in(4) {
             self.done(disk.writeback(&of_kind(Select::Any)));
         }
     }
@@ -339,6 +390,11 @@ impl Run {
         users.iter_mut().for_each(|user| user.look_at_own(self));
         (0..self.scenario.hot).for_each(|page| users[0].load_hot(self, page));
         self.history.judge();
+        if self.scenario.idle {
+            disk.writeback(&of_kind(Select::Idle)).expect("there are blocks");
+            let stats = disk.stats();
+            assert_eq!(stats.backed_pages, stats.pages_stored, "pages are not idle any more");
+        }
         Tally::add(&disk.stats());
         let thoroughly = rng.one_in(LOOKED_THROUGH);
         if thoroughly {
@@ -411,147 +467,5 @@ impl Tally {
                 refused: before.refused + stats.failed_writes,
             }
         });
-    }
-}
-
-/// A thread that uses pages, and the contents it expects.
-struct User {
-    number: usize,
-    rng: Rng,
-    stored: u32,
-    /// The contents of the thread's own page.
-    own: Box<Page>,
-    /// The contents of the thread's part of the shared page.
-    part: Vec<u8>,
-}
-
-/// Bytes of a part.
-const PART: usize = 700;
-
-impl User {
-    fn new(number: usize, rng: Rng) -> User {
-        User { number, rng, stored: 0, own: Box::new([0; PAGE_SIZE]), part: vec![0; PART] }
-    }
-
-    fn cpu(&self) -> Cpu {
-        Cpu(self.number as u32)
-    }
-
-    fn act(&mut self, run: &Run) {
-        let page = self.rng.below(run.scenario.hot);
-        match self.rng.below(if run.scenario.own { 16 } else { 8 }) {
-            0..=2 => self.store_hot(run, page),
-            3..=6 => self.load_hot(run, page),
-            7 => self.empty_hot(run, page),
-            8 => self.store_own(run),
-            9 => self.empty_own(run),
-            10 | 11 => self.change_own(run),
-            12 | 13 => self.change_part(run),
-            _ => self.look_at_own(run),
-        }
-    }
-
-    fn next_version(&mut self, page: u64) -> Version {
-        self.stored += 1;
-        Version::new(self.rng.one_in(2), page, self.number, self.stored)
-    }
-
-    fn store_hot(&mut self, run: &Run, page: u64) {
-        let (version, mut contents) = (self.next_version(page), [0; PAGE_SIZE]);
-        version.render(&mut contents);
-        let begun = run.history.now();
-        if run.made_it(run.disk().store_page(self.cpu(), page, &contents)) {
-            run.history.stored(page, version, begun);
-        }
-    }
-
-    fn load_hot(&mut self, run: &Run, page: u64) {
-        let (disk, cpu, mut contents) = (run.disk(), self.cpu(), [0xa5; PAGE_SIZE]);
-        let begun = run.history.now();
-        let read = if self.rng.one_in(2) {
-            disk.load_page(cpu, page, &mut contents)
-        } else {
-            disk.submit(cpu, Operation::Read { offset: page * P, into: &mut contents })
-        };
-        if run.made_it(read) {
-            run.history.saw(page, Version::of(&contents), begun);
-        }
-    }
-
-    fn empty_hot(&mut self, run: &Run, page: u64) {
-        let begun = run.history.now();
-        if run.made_it(self.empty(run, page)) {
-            run.history.stored(page, Version::ZEROES, begun);
-        }
-    }
-
-    fn empty(&mut self, run: &Run, page: u64) -> Result<(), IoError> {
-        let (offset, length) = (page * P, P);
-        let operation = match self.rng.below(3) {
-            0 => Operation::Discard { offset, length },
-            1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
-            _ => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
-        };
-        run.disk().submit(self.cpu(), operation)
-    }
-
-    fn own_page(&self, run: &Run) -> u64 {
-        run.scenario.hot + 1 + self.number as u64
-    }
-
-    fn store_own(&mut self, run: &Run) {
-        let (page, mut contents) = (self.own_page(run), [0; PAGE_SIZE]);
-        self.next_version(page).render(&mut contents);
-        if run.made_it(run.disk().store_page(self.cpu(), page, &contents)) {
-            *self.own = contents;
-        }
-    }
-
-    fn empty_own(&mut self, run: &Run) {
-        let page = self.own_page(run);
-        if run.made_it(self.empty(run, page)) {
-            self.own.fill(0);
-        }
-    }
-
-    fn change_own(&mut self, run: &Run) {
-        let from = self.rng.below(P - 1) as usize;
-        let length = 1 + self.rng.below(P - from as u64 - 1) as usize;
-        let mut bytes = vec![0; length];
-        self.rng.fill(&mut bytes);
-        let offset = self.own_page(run) * P + from as u64;
-        let write = Operation::Write { offset, from: &bytes };
-        if run.made_it(run.disk().submit(self.cpu(), write)) {
-            self.own[from..from + length].copy_from_slice(&bytes);
-        }
-    }
-
-    /// The offset of the thread's part of the shared page.
-    fn place(&self, run: &Run) -> u64 {
-        run.scenario.hot * P + (self.number * PART) as u64
-    }
-
-    fn change_part(&mut self, run: &Run) {
-        let mut bytes = vec![0; PART];
-        self.rng.fill(&mut bytes[..PART / 2]);
-        let write = Operation::Write { offset: self.place(run), from: &bytes };
-        if run.made_it(run.disk().submit(self.cpu(), write)) {
-            self.part = bytes;
-        }
-    }
-
-    fn look_at_own(&mut self, run: &Run) {
-        if !run.scenario.own {
-            return;
-        }
-        let (disk, cpu) = (run.disk(), self.cpu());
-        let (page, mut contents) = (self.own_page(run), [0xa5; PAGE_SIZE]);
-        assert_eq!(disk.load_page(cpu, page, &mut contents), Ok(()));
-        let wrong = contents.iter().zip(&*self.own).position(|(is, was)| is != was);
-        assert_eq!(wrong, None, "the own page of user {} is another", self.number);
-        let mut part = vec![0xa5; PART];
-        let read = Operation::Read { offset: self.place(run), into: &mut part };
-        assert_eq!(disk.submit(cpu, read), Ok(()));
-        assert!(part == self.part, "the part of user {} is not what it wrote", self.number);
     }
 }

@@ -37,6 +37,8 @@ pub enum Action {
     Switch,
     /// All pages of another area are given up.
     OtherArea,
+    /// Objects are moved together.
+    Compact,
 }
 
 /// A scenario: its threads and their operations.
@@ -55,6 +57,8 @@ pub struct Scenario {
     count: usize,
     /// The most bytes of the pool, in pages; 0 for any.
     limit: u64,
+    /// Pages of one size class stored before, and mostly given up again.
+    ballast: u64,
 }
 
 impl Scenario {
@@ -67,7 +71,18 @@ impl Scenario {
         actions: &[Action::Reclaim],
         count: 2,
         limit: 0,
+        ballast: 0,
     };
+    /// Objects are moved while they are used, written back and given up.
+    pub const COMPACTED: Scenario = Scenario {
+        actions: &[Action::Compact, Action::Compact, Action::Reclaim],
+        others: 2,
+        ballast: 12,
+        ..Scenario::BASE
+    };
+    /// The same while loads take pages out.
+    pub const COMPACTED_EXCLUSIVE: Scenario =
+        Scenario { exclusive: true, actions: &[Action::Compact], ..Scenario::COMPACTED };
     /// Pages are written back while their owners use them.
     pub const WRITTEN_BACK: Scenario = Scenario::BASE;
     /// Two threads write back.
@@ -116,6 +131,7 @@ impl Scenario {
             Action::InFlight,
             Action::Switch,
             Action::OtherArea,
+            Action::Compact,
         ],
         count: 3,
         limit: 3,
@@ -133,10 +149,12 @@ impl Scenario {
         let run = Arc::new(run);
         let mut owners: Vec<Owner> = (0..self.owners).map(|n| Owner::new(n, rng.fork())).collect();
         let mut crowd: Vec<User> = (0..self.crowd).map(|n| User::new(n, rng.fork())).collect();
+        run.store_ballast();
         owners.iter_mut().for_each(|owner| owner.store(&run, 0));
         if let Some(user) = crowd.first_mut() {
             user.store(&run);
         }
+        run.give_up_ballast();
         let crowd: Vec<_> = crowd
             .into_iter()
             .map(|mut user| {
@@ -177,6 +195,9 @@ struct Run {
     history: History,
 }
 
+/// The first of the pages that no thread uses during a run.
+const BALLAST: u64 = 32;
+
 /// The page that a crowd uses.
 const HOT: SwapPage = SwapPage { area: 0, offset: 0 };
 
@@ -187,6 +208,23 @@ impl Run {
         self.cache.set(Policy::MaxPool(self.scenario.limit * PAGE_SIZE as u64));
         self.cache.swapon(0, self.devices_below[0].clone()).expect("it is off");
         self.cache.swapon(1, self.devices_below[1].clone()).expect("it is off");
+    }
+
+    /// Stores pages that leave holes beside those of the owners.
+    fn store_ballast(&self) {
+        let mut page = [0; PAGE_SIZE];
+        for offset in 0..self.scenario.ballast {
+            Version::new(true, BALLAST + offset, 9, 1).render(&mut page);
+            let swap_page = SwapPage { area: 0, offset: BALLAST + offset };
+            self.cache.store(Cpu(0), swap_page, 0, &page).expect("there is space");
+        }
+    }
+
+    fn give_up_ballast(&self) {
+        for offset in (0..self.scenario.ballast).filter(|offset| offset % 6 != 0) {
+            let swap_page = SwapPage { area: 0, offset: BALLAST + offset };
+            self.cache.invalidate_page(Cpu(0), swap_page);
+        }
     }
 
     fn meddle(&self, rng: &mut Rng, number: usize) {
@@ -209,6 +247,7 @@ impl Run {
             Action::InFlight => cache.set(Policy::InFlight(1 + rng.below(3) as u32)),
             Action::Switch => cache.set(Policy::MemcgWriteback(0, rng.one_in(2))),
             Action::OtherArea => self.other_area(rng, cpu),
+            Action::Compact => cache.compact(cpu),
         }
     }
 
@@ -258,11 +297,12 @@ pub struct Tally {
     written_back: u64,
     fetched: u64,
     refused: u64,
+    compacted: u64,
 }
 
 thread_local! {
     static TALLY: Cell<Tally> =
-        const { Cell::new(Tally { written_back: 0, fetched: 0, refused: 0 }) };
+        const { Cell::new(Tally { written_back: 0, fetched: 0, refused: 0, compacted: 0 }) };
 }
 
 /// The tally so far; a new one begins.
@@ -277,6 +317,7 @@ impl Tally {
         TALLY.set(Tally {
             written_back: before.written_back + totals.written_back,
             refused: before.refused + totals.refused,
+            compacted: before.compacted + totals.compacted,
             ..before
         });
     }

@@ -41,6 +41,15 @@ NOT PROTECTED (no I/O): what follows
 ";
     assert_eq!(table(&[swap()], Some(&pool), false), expected);
     assert_eq!(table(&[], Some(&pool), false), "");
+    let failing =
+        PoolReport { unread_pages: 3, changed_pages: 1, unwritten_pages: 256, ..pool.clone() };
+    let said = "BACKING FAILS: 12K could not be read, 4K of it changed there; 1M could not be \
+                written, and stayed in memory\n";
+    assert!(table(&[swap()], Some(&failing), false).contains(said));
+    assert_eq!(pool_object(&failing)["unwritten_pages"], 256);
+    let silent = PoolReport { waiting_pages: 64, silent_seconds: 12, ..pool.clone() };
+    let said = "BACKING DOES NOT ANSWER: 256K wait for it, for 12 seconds\n";
+    assert!(table(&[swap()], Some(&silent), false).contains(said));
     assert_eq!(pool_object(&pool)["ratio"], 2.0);
     assert_eq!(object(&swap())["on_disk"], 2 << 20);
 }

@@ -209,4 +209,12 @@ pub const CASES: &[Case] = &[
     case("class/zram-control/hot_remove", "7077", "ENODEV", "ENODEV"),
     case("class/zram-control/hot_remove", "+7077\n", "ENODEV", "ENODEV"),
     case("class/zram-control/hot_remove", "@a4096", "EINVAL", "EINVAL"),
+    case("class/zram-control/load", "foo", "EINVAL", "EINVAL"),
+    case("class/zram-control/load", "\n", "EINVAL", "EINVAL"),
+    case("class/zram-control/load", "-1", "EINVAL", "EINVAL"),
+    case("class/zram-control/load", "1025", "EINVAL", "EINVAL"),
+    case("class/zram-control/load", "1", "ok", "ok"),
+    case("class/zram-control/unload", "foo", "EINVAL", "EINVAL"),
+    case("class/zram-control/unload", "\n", "EINVAL", "EINVAL"),
+    case("class/zram-control/unload", "0", "EINVAL", "EINVAL"),
 ];

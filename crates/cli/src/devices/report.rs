@@ -1,0 +1,91 @@
+//! What is told of devices: their attributes, and the reports of `rampack status`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rampack::control::{Access, ControlError, Object};
+use rampack::zram::Disk;
+
+use super::swapped::is_swap;
+use super::{Devices, export_uri};
+use crate::mounts::{SWAP, places_of};
+use crate::protocol::{Attribute, Description, DeviceReport};
+use crate::swap::active;
+
+impl Devices {
+    /// Reads the named attributes, or all readable ones when none is named.
+    ///
+    /// # Errors
+    /// `ENODEV`, or the error of an attribute.
+    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
+        let rows = rampack::zram::attributes(self.disk(name)?);
+        let read = |name: &str| {
+            let value = rows.show(name)?.trim_end_matches('\n').to_string();
+            Ok(Attribute { name: name.to_string(), value })
+        };
+        if !attributes.is_empty() {
+            return attributes.iter().map(|name| read(name)).collect();
+        }
+        // An attribute that only its owner may read is long: it is read only by name.
+        let told = |row: &rampack::control::AttributeInfo| {
+            row.access.readable() && row.access != Access::ReadOwner
+        };
+        let readable = rows.attributes().into_iter().filter(told);
+        readable.map(|row| read(row.name)).collect()
+    }
+
+    /// The attributes that a device has.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
+        let rows = rampack::zram::attributes(self.disk(name)?).attributes();
+        let description = |row: rampack::control::AttributeInfo| Description {
+            name: row.name.into(),
+            mode: row.access.mode(),
+            unit: row.unit.into(),
+            help: row.help.into(),
+        };
+        Ok(rows.into_iter().map(description).collect())
+    }
+
+    /// The reports of all devices.
+    #[must_use]
+    pub fn reports(&self) -> Vec<DeviceReport> {
+        self.machine.disks().iter().map(|disk| self.report(disk)).collect()
+    }
+
+    /// The report of a device.
+    #[must_use]
+    pub fn report(&self, disk: &Arc<Disk>) -> DeviceReport {
+        let name = disk.name();
+        let mut report = DeviceReport {
+            attributes: self
+                .get(&name, &[])
+                .unwrap_or_default()
+                .into_iter()
+                .map(|attribute| (attribute.name, attribute.value))
+                .collect(),
+            nbd_clients: self.clients(disk),
+            ..DeviceReport::default()
+        };
+        if disk.bytes() != 0 {
+            report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
+        }
+        if let Some(attached) = self.attached.lock().get(&disk.id()) {
+            let text = |path: &Path| Some(path.display().to_string());
+            report.file = text(&attached.file);
+            report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
+            report.link = text(&attached.link);
+        }
+        // Done without the lock: it reads /proc.
+        let device = report.block_device.as_ref();
+        report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();
+        let swap = device.filter(|d| is_swap(&active::all(), &name, Path::new(d)));
+        if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {
+            report.mountpoints.push(SWAP.into());
+        }
+        report.name = name;
+        report
+    }
+}

@@ -1,0 +1,82 @@
+//! `rampack keep`: starts a daemon, keeps its descriptors, and starts it again when it dies.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::exit;
+
+use clap::Parser;
+use kept::{Backoff, Ended, Keeper};
+use rampack::control::ControlError;
+use rampack::host;
+
+use crate::args::{Cli, Command, Keep, Swap, SwapAction};
+use crate::failure::failed;
+use crate::sys;
+
+/// `rampack keep`. Ends the process with the exit code of the daemon; for a daemon that a signal
+/// killed it is 128 and the number of the signal.
+///
+/// # Errors
+/// `EINVAL` for a command that is no daemon; the error of the system if there can be no keeper.
+pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlError> {
+    let handed_over = kept::handed_over()
+        .map_err(|error| failed("cannot take over the descriptors of LISTEN_FDS", &error))?;
+    if env::var_os("WATCHDOG_USEC").is_some() {
+        return Err(ControlError::invalid(
+            "WATCHDOG_USEC is set: a service with WatchdogSec= needs no keeper, because systemd \
+             starts its daemon again and keeps descriptors for it (FileDescriptorStoreMax=); run \
+             the daemon itself",
+        ));
+    }
+    let program = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
+    let arguments = daemon(root, verbose, &keep.command)?;
+    let doing = |error| failed("cannot keep a daemon", &error);
+    let above = env::var_os("NOTIFY_SOCKET");
+    let mut keeper = Keeper::new(&program, arguments, Backoff::default(), above).map_err(doing)?;
+    for (name, fd) in handed_over {
+        keeper.keep(&name, fd).map_err(doing)?;
+    }
+    be_safe();
+    match keeper.run().map_err(doing)? {
+        Ended::Exited(status) => exit(status),
+        Ended::Killed(signal) => exit(128 + signal),
+    }
+}
+
+/// The words of the daemon's command line.
+fn daemon(
+    root: Option<&Path>,
+    verbose: u8,
+    command: &[OsString],
+) -> Result<Vec<OsString>, ControlError> {
+    let mut words = vec![OsString::from("rampack")];
+    if let Some(root) = root {
+        words.extend(["--root".into(), root.into()]);
+    }
+    words.extend((0..verbose).map(|_| OsString::from("-v")));
+    words.extend(command.iter().cloned());
+    // A wrong command line is told now, and as for the command itself.
+    match Cli::try_parse_from(&words).unwrap_or_else(|error| error.exit()).command {
+        Command::Serve(_) | Command::Up(_) => Ok(words),
+        Command::Swap(Swap { action: SwapAction::On(_) }) => Ok(words),
+        _ => Err(ControlError::invalid(format!(
+            "{} is no daemon to keep; serve, up and swap on are",
+            command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+        ))),
+    }
+}
+
+/// Keeps this process in memory, and others out of what it keeps.
+fn be_safe() {
+    if let Err(error) = sys::no_core_dumps() {
+        tracing::warn!("others may look into what is kept: {error}");
+    }
+    let locked = host::lock_memory().and_then(|()| host::make_resident());
+    if let Err(error) = locked {
+        tracing::warn!(
+            "the keeper's memory is not locked, so it may have to wait for memory before it starts \
+             the daemon again: {error}"
+        );
+    }
+}

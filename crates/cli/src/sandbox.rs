@@ -1,0 +1,38 @@
+//! Chooses what the threads that serve may still ask the system for.
+
+use std::thread;
+
+use rampack::control::ControlError;
+use rampack::host::{self, NoFiles, Sandbox};
+
+use crate::args::SandboxOptions;
+use crate::failure::failed;
+
+/// Chooses for this process. Call it before the first thread that serves is started.
+///
+/// # Errors
+/// The error of the system for a kernel without filters of system calls; the message names the
+/// option that does without.
+pub fn choose(options: SandboxOptions) -> Result<(), ControlError> {
+    let sandbox = Sandbox::from(options.sandbox);
+    let chosen = host::sandbox::choose(sandbox).map_err(|error| {
+        let error = failed("threads that serve cannot be confined by a seccomp filter", &error);
+        let without = "--sandbox off serves without one: a hole in such a thread then opens what \
+                       this user may open";
+        ControlError::new(error.errno, format!("{}; {without}", error.message))
+    })?;
+    match chosen {
+        NoFiles::Fully => tracing::info!("threads that serve: seccomp, landlock"),
+        NoFiles::Partly => tracing::info!("threads that serve: seccomp, landlock in part"),
+        NoFiles::NoLandlock => tracing::info!("threads that serve: seccomp; there is no landlock"),
+        NoFiles::NotAsked => tell_of_privileges(),
+    }
+    Ok(())
+}
+
+/// Without a sandbox threads give up their privileges and cannot report it if they could not.
+fn tell_of_privileges() {
+    if let Ok(Err(error)) = thread::spawn(host::drop_privileges).join() {
+        tracing::warn!("threads that serve clients keep the privileges of the daemon: {error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Files that are served without a mount, for fuzzing and tests. A pair of sockets stands in for
+//! the kernel: a message on it is a request or an answer, as on /dev/fuse.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use block::BlockDevice;
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use units::Cpu;
+
+use crate::frontend::Frontend;
+use crate::patient::Patient;
+use crate::table::Table;
+use crate::worker::{Buffers, LARGEST, Workers};
+
+/// Bytes of a request without operands.
+const HEADER: usize = 40;
+const GETATTR: u32 = 3;
+const INIT: u32 = 26;
+const DESTROY: u32 = 38;
+const ROOT: u64 = 1;
+/// The version of the protocol: it has all requests that the kernel sends to files.
+const VERSION: [u32; 2] = [7, 31];
+/// The longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection that serves one file, `disk`. Dropping it ends its threads.
+pub struct Driven {
+    socket: UnixDatagram,
+    buffer: Vec<u8>,
+    /// The number of our last request.
+    last: u64,
+    table: Arc<Table>,
+    patient: Arc<Patient>,
+    session: Option<BackgroundSession>,
+}
+
+impl Driven {
+    /// Serves `device` with one thread, and two for requests that would have to wait.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn new(device: Arc<dyn BlockDevice>) -> io::Result<Driven> {
+        let table = Arc::new(Table::new(1));
+        table.add("disk", device).map_err(|error| io::Error::other(error.to_string()))?;
+        let patient = Arc::new(Patient::new(2));
+        let frontend = Frontend {
+            table: table.clone(),
+            patient: patient.clone(),
+            workers: Arc::new(Workers::new(Vec::new())),
+            buffers: Arc::new(Buffers::new(1)),
+            cpu: || Cpu(0),
+            since: SystemTime::UNIX_EPOCH,
+            owner: (0, 0),
+        };
+        let (socket, server) = UnixDatagram::pair()?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let (buffer, last) = (vec![0; LARGEST], u64::MAX);
+        let mut driven = Driven { socket, buffer, last, table, patient, session: None };
+        let mut operands: Vec<u8> =
+            VERSION.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        operands.resize(64, 0);
+        driven.socket.send(&request(INIT, driven.last, &operands))?;
+        let mut config = Config::default();
+        config.n_threads = Some(1);
+        let session = Session::from_fd(frontend, server.into(), SessionACL::All, config)?;
+        driven.answers_until(driven.last, &mut Vec::new())?;
+        driven.session = Some(session.spawn()?);
+        Ok(driven)
+    }
+
+    /// Sends requests of the kernel, each after the one before it is done or put off. The result
+    /// has the answers, in the order in which they come. Each operation in `answered` has one. A
+    /// request begins with its length, which must be right, and its number is below 2^32. INIT and
+    /// DESTROY are left out: they are the beginning and the end of a connection.
+    ///
+    /// # Errors
+    /// The error of the system; a request is too long; an answer does not come within a minute.
+    pub fn ask(&mut self, requests: &[Vec<u8>], answered: &[u32]) -> io::Result<Vec<Vec<u8>>> {
+        let (mut answers, mut due) = (Vec::new(), 0);
+        for bytes in requests {
+            let operation = bytes.get(4..8).and_then(|bytes| bytes.try_into().ok());
+            let operation = operation.map(u32::from_ne_bytes).ok_or(ErrorKind::InvalidInput)?;
+            if [INIT, DESTROY].contains(&operation) {
+                continue;
+            }
+            due += usize::from(answered.contains(&operation));
+            self.socket.send(bytes)?;
+            // Some requests have no answer: the answer to the next one tells that they are done.
+            self.last -= 1;
+            self.socket.send(&request(GETATTR, self.last, &[0; 16]))?;
+            self.answers_until(self.last, &mut answers)?;
+        }
+        let is_due =
+            |answer: &Vec<u8>| requests.iter().any(|it| is_answer_to(answer, it, answered));
+        while answers.iter().filter(|answer| is_due(answer)).count() < due {
+            let length = self.socket.recv(&mut self.buffer)?;
+            answers.push(self.buffer[..length].to_vec());
+        }
+        Ok(answers)
+    }
+
+    /// Takes answers until the one with this number, which is left out.
+    fn answers_until(&mut self, number: u64, answers: &mut Vec<Vec<u8>>) -> io::Result<()> {
+        loop {
+            let length = self.socket.recv(&mut self.buffer)?;
+            let answer = &self.buffer[..length];
+            if answer.get(8..16) == Some(&number.to_ne_bytes()) {
+                return Ok(());
+            }
+            answers.push(answer.to_vec());
+        }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        self.patient.close(PATIENCE);
+        self.last -= 1;
+        if self.socket.send(&request(DESTROY, self.last, &[])).is_ok() {
+            let _ = session.join();
+        }
+        self.table.close();
+        self.table.clear();
+    }
+}
+
+/// Is it the answer to this request, whose operation must have one?
+fn is_answer_to(answer: &[u8], request: &[u8], answered: &[u32]) -> bool {
+    let must = answered.iter().any(|it| request.get(4..8) == Some(&it.to_ne_bytes()));
+    must && answer.get(8..16) == request.get(8..16)
+}
+
+/// A request about the directory, with these operands.
+fn request(operation: u32, number: u64, operands: &[u8]) -> Vec<u8> {
+    let mut bytes = ((HEADER + operands.len()) as u32).to_ne_bytes().to_vec();
+    bytes.extend(operation.to_ne_bytes());
+    bytes.extend(number.to_ne_bytes());
+    bytes.extend(ROOT.to_ne_bytes());
+    bytes.resize(HEADER, 0);
+    bytes.extend(operands);
+    bytes
+}

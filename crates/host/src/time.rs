@@ -1,0 +1,14 @@
+//! The time since the system started.
+//!
+//! # Why unsafe
+//! clock_gettime(2) writes to a structure.
+
+/// Whole seconds since the system started, with the time that it slept (`CLOCK_BOOTTIME`, the first
+/// number of /proc/uptime). Any thread may call it; it opens no file.
+#[must_use]
+pub fn seconds_since_start() -> u32 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure lives until the call returns. On an error it stays as it is.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    u32::try_from(time.tv_sec).unwrap_or(0)
+}

@@ -1,0 +1,132 @@
+//! A daemon for tests of the keeper: `kept_child LOG SCRIPT`, and its keeper: `kept_child keep LOG
+//! SCRIPT`.
+//!
+//! Each life appends a line to LOG: what it was handed over, as `NAME=CONTENTS`. Then it does what
+//! the word of SCRIPT says whose number is the number of lives so far; the words are joined by
+//! commas.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::parent_id;
+use std::path::Path;
+use std::process::{Command, exit};
+use std::time::Duration;
+
+use kept::{Backoff, Ended, Keeper, Store};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["keep", log, script] => keep(log, script),
+        ["stranger", directory] => send(Path::new(directory), "stranger"),
+        [log, script] => live(Path::new(log), script),
+        _ => Err("kept_child [keep] LOG SCRIPT".into()),
+    };
+    if let Err(error) = done {
+        eprintln!("kept_child: {error}");
+        exit(99);
+    }
+}
+
+fn keep(log: &str, script: &str) -> Result<(), Box<dyn Error>> {
+    let program = std::env::current_exe()?;
+    let arguments = ["kept_child", log, script].map(OsString::from).to_vec();
+    match Keeper::new(&program, arguments, Backoff::default(), None)?.run()? {
+        Ended::Exited(status) => exit(status),
+        Ended::Killed(signal) => exit(128 + signal),
+    }
+}
+
+/// Keeps a new file under `name`, with its name in it.
+fn send(directory: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+    let path = directory.join(format!("file-{name}"));
+    let options = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+    let mut file = options?;
+    fs::remove_file(path)?;
+    file.write_all(name.as_bytes())?;
+    Ok(store()?.keep(name, file.as_fd())?)
+}
+
+fn store() -> Result<Store, Box<dyn Error>> {
+    Ok(Store::of_environment()?.ok_or("nobody keeps descriptors")?)
+}
+
+fn tell(text: &str) -> Result<(), Box<dyn Error>> {
+    Ok(store()?.tell(text)?)
+}
+
+fn contents(fd: OwnedFd) -> String {
+    let mut bytes = [0; 64];
+    let length = File::from(fd).read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
+    let handed_over = kept::handed_over()?;
+    let directory = log.parent().ok_or("a directory")?;
+    let life = fs::read_to_string(log).unwrap_or_default().lines().count();
+    let seen: Vec<String> =
+        handed_over.into_iter().map(|(name, fd)| format!("{name}={}", contents(fd))).collect();
+    let mut file = OpenOptions::new().append(true).create(true).open(log)?;
+    writeln!(file, "{}", seen.join(" "))?;
+    let settle = || store()?.settle(Duration::from_secs(30)).map_err(Box::<dyn Error>::from);
+    let word = script.split(',').nth(life).ok_or("no word for this life")?;
+    match word {
+        // Keeps a file, is ready, and is killed at once.
+        "die" => {
+            send(directory, &format!("life-{life}"))?;
+            tell("READY=1\nSTATUS=up")?;
+            std::process::abort()
+        }
+        "twice" => {
+            send(directory, "same")?;
+            send(directory, "same")?;
+            tell("READY=1")?;
+            exit(3)
+        }
+        "forget" => {
+            store()?.forget("same")?;
+            settle()?;
+            exit(3)
+        }
+        "many" => {
+            for n in 0..300 {
+                send(directory, &format!("n{n}"))?;
+            }
+            settle()?;
+            exit(3)
+        }
+        "stranger" => {
+            let status =
+                Command::new(std::env::current_exe()?).arg("stranger").arg(directory).status()?;
+            assert!(status.success());
+            settle()?;
+            send(directory, "own")?;
+            exit(3)
+        }
+        "refuse" => exit(2),
+        "stop" => {
+            tell("READY=1")?;
+            tell("STOPPING=1")?;
+            exit(4)
+        }
+        "end" => Ok(()),
+        "wait" => {
+            send(directory, "kept")?;
+            tell("READY=1")?;
+            settle()?;
+            fs::write(directory.join("waits"), std::process::id().to_string())?;
+            let keeper = parent_id();
+            while parent_id() == keeper {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(())
+        }
+        _ => Err(format!("unknown word {word}").into()),
+    }
+}

@@ -1,0 +1,57 @@
+//! The contents of a table: regions of memory, and devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// A region of memory.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Region {
+    /// Its name, by which the part of the engine that uses it asks for it.
+    pub name: String,
+    /// The name under which the service manager keeps its descriptor.
+    pub descriptor: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A device.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its name, such as `zram0`.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// How often it got its size: a reset begins another generation, and nothing that an earlier
+    /// one left belongs to it.
+    pub generation: u64,
+    /// Its settings, by the names of attributes: `comp_algorithm` and the parameters of the codec
+    /// among them.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// What a table says.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Contents {
+    /// The regions, in any order.
+    pub regions: Vec<Region>,
+    /// The devices, in the order they were made.
+    pub devices: Vec<Device>,
+}
+
+impl Contents {
+    /// Says which name is there twice, if one is.
+    pub(crate) fn twice(&self) -> Option<String> {
+        fn first<'a>(kind: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
+            let mut seen = BTreeSet::new();
+            let mut names = names;
+            names.find(|name| !seen.insert(*name)).map(|name| format!("two {kind} {name:?}"))
+        }
+        first("regions", self.regions.iter().map(|region| &region.name))
+            .or_else(|| first("descriptors", self.regions.iter().map(|it| &it.descriptor)))
+            .or_else(|| first("devices", self.devices.iter().map(|device| &device.name)))
+    }
+}

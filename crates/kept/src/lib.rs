@@ -1,0 +1,26 @@
+//! What outlives a daemon.
+//!
+//! A daemon gives its descriptors to its service manager ([`Store`]). If it dies, the service
+//! manager starts it again, and it takes them back ([`handed_over`]). The protocol is systemd's
+//! (sd_pid_notify_with_fds(3), sd_listen_fds(3), systemd.service(5) `FileDescriptorStoreMax=`).
+//! [`Keeper`] is a service manager of one daemon that speaks it, for systems without systemd.
+//!
+//! One of the descriptors is a file in memory with the [`Table`] of the others: what regions of
+//! memory there are, and of what devices.
+//!
+//! Nothing here knows what is in a region or behind a descriptor.
+
+mod child;
+mod contents;
+mod ended;
+mod keeper;
+mod message;
+mod store;
+mod sys;
+mod table;
+
+pub use contents::{Contents, Device, Region};
+pub use ended::Ended;
+pub use keeper::{Backoff, Keeper};
+pub use store::{NAME_MAX, Store, handed_over};
+pub use table::{LAYOUT, OLDEST_LAYOUT, Table, TableError, decode, image};

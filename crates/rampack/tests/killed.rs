@@ -1,0 +1,136 @@
+//! The process ends at each step of each operation on a disk: a step is an operation on an atomic.
+//! Another process then finds each page as it was before the operation, or as it is after.
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg killed" CARGO_TARGET_DIR=target/killed cargo test -p rampack --test killed
+//! ```
+//!
+//! `RAMPACK_STEPS` is the most steps of an operation that are tried; of more, it is a random choice.
+#![cfg(killed)]
+
+#[path = "kills/kept.rs"]
+mod kept;
+#[path = "killed/operations.rs"]
+mod operations;
+#[path = "kills/pages.rs"]
+mod pages;
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use operations::{FLAWS, OPERATIONS, Operation};
+use sync::atomic::killed::{end_after, set_flaw};
+use testkit::{Rng, TempDir};
+
+const DIRECTORY: &str = "RAMPACK_KILLED_DIRECTORY";
+const OPERATION: &str = "RAMPACK_KILLED_OPERATION";
+const FLAW: &str = "RAMPACK_KILLED_FLAW";
+const STEP: &str = "RAMPACK_KILLED_STEP";
+/// Steps that no operation has.
+const NEVER: u64 = u64::MAX / 2;
+
+/// The program of the child processes.
+#[test]
+fn child() {
+    let Ok(directory) = env::var(DIRECTORY) else { return };
+    let number = |name| env::var(name).unwrap().parse::<u64>().unwrap();
+    let operation = &OPERATIONS[number(OPERATION) as usize];
+    let memory = host::Memfds::new();
+    if let Ok(flaw) = env::var(FLAW) {
+        set_flaw(FLAWS[flaw.parse::<usize>().unwrap()].0);
+    }
+    let machine = operations::new_machine(&memory, Path::new(&directory));
+    (operation.prepare)(&machine);
+    kept::write(&Path::new(&directory).join("state"), &memory.regions(), &machine.saved());
+    println!("ready");
+    std::io::stdout().flush().unwrap();
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    end_after(number(STEP));
+    (operation.run)(&machine);
+    println!("steps {}", number(STEP) - end_after(0));
+    // A machine that is dropped gives up its disks.
+    std::mem::forget(machine);
+}
+
+fn spawn(directory: &Path, operation: usize, flaw: Option<usize>, step: u64) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]).env(DIRECTORY, directory);
+    command.env(OPERATION, operation.to_string()).env(STEP, step.to_string());
+    if let Some(flaw) = flaw {
+        command.env(FLAW, flaw.to_string());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Runs an operation in a child that ends before step `step`, and checks what it left. Returns how
+/// many steps there were, if there were fewer.
+fn try_step(number: usize, flaw: Option<usize>, step: u64) -> Option<u64> {
+    let operation = &OPERATIONS[number];
+    let directory = TempDir::new();
+    let mut child = spawn(directory.path(), number, flaw, step);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines.by_ref().any(|line| line.unwrap().ends_with("ready"));
+    assert!(ready, "{}: it did not begin", operation.name);
+    let (regions, disks) = kept::read(&directory.path().join("state"));
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let said: Vec<String> = lines.map(|line| line.unwrap()).collect();
+    child.wait().unwrap();
+    let steps = said.iter().find_map(|line| line.strip_prefix("steps "));
+    let memory = kept::adopted(&regions);
+    let machine = kept::recovered(&memory, &disks);
+    operation.check(&machine, steps.is_some());
+    steps.map(|steps| steps.parse().unwrap())
+}
+
+/// The steps of an operation that are tried.
+fn choose(rng: &mut Rng, all: u64, most: u64) -> Vec<u64> {
+    if all <= most {
+        return (1..=all).collect();
+    }
+    // Each part has one.
+    (0..most).map(|n| 1 + (n * all + rng.below(all)) / most).collect()
+}
+
+fn most_steps() -> u64 {
+    let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 150 } else { 60 };
+    env::var("RAMPACK_STEPS").map_or(default, |text| text.parse().expect("a number of steps"))
+}
+
+#[test]
+fn an_end_at_any_step_leaves_all_pages() {
+    let mut rng = Rng::new(testkit::seed("an_end_at_any_step_leaves_all_pages"));
+    for (number, operation) in OPERATIONS.iter().enumerate() {
+        let all = try_step(number, None, NEVER).expect("it has an end");
+        let tried = choose(&mut rng, all, most_steps());
+        for step in &tried {
+            let result = catch_unwind(AssertUnwindSafe(|| try_step(number, None, *step)));
+            match result {
+                Ok(_) => {}
+                Err(_) => panic!("{}, step {step} of {all}", operation.name),
+            }
+        }
+        println!("{}: {} of {all} steps", operation.name, tried.len());
+    }
+}
+
+/// An engine with a flaw is found out by one of the operations that it concerns.
+#[test]
+fn engines_with_a_flaw_are_rejected() {
+    let mut rng = Rng::new(testkit::seed("engines_with_a_flaw_are_rejected"));
+    for (flaw, (what, named)) in FLAWS.iter().enumerate() {
+        let number = OPERATIONS.iter().position(|it: &Operation| it.name == *named).unwrap();
+        let steps = |step| try_step(number, Some(flaw), step);
+        let whole = catch_unwind(AssertUnwindSafe(|| steps(NEVER)));
+        let found = match whole {
+            Err(_) => true,
+            Ok(all) => choose(&mut rng, all.unwrap(), 400)
+                .into_iter()
+                .any(|step| catch_unwind(AssertUnwindSafe(|| steps(step))).is_err()),
+        };
+        assert!(found, "{what:?} was not found out by {named}");
+    }
+}

@@ -1,0 +1,251 @@
+//! The operations during which the process ends, on disks that were made for them.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use host::Memfds;
+use rampack::Machine;
+use sync::atomic::killed::Flaw;
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::Params;
+use zram::{Disk, Recompress, Select, Which, Writeback, attributes};
+
+use crate::kept;
+use crate::pages::{contents, make};
+
+const CPU: Cpu = Cpu(0);
+/// Pages of the disk, and those that were written before the operation.
+const PAGES: u64 = 1100;
+const WRITTEN: u64 = 160;
+/// Versions of the written pages: version 4 is no part of a page.
+const BEFORE: u64 = 4;
+
+/// The flaws, and an operation that each of them concerns.
+pub const FLAWS: &[(Flaw, &str)] = &[
+    (Flaw::CommitsFirst, "overwrite"),
+    (Flaw::FreesFirst, "overwrite"),
+    (Flaw::ForgetsDescriptors, "store"),
+    (Flaw::ForgetsCodecs, "change the codec"),
+    (Flaw::ForgetsSizes, "grow"),
+];
+
+/// An operation of one thread.
+pub struct Operation {
+    pub name: &'static str,
+    /// What comes before.
+    pub prepare: fn(&Machine),
+    pub run: fn(&Machine),
+    /// The pages that it changes, with their new versions.
+    changed: &'static [(u64, u64)],
+    /// The sizes in pages that the disk may have after an end of the process; the last one when it
+    /// is done. None: it has no size when it is done.
+    sizes: &'static [u64],
+}
+
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        run: |it| versions(it, &[(170, 2), (171, 2), (172, 2), (173, 2), (174, 2)]),
+        changed: &[(170, 2), (171, 2), (172, 2), (173, 2), (174, 2)],
+        ..of("store")
+    },
+    Operation {
+        run: |it| versions(it, &[(1050, 2), (1051, 2)]),
+        changed: &[(1050, 2), (1051, 2)],
+        ..of("store in a new part")
+    },
+    Operation {
+        run: |it| versions(it, &[(10, 6), (11, 6), (12, 6), (13, 6)]),
+        changed: &[(10, 6), (11, 6), (12, 6), (13, 6)],
+        ..of("overwrite")
+    },
+    Operation {
+        run: |it| versions(it, &[(20, 5), (21, 5), (22, 5)]),
+        changed: &[(20, 5), (21, 5), (22, 5)],
+        ..of("modify")
+    },
+    Operation {
+        run: |it| disk(it).discard_pages(CPU, 30, 3).unwrap(),
+        changed: &[(30, 0), (31, 0), (32, 0)],
+        ..of("discard")
+    },
+    Operation {
+        run: |it| disk(it).discard_pages(CPU, 0, WRITTEN).unwrap(),
+        changed: &ALL_EMPTY,
+        ..of("discard all")
+    },
+    Operation { run: read_all, ..of("load") },
+    Operation { prepare: thin_out, run: compact, changed: &THINNED, ..of("compact") },
+    Operation { run: recompress, ..of("compress again") },
+    Operation { prepare: all_idle, run: write_back, ..of("write back") },
+    Operation { prepare: all_on_device, run: read_all, ..of("load from the device") },
+    Operation {
+        prepare: all_on_device,
+        run: |it| versions(it, &[(40, 5), (41, 6), (42, 5)]),
+        changed: &[(40, 5), (41, 6), (42, 5)],
+        ..of("change on the device")
+    },
+    Operation {
+        run: change_codec,
+        changed: &[(50, 6), (171, 2), (172, 2)],
+        ..of("change the codec")
+    },
+    Operation { run: all_idle_again, ..of("mark idle") },
+    Operation {
+        run: |it| {
+            disk(it).resize(2 * PAGES * PAGE_SIZE as u64).unwrap();
+            versions(it, &[(2100, 2), (2101, 2), (2102, 2)]);
+        },
+        changed: &[(2100, 2), (2101, 2), (2102, 2)],
+        sizes: &[PAGES, 2 * PAGES],
+        ..of("grow")
+    },
+    Operation {
+        run: |it| disk(it).resize(WRITTEN * PAGE_SIZE as u64).unwrap(),
+        sizes: &[PAGES, WRITTEN],
+        ..of("shrink")
+    },
+    Operation { run: |it| disk(it).reset().unwrap(), sizes: &[PAGES, 0], ..of("reset") },
+];
+
+const fn of(name: &'static str) -> Operation {
+    Operation { name, prepare: |_| (), run: |_| (), changed: &[], sizes: &[PAGES] }
+}
+
+/// Every page empty.
+static ALL_EMPTY: [(u64, u64); WRITTEN as usize] = {
+    let mut all = [(0, 0); WRITTEN as usize];
+    let mut page = 0;
+    while page < WRITTEN as usize {
+        all[page] = (page as u64, 0);
+        page += 1;
+    }
+    all
+};
+
+/// Most pages empty: what is left lies in many zspages.
+static THINNED: [(u64, u64); WRITTEN as usize] = {
+    let mut all = ALL_EMPTY;
+    let mut page = 0;
+    while page < WRITTEN as usize {
+        if page.is_multiple_of(4) {
+            all[page].1 = BEFORE;
+        }
+        page += 1;
+    }
+    all
+};
+
+fn disk(machine: &Machine) -> Arc<Disk> {
+    machine.disk(0).unwrap()
+}
+
+pub fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
+    let machine = Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap();
+    let disk = machine.add().unwrap();
+    disk.set_algorithm_at(1, "zstd").unwrap();
+    let backing = directory.join("backing");
+    File::create(&backing).unwrap().set_len(200 * PAGE_SIZE as u64).unwrap();
+    let attributes = attributes(disk.clone());
+    let set = |name, value: &str| control::Object::store(&attributes, name, value).unwrap();
+    set("sealed_backing", "0");
+    set("backing_dev", backing.to_str().unwrap());
+    set("compressed_writeback", "1");
+    set("disksize", &(PAGES * PAGE_SIZE as u64).to_string());
+    for page in 0..WRITTEN {
+        make(&disk, CPU, (page, page), 2);
+        make(&disk, CPU, (page, page), BEFORE);
+    }
+    machine
+}
+
+fn versions(machine: &Machine, changed: &[(u64, u64)]) {
+    for (page, version) in changed {
+        make(&disk(machine), CPU, (*page, *page), *version);
+    }
+}
+
+fn read_all(machine: &Machine) {
+    let mut bytes = [0; PAGE_SIZE];
+    for page in 0..WRITTEN {
+        disk(machine).load_page(CPU, page, &mut bytes).unwrap();
+    }
+}
+
+fn thin_out(machine: &Machine) {
+    for page in (0..WRITTEN).filter(|page| page % 4 != 0) {
+        disk(machine).discard_pages(CPU, page, 1).unwrap();
+    }
+}
+
+fn compact(machine: &Machine) {
+    assert!(disk(machine).compact().unwrap() > 0, "frames came free");
+}
+
+fn recompress(machine: &Machine) {
+    let which = Which { priority: Some(1), algorithm: None };
+    disk(machine).recompress(&Recompress { which, ..Recompress::default() }).unwrap();
+}
+
+fn all_idle(machine: &Machine) {
+    disk(machine).mark_idle(None).unwrap();
+}
+
+fn all_idle_again(machine: &Machine) {
+    all_idle(machine);
+    read_all(machine);
+}
+
+fn write_back(machine: &Machine) {
+    let what = Writeback { select: Some(Select::Idle), pages: Vec::new() };
+    disk(machine).writeback(&what).unwrap();
+    assert!(disk(machine).stats().backed_pages > 20);
+}
+
+fn all_on_device(machine: &Machine) {
+    all_idle(machine);
+    write_back(machine);
+}
+
+fn change_codec(machine: &Machine) {
+    let disk = disk(machine);
+    disk.switch_algorithm(0, "zstd", Params::at_level(2)).unwrap();
+    versions(machine, &[(50, 6)]);
+    let dictionary = Some((0..200).collect::<Vec<u8>>().into());
+    let params = Params { dictionary, ..Params::default() };
+    disk.switch_algorithm(0, "lz4", params).unwrap();
+    versions(machine, &[(171, 2), (172, 2)]);
+}
+
+impl Operation {
+    /// Checks what an end of the process left; of an operation that was `done`, all.
+    pub fn check(&self, machine: &Machine, done: bool) {
+        let disk = disk(machine);
+        let (size, last) = (disk.bytes() / PAGE_SIZE as u64, *self.sizes.last().unwrap());
+        assert!(size == last || !done && self.sizes.contains(&size), "{size} pages");
+        // Each page is where it should be, and what comes later in the operation is not there
+        // before what comes earlier.
+        let mut bytes = [0; PAGE_SIZE];
+        for page in 0..size {
+            disk.load_page(CPU, page, &mut bytes).unwrap();
+            let is = |version: u64| bytes == contents(page, version);
+            let before = if page < WRITTEN { BEFORE } else { 0 };
+            let after = self.changed.iter().find(|changed| changed.0 == page).map(|it| it.1);
+            let prepared = self.name == "compact";
+            let right = match after {
+                None => is(before),
+                Some(after) => is(after) || !done && !prepared && is(before),
+            };
+            assert!(right, "page {page} is no version of itself");
+        }
+        if size > 0 {
+            // It is a disk as any other.
+            let other: Page = contents(7, 2);
+            disk.store_page(CPU, 0, &other).unwrap();
+            disk.compact().unwrap();
+            disk.load_page(CPU, 0, &mut bytes).unwrap();
+            assert!(bytes == other);
+            assert_eq!(machine.contradictions(), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A process with disks is killed at random instants, again and again, and a new process recovers
+//! them each time. What was acknowledged is there; of what was under way, all or nothing.
+//!
+//! Each child process recovers what the one before left, compares every page with a journal, and
+//! then stores, overwrites, discards and changes pages while other threads compact, recompress,
+//! write back, resize and change codecs. `RAMPACK_KILLS` is the number of kills.
+
+mod child;
+mod journal;
+mod kept;
+mod pages;
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use testkit::{Rng, TempDir};
+
+/// The directory of the test, for a child process.
+const DIRECTORY: &str = "RAMPACK_KILLS_DIRECTORY";
+const SEED: &str = "RAMPACK_KILLS_SEED";
+
+/// The program of the child processes.
+#[test]
+fn child() {
+    if let (Ok(directory), Ok(seed)) = (env::var(DIRECTORY), env::var(SEED)) {
+        child::run(Path::new(&directory), seed.parse().unwrap());
+    }
+}
+
+fn spawn(directory: &Path, seed: u64) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["child", "--exact", "--nocapture"]);
+    command.env(DIRECTORY, directory).env(SEED, seed.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits until the child has compared all pages; false if it ended before that.
+fn is_ready(child: &mut Child) -> bool {
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    lines.any(|line| line.unwrap().ends_with("ready"))
+}
+
+fn kill(mut child: Child, seed: u64) {
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "child {seed} ended by itself: {status}");
+}
+
+fn kills() -> u64 {
+    let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 200 } else { 12 };
+    env::var("RAMPACK_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
+}
+
+#[test]
+fn what_was_acknowledged_survives_every_kill() {
+    let mut rng = Rng::new(testkit::seed("what_was_acknowledged_survives_every_kill"));
+    let directory = TempDir::new();
+    let state = directory.path().join("state");
+    let mut regions = Vec::new();
+    let (kills, start) = (kills(), Instant::now());
+    for number in 0..kills {
+        let seed = rng.next_u64();
+        let mut child = spawn(directory.path(), seed);
+        // Some die while they recover.
+        if number > 0 && rng.below(6) == 0 {
+            sleep(Duration::from_micros(rng.below(60_000)));
+            kill(child, seed);
+            continue;
+        }
+        if !is_ready(&mut child) {
+            panic!("child {seed} did not recover: {}", child.wait().unwrap());
+        }
+        if number == 0 {
+            // From now on this process has the descriptors.
+            let (found, disks) = kept::read(&state);
+            kept::write(&state, &found, &disks);
+            regions = found;
+        }
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        sleep(Duration::from_micros(rng.below(150_000)));
+        kill(child, seed);
+    }
+    let (_, disks) = kept::read(&state);
+    let memory = kept::adopted(&regions);
+    let machine = kept::recovered(&memory, &disks);
+    let checked =
+        child::check(&machine, &journal::Journal::open(&directory.path().join("journal")));
+    println!("{kills} kills in {:?}, {checked} versions in the end", start.elapsed());
+    assert!(checked > 0);
+}

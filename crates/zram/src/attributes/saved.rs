@@ -1,0 +1,31 @@
+//! The settings of a device that another process needs, as `attribute=value`.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::Disk;
+use crate::resources::Design;
+
+/// The settings of a device by the names of attributes, in the order in which another process
+/// stores them in its new device. The size, the codecs and the pages are not among them: the device
+/// keeps these itself, in memory that outlives the process.
+#[must_use]
+pub fn saved_settings<D: Design>(disk: &Disk<D>) -> Vec<(&'static str, String)> {
+    let settings = disk.settings.lock();
+    let flag = |on: bool| String::from(if on { "1" } else { "0" });
+    let mut saved = Vec::new();
+    saved.push(("track_access", flag(settings.track_access)));
+    saved.push(("sealed_backing", flag(settings.sealed_backing)));
+    if let Some(backing) = &settings.backing {
+        saved.push(("backing_dev", backing.path().into()));
+    }
+    saved.push(("compressed_writeback", flag(settings.compressed_writeback)));
+    saved.push(("mem_limit", settings.mem_limit.to_string()));
+    if let Some(streams) = settings.max_streams {
+        saved.push(("max_comp_streams", streams.to_string()));
+    }
+    saved.push(("writeback_limit", settings.writeback_limit.to_string()));
+    saved.push(("writeback_limit_enable", flag(settings.writeback_limited)));
+    saved.push(("writeback_batch_size", settings.writeback_batch.to_string()));
+    saved
+}

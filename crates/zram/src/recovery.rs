@@ -1,0 +1,314 @@
+//! Recovery of a device whose process died. The slots say what lives, and everything else follows.
+//!
+//! # Invariants
+//! At each instant of a process whose devices outlive it:
+//! * A word with contents lies in a part of the table that is marked as written.
+//! * A word names an object of the pool as [`zsmalloc::Recovery`] expects it, a fill pattern, or a
+//!   block of the backing device with the whole page in it. It became the word of its page after
+//!   the object or block was written, and before what was there was given up.
+//! * The number of the codec in a word is in the record, with the codec, before an object is made.
+//! * The size in the record is that of the device, or the next one of a resize under way. Pages
+//!   beyond it are empty.
+//!
+//! So the recovered device has each page as of its last store that had ended, or of one that had
+//! begun. A word that cannot be right becomes [`Slot::LOST`]: reads of that page fail.
+//!
+//! # Operations
+//! [`Disk::recover`] for each device, [`Recovery::walk`] through its pages, on any number of
+//! threads, [`Recovery::settle`] for each, then the zone adopts the frames, then
+//! [`Recovery::finish`]. A process that dies meanwhile leaves a state to recover from as well.
+
+use alloc::collections::BTreeSet;
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use core::ops::Range;
+
+use control::{ControlError, Errno};
+use pagealloc::FrameSet;
+use sync::Mutex;
+use sync::atomic::Ordering;
+use units::{Cpu, PAGE_SIZE, pages_for};
+use zcomp::Streams;
+use zsmalloc::{BadObject, Census, Unfit};
+
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::engine::{Engine, EngineOptions};
+use crate::record::Record;
+use crate::resources::{Design, Product, Resources};
+use crate::slot::{Backed, Kind, Slot};
+use crate::tables::Table;
+
+/// Findings that are told; more are counted.
+const TOLD: usize = 100;
+
+/// What was recovered of a device.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Recovered {
+    /// The number of the device.
+    pub id: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Pages with contents, lost ones among them.
+    pub pages: u64,
+    /// Bytes of all objects.
+    pub compressed_bytes: u64,
+    /// Pages that are lost: reads of them fail.
+    pub lost: u64,
+    /// What could not be right, the first hundred; empty after a death at any instant.
+    pub findings: Vec<String>,
+    /// How many findings there were.
+    pub all_findings: u64,
+}
+
+#[derive(Default)]
+struct Findings {
+    told: Vec<String>,
+    all: u64,
+    /// Objects and blocks that two pages name.
+    objects: BTreeSet<u32>,
+    blocks: BTreeSet<u32>,
+}
+
+impl Findings {
+    fn add(&mut self, text: String) {
+        self.all += 1;
+        if self.told.len() < TOLD {
+            self.told.push(text);
+        }
+    }
+}
+
+/// A device that is being recovered.
+pub struct Recovery<D: Design = Product> {
+    disk: Arc<Disk<D>>,
+    engine: Engine<D>,
+    pool: zsmalloc::Recovery,
+    bytes: u64,
+    generation: u64,
+    /// A bit for each number that is a codec's.
+    codecs: u32,
+    /// Why no page on the backing device can be read, if that is so.
+    no_backing: Option<&'static str>,
+    findings: Mutex<Findings>,
+}
+
+impl<D: Design> Disk<D> {
+    /// Begins to recover what another process left of the device, in its `generation`. The device
+    /// is new, has its settings but no size, and nobody uses it. `None` if the device had no size
+    /// there.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is not a device or damaged, or if the device has a size; `ENOTSUP` if this
+    /// program does not have a codec of its pages; `ENOMEM` when memory is out. What was left is as
+    /// it was.
+    pub fn recover(
+        self: &Arc<Self>,
+        generation: u64,
+        census: &Arc<Census>,
+    ) -> Result<Option<Recovery<D>>, ControlError> {
+        self.begin_recovery(generation, census).map_err(|error| {
+            let message = format!("{} cannot be recovered: {}", self.name(), error.message);
+            ControlError::new(error.errno, message)
+        })
+    }
+
+    fn begin_recovery(
+        self: &Arc<Self>,
+        generation: u64,
+        census: &Arc<Census>,
+    ) -> Result<Option<Recovery<D>>, ControlError> {
+        if self.bytes() != 0 {
+            return Err(ControlError::invalid("it has a size already"));
+        }
+        let resources = &*self.resources;
+        let name = Resources::kept_name(self.id(), generation);
+        let record = Record::open(&*resources.memory_of(&name, Table::Record));
+        let record = Arc::new(record.map_err(ControlError::invalid)?);
+        let (bytes, slots) = (record.bytes(), record.slots());
+        if bytes == 0 {
+            return Ok(None);
+        }
+        if bytes % PAGE_SIZE as u64 != 0 || bytes / PAGE_SIZE as u64 > slots {
+            let message = format!("its size of {bytes} bytes is none of {slots} pages");
+            return Err(ControlError::invalid(message));
+        }
+        let mut settings = self.settings.lock();
+        settings.track_access = record.times();
+        let slots = usize::try_from(slots).unwrap_or(usize::MAX);
+        let options = EngineOptions {
+            pages: slots,
+            room: slots,
+            codecs: &[],
+            limit_frames: pages_for(settings.mem_limit),
+            streams: settings.max_streams.unwrap_or(D::Streams::usual(resources.cpus)),
+            readers: self.readers.clone(),
+            clock: settings.track_access.then(|| resources.clock.clone()),
+            counts: self.counts.clone(),
+            backing: settings.backing.clone(),
+            name: &name,
+            record: Some(record.clone()),
+        };
+        let engine = Engine::new(resources, options)?;
+        let mut findings = Findings::default();
+        let codecs = engine.restore_codecs(resources, &record, |text| findings.add(text))?;
+        for (place, chosen) in codecs.current.into_iter().enumerate() {
+            settings.algorithms[place] = chosen.as_ref().map(|chosen| chosen.compressor.name());
+            settings.params[place] = chosen.map(|chosen| chosen.params).unwrap_or_default();
+        }
+        let no_backing = match &settings.backing {
+            None => Some("it was written back, and there is no backing device"),
+            Some(_) if settings.sealed_backing => {
+                Some("it was written back sealed, and the key ended with the process")
+            }
+            Some(_) => None,
+        };
+        drop(settings);
+        let census = census.clone();
+        let pool = zsmalloc::Recovery::survey(engine.pool(), census, |text| findings.add(text));
+        let pool = pool.map_err(|error| {
+            let errno = match error {
+                Unfit::SizeClasses => Errno::ENOTSUP,
+                Unfit::NoMemory(_) => Errno::ENOMEM,
+            };
+            ControlError::new(errno, format!("{error}"))
+        })?;
+        let findings = Mutex::new(findings);
+        let (disk, codecs) = (self.clone(), codecs.numbers);
+        Ok(Some(Recovery { disk, engine, pool, bytes, generation, codecs, no_backing, findings }))
+    }
+}
+
+impl<D: Design> Recovery<D> {
+    /// The device.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<Disk<D>> {
+        &self.disk
+    }
+
+    /// The pages of the device.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        (self.bytes / PAGE_SIZE as u64) as usize
+    }
+
+    /// Judges each page of a range. Any number of threads may call it at once, each page being in
+    /// one range; `cpu` is the CPU that it runs on.
+    pub fn walk(&self, cpu: Cpu, pages: Range<usize>) {
+        let end = pages.end.min(self.pages());
+        let mut index = self.engine.next_touched(pages.start, end);
+        while index < end {
+            self.engine.recover_page(cpu, index, |slot| {
+                let slot = slot.settled();
+                match self.judge(slot) {
+                    Ok(()) => slot,
+                    Err(why) => {
+                        let name = self.disk.name();
+                        self.findings.lock().add(format!("page {index} of {name}: {why}"));
+                        Slot::LOST
+                    }
+                }
+            });
+            index = self.engine.next_touched(index + 1, end);
+        }
+    }
+
+    /// Says what is wrong with a slot. Marks what it names.
+    fn judge(&self, slot: Slot) -> Result<(), String> {
+        if !slot.is_well_formed() {
+            return Err(format!("its slot {:#x} says nothing that can be", slot.word()));
+        }
+        match slot.kind() {
+            Kind::Empty | Kind::SameFilled(_) | Kind::Lost => Ok(()),
+            Kind::Stored(object) => {
+                if let objects::Object::Compressed { codec, .. } = object {
+                    self.judge_codec(codec)?;
+                }
+                let marked = self.pool.mark(self.engine.pool(), object.handle(), object.bytes());
+                if let Err(BadObject::Taken(_)) = marked {
+                    self.findings.lock().objects.insert(object.handle().get());
+                }
+                marked.map_err(|error| format!("{error}"))
+            }
+            Kind::WrittenBack(place) => self.judge_block(place),
+        }
+    }
+
+    fn judge_codec(&self, codec: u8) -> Result<(), String> {
+        match self.codecs & 1 << codec {
+            0 => Err(format!("nothing was kept of its codec {codec}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_block(&self, place: Backed) -> Result<(), String> {
+        let backing = match (self.no_backing, self.engine.backing()) {
+            (None, Some(backing)) => backing,
+            (why, _) => return Err(why.unwrap_or_default().into()),
+        };
+        if usize::from(place.length) < PAGE_SIZE {
+            self.judge_codec(place.codec)?;
+        }
+        match backing.claim(place.block) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.findings.lock().blocks.insert(place.block);
+                Err(format!("another page has block {} of the backing device too", place.block))
+            }
+            Err(blocks) => {
+                Err(format!("block {} is none of the {blocks} of the backing device", place.block))
+            }
+        }
+    }
+
+    /// Decides what lives, after all pages were walked through, and adds its frames to `live`.
+    pub fn settle(&self, live: &FrameSet) {
+        self.lose_what_two_pages_name();
+        self.pool.settle(self.engine.pool(), live);
+    }
+
+    /// Of two pages with one object or block, nobody can say whose it is.
+    fn lose_what_two_pages_name(&self) {
+        let mut findings = self.findings.lock();
+        if findings.objects.is_empty() && findings.blocks.is_empty() {
+            return;
+        }
+        let mut all = Vec::new();
+        self.engine.each(0..self.pages(), |index, slot| match slot.kind() {
+            Kind::Stored(object) if findings.objects.contains(&object.handle().get()) => {
+                self.pool.unmark(self.engine.pool(), object.handle());
+                all.push(index);
+            }
+            Kind::WrittenBack(place) if findings.blocks.contains(&place.block) => all.push(index),
+            _ => {}
+        });
+        for index in all {
+            let name = self.disk.name();
+            findings.add(format!("page {index} of {name}: another page has its contents too"));
+            self.engine.lose_page(Cpu(0), index);
+        }
+    }
+
+    /// Makes the device ready, after the zone has adopted the live frames.
+    ///
+    /// # Errors
+    /// `EBUSY` if the device got a size meanwhile.
+    pub fn finish(self) -> Result<Recovered, ControlError> {
+        let Recovery { disk, engine, pool, bytes, generation, findings, .. } = self;
+        pool.finish(engine.pool());
+        if disk.engine.publish(Box::new(Arc::new(engine))).is_err() {
+            return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", disk.name())));
+        }
+        disk.generation.store(generation, Ordering::Relaxed);
+        disk.bytes.store(bytes, Ordering::Relaxed);
+        let mut findings = findings.lock();
+        Ok(Recovered {
+            id: disk.id(),
+            bytes,
+            pages: disk.counts.sum(Count::PagesStored),
+            compressed_bytes: disk.counts.sum(Count::ComprBytes),
+            lost: disk.counts.sum(Count::LostPages),
+            findings: core::mem::take(&mut findings.told),
+            all_findings: findings.all,
+        })
+    }
+}
