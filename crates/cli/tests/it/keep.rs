@@ -116,10 +116,11 @@ fn disks_outlive_a_daemon_that_is_killed() {
     command.args(["--size", "4M"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut keeper = Kept(command.spawn().unwrap());
     let socket = place.root().join("nbd.sock");
-    let serves = || UnixStream::connect(&socket).is_ok();
-    wait_until("a daemon serves", serves);
     let root = place.root();
     let asked = |what: &str| rampack(&format!("--root {} {what}", root.display()));
+    // The socket of clients is there a moment before that of commands.
+    let serves = || UnixStream::connect(&socket).is_ok() && asked("status").code == 0;
+    wait_until("a daemon serves", serves);
     let does = |what: &str| {
         let said = asked(what);
         assert_eq!(said.code, 0, "{what}: {}", said.err);
