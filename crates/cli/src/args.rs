@@ -9,10 +9,13 @@ use crate::columns;
 use crate::protocol::Attribute;
 pub use crate::transport::{SwapTransport, Transport};
 
+mod estimate;
 mod nbd;
 mod sandbox;
 mod swap;
 mod values;
+use estimate::ESTIMATE_NOTES;
+pub use estimate::Estimate;
 pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
 use swap::SWAP_NOTES;
@@ -84,6 +87,9 @@ pub enum Command {
     /// Add or remove swap space with a compressed cache in memory.
     #[command(after_help = SWAP_NOTES, subcommand_required = true, arg_required_else_help = true)]
     Swap(Swap),
+    /// Tell how much memory running programs would free if they were compressed.
+    #[command(after_help = ESTIMATE_NOTES)]
+    Estimate(Estimate),
     /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),

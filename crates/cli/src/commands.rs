@@ -34,6 +34,7 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         Command::Up(_)
         | Command::Serve(_)
         | Command::Keep(_)
+        | Command::Estimate(_)
         | Command::Selftest(_)
         | Command::SwapoffHelper(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),

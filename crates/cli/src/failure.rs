@@ -8,7 +8,8 @@ use rampack::control::{ControlError, Errno};
 use crate::outlet;
 
 /// Error numbers that system calls return and kernel attributes do not.
-const MORE: [(i32, &str); 22] = [
+const MORE: [(i32, &str); 23] = [
+    (libc::ESRCH, "ESRCH"),
     (libc::EINTR, "EINTR"),
     (libc::ENXIO, "ENXIO"),
     (libc::EBADF, "EBADF"),

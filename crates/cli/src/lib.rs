@@ -30,8 +30,8 @@
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
 //!     end.
-//! 12. [`keep`]: keeps a daemon; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
-//!     commands.
+//! 12. [`keep`]: keeps a daemon; [`swap::commands`], [`swap::selftest`], [`estimating`],
+//!     [`commands`]: the other commands.
 
 pub mod args;
 pub mod client;
@@ -39,6 +39,7 @@ pub mod columns;
 pub mod commands;
 pub mod daemon;
 pub mod devices;
+pub mod estimating;
 pub mod events;
 pub mod exec;
 pub mod exports;
@@ -104,6 +105,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             Ok(())
         }
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
+        Command::Estimate(it) => estimating::run(it),
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }

@@ -5,6 +5,7 @@ mod common;
 mod bad_input;
 mod commands;
 mod conformance;
+mod estimate;
 mod exec;
 mod exec_modules;
 mod filesystem;

@@ -1,0 +1,223 @@
+//! `rampack estimate`: what compression would save.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+use estimate::{ByCodec, Error, Image, Options, Process, Report, Source};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rampack::control::{ControlError, Errno};
+use rampack::units::human;
+
+use crate::args;
+use crate::failure::{failed, say};
+
+/// `rampack estimate`.
+///
+/// # Errors
+/// The error of a process, a control group or a file that was named and cannot be read; `EACCES` if
+/// nothing may be read; the error of the file for the picture.
+pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
+    let mut left_out = LeftOut::default();
+    let sources = sources(wanted, &mut left_out)?;
+    let seed = wanted.seed.unwrap_or_else(|| fastrand::u64(..));
+    let options = Options { codecs: wanted.algorithm.clone(), sample: wanted.sample.bytes, seed };
+    let bar = bar();
+    let mut refused = None;
+    let report = estimate::estimate(
+        &sources,
+        &options,
+        &mut |error| left_out.add(error, wanted.all, &mut refused),
+        &mut |done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        },
+    );
+    bar.finish_and_clear();
+    let report = report.map_err(|error| told(&error))?;
+    if let Some(error) = refused {
+        return Err(error);
+    }
+    left_out.tell();
+    if report.sources.is_empty() && left_out.refused > 0 {
+        let message = "no process may be read; try as root";
+        return Err(ControlError::new(Errno::EACCES, message));
+    }
+    if let Some(path) = &wanted.svg {
+        let what = format!("cannot draw {}", path.display());
+        let picture = estimate::svg(&report)
+            .map_err(|error| ControlError::new(Errno::EIO, format!("{what}: {error}")))?;
+        fs::write(path, picture).map_err(|error| failed(&what, &error))?;
+    }
+    let text = match wanted.json {
+        true => format!("{}\n", serde_json::to_string(&report).unwrap_or_default()),
+        false => table(&report),
+    };
+    print(&text)
+}
+
+/// Processes of `--all` and of control groups that were left out.
+#[derive(Default)]
+struct LeftOut {
+    /// May not be read.
+    refused: u32,
+}
+
+impl LeftOut {
+    /// A process that ended meanwhile is not missed. One that was named is.
+    fn add(&mut self, error: Error, is_all: bool, refused: &mut Option<ControlError>) {
+        if is_all && error.is_refused() {
+            self.refused += 1;
+        } else if !(is_all && error.is_gone()) {
+            refused.get_or_insert_with(|| told(&error));
+        }
+    }
+
+    fn tell(&self) {
+        if self.refused > 0 {
+            let processes = if self.refused == 1 { "process" } else { "processes" };
+            say(&format!(
+                "rampack: {} {processes} left out that this user may not read\n",
+                self.refused
+            ));
+        }
+    }
+}
+
+fn sources(wanted: &args::Estimate, left_out: &mut LeftOut) -> Result<Vec<Source>, ControlError> {
+    let mut sources = Vec::new();
+    let mut pids = BTreeSet::new();
+    for pid in &wanted.pid {
+        if pids.insert(*pid) {
+            let process = Process::open(*pid).map_err(|error| told(&error))?;
+            sources.push(Source::Process(process));
+        }
+    }
+    let mut found = Vec::new();
+    for group in &wanted.cgroup {
+        found.extend(estimate::in_cgroup(group).map_err(|error| told(&error))?);
+    }
+    if wanted.all {
+        found.extend(estimate::all().map_err(|error| told(&error))?);
+    }
+    for pid in found {
+        if pids.insert(pid) {
+            match Process::open(pid) {
+                Ok(process) => sources.push(Source::Process(process)),
+                Err(error) => left_out.add(error, true, &mut None),
+            }
+        }
+    }
+    for path in &wanted.files {
+        sources.push(Source::Image(Image::open(path).map_err(|error| told(&error))?));
+    }
+    Ok(sources)
+}
+
+fn told(error: &Error) -> ControlError {
+    let mut what = error.what.clone();
+    if error.is_refused() {
+        what.push_str(", which takes root or the right to trace it");
+    }
+    failed(what, &error.error)
+}
+
+fn bar() -> ProgressBar {
+    let target = match std::io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let bar = ProgressBar::with_draw_target(Some(0), target);
+    let style = ProgressStyle::with_template("reading {bar:40} {bytes} of {total_bytes}, {eta}");
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn print(text: &str) -> Result<(), ControlError> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result.map_err(|error| failed("cannot print", &error)),
+    }
+}
+
+/// A table of sources, the most memory first, and a table of codecs.
+fn table(report: &Report) -> String {
+    let codecs = &report.sum.codecs;
+    let mut table = begin();
+    let mut head: Vec<String> =
+        ["PID", "NAME", "RESIDENT", "SAMPLED", "SAME", "DUPL"].map(String::from).to_vec();
+    for codec in codecs {
+        let name = codec.codec.to_uppercase();
+        head.extend([name.clone(), format!("{name} FREES")]);
+    }
+    table.set_header(head);
+    let mut sources: Vec<_> = report.sources.iter().collect();
+    sources.sort_by_key(|it| std::cmp::Reverse(it.resident_bytes));
+    for it in sources {
+        let pid = it.pid.map_or("-".into(), |pid| pid.to_string());
+        let mut row = vec![pid, printable(&it.name)];
+        let parts = [it.same_filled, it.duplicates];
+        row.extend(cells(it.resident_bytes, it.sampled_bytes, parts, &it.codecs));
+        table.add_row(row);
+    }
+    let sum = &report.sum;
+    let mut row = vec!["ALL".into(), String::new()];
+    let parts = [sum.same_filled, sum.duplicates];
+    row.extend(cells(sum.resident_bytes, sum.sampled_bytes, parts, codecs));
+    table.add_row(row);
+    right(&mut table, 2);
+
+    let mut costs = begin();
+    costs.set_header(["ALGORITHM", "RATIO", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"]);
+    for codec in codecs {
+        costs.add_row([
+            codec.codec.clone(),
+            format!("{:.2}", codec.ratio),
+            format!("{:.1} us", codec.compression_us),
+            format!("{:.1} us", codec.decompression_us),
+            format!("{:.1} s", codec.cpu_seconds),
+        ]);
+    }
+    right(&mut costs, 1);
+    format!("{}\n\n{}\n", table.trim_fmt(), costs.trim_fmt())
+}
+
+fn begin() -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table
+}
+
+/// Aligns columns of numbers, from `first` on.
+fn right(table: &mut Table, first: usize) {
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(if number == 0 { (0, 0) } else { (2, 0) });
+        if number >= first {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn cells(resident: u64, sampled: u64, parts: [f64; 2], codecs: &[ByCodec]) -> Vec<String> {
+    let mut cells = vec![human(resident).to_string(), human(sampled).to_string()];
+    cells.extend(parts.map(|part| format!("{:.1}%", part * 100.0)));
+    for codec in codecs {
+        cells.push(format!("{:.2}", codec.ratio));
+        cells.push(match codec.error_bytes {
+            Some(0) => human(codec.freed_bytes).to_string(),
+            Some(error) => format!("{} ±{}", human(codec.freed_bytes), human(error)),
+            None => format!("{} ±?", human(codec.freed_bytes)),
+        });
+    }
+    cells
+}
+
+/// Replaces control characters: a program chooses its name.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

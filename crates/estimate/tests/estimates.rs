@@ -1,0 +1,180 @@
+//! Estimates beside what storing the same pages takes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use estimate::{Codec, Image, Options, Process, Report, Source, estimate};
+use rampack::{DiskOptions, PAGE_SIZE, Rampack};
+use testkit::{Need, met};
+
+/// Codecs that are tried.
+const CODECS: [&str; 2] = ["lz4", "zstd"];
+const PYTHON: Need = Need::program("python3", "python3");
+
+fn report(sources: &[Source], sample: u64) -> Report {
+    let codecs = CODECS.map(|name| Codec::parse(name).unwrap()).to_vec();
+    let options = Options { codecs, sample, seed: testkit::seed("estimates") };
+    let mut left_out = |error| panic!("{error}");
+    let mut last = 0;
+    let mut progress = |done, all| {
+        assert!(done >= last && done <= all, "{done} of {all} after {last}");
+        last = done;
+    };
+    estimate(sources, &options, &mut left_out, &mut progress).unwrap()
+}
+
+/// The bytes that a disk uses for pages.
+fn stored(pages: &[u8], algorithm: &str) -> u64 {
+    let algorithm = algorithm.to_owned();
+    let size = pages.len() as u64;
+    let options = DiskOptions { size, algorithm, ..Default::default() };
+    let disk = Rampack::new().unwrap().disk(options).unwrap();
+    let (whole, _) = pages.as_chunks::<PAGE_SIZE>();
+    for (n, page) in whole.iter().enumerate() {
+        disk.store(n as u64, page).unwrap();
+    }
+    disk.stats().pool_bytes + 8 * whole.len() as u64
+}
+
+/// Pages of a program: the bytes of this test, with gaps of zeros, as in memory.
+fn pages() -> Vec<u8> {
+    let mut pages = fs::read("/proc/self/exe").unwrap();
+    pages.truncate(24 << 20);
+    let mut random = fastrand::Rng::with_seed(testkit::seed("estimates"));
+    let mut noise = vec![0; 1 << 20];
+    random.fill(&mut noise);
+    pages.extend(noise);
+    pages.extend(vec![0; 2 << 20]);
+    pages.truncate(pages.len() / PAGE_SIZE * PAGE_SIZE);
+    pages
+}
+
+fn image(pages: &[u8]) -> (tempfile::NamedTempFile, Source) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(pages).unwrap();
+    let image = Image::open(file.path()).unwrap();
+    (file, Source::Image(image))
+}
+
+#[test]
+fn all_pages_give_what_storing_them_takes() {
+    let pages = pages();
+    let (_file, source) = image(&pages);
+    let report = report(&[source], u64::MAX);
+    assert_eq!(report.sum.sampled_bytes, pages.len() as u64);
+    for (codec, name) in report.sum.codecs.iter().zip(CODECS) {
+        let truth = stored(&pages, name) as f64;
+        let off = codec.stored_bytes as f64 / truth - 1.0;
+        assert!(off.abs() < 0.03, "{name}: {} and {truth}: {off:+.3}", codec.stored_bytes);
+        assert_eq!(codec.error_bytes, Some(0));
+        assert!(codec.compression_us > 0.0 && codec.decompression_us > 0.0);
+    }
+}
+
+/// The intervals of twenty samples hold the truth, all but a few: an interval may miss it five
+/// times of a hundred.
+#[test]
+fn a_sample_knows_how_wrong_it_may_be() {
+    let pages = pages();
+    let (_file, source) = image(&pages);
+    let truth = CODECS.map(|name| stored(&pages, name) as f64);
+    let codecs = CODECS.map(|name| Codec::parse(name).unwrap()).to_vec();
+    let mut missed = [0; 2];
+    for seed in 0..20 {
+        let options = Options { codecs: codecs.clone(), sample: 8 << 20, seed };
+        let sources = std::slice::from_ref(&source);
+        let mut left_out = |error| panic!("{error}");
+        let report = estimate(sources, &options, &mut left_out, &mut |_, _| {}).unwrap();
+        assert!(report.sum.sampled_bytes < pages.len() as u64 / 2);
+        for (n, codec) in report.sum.codecs.iter().enumerate() {
+            // Frames that are not full, which an estimate does not count, are 1 % of so few pages.
+            let off = (codec.stored_bytes as f64 - truth[n]).abs() - 0.01 * truth[n];
+            let error = codec.error_bytes.unwrap() as f64;
+            assert!(error < 0.15 * truth[n], "an interval of {error} says little");
+            missed[n] += u32::from(off > error);
+        }
+    }
+    assert!(missed.iter().all(|missed| *missed <= 4), "{missed:?} of 20");
+}
+
+/// A process with pages that are known.
+struct Holder {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// `fork` tells whether a child has the same pages, too.
+fn holder(mib: usize, fork: bool) -> Holder {
+    let program = "import os, sys\n\
+        held = bytearray(b''.join(b'%07d ' % (n % 900000) for n in range(int(sys.argv[1]) << 17)))\n\
+        held.extend(bytes(4 << 20))\n\
+        if sys.argv[2] == 'fork' and os.fork() == 0:\n\
+        \x20   pass\n\
+        print(os.getpid(), flush=True)\n\
+        sys.stdin.read()\n";
+    let how = if fork { "fork" } else { "alone" };
+    let mut child = Command::new("python3")
+        .args(["-c", program, &mib.to_string(), how])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input = child.stdin.take();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..=usize::from(fork) {
+        lines.next().unwrap().unwrap();
+    }
+    Holder { child, input }
+}
+
+#[test]
+fn a_process_is_read_while_it_runs() {
+    if !met("a_process_is_read_while_it_runs", &[PYTHON]) {
+        return;
+    }
+    let holder = holder(32, false);
+    let process = Process::open(holder.child.id() as i32).unwrap();
+    assert_eq!(process.name(), "python3");
+    let report = report(&[Source::Process(process)], 16 << 20);
+    let [source] = &report.sources[..] else { panic!("{report:?}") };
+    assert!((36 << 20..120 << 20).contains(&source.resident_bytes), "{source:?}");
+    assert!((8 << 20..32 << 20).contains(&source.sampled_bytes), "{source:?}");
+    assert!((0.03..0.5).contains(&source.same_filled), "{source:?}");
+    assert!(source.codecs[0].ratio > 1.5 && source.codecs[1].ratio > source.codecs[0].ratio);
+    let picture = estimate::svg(&report).unwrap();
+    for word in ["now", "lz4", "zstd", "python3", "</svg>"] {
+        assert!(picture.contains(word), "{word} is missing");
+    }
+}
+
+#[test]
+fn frames_that_processes_share_count_once_in_the_sum() {
+    if !met("frames_that_processes_share_count_once_in_the_sum", &[Need::Root, PYTHON]) {
+        return;
+    }
+    let holder = holder(32, true);
+    let parent = holder.child.id() as i32;
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    let child: i32 = children.trim().parse().unwrap();
+    let sources = [parent, child].map(|pid| Source::Process(Process::open(pid).unwrap()));
+    let report = report(&sources, 16 << 20);
+    let each: Vec<u64> = report.sources.iter().map(|it| it.resident_bytes).collect();
+    assert!(each.iter().all(|bytes| *bytes > 36 << 20), "{each:?}");
+    let (sum, most) = (report.sum.resident_bytes, each.iter().max().unwrap());
+    assert!(sum < most + (16 << 20), "{sum} in sum, {each:?}");
+}
+
+#[test]
+fn a_process_that_is_gone_is_told() {
+    let error = Process::open(i32::MAX).unwrap_err();
+    assert!(error.to_string().starts_with("cannot look at process 2147483647: "), "{error}");
+    assert!(error.is_gone() && !error.is_refused());
+}
