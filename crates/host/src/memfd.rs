@@ -26,6 +26,8 @@
 //! # Why unsafe
 //! System calls that make files, and a region of memory that they back.
 
+mod secret;
+
 use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
@@ -40,6 +42,8 @@ use units::PAGEBLOCK_SIZE;
 
 use crate::memory::page_bytes;
 use crate::mmap::{Mapping, whole_pages};
+
+pub use secret::{KEY_BYTES, KeptSecret};
 
 /// Commands of fsconfig(2), and flags of fsopen(2), fsmount(2).
 const FSCONFIG_SET_FLAG: u32 = 0;
@@ -155,6 +159,13 @@ impl Memfds {
     #[must_use]
     pub fn regions(&self) -> Vec<KeptRegion> {
         self.set.regions().iter().map(|entry| entry.region.clone()).collect()
+    }
+
+    /// The names of the regions that were adopted and that nobody asked for yet.
+    #[must_use]
+    pub fn unused(&self) -> Vec<String> {
+        let regions = self.set.regions();
+        regions.iter().filter(|it| !it.in_use).map(|it| it.region.name.clone()).collect()
     }
 
     /// Gives up a region that was adopted and that nobody asked for. Returns whether it was there.

@@ -1,12 +1,15 @@
 //! The files of the system: backing stores for writeback, and dictionaries.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
+use host::Memfds;
 use pagealloc::MemoryProvider;
 use seal::Sealed;
+use sync::atomic::{AtomicU64, Ordering};
 use zram::HostFiles;
 
 /// The longest file that is read as a whole, in bytes. A dictionary has some hundred kilobytes at
@@ -19,11 +22,18 @@ const WRITES: usize = 16;
 pub struct HostSystem;
 
 impl HostFiles for HostSystem {
-    fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         // Threads that serve may make no ring.
         let options = backing::Options { ready: true, ..backing::Options::default() };
         let device = backing::open(Path::new(path), options)?;
-        if seal { sealed(device, &host::Mmap, u64::MAX, path) } else { Ok(device) }
+        match seal {
+            Some(_) => sealed(device, &host::Mmap, u64::MAX, path),
+            None => Ok(device),
+        }
     }
 
     fn resolve(&self, path: &str) -> String {
@@ -51,9 +61,73 @@ pub fn sealed(
 ) -> Result<Arc<dyn BlockDevice>, ControlError> {
     match Sealed::new(device, provider, bytes, WRITES) {
         Ok(device) => Ok(Arc::new(device)),
-        Err(error) => {
-            let message = format!("what is written to {path} cannot be encrypted: {error}");
-            Err(ControlError::new(Errno::ENOMEM, message))
+        Err(error) => Err(unsealed(path, &error)),
+    }
+}
+
+fn unsealed(path: &str, error: &io::Error) -> ControlError {
+    let message = format!("what is written to {path} cannot be encrypted: {error}");
+    ControlError::new(Errno::ENOMEM, message)
+}
+
+/// Files of a system, with keys and seals that outlive the process. They are regions of the memory:
+/// `zram0.key.N` and `zram0.seals.N`, for the Nth backing device.
+pub(crate) struct KeptFiles {
+    files: Arc<dyn HostFiles>,
+    memory: Memfds,
+    /// Goes up with each backing device, and is no number of a region there is.
+    next: AtomicU64,
+}
+
+impl KeptFiles {
+    pub fn new(files: Arc<dyn HostFiles>, memory: Memfds) -> KeptFiles {
+        let number = |name: &str| name.rsplit_once('.')?.1.parse::<u64>().ok();
+        let numbers = memory.regions().into_iter().filter_map(|region| number(&region.name));
+        let next = AtomicU64::new(numbers.max().unwrap_or(0) + 1);
+        KeptFiles { files, memory, next }
+    }
+
+    /// The number of what another process left for the device, or a new one.
+    fn number(&self, name: &str) -> u64 {
+        let beginning = format!("{name}.key.");
+        let left = |name: &str| name.strip_prefix(&beginning)?.parse().ok();
+        let unused = self.memory.unused();
+        unused.iter().find_map(|name| left(name)).unwrap_or_else(|| {
+            // Relaxed: only the numbers matter.
+            self.next.fetch_add(1, Ordering::Relaxed)
+        })
+    }
+}
+
+impl HostFiles for KeptFiles {
+    fn open_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let Some(name) = seal else { return self.files.open_backing(path, None) };
+        let device = self.files.open_backing(path, None)?;
+        let number = self.number(name);
+        let key = match self.memory.secret(&format!("{name}.key.{number}"), seal::draw) {
+            Ok(key) => key,
+            // Without such memory the key ends with the process.
+            Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => {
+                return sealed(device, &host::Mmap, u64::MAX, path);
+            }
+            Err(error) => return Err(unsealed(path, &error)),
+        };
+        let seals = self.memory.provider(&format!("{name}.seals.{number}"));
+        match Sealed::kept(device, &seals, u64::MAX, WRITES, key) {
+            Ok(device) => Ok(Arc::new(device)),
+            Err(error) => Err(unsealed(path, &error)),
         }
+    }
+
+    fn resolve(&self, path: &str) -> String {
+        self.files.resolve(path)
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        self.files.read(path)
     }
 }

@@ -19,6 +19,7 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use units::{Cpu, PAGE_SIZE, PAGEBLOCK_SIZE};
 use zram::{Census, Disk, KeptMemory, Recovered, Recovery, attributes, saved_settings};
 
+use crate::host_files::KeptFiles;
 use crate::machine::{Machine, MachineOptions, zone_over};
 
 /// The region of the frames.
@@ -211,6 +212,7 @@ fn begin(
     options.memory = bytes.unwrap_or(options.memory);
     let frames = memory.provider(FRAMES);
     let zone = zone_over(&frames, &*provider, options.cpus, options.memory)?;
+    options.files = Arc::new(KeptFiles::new(options.files, memory.clone()));
     let kept = Arc::new(InFiles(memory.clone()));
     Ok((Machine::of(provider, options, zone.clone(), Some(kept)), zone))
 }

@@ -17,7 +17,11 @@ const BLOCKS: usize = 64;
 struct Files;
 
 impl HostFiles for Files {
-    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        _: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         match path {
             "/backing" => Ok(Arc::new(Plain::new(BLOCKS * PAGE_SIZE))),
             _ => Err(ControlError::new(Errno::ENOENT, format!("there is no file {path}"))),

@@ -91,7 +91,7 @@ impl BlockDevice for Gated {
 struct One(Arc<Gated>);
 
 impl HostFiles for One {
-    fn open_backing(&self, _: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

@@ -342,24 +342,75 @@ fn settings_and_ages_come_back() {
     assert_eq!(machine.contradictions(), [""; 0]);
 }
 
-#[test]
-fn pages_that_were_written_back_sealed_are_lost_by_name() {
+/// A disk with pages 11 to 13 on a sealed backing device.
+fn with_sealed_pages(directory: &TempDir) -> (Memfds, Machine) {
     let (memory, machine) = machine();
     let disk = machine.add().unwrap();
-    let directory = TempDir::new();
     let backing = directory.path().join("backing");
     File::create(&backing).unwrap().set_len(100 * PAGE_SIZE as u64).unwrap();
     set(&disk, "backing_dev", backing.to_str().unwrap());
     set(&disk, "disksize", &(PAGES * PAGE_SIZE as u64).to_string());
     fill(&disk, 0..PAGES);
     disk.writeback(&Writeback { select: None, pages: vec![(11, 13)] }).unwrap();
+    (memory, machine)
+}
+
+#[test]
+fn pages_that_were_written_back_sealed_come_back_again_and_again() {
+    let directory = TempDir::new();
+    let (mut memory, mut machine) = with_sealed_pages(&directory);
+    for round in 0..3 {
+        let (next, mut disks) = dies(&memory, machine);
+        move_backing(&mut disks);
+        let (recovered, told) = try_recover(&next, &disks).unwrap();
+        assert_eq!(told[0].all_findings, 0, "{told:?}");
+        check(&recovered, &told[0], &[]);
+        let disk = recovered.disk(0).unwrap();
+        assert_eq!(show(&disk, "bd_stat").split_whitespace().next(), Some("3"), "round {round}");
+        set(&disk, "scrub", "1");
+        (memory, machine) = (next, recovered);
+    }
+    // The key and the seals of a device that is given up go.
+    let disk = machine.disk(0).unwrap();
+    let sealed = |name: &str| name.contains(".key.") || name.contains(".seals.");
+    let count = || memory.regions().iter().filter(|region| sealed(&region.name)).count();
+    assert_eq!(count(), 2);
+    set(&disk, "reset", "1");
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn pages_that_were_sealed_with_a_key_that_is_gone_are_lost_by_name() {
+    let directory = TempDir::new();
+    let (memory, machine) = with_sealed_pages(&directory);
     let (memory, mut disks) = dies(&memory, machine);
     move_backing(&mut disks);
+    assert!(memory.forget("zram0.key.1") && memory.forget("zram0.seals.1"));
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     let found = &told[0].findings;
     let said = "it was written back sealed, and the key ended with the process";
     assert_eq!(found[0], format!("page 11 of zram0: {said}"));
     check(&machine, &told[0], &[11, 12, 13]);
+}
+
+/// A key without its seals, and seals without their key: what is read is an error, never data.
+#[test]
+fn half_of_what_opens_a_block_opens_nothing() {
+    for missing in ["zram0.key.1", "zram0.seals.1"] {
+        let directory = TempDir::new();
+        let (memory, machine) = with_sealed_pages(&directory);
+        let (memory, mut disks) = dies(&memory, machine);
+        move_backing(&mut disks);
+        assert!(memory.forget(missing));
+        let (machine, _) = try_recover(&memory, &disks).unwrap();
+        let disk = machine.disk(0).unwrap();
+        for page in 0..PAGES {
+            match (11..=13).contains(&page) {
+                true => assert!(load(&disk, page).is_err(), "without {missing}: page {page}"),
+                false => assert_eq!(load(&disk, page), Ok(contents(page))),
+            }
+        }
+    }
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use std::io;
 
-use host::Secret;
+use host::{KEY_BYTES, Secret};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, Tag, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use sync::atomic::{AtomicU64, Ordering};
 use units::Page;
 
 /// What is needed to open a page again: the number of its write, and the tag of its contents.
@@ -20,10 +19,17 @@ pub(crate) struct Seal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Broken;
 
-/// A random key that never leaves locked memory.
+/// A key that never leaves locked memory.
 pub(crate) struct Key {
     key: Secret<LessSafeKey>,
-    writes: AtomicU64,
+}
+
+/// Draws a key.
+///
+/// # Errors
+/// There are no random numbers.
+pub fn draw(key: &mut [u8; KEY_BYTES]) -> io::Result<()> {
+    SystemRandom::new().fill(key).map_err(failed)
 }
 
 fn failed<E>(_: E) -> io::Error {
@@ -31,23 +37,37 @@ fn failed<E>(_: E) -> io::Error {
 }
 
 impl Key {
-    /// Draws a key.
+    /// A random key.
     ///
     /// # Errors
     /// The memory for it cannot be locked, or there are no random numbers.
-    pub fn new() -> io::Result<Key> {
+    pub fn random() -> io::Result<Key> {
+        Key::made(draw)
+    }
+
+    /// The key of these bytes.
+    ///
+    /// # Errors
+    /// The memory for it cannot be locked.
+    pub fn of(key: &[u8; KEY_BYTES]) -> io::Result<Key> {
+        Key::made(|bytes| {
+            bytes.copy_from_slice(key);
+            Ok(())
+        })
+    }
+
+    fn made(make: impl FnOnce(&mut [u8; KEY_BYTES]) -> io::Result<()>) -> io::Result<Key> {
         let key = Secret::new(|| {
-            let mut bytes = [0; 32];
-            SystemRandom::new().fill(&mut bytes).map_err(failed)?;
+            let mut bytes = [0; KEY_BYTES];
+            make(&mut bytes)?;
             let key = UnboundKey::new(&AES_256_GCM, &bytes).map_err(failed)?;
             Ok(LessSafeKey::new(key))
         })?;
-        Ok(Key { key, writes: AtomicU64::new(0) })
+        Ok(Key { key })
     }
 
-    /// Encrypts a page in place, as block number `block`. Each call uses another nonce.
-    pub fn seal(&self, block: u64, page: &mut Page) -> Seal {
-        let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+    /// Encrypts a page in place, as block number `block`. No two calls may have the same number.
+    pub fn seal(&self, block: u64, number: u64, page: &mut Page) -> Seal {
         let (nonce, place) = (nonce(block, number), block.to_le_bytes());
         match self.key.seal_in_place_separate_tag(nonce, Aad::from(place), page) {
             Ok(tag) => {

@@ -3,7 +3,9 @@
 //! [`Sealed`] is a layer over a backing file or device. Each block of 4096 bytes is encrypted and
 //! authenticated with AES-256-GCM (crate `ring`). The key is random, lives in locked memory, and
 //! ends with the layer: so nothing on the device can be read after the end of the process, however
-//! it ended.
+//! it ended. A layer that is made to outlive the process ([`Sealed::kept`]) has its key in a file
+//! of secret memory, and its seals in a file in memory. They end when nobody has the files any
+//! more.
 //!
 //! # Definitions
 //! A *seal* is what is needed to open a block: the number of its write and the tag. Seals are kept
@@ -28,6 +30,7 @@ mod key;
 mod sealed;
 mod seals;
 
+pub use key::draw;
 pub use sealed::Sealed;
 
 #[cfg(doc)]

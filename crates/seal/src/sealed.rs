@@ -8,6 +8,7 @@ use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
     Scrubbed, Visit,
 };
+use host::KeptSecret;
 use pagealloc::{MemoryProvider, NoMemory};
 use units::{Cpu, PAGE_SIZE, Page};
 
@@ -27,6 +28,8 @@ pub struct Sealed {
     seals: Seals,
     buffers: Buffers,
     blocks: u64,
+    /// Gives up the key with the layer.
+    _kept: Option<KeptSecret>,
 }
 
 /// The seals of a write that is under way.
@@ -60,15 +63,38 @@ impl Sealed {
         bytes: u64,
         buffers: usize,
     ) -> io::Result<Sealed> {
+        Sealed::made(next, provider, bytes, buffers, Key::random()?, None)
+    }
+
+    /// Puts the layer above `next`, with a key that can outlive the process. If the memory of
+    /// `provider` can, too, another process makes the layer again with both: then each block opens
+    /// that was written before, and those being written when the process ended are
+    /// [`IoError::Corrupt`]. Otherwise as [`Sealed::new`].
+    ///
+    /// # Errors
+    /// As of [`Sealed::new`].
+    pub fn kept(
+        next: Arc<dyn BlockDevice>,
+        provider: &dyn MemoryProvider,
+        bytes: u64,
+        buffers: usize,
+        key: KeptSecret,
+    ) -> io::Result<Sealed> {
+        Sealed::made(next, provider, bytes, buffers, Key::of(&key)?, Some(key))
+    }
+
+    fn made(
+        next: Arc<dyn BlockDevice>,
+        provider: &dyn MemoryProvider,
+        bytes: u64,
+        buffers: usize,
+        key: Key,
+        kept: Option<KeptSecret>,
+    ) -> io::Result<Sealed> {
         let blocks = (next.geometry().bytes.min(bytes) / P).min(MOST);
         let no_memory = |error: NoMemory| io::Error::new(io::ErrorKind::OutOfMemory, error);
-        Ok(Sealed {
-            next,
-            key: Key::new()?,
-            seals: Seals::new(provider, blocks as usize).map_err(no_memory)?,
-            buffers: Buffers::new(buffers),
-            blocks,
-        })
+        let seals = Seals::new(provider, blocks as usize).map_err(no_memory)?;
+        Ok(Sealed { next, key, seals, buffers: Buffers::new(buffers), blocks, _kept: kept })
     }
 
     /// The blocks of a range.
@@ -134,7 +160,7 @@ impl Sealed {
         sealed.copy_from_slice(from);
         let (pages, _): (&mut [Page], _) = sealed.as_chunks_mut::<PAGE_SIZE>();
         for (block, page) in (offset / P..).zip(pages) {
-            let seal = self.key.seal(block, page);
+            let seal = self.key.seal(block, self.seals.next_number(), page);
             writing.seals[writing.count] = (block, seal, self.seals.begin(block));
             writing.count += 1;
         }

@@ -1,4 +1,4 @@
-//! The seals of all blocks: 24 bytes a block, in memory only.
+//! The seals of all blocks: 24 bytes a block, never on the device.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,24 @@ pub(crate) enum Known {
     Sealed(Seal),
 }
 
-/// A number and a tag for each block.
+/// A number and a tag for each block. Behind the last block is the number of the last write: where
+/// the table outlives the process, no number is used again.
 pub(crate) struct Seals {
     blocks: LazyTable<[AtomicU64; 3]>,
+    count: usize,
 }
 
 impl Seals {
-    /// All blocks are empty. If memory is provided ahead, all of it is provided here.
+    /// All blocks are empty, or as another process left them in the memory of the provider. If
+    /// memory is provided ahead, all of it is provided here.
     pub fn new(provider: &dyn MemoryProvider, blocks: usize) -> Result<Seals, NoMemory> {
-        Ok(Seals { blocks: LazyTable::provided(provider, blocks)? })
+        Ok(Seals { blocks: LazyTable::provided(provider, blocks + 1)?, count: blocks })
+    }
+
+    /// The number of the next write. It is never given again.
+    pub fn next_number(&self) -> u64 {
+        // Relaxed: only the numbers matter.
+        self.blocks.get(self.count)[0].fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub fn get(&self, block: u64) -> Known {

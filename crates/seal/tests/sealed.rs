@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use block::{
     Abilities, BlockDevice, Context, ExtentKind, Geometry, IoError, Job, Operation, Visit,
 };
+use host::Memfds;
 use seal::Sealed;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
@@ -109,6 +110,82 @@ fn what_leaves_memory_cannot_be_read() {
     // Another run has another key.
     let other = Sealed::new(memory, &host::Mmap, u64::MAX, 2).unwrap();
     assert_eq!(read(&other, 3).unwrap(), vec![0; PAGE_SIZE], "nothing was written by this one");
+}
+
+/// What the process after this one has: the same regions.
+fn adopted(memory: &Memfds) -> Memfds {
+    let later = Memfds::new();
+    for region in memory.regions() {
+        let file = region.file.try_clone().unwrap();
+        later.adopt(&region.name, file.into(), region.bytes).unwrap();
+    }
+    later
+}
+
+fn kept(memory: &Memfds, below: &Arc<Memory>) -> Sealed {
+    let key = memory.secret("key", seal::draw).unwrap();
+    Sealed::kept(below.clone(), &memory.provider("seals"), u64::MAX, 2, key).unwrap()
+}
+
+#[test]
+fn a_later_process_opens_what_an_earlier_one_sealed() {
+    let (below, mut memory) = (Memory::new(), Memfds::new());
+    let mut device = kept(&memory, &below);
+    write(&device, 3, &page(3));
+    let mut seen = vec![below.block(3)];
+    for _ in 0..3 {
+        let later = adopted(&memory);
+        // The process dies without dropping anything.
+        std::mem::forget(std::mem::replace(&mut device, kept(&later, &below)));
+        memory = later;
+        assert_eq!(read(&device, 3).unwrap(), page(3));
+        assert_eq!(read(&device, 4).unwrap(), vec![0; PAGE_SIZE]);
+        // The same page in the same place: a number that was used before would show.
+        write(&device, 3, &page(3));
+        assert!(!seen.contains(&below.block(3)), "a number was used twice");
+        seen.push(below.block(3));
+    }
+    below.put(3, &seen[0]);
+    assert_eq!(read(&device, 3), Err(IoError::Corrupt), "an old block");
+}
+
+/// A write that had a number but had not ended: the next process gives the number to nobody.
+#[test]
+fn a_block_that_was_being_written_at_the_death_is_an_error() {
+    struct Dies(Arc<Memory>);
+    impl BlockDevice for Dies {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn abilities(&self) -> Abilities {
+            self.0.abilities()
+        }
+        fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+            let Operation::Write { offset, from } = operation else {
+                return self.0.perform(context, operation);
+            };
+            self.0.perform(context, Operation::Write { offset, from })?;
+            panic!("the process dies here");
+        }
+        fn extents(&self, _: Cpu, _: u64, _: u64, _: Visit<'_>) -> Result<(), IoError> {
+            Err(IoError::Unsupported)
+        }
+    }
+    let (below, memory) = (Memory::new(), Memfds::new());
+    let key = memory.secret("key", seal::draw).unwrap();
+    let seals = memory.provider("seals");
+    let dying = Sealed::kept(Arc::new(Dies(below.clone())), &seals, u64::MAX, 2, key).unwrap();
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        write(&dying, 5, &page(5));
+    }));
+    assert!(died.is_err());
+    let written = below.block(5);
+    let device = kept(&adopted(&memory), &below);
+    std::mem::forget(dying);
+    assert_eq!(read(&device, 5), Err(IoError::Corrupt));
+    write(&device, 5, &page(5));
+    assert_ne!(below.block(5), written, "the number was used again");
+    assert_eq!(read(&device, 5).unwrap(), page(5));
 }
 
 /// What can happen to blocks 7 and 8 of a device, and which pages it concerns.

@@ -188,8 +188,9 @@ impl<D: Design> Disk<D> {
         if settings.backing.as_ref().is_some_and(|backing| backing.path() == path) {
             return Ok(());
         }
-        settings.backing =
-            Some(Arc::new(self.resources.open_backing(path, settings.sealed_backing)?));
+        let name = self.name();
+        let seal = settings.sealed_backing.then_some(&*name);
+        settings.backing = Some(Arc::new(self.resources.open_backing(path, seal)?));
         Ok(())
     }
 
@@ -202,7 +203,7 @@ impl<D: Design> Disk<D> {
     }
 
     /// Sets whether pages that are written back are encrypted, with a key that ends with the
-    /// device, and checked when they are read. They are at first.
+    /// device, and checked when they are read. By default they are.
     ///
     /// # Errors
     /// `EBUSY` once the device has a backing device or a size.

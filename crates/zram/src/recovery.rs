@@ -20,8 +20,9 @@
 
 use alloc::collections::BTreeSet;
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
+use block::{BlockDevice, ExtentKind};
 use control::{ControlError, Errno};
 use pagealloc::FrameSet;
 use sync::Mutex;
@@ -87,8 +88,8 @@ pub struct Recovery<D: Design = Product> {
     generation: u64,
     /// A bit for each number that is a codec's.
     codecs: u32,
-    /// Why no page on the backing device can be read, if that is so.
-    no_backing: Option<&'static str>,
+    /// What was written back is encrypted.
+    is_sealed: bool,
     findings: Mutex<Findings>,
 }
 
@@ -155,13 +156,7 @@ impl<D: Design> Disk<D> {
             settings.algorithms[place] = chosen.as_ref().map(|chosen| chosen.compressor.name());
             settings.params[place] = chosen.map(|chosen| chosen.params).unwrap_or_default();
         }
-        let no_backing = match &settings.backing {
-            None => Some("it was written back, and there is no backing device"),
-            Some(_) if settings.sealed_backing => {
-                Some("it was written back sealed, and the key ended with the process")
-            }
-            Some(_) => None,
-        };
+        let is_sealed = settings.sealed_backing;
         drop(settings);
         let census = census.clone();
         let pool = zsmalloc::Recovery::survey(engine.pool(), census, |text| findings.add(text));
@@ -174,7 +169,7 @@ impl<D: Design> Disk<D> {
         })?;
         let findings = Mutex::new(findings);
         let (disk, codecs) = (self.clone(), codecs.numbers);
-        Ok(Some(Recovery { disk, engine, pool, bytes, generation, codecs, no_backing, findings }))
+        Ok(Some(Recovery { disk, engine, pool, bytes, generation, codecs, is_sealed, findings }))
     }
 }
 
@@ -241,12 +236,14 @@ impl<D: Design> Recovery<D> {
     }
 
     fn judge_block(&self, place: Backed) -> Result<(), String> {
-        let backing = match (self.no_backing, self.engine.backing()) {
-            (None, Some(backing)) => backing,
-            (why, _) => return Err(why.unwrap_or_default().into()),
+        let Some(backing) = self.engine.backing() else {
+            return Err("it was written back, and there is no backing device".into());
         };
         if usize::from(place.length) < PAGE_SIZE {
             self.judge_codec(place.codec)?;
+        }
+        if self.is_sealed && !has_seal(backing.device(), place.block) {
+            return Err("it was written back sealed, and the key ended with the process".into());
         }
         match backing.claim(place.block) {
             Ok(true) => Ok(()),
@@ -311,4 +308,15 @@ impl<D: Design> Recovery<D> {
             all_findings: findings.all,
         })
     }
+}
+
+/// Whether a sealed device can open a block. A place beyond its end is another error.
+fn has_seal(device: &dyn BlockDevice, block: u32) -> bool {
+    let (offset, length) = (u64::from(block) * PAGE_SIZE as u64, PAGE_SIZE as u64);
+    let mut has_seal = true;
+    let _ = device.extents(Cpu(0), offset, length, &mut |extent| {
+        has_seal &= extent.kind != ExtentKind::Hole;
+        ControlFlow::Continue(())
+    });
+    has_seal
 }

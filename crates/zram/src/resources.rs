@@ -127,7 +127,7 @@ impl Resources {
     pub(crate) fn open_backing(
         &self,
         path: &str,
-        seal: bool,
+        seal: Option<&str>,
     ) -> Result<BackingBlocks, ControlError> {
         let device = self.files.open_backing(path, seal)?;
         let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
@@ -146,13 +146,17 @@ impl Resources {
 /// Any number of threads may call them at once.
 pub trait HostFiles: Send + Sync {
     /// Opens a block device or a regular file as a backing device, for this user alone. Its size is
-    /// a whole number of pages, at least one. With `seal`, what is written to it is encrypted, and
-    /// checked when it is read.
+    /// a whole number of pages, at least one. With `seal`, which is the name of the device that
+    /// writes to it, what is written is encrypted, and checked when it is read.
     ///
     /// # Errors
     /// The error of the system call (`ENOENT`, `EACCES`, `EBUSY` if another user has it), `ENOTBLK`
     /// if it is neither, `EINVAL` if it is shorter than a page. The message names `path`.
-    fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError>;
+    fn open_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError>;
 
     /// The path that the system itself has for the file at `path`: absolute and without links.
     /// `path` as it is where there is none.
@@ -171,7 +175,11 @@ pub trait HostFiles: Send + Sync {
 pub struct NoHostFiles;
 
 impl HostFiles for NoHostFiles {
-    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        _: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Err(no_files(path))
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

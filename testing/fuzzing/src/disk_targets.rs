@@ -39,7 +39,11 @@ const COUNTS: &[&str] = &[
 struct OneBacking;
 
 impl HostFiles for OneBacking {
-    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        _: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         match path {
             "/backing" => Ok(Arc::new(Plain::new(64 * PAGE_SIZE))),
             _ => Err(ControlError::new(Errno::ENOENT, format!("{path} is not there"))),

@@ -17,7 +17,7 @@ const BLOCKS: usize = 16;
 struct OneFile(Arc<Plain>);
 
 impl HostFiles for OneFile {
-    fn open_backing(&self, _: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

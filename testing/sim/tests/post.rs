@@ -136,7 +136,7 @@ impl HostFiles for One {
     fn open_backing(
         &self,
         _: &str,
-        _: bool,
+        _: Option<&str>,
     ) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
         Ok(self.0.clone())
     }

@@ -14,6 +14,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/cpu.rs",
     "crates/host/src/heap.rs",
     "crates/host/src/memfd.rs",
+    "crates/host/src/memfd/secret.rs",
     "crates/host/src/memory.rs",
     "crates/host/src/mmap.rs",
     "crates/host/src/pressure.rs",

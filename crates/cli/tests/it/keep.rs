@@ -14,13 +14,13 @@ use testkit::Rng;
 
 use crate::common::{NbdClient, Place, noise, program, rampack, refused, wait_until};
 
-fn kill(process: i32, signal: i32) {
+pub fn kill(process: i32, signal: i32) {
     // SAFETY: two numbers; the process is ours.
     assert_eq!(unsafe { libc::kill(process, signal) }, 0);
 }
 
 /// Ends the keeper and its daemon with the test.
-struct Kept(Child);
+pub struct Kept(pub Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
@@ -31,7 +31,7 @@ impl Drop for Kept {
     }
 }
 
-fn daemon_of(keeper: u32) -> Option<i32> {
+pub fn daemon_of(keeper: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }

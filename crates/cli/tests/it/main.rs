@@ -11,6 +11,7 @@ mod exec_modules;
 mod filesystem;
 mod golden;
 mod keep;
+mod keep_backing;
 mod killed;
 mod nbd_frontends;
 mod roots;

@@ -60,7 +60,7 @@ pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
 struct FaultyDevice(Arc<Plain>);
 
 impl HostFiles for FaultyDevice {
-    fn open_backing(&self, _: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

@@ -82,9 +82,16 @@ impl FaultyFiles {
 }
 
 impl HostFiles for FaultyFiles {
-    fn open_backing(&self, path: &str, seal: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         let device = self.open(Path::new(path))?;
-        if seal { rampack::sealed(device, &host::Mmap, u64::MAX, path) } else { Ok(device) }
+        match seal {
+            Some(_) => rampack::sealed(device, &host::Mmap, u64::MAX, path),
+            None => Ok(device),
+        }
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

@@ -64,7 +64,7 @@ impl Bench {
 pub struct FaultyDevice(pub Arc<dyn BlockDevice>);
 
 impl HostFiles for FaultyDevice {
-    fn open_backing(&self, _: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
     }
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {

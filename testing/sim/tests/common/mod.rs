@@ -160,7 +160,7 @@ impl HostFiles for FaultyDevice {
     fn open_backing(
         &self,
         _: &str,
-        _: bool,
+        _: Option<&str>,
     ) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
         Ok(self.0.clone())
     }
