@@ -87,6 +87,12 @@ pub enum Command {
     /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
+    /// Have another program take the place of a running daemon, with its devices.
+    #[command(after_help = UPGRADE_NOTES)]
+    Upgrade(Upgrade),
+    /// Print the layouts of kept devices that this program reads.
+    #[command(hide = true)]
+    Layouts,
     /// Start a daemon, and start it again whenever it dies.
     #[command(after_help = KEEP_NOTES, hide = true)]
     Keep(Keep),
@@ -122,6 +128,19 @@ the next daemon gets them back. A daemon that ends by itself, or is told to, is 
 its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
 
 Example: rampack keep serve --size 1G";
+
+const UPGRADE_NOTES: &str = "\
+For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: `serve`, whose \
+devices outlive its process. The new program must read the layout of the devices' memory, or it is \
+refused. The process stays: its number, its service manager, and what is stored. Clients of NBD \
+get the answers to what they asked, are disconnected, and find the same exports when they connect \
+again. Block devices and swap devices in use refuse the upgrade. Whenever it is refused, the \
+daemon goes on.
+
+A service manager starts the program at the old path when the daemon dies later: put the new one \
+there.
+
+Example: install the new program over the old one, then `rampack upgrade`";
 
 const TREE_NOTES: &str = "\
 With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \
@@ -320,6 +339,14 @@ pub struct Stop {
     /// Stop even while programs use devices. Otherwise a daemon with a device in use goes on.
     #[arg(long)]
     pub force: bool,
+}
+
+/// `rampack upgrade`.
+#[derive(Args, Debug)]
+pub struct Upgrade {
+    /// The new program [default: what is now at the path of the daemon's program]
+    #[arg(long, value_name = "BINARY")]
+    pub to: Option<PathBuf>,
 }
 
 /// `rampack tree`.

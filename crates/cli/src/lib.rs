@@ -18,7 +18,7 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
+//! 3. [`layouts`], [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
 //!    [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
@@ -30,7 +30,7 @@
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
 //!     end.
-//! 12. [`keep`]: keeps a daemon; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
+//! 12. [`keep`]: keeps a daemon; [`upgrade`]; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
 //!     commands.
 
 pub mod args;
@@ -45,6 +45,7 @@ pub mod exports;
 pub mod failure;
 pub mod filesystem;
 pub mod keep;
+pub mod layouts;
 pub mod live;
 pub mod machine;
 pub mod mounts;
@@ -61,6 +62,7 @@ pub mod terminal;
 pub mod transport;
 pub mod tree;
 pub mod up;
+pub mod upgrade;
 mod watch;
 pub mod zone;
 
@@ -104,6 +106,11 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             Ok(())
         }
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
+        Command::Layouts => {
+            let text = serde_json::to_string(&layouts::Layouts::own());
+            terminal::print(&text.map(|text| text + "\n").unwrap_or_default());
+            Ok(())
+        }
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }

@@ -51,6 +51,10 @@ pub(crate) fn watch(
             None => continue,
             Some(Event::Signal) => (force, None),
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
+            Some(Event::Upgrade { program, reply }) => {
+                let _ = reply.send(daemon.hand_over(&program));
+                continue;
+            }
         };
         let progress = Progress::begin(daemon.swaps().devices());
         let result = daemon.stop(force);

@@ -22,5 +22,6 @@ mod swap_selftest;
 mod swap_signals;
 mod tree_files;
 mod trim;
+mod upgrade;
 mod writeback;
 mod zram_rst;
