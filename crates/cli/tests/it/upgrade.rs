@@ -40,7 +40,7 @@ impl Service {
     fn wait(&self) {
         let socket = self.socket();
         wait_until("a daemon serves", || {
-            UnixStream::connect(&socket).is_ok() && self.ask("status").code == 0
+            UnixStream::connect(&socket).is_ok() && self.ask("status zram0").code == 0
         });
     }
 
@@ -211,7 +211,8 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
     goes_on(&mut service.client(), 3);
     service.does("add --size 1M");
     // One that lies: the program that the keeper knows takes over.
-    script(&path, &format!("{}; exit 3", layouts(one, one)));
+    let lies = format!("{}; [ \"$1\" = layouts ] || exit 3", layouts(one, one));
+    script(&path, &lies);
     refused(&service.ask(&upgrade), 1, &[&format!("(process {process}) died"), "EIO"]);
     service.wait();
     assert_ne!(service.process(), process);
@@ -233,6 +234,7 @@ fn devices_that_end_with_their_program_are_not_handed_over() {
     }
     let service = Service::start("serve --size 4M");
     let link = service.place.root().join("dev/zram0");
+    wait_until("a block device", || link.exists());
     let open = File::open(&link).unwrap();
     let said = service.ask("upgrade");
     refused(&said, 1, &["zram0", "is in use", "end with the program", "EBUSY"]);
