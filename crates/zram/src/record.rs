@@ -67,13 +67,13 @@ impl Record {
     pub(crate) fn open(provider: &dyn MemoryProvider) -> Result<Record, String> {
         let record = Record::map(provider)?;
         if record.words.get(MAGIC_AT) != MAGIC {
-            return Err("its record is none".into());
+            return Err("its record is none (K5)".into());
         }
         match record.words.get(LAYOUT_AT) {
             layout if layout == u64::from(LAYOUT) => Ok(record),
-            other => {
-                Err(format!("its record has layout {other}; this program reads layout {LAYOUT}"))
-            }
+            other => Err(format!(
+                "its record has layout {other}; this program reads layout {LAYOUT} (K5)"
+            )),
         }
     }
 
