@@ -90,6 +90,9 @@ pub enum Command {
     /// Have another program take the place of a running daemon, with its devices.
     #[command(after_help = UPGRADE_NOTES)]
     Upgrade(Upgrade),
+    /// Check devices that outlive their daemon, and change nothing.
+    #[command(after_help = FSCK_NOTES)]
+    Fsck(Fsck),
     /// Print the layouts of kept devices that this program reads.
     #[command(hide = true)]
     Layouts,
@@ -128,6 +131,19 @@ the next daemon gets them back. A daemon that ends by itself, or is told to, is 
 its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
 
 Example: rampack keep serve --size 1G";
+
+const FSCK_NOTES: &str = "\
+The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
+descriptors that outlive the daemon. This maps them privately and recovers them there, as the next \
+daemon would, and tells what cannot be right. docs/kept-state.md explains the numbers. It needs \
+root, and memory for a part of the tables.
+
+No daemon may serve meanwhile: it is dead and its keeper waits, or it is stopped.
+
+Exit codes, as of fsck(8): 0 clean, 4 errors were found and left, 8 not checked, 2 the command \
+line was wrong.
+
+Example: kill -STOP PID; rampack fsck --pid PID; kill -CONT PID";
 
 const UPGRADE_NOTES: &str = "\
 For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: `serve`, whose \
@@ -339,6 +355,21 @@ pub struct Stop {
     /// Stop even while programs use devices. Otherwise a daemon with a device in use goes on.
     #[arg(long)]
     pub force: bool,
+}
+
+/// `rampack fsck`.
+#[derive(Args, Debug)]
+pub struct Fsck {
+    /// The process that has the descriptors: the keeper, or a stopped daemon [default: the daemon
+    /// of the root directory]
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Read every page as well, those on backing devices included.
+    #[arg(long)]
+    pub contents: bool,
+    /// Print one JSON object.
+    #[arg(long, short = 'J')]
+    pub json: bool,
 }
 
 /// `rampack upgrade`.

@@ -36,6 +36,7 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         | Command::Serve(_)
         | Command::Keep(_)
         | Command::Layouts
+        | Command::Fsck(_)
         | Command::Selftest(_)
         | Command::SwapoffHelper(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),

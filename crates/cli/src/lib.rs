@@ -30,7 +30,7 @@
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
 //!     end.
-//! 12. [`keep`]: keeps a daemon; [`upgrade`]; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
+//! 12. [`keep`]: keeps a daemon; [`upgrade`]; [`fsck`]; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
 //!     commands.
 
 pub mod args;
@@ -44,6 +44,7 @@ pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
+pub mod fsck;
 pub mod keep;
 pub mod layouts;
 pub mod live;
@@ -106,6 +107,10 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             Ok(())
         }
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
+        Command::Fsck(it) => {
+            fsck::run(cli.root.as_deref(), it);
+            Ok(())
+        }
         Command::Layouts => {
             let text = serde_json::to_string(&layouts::Layouts::own());
             terminal::print(&text.map(|text| text + "\n").unwrap_or_default());

@@ -208,7 +208,11 @@ fn device(disk: SavedDisk) -> Device {
     }
 }
 
-fn saved(device: Device) -> Result<SavedDisk, ControlError> {
+/// The device of a table.
+///
+/// # Errors
+/// `EINVAL` for a name that is none.
+pub fn saved(device: Device) -> Result<SavedDisk, ControlError> {
     let Device { name, bytes, generation, settings } = device;
     let id = name.strip_prefix("zram").and_then(|id| id.parse().ok()).ok_or_else(|| {
         ControlError::invalid(format!("{name:?} in the state of the devices is none"))

@@ -8,6 +8,7 @@ mod conformance;
 mod exec;
 mod exec_modules;
 mod filesystem;
+mod fsck;
 mod golden;
 mod keep;
 mod killed;

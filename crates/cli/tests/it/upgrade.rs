@@ -16,14 +16,14 @@ use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, w
 use crate::keep::{Kept, PAGES, contents, daemon_of, kill, write_until_killed};
 
 /// A daemon under a keeper.
-struct Service {
+pub struct Service {
     // The daemon ends before its place goes.
-    keeper: Kept,
-    place: Place,
+    pub keeper: Kept,
+    pub place: Place,
 }
 
 impl Service {
-    fn start(line: &str) -> Service {
+    pub fn start(line: &str) -> Service {
         let place = Place::new();
         let mut command = program();
         command.arg("--root").arg(place.root()).arg("keep").args(line.split_whitespace());
@@ -37,7 +37,7 @@ impl Service {
         service
     }
 
-    fn wait(&self) {
+    pub fn wait(&self) {
         let socket = self.socket();
         wait_until("a daemon serves", || {
             UnixStream::connect(&socket).is_ok() && self.ask("status zram0").code == 0
@@ -48,26 +48,26 @@ impl Service {
         self.place.root().join("nbd.sock")
     }
 
-    fn process(&self) -> i32 {
+    pub fn process(&self) -> i32 {
         daemon_of(self.keeper.0.id()).expect("a daemon")
     }
 
-    fn ask(&self, line: &str) -> Said {
+    pub fn ask(&self, line: &str) -> Said {
         rampack(&format!("--root {} {line}", self.place.root().display()))
     }
 
     #[track_caller]
-    fn does(&self, line: &str) -> String {
+    pub fn does(&self, line: &str) -> String {
         let said = self.ask(line);
         assert_eq!(said.code, 0, "{line}: {}", said.err);
         said.out
     }
 
-    fn client(&self) -> NbdClient {
+    pub fn client(&self) -> NbdClient {
         NbdClient::connect(&self.socket(), "zram0").unwrap()
     }
 
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         wait_until("the daemon stops", || self.ask("stop").code == 0);
         assert!(self.keeper.0.wait().unwrap().success());
         self.place.is_clean();
@@ -298,7 +298,7 @@ fn a_state_of_a_newer_layout_is_refused_by_name_and_stays() {
 }
 
 /// The table of the state that a keeper has.
-fn table_of(keeper: u32) -> File {
+pub fn table_of(keeper: u32) -> File {
     let fds = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
     let is_table = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == kept::Table::BYTES)
