@@ -28,8 +28,8 @@
 //! 8. [`swap`]: swap devices, except the files named in other layers.
 //! 9. [`tree`]: the control tree; [`exec`]: runs a command that sees the tree as the system's.
 //! 10. [`daemon`]: all of that in one root.
-//! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
-//!     end.
+//! 11. [`terminal`], [`notify`], [`restart`], `watch`, [`up`]: from the command line to a daemon,
+//!     and to its end.
 //! 12. [`keep`]: keeps a daemon; [`upgrade`]; [`fsck`]; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
 //!     commands.
 
@@ -53,6 +53,7 @@ pub mod mounts;
 pub mod notify;
 pub mod outlet;
 pub mod protocol;
+pub mod restart;
 pub mod root;
 mod sandbox;
 pub mod server;

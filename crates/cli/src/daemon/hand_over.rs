@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,26 @@ impl Daemon {
     /// answers to what they asked, and are disconnected. Returns only if it is refused or fails;
     /// everything is as before then, but for the connections of those clients.
     pub fn hand_over(&self, program: &Path) -> ControlError {
+        self.when_still(|fds| {
+            let process = OsString::from(std::process::id().to_string());
+            let arguments = env::args_os().collect();
+            let error = kept::replace(program, arguments, &[(UPGRADED, process)], &fds);
+            failed(format!("cannot execute {}", program.display()), &error)
+        })
+    }
+
+    /// Ends the process. The next daemon takes over the devices from the service manager. Returns
+    /// only if it is refused, as [`Daemon::hand_over`] does.
+    pub fn leave_to_the_next(&self) -> ControlError {
+        self.when_still(|_| process::exit(0))
+    }
+
+    /// Saves everything, ends what is under way, and calls `last`, which ends this program or
+    /// returns why it does not.
+    fn when_still(
+        &self,
+        last: impl FnOnce(Vec<(String, OwnedFd)>) -> ControlError,
+    ) -> ControlError {
         let Handing { state: Some(state), .. } = &self.handing else {
             return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
         };
@@ -84,12 +105,7 @@ impl Daemon {
                                not answer; the daemon goes on";
                 ControlError::new(Errno(libc::ETIMEDOUT), message)
             }
-            true => {
-                let process = OsString::from(std::process::id().to_string());
-                let arguments = env::args_os().collect();
-                let error = kept::replace(program, arguments, &[(UPGRADED, process)], &fds);
-                failed(format!("cannot execute {}", program.display()), &error)
-            }
+            true => last(fds),
         };
         if server.is_some()
             && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())
@@ -123,6 +139,12 @@ impl Daemon {
             thread::sleep(PAUSE);
         }
         Ok(())
+    }
+
+    /// Do the devices outlive this process?
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.handing.state.is_some()
     }
 
     /// Everything that the next program takes over.
