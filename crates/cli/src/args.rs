@@ -93,6 +93,15 @@ pub enum Command {
     /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
+    /// Have another program take the place of a running daemon, with its devices.
+    #[command(after_help = UPGRADE_NOTES)]
+    Upgrade(Upgrade),
+    /// Check devices that outlive their daemon, and change nothing.
+    #[command(after_help = FSCK_NOTES)]
+    Fsck(Fsck),
+    /// Print the layouts of kept devices that this program reads.
+    #[command(hide = true)]
+    Layouts,
     /// Start a daemon, and start it again whenever it dies.
     #[command(after_help = KEEP_NOTES, hide = true)]
     Keep(Keep),
@@ -128,6 +137,32 @@ the next daemon gets them back. A daemon that ends by itself, or is told to, is 
 its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
 
 Example: rampack keep serve --size 1G";
+
+const FSCK_NOTES: &str = "\
+The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
+descriptors that outlive the daemon. This maps them privately and recovers them there, as the next \
+daemon would, and tells what cannot be right. docs/kept-state.md explains the numbers. It needs \
+root, and memory for a part of the tables.
+
+No daemon may serve meanwhile: it is dead and its keeper waits, or it is stopped.
+
+Exit codes, as of fsck(8): 0 clean, 4 errors were found and left, 8 not checked, 2 the command \
+line was wrong.
+
+Example: kill -STOP PID; rampack fsck --pid PID; kill -CONT PID";
+
+const UPGRADE_NOTES: &str = "\
+For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: `serve`, whose \
+devices outlive its process. The new program must read the layout of the devices' memory, or it is \
+refused. The process stays: its number, its service manager, and what is stored. Clients of NBD \
+get the answers to what they asked, are disconnected, and find the same exports when they connect \
+again. Block devices and swap devices in use refuse the upgrade. Whenever it is refused, the \
+daemon goes on.
+
+A service manager starts the program at the old path when the daemon dies later: put the new one \
+there.
+
+Example: install the new program over the old one, then `rampack upgrade`";
 
 const TREE_NOTES: &str = "\
 With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \
@@ -326,6 +361,29 @@ pub struct Stop {
     /// Stop even while programs use devices. Otherwise a daemon with a device in use goes on.
     #[arg(long)]
     pub force: bool,
+}
+
+/// `rampack fsck`.
+#[derive(Args, Debug)]
+pub struct Fsck {
+    /// The process that has the descriptors: the keeper, or a stopped daemon [default: the daemon
+    /// of the root directory]
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Read every page as well, those on backing devices included.
+    #[arg(long)]
+    pub contents: bool,
+    /// Print one JSON object.
+    #[arg(long, short = 'J')]
+    pub json: bool,
+}
+
+/// `rampack upgrade`.
+#[derive(Args, Debug)]
+pub struct Upgrade {
+    /// The new program [default: what is now at the path of the daemon's program]
+    #[arg(long, value_name = "BINARY")]
+    pub to: Option<PathBuf>,
 }
 
 /// `rampack tree`.

@@ -41,7 +41,7 @@ pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
 }
 
 /// Is the process stopped (proc_pid_stat(5))?
-fn is_stopped(pid: u32) -> bool {
+pub(crate) fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().next());
     matches!(state, Some("T" | "t"))

@@ -20,6 +20,7 @@ use crate::protocol::{
 use crate::root::Root;
 use crate::swap::progress::Progress;
 use crate::swap::{self, report};
+use crate::upgrade;
 
 /// How long a daemon may take to release its root after it has agreed to stop.
 const ENDING: Duration = Duration::from_secs(30);
@@ -35,6 +36,8 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         | Command::Serve(_)
         | Command::Keep(_)
         | Command::Estimate(_)
+        | Command::Layouts
+        | Command::Fsck(_)
         | Command::Selftest(_)
         | Command::SwapoffHelper(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
@@ -58,6 +61,7 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         Command::Tree(options) => tree(root, options),
         Command::Exec(options) => exec::exec(root, &options.command),
         Command::Stop(options) => stop(root, options.force),
+        Command::Upgrade(options) => upgrade::run(root, options),
     }
 }
 

@@ -21,17 +21,20 @@ use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence};
 use crate::filesystem::{self, Kind};
+use crate::layouts;
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
-use crate::state::State;
+use crate::state::{Named, State};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
+
+mod hand_over;
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -46,6 +49,16 @@ pub struct DaemonOptions {
     pub nbd: NbdOptions,
     /// Where its devices outlive it, with those of the daemon before.
     pub state: Option<Arc<State>>,
+    /// Copies of the listening sockets that a service manager handed over, with their names.
+    pub sockets: Named,
+}
+
+/// What the next program in this process needs.
+struct Handing {
+    state: Option<Arc<State>>,
+    /// How NBD is served, if it is.
+    nbd: Option<NbdOptions>,
+    sockets: Named,
 }
 
 /// A file system that was made and mounted for the user.
@@ -61,7 +74,8 @@ pub struct Daemon {
     swaps: Arc<Swaps>,
     machine: Arc<Machine>,
     control: Option<ControlServer>,
-    nbd: Option<Arc<Server>>,
+    nbd: Mutex<Option<Arc<Server>>>,
+    handing: Handing,
     mounted: Mutex<Option<Mounted>>,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
@@ -105,7 +119,7 @@ impl Daemon {
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
-        let DaemonOptions { root, transport, nbd, state } = options;
+        let DaemonOptions { root, transport, nbd, state, sockets } = options;
         sys::private_files();
         let claim = root.claim()?;
         let mut notes = clear_leftovers(&claim);
@@ -118,7 +132,8 @@ impl Daemon {
                 machine
             }
         };
-        let lasts = state.is_some();
+        let nbd = (transport != Transport::Fuse).then_some(nbd);
+        let handing = Handing { state: state.clone(), nbd, sockets };
         let devices = Arc::new(Devices::new(root.clone(), machine.clone(), state));
         // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
@@ -126,7 +141,8 @@ impl Daemon {
             devices,
             machine,
             control: None,
-            nbd: None,
+            nbd: Mutex::new(None),
+            handing,
             mounted: Mutex::new(None),
             tree: Mutex::new(None),
             notes: Vec::new(),
@@ -136,21 +152,27 @@ impl Daemon {
         if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
             daemon.devices.serve_files(files);
         }
-        if lasts {
+        if daemon.handing.state.is_some() {
             daemon.devices.attach_recovered()?;
         }
-        if transport != Transport::Fuse {
-            let exports = Arc::new(DiskExports::new(daemon.machine.clone(), nbd.nbd_read_only));
-            let server = daemon.nbd.insert(Arc::new(nbd_server(exports, &nbd)?));
-            made.socket(&root.nbd_socket())?;
-            daemon.devices.serve_nbd(listen(server, &root, &nbd)?, Some(server.clone()));
-        }
+        daemon.open_nbd()?;
         if let Err(error) = daemon.open_tree() {
             notes.push(format!("no control tree: {}", error.message));
         }
         daemon.notes = notes;
         daemon.open_control(events)?;
         Ok(daemon)
+    }
+
+    /// Serves NBD in the root and on TCP, as far as this was asked for.
+    fn open_nbd(&self) -> Result<(), ControlError> {
+        let Some(nbd) = &self.handing.nbd else { return Ok(()) };
+        let exports = Arc::new(DiskExports::new(self.machine.clone(), nbd.nbd_read_only));
+        let server = Arc::new(nbd_server(exports, nbd)?);
+        *self.nbd.lock() = Some(server.clone());
+        self.claim.made().socket(&self.root().nbd_socket())?;
+        self.devices.serve_nbd(listen(&server, self.root(), nbd)?, Some(server));
+        Ok(())
     }
 
     fn open_control(&mut self, events: Sender<Event>) -> Result<(), ControlError> {
@@ -162,7 +184,8 @@ impl Daemon {
         let mode = Permissions::from_mode(0o600);
         fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
         let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
-        let commands = Commands { root, devices, swaps, events };
+        let state = self.handing.state.clone();
+        let commands = Commands { root, devices, swaps, state, events };
         let server = ControlServer::start(listener, Arc::new(commands));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
         Ok(())
@@ -174,7 +197,8 @@ impl Daemon {
     /// # Errors
     /// The error of the system call.
     pub fn serve_activated(&self, activated: Vec<Activated>) -> Result<(), ControlError> {
-        self.nbd.as_ref().map_or(Ok(()), |server| serve_activated(server, activated))
+        let server = self.nbd.lock().clone();
+        server.map_or(Ok(()), |server| serve_activated(&server, activated))
     }
 
     /// Serves the control tree as files. A daemon also works without it.
@@ -275,7 +299,7 @@ impl Daemon {
             }
             return Err(error);
         }
-        if let Some(server) = &self.nbd {
+        if let Some(server) = &*self.nbd.lock() {
             end_nbd(server);
         }
         let (root, made) = (self.root(), self.claim.made());
@@ -309,8 +333,9 @@ impl Daemon {
     /// Waits for NBD clients: the server may not have noticed yet that they closed their socket.
     fn wait_for_clients(&self) {
         let step = Duration::from_millis(10);
+        let server = self.nbd.lock().clone();
         for _ in 0..LEAVING.as_millis() / step.as_millis() {
-            match &self.nbd {
+            match &server {
                 Some(server) if server.connections() > 0 => thread::sleep(step),
                 _ => return,
             }
@@ -353,6 +378,7 @@ struct Commands {
     root: Root,
     devices: Arc<Devices>,
     swaps: Arc<Swaps>,
+    state: Option<Arc<State>>,
     events: Sender<Event>,
 }
 
@@ -388,15 +414,27 @@ impl Handler for Commands {
                 Some(name) => self.swaps.off(&name)?,
                 None => self.swaps.off_all()?,
             }),
+            Request::Upgrade(it) => {
+                let state = self.state.as_deref();
+                let program = hand_over::successor(it.program.as_deref(), state)?;
+                let (reply, answer) = channel();
+                let asked = Event::Upgrade { program, reply };
+                self.events.send(asked).map_err(|_| gone())?;
+                Err(answer.recv().unwrap_or_else(|_| gone()))
+            }
             Request::Stop(it) => {
                 let (reply, answer) = channel();
-                let gone = |_| ControlError::new(Errno::ENODEV, "the daemon is stopping already");
                 let asked = Event::Asked { force: it.force, reply };
-                self.events.send(asked).map_err(|_| gone(()))?;
-                json(&answer.recv().map_err(|_| gone(()))??)
+                self.events.send(asked).map_err(|_| gone())?;
+                json(&answer.recv().map_err(|_| gone())??)
             }
         }
     }
+}
+
+/// The answer to a request that comes too late.
+fn gone() -> ControlError {
+    ControlError::new(Errno::ENODEV, "the daemon is stopping already")
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
@@ -449,12 +487,14 @@ fn open_files(
     Ok(Some(Files { mount, loops, made: made.clone() }))
 }
 
-/// Stops an NBD server. A device that hangs does not keep it.
-pub fn end_nbd(server: &Server) {
+/// Stops an NBD server. A device that hangs does not keep it; false if there is one.
+pub fn end_nbd(server: &Server) -> bool {
     server.shutdown();
-    if !server.join() {
+    let done = server.join();
+    if !done {
         tracing::error!("NBD requests are left undone: their device does not answer");
     }
+    done
 }
 
 /// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
@@ -527,7 +567,13 @@ fn clear_leftovers(claim: &RootLock) -> Vec<String> {
         notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
     }
     cleared.extend(claim.made().clear());
-    if !cleared.is_empty() || claim.killed_before_us().is_some() {
+    if layouts::is_upgrade() {
+        let version = env!("CARGO_PKG_VERSION");
+        notes.insert(
+            0,
+            format!("rampack {version} has taken over the devices of the program before"),
+        );
+    } else if !cleared.is_empty() || claim.killed_before_us().is_some() {
         let who = match claim.killed_before_us() {
             Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
             None => "a daemon did not end properly here before".to_string(),

@@ -20,6 +20,7 @@ use crate::state::State;
 use crate::swap::active;
 
 mod attached;
+mod handed_over;
 mod module;
 mod report;
 mod swapped;

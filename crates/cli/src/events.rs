@@ -1,6 +1,7 @@
 //! Events of a running daemon: signals, and clients that ask it to end.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::failure::say;
 use crate::swap::signals;
 
-/// A request to end the daemon.
+/// A request to end the daemon, or its program.
 #[derive(Debug)]
 pub enum Event {
     /// A signal: Ctrl-C, `kill`, a service manager, or a terminal that is gone.
@@ -24,6 +25,13 @@ pub enum Event {
         force: bool,
         /// The channel on which the client waits.
         reply: Sender<Result<(), ControlError>>,
+    },
+    /// A client asks for another program in place of this one.
+    Upgrade {
+        /// The program, which was checked.
+        program: PathBuf,
+        /// The channel on which the client waits for a refusal.
+        reply: Sender<ControlError>,
     },
 }
 

@@ -18,7 +18,7 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
+//! 3. [`layouts`], [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
 //!    [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
@@ -28,10 +28,10 @@
 //! 8. [`swap`]: swap devices, except the files named in other layers.
 //! 9. [`tree`]: the control tree; [`exec`]: runs a command that sees the tree as the system's.
 //! 10. [`daemon`]: all of that in one root.
-//! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
-//!     end.
-//! 12. [`keep`]: keeps a daemon; [`swap::commands`], [`swap::selftest`], [`estimating`],
-//!     [`commands`]: the other commands.
+//! 11. [`terminal`], [`notify`], [`restart`], `watch`, [`up`]: from the command line to a daemon,
+//!     and to its end.
+//! 12. [`keep`]: keeps a daemon; [`upgrade`], [`fsck`], [`estimating`], [`swap::commands`],
+//!     [`swap::selftest`], [`commands`]: the other commands.
 
 pub mod args;
 pub mod client;
@@ -45,13 +45,16 @@ pub mod exec;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
+pub mod fsck;
 pub mod keep;
+pub mod layouts;
 pub mod live;
 pub mod machine;
 pub mod mounts;
 pub mod notify;
 pub mod outlet;
 pub mod protocol;
+pub mod restart;
 pub mod root;
 mod sandbox;
 pub mod server;
@@ -62,6 +65,7 @@ pub mod terminal;
 pub mod transport;
 pub mod tree;
 pub mod up;
+pub mod upgrade;
 mod watch;
 pub mod zone;
 
@@ -106,6 +110,15 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         }
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
         Command::Estimate(it) => estimating::run(it),
+        Command::Fsck(it) => {
+            fsck::run(cli.root.as_deref(), it);
+            Ok(())
+        }
+        Command::Layouts => {
+            let text = serde_json::to_string(&layouts::Layouts::own());
+            terminal::print(&text.map(|text| text + "\n").unwrap_or_default());
+            Ok(())
+        }
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         command => commands::run(&Root::choose(cli.root.as_deref())?, command),
     }

@@ -93,6 +93,15 @@ pub struct Stop {
     pub force: bool,
 }
 
+/// Has another program take the place of the daemon's.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upgrade {
+    /// The absolute path of the program; without it, what is now at the path of the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
 /// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
 /// it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -184,12 +193,14 @@ pub enum Request {
     SwapOff(SwapOff),
     /// See [`Stop`]; answered with `null` when only the process of the daemon is left.
     Stop(Stop),
+    /// See [`Upgrade`]; answered only if it is refused, else the connection ends.
+    Upgrade(Upgrade),
 }
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 11] = [
+pub const COMMANDS: [&str; 12] = [
     "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
-    "stop",
+    "stop", "upgrade",
 ];
 
 /// One attribute and its value.
@@ -327,6 +338,7 @@ pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
         "swap_on" => Request::SwapOn(arguments(&command, fields)?),
         "swap_off" => Request::SwapOff(arguments(&command, fields)?),
         "stop" => Request::Stop(arguments(&command, fields)?),
+        "upgrade" => Request::Upgrade(arguments(&command, fields)?),
         other => {
             let other = shortened(other);
             let message = format!("no command {other:?}; there are: {}", known());
@@ -381,6 +393,7 @@ pub fn request_line(request: &Request) -> String {
         Request::SwapOn(it) => ("swap_on", serde_json::to_value(it)),
         Request::SwapOff(it) => ("swap_off", serde_json::to_value(it)),
         Request::Stop(it) => ("stop", serde_json::to_value(it)),
+        Request::Upgrade(it) => ("upgrade", serde_json::to_value(it)),
     };
     let mut line = Map::new();
     line.insert("version".into(), VERSION.into());

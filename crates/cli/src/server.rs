@@ -88,6 +88,14 @@ impl ControlServer {
     }
 }
 
+impl ControlServer {
+    /// The number of clients whose requests are being answered.
+    #[must_use]
+    pub fn working(&self) -> usize {
+        self.clients.lock().present.iter().filter(|client| client.working).count()
+    }
+}
+
 impl Drop for ControlServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use rampack::sync::Mutex;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
+use crate::layouts::{DISK, Part, TABLE as TABLE_PART};
 
 /// Begins the names of the descriptors of the state.
 const PREFIX: &str = "rampack.";
@@ -60,6 +62,10 @@ impl State {
         let store = Store::of_environment();
         let store = store.map_err(|error| failed("cannot reach the service manager", &error))?;
         let Some(store) = store else { return Ok(None) };
+        for (name, fd) in &left {
+            let noted = store.note(name, fd.as_fd());
+            noted.map_err(|error| failed("cannot keep the devices", &error))?;
+        }
         let memory = Memfds::new();
         let (mut table, mut regions) = (None, Vec::new());
         for (name, fd) in left {
@@ -109,6 +115,21 @@ impl State {
             let message = format!("what was changed would not outlive the daemon: {error}");
             ControlError::new(Errno::EIO, message)
         })
+    }
+
+    /// The parts of the state, and the layout of each.
+    #[must_use]
+    pub fn layouts(&self) -> [Part; 2] {
+        let table = self.written.lock().table.layout();
+        [(TABLE_PART, table), (DISK, rampack::zram::LAYOUT)]
+    }
+
+    /// Copies of all descriptors of the state, with their names: for the next program.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn descriptors(&self) -> io::Result<Named> {
+        self.store.kept()
     }
 
     /// Gives everything up, after the devices are gone: this daemon ends in an orderly way.
@@ -187,7 +208,11 @@ fn device(disk: SavedDisk) -> Device {
     }
 }
 
-fn saved(device: Device) -> Result<SavedDisk, ControlError> {
+/// The device of a table.
+///
+/// # Errors
+/// `EINVAL` for a name that is none.
+pub fn saved(device: Device) -> Result<SavedDisk, ControlError> {
     let Device { name, bytes, generation, settings } = device;
     let id = name.strip_prefix("zram").and_then(|id| id.parse().ok()).ok_or_else(|| {
         ControlError::invalid(format!("{name:?} in the state of the devices is none"))

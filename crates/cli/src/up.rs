@@ -24,7 +24,7 @@ use crate::notify::{self, Watchdog};
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
 use crate::sandbox;
-use crate::state::{self, State};
+use crate::state::{self, Named, State};
 use crate::swap::protections;
 use crate::sys;
 use crate::terminal::{print, program};
@@ -150,9 +150,16 @@ pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
 /// The error of the step that failed.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
-    let (left, sockets) = state::split(kept::handed_over().map_err(taken)?);
-    let activated = sockets.into_iter().map(|(_, fd)| Activated::of(fd).map_err(taken));
-    let activated = activated.collect::<Result<Vec<_>, _>>()?;
+    let (left, handed_over) = state::split(kept::handed_over().map_err(taken)?);
+    let (mut activated, mut sockets) = (Vec::new(), Vec::new());
+    for (name, fd) in handed_over {
+        let copy = fd.try_clone().map_err(taken)?;
+        activated.push(Activated::of(fd).map_err(taken)?);
+        // Another program in this process may take over a listening socket, not a connection.
+        if let Some(Activated::Listener(_)) = activated.last() {
+            sockets.push((name, copy));
+        }
+    }
     let handed_over = !activated.is_empty();
     keep_memory_private(serve.frontends.lock_memory)?;
     sandbox::choose(serve.frontends.sandbox)?;
@@ -166,7 +173,8 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let root = Root::choose(root.as_deref())?;
     let events = listen()?;
     let state = State::begin(left)?.map(Arc::new);
-    let daemon = start_with(root, &serve.frontends, events.sender(), state.clone())?;
+    let lasting = (state.clone(), sockets);
+    let daemon = start_with(root, &serve.frontends, events.sender(), lasting)?;
     let result = serve_in(&daemon, serve, activated, &events);
     // The devices go first.
     drop(daemon);
@@ -314,17 +322,17 @@ fn start(
     frontends: &FrontendOptions,
     events: Sender<Event>,
 ) -> Result<Daemon, ControlError> {
-    start_with(root, frontends, events, None)
+    start_with(root, frontends, events, (None, Vec::new()))
 }
 
 fn start_with(
     root: Root,
     frontends: &FrontendOptions,
     events: Sender<Event>,
-    state: Option<Arc<State>>,
+    (state, sockets): (Option<Arc<State>>, Named),
 ) -> Result<Daemon, ControlError> {
     let (transport, nbd) = (frontends.transport, frontends.nbd.clone());
-    Daemon::start(DaemonOptions { root, transport, nbd, state }, events)
+    Daemon::start(DaemonOptions { root, transport, nbd, state, sockets }, events)
 }
 
 fn say_notes(daemon: &Daemon) {
@@ -339,6 +347,10 @@ fn interrupted(events: &Events) -> bool {
         Some(Event::Asked { reply, .. }) => {
             let _ = reply.send(Ok(()));
             true
+        }
+        Some(Event::Upgrade { reply, .. }) => {
+            let _ = reply.send(ControlError::new(Errno::EAGAIN, "the daemon is starting"));
+            false
         }
         event => event.is_some(),
     }

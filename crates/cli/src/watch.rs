@@ -14,6 +14,7 @@ use crate::failure::{failed, say, sentence};
 use crate::live::Live;
 use crate::notify::{self, Watchdog};
 use crate::protocol::{DaemonReport, Request, Status};
+use crate::restart;
 use crate::swap::progress::Progress;
 use crate::terminal::program;
 
@@ -49,8 +50,19 @@ pub(crate) fn watch(
             None if is_done(daemon) => (false, None),
             None if refused.is_time() => (force, None),
             None => continue,
-            Some(Event::Signal) => (force, None),
+            Some(Event::Signal) => {
+                if daemon.is_kept() && restart::is_under_way() {
+                    let error = daemon.leave_to_the_next();
+                    let why = sentence(&error);
+                    live.aside(|| say(&format!("rampack: nothing outlives this restart: {why}\n")));
+                }
+                (force, None)
+            }
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
+            Some(Event::Upgrade { program, reply }) => {
+                let _ = reply.send(daemon.hand_over(&program));
+                continue;
+            }
         };
         let progress = Progress::begin(daemon.swaps().devices());
         let result = daemon.stop(force);

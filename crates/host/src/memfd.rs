@@ -11,6 +11,9 @@
 //! while no process has them mapped. The lock of a process (mlock(2)) cannot do that: it ends with
 //! the process, and a dead server of swap space cannot read its own pages back.
 //!
+//! The file of a region has its name, which the system shows in `/proc/PID/fd`. With a descriptor
+//! that can only read, another process looks at what is there ([`Memfds::copies`]).
+//!
 //! Against [`Mmap`](crate::Mmap):
 //! * A read of a page that was never written gives the page memory. Anonymous memory shows a common
 //!   page of zeroes there.
@@ -28,10 +31,11 @@
 
 mod secret;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +78,8 @@ pub struct Memfds {
 struct Set {
     /// The root of the file system of the files; None for memfds.
     tmpfs: Option<OwnedFd>,
+    /// What is written to a region stays in this process.
+    copies: bool,
     regions: Mutex<Vec<Entry>>,
 }
 
@@ -105,7 +111,15 @@ impl Memfds {
     /// An empty set, for memory that may be swapped out.
     #[must_use]
     pub fn new() -> Memfds {
-        Memfds::on(None)
+        Memfds::on(None, false)
+    }
+
+    /// An empty set whose regions are copies of what is adopted: what is written to them, and what
+    /// is given up of them, changes nothing for others. A file that can only be read will do. While
+    /// another process writes to a file, so does a copy, except where it was written to itself.
+    #[must_use]
+    pub fn copies() -> Memfds {
+        Memfds::on(None, true)
     }
 
     /// An empty set, for memory that is never swapped out.
@@ -113,11 +127,11 @@ impl Memfds {
     /// # Errors
     /// `EPERM` without `CAP_SYS_ADMIN`; `EINVAL` before Linux 6.4.
     pub fn unswappable() -> io::Result<Memfds> {
-        Ok(Memfds::on(Some(tmpfs()?)))
+        Ok(Memfds::on(Some(tmpfs()?), false))
     }
 
-    fn on(tmpfs: Option<OwnedFd>) -> Memfds {
-        Memfds { set: Arc::new(Set { tmpfs, regions: Mutex::default() }) }
+    fn on(tmpfs: Option<OwnedFd>, copies: bool) -> Memfds {
+        Memfds { set: Arc::new(Set { tmpfs, copies, regions: Mutex::default() }) }
     }
 
     /// Adds the region `name` of another process, which had `bytes` bytes in `file`. The first
@@ -201,9 +215,14 @@ impl Memfds {
                 }
                 (entry.region.file.clone(), at)
             }
-            None => (Arc::new(self.file(bytes as u64)?), regions.len()),
+            None => (Arc::new(self.named_file(name, bytes as u64)?), regions.len()),
         };
-        let mapping = Mapping::of_file(&file, bytes, page_bytes() as usize).ok_or_else(too_much)?;
+        let page = page_bytes() as usize;
+        let mapping = match self.set.copies {
+            true => Mapping::copy_of_file(&file, bytes, page),
+            false => Mapping::of_file(&file, bytes, page),
+        };
+        let mapping = mapping.ok_or_else(too_much)?;
         if found.is_none() {
             let region = KeptRegion { name: name.into(), file: file.clone(), bytes: bytes as u64 };
             regions.push(Entry { region, in_use: true });
@@ -220,10 +239,16 @@ impl Memfds {
     /// # Errors
     /// The errors of the system; `EFBIG` if no file is that long.
     pub fn file(&self, bytes: u64) -> io::Result<File> {
+        self.named_file("", bytes)
+    }
+
+    /// A new file of `bytes` zeroes, which the system shows as `rampack.NAME`.
+    fn named_file(&self, name: &str, bytes: u64) -> io::Result<File> {
+        let name = CString::new(format!("rampack.{}", name.replace('/', ".")))?;
         let Some(tmpfs) = &self.set.tmpfs else {
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
             // SAFETY: a C string, and a number.
-            let made = unsafe { libc::memfd_create(c"rampack".as_ptr(), flags) };
+            let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
             let file = File::from(adopt(made.into())?);
             file.set_len(bytes)?;
             let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -231,10 +256,12 @@ impl Memfds {
             checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into())?;
             return Ok(file);
         };
-        let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_CLOEXEC;
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
         // SAFETY: a C string and numbers; the descriptor lives as long as the set.
-        let made = unsafe { libc::openat(tmpfs.as_raw_fd(), c".".as_ptr(), flags, 0o600) };
+        let made = unsafe { libc::openat(tmpfs.as_raw_fd(), name.as_ptr(), flags, 0o600) };
         let file = File::from(adopt(made.into())?);
+        // SAFETY: as above. The system shows the name still.
+        checked(unsafe { libc::unlinkat(tmpfs.as_raw_fd(), name.as_ptr(), 0) }.into())?;
         file.set_len(bytes)?;
         Ok(file)
     }
@@ -322,7 +349,8 @@ unsafe impl RegionKeeper for Shared {
 
     fn release(&self, offset: usize, bytes: usize) {
         let whole = whole_pages(offset, bytes, page_bytes() as usize);
-        if whole.is_empty() {
+        // A copy keeps its contents, which is allowed: the file is not its own.
+        if whole.is_empty() || self.set.set.copies {
             return;
         }
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -352,6 +380,24 @@ impl Drop for Shared {
 }
 
 impl KeptRegion {
+    /// The first part of the file from `from` on that has memory; `None` if there is none. What is
+    /// between such parts reads as zeroes.
+    ///
+    /// # Errors
+    /// The error of lseek(2).
+    pub fn data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
+        let seek = |from: u64, whence: libc::c_int| {
+            // SAFETY: the call takes numbers; the descriptor is borrowed. Nobody uses its offset.
+            let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
+            if at < 0 { Err(io::Error::last_os_error()) } else { Ok(at as u64) }
+        };
+        match seek(from, libc::SEEK_DATA) {
+            Ok(start) => Ok(Some(start..seek(start, libc::SEEK_HOLE)?)),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Bytes of memory that the file has now.
     ///
     /// # Errors

@@ -102,8 +102,18 @@ impl Mapping {
     /// As [`Mapping::new`]; the memory is that of `file`, from its beginning. Other mappings of the
     /// file show the same contents. A child process gets no copy of the mapping.
     pub(crate) fn of_file(file: &File, bytes: usize, page: usize) -> Option<Mapping> {
+        Mapping::over(file, libc::MAP_SHARED, bytes, page)
+    }
+
+    /// As [`Mapping::of_file`], but what is written stays in the mapping. The contents of a page
+    /// are those of the file until then.
+    pub(crate) fn copy_of_file(file: &File, bytes: usize, page: usize) -> Option<Mapping> {
+        Mapping::over(file, libc::MAP_PRIVATE, bytes, page)
+    }
+
+    fn over(file: &File, kind: libc::c_int, bytes: usize, page: usize) -> Option<Mapping> {
         let mapping = Mapping::addresses(bytes, page)?;
-        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let flags = kind | libc::MAP_NORESERVE | libc::MAP_FIXED;
         // SAFETY: the new mapping replaces a range that is ours and that nobody has used yet.
         let address = unsafe {
             let at = mapping.base.as_ptr().cast();

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::parent_id;
 use std::path::Path;
@@ -44,12 +44,16 @@ fn keep(log: &str, script: &str) -> Result<(), Box<dyn Error>> {
 
 /// Keeps a new file under `name`, with its name in it.
 fn send(directory: &Path, name: &str) -> Result<(), Box<dyn Error>> {
+    send_to(&store()?, directory, name)
+}
+
+fn send_to(store: &Store, directory: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     let path = directory.join(format!("file-{name}"));
     let options = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
     let mut file = options?;
     fs::remove_file(path)?;
     file.write_all(name.as_bytes())?;
-    Ok(store()?.keep(name, file.as_fd())?)
+    Ok(store.keep(name, file.as_fd())?)
 }
 
 fn store() -> Result<Store, Box<dyn Error>> {
@@ -66,12 +70,34 @@ fn contents(fd: OwnedFd) -> String {
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
+/// Replaces this program by itself, with a file that nobody else keeps.
+fn replace(directory: &Path, store: &Store) -> Result<(), Box<dyn Error>> {
+    let path = directory.join("replaced");
+    fs::write(&path, std::process::id().to_string())?;
+    // Many descriptors of its own are where those of the new program go.
+    let own: Vec<File> = (0..20).map(|_| File::open(&path)).collect::<Result<_, _>>()?;
+    let number = |n: usize| fs::read_link(format!("/proc/self/fd/{}", own[n].as_raw_fd()));
+    let before: Vec<_> = (0..20).map(number).collect::<Result<_, _>>()?;
+    let mut fds = store.kept()?;
+    fds.push(("replaced".to_owned(), File::open(&path)?.into()));
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let error = kept::replace(&directory.join("none"), words.clone(), &[], &fds);
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    let error = kept::replace(&path, words.clone(), &[], &fds);
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
+    let after: Vec<_> = (0..20).map(number).collect::<Result<_, _>>()?;
+    assert_eq!(before, after, "a failure changes no descriptor");
+    let variables = [("KEPT_CHILD", OsString::from("replaced"))];
+    Err(kept::replace(&std::env::current_exe()?, words, &variables, &fds).into())
+}
+
 fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
     let handed_over = kept::handed_over()?;
     let directory = log.parent().ok_or("a directory")?;
     let life = fs::read_to_string(log).unwrap_or_default().lines().count();
-    let seen: Vec<String> =
+    let mut seen: Vec<String> =
         handed_over.into_iter().map(|(name, fd)| format!("{name}={}", contents(fd))).collect();
+    seen.extend(std::env::var("KEPT_CHILD"));
     let mut file = OpenOptions::new().append(true).create(true).open(log)?;
     writeln!(file, "{}", seen.join(" "))?;
     let settle = || store()?.settle(Duration::from_secs(30)).map_err(Box::<dyn Error>::from);
@@ -108,6 +134,13 @@ fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
             settle()?;
             send(directory, "own")?;
             exit(3)
+        }
+        // Another life in the same process, after programs that cannot be executed.
+        "replace" => {
+            let store = store()?;
+            send_to(&store, directory, &format!("life-{life}"))?;
+            store.settle(Duration::from_secs(30))?;
+            replace(directory, &store)
         }
         "refuse" => exit(2),
         "stop" => {

@@ -5,6 +5,9 @@
 //! (sd_pid_notify_with_fds(3), sd_listen_fds(3), systemd.service(5) `FileDescriptorStoreMax=`).
 //! [`Keeper`] is a service manager of one daemon that speaks it, for systems without systemd.
 //!
+//! A daemon can also hand them over itself, to a program that takes its place in the same process
+//! ([`replace`]). The service manager then sees no difference.
+//!
 //! One of the descriptors is a file in memory with the [`Table`] of the others: what regions of
 //! memory there are, and of what devices.
 //!
@@ -15,6 +18,7 @@ mod contents;
 mod ended;
 mod keeper;
 mod message;
+mod replace;
 mod store;
 mod sys;
 mod table;
@@ -22,5 +26,6 @@ mod table;
 pub use contents::{Contents, Device, Region};
 pub use ended::Ended;
 pub use keeper::{Backoff, Keeper};
+pub use replace::replace;
 pub use store::{NAME_MAX, Store, handed_over};
 pub use table::{LAYOUT, OLDEST_LAYOUT, Table, TableError, decode, image};

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::message::is_name;
@@ -21,6 +22,8 @@ const MOST: RawFd = 4096;
 #[derive(Debug)]
 pub struct Store {
     socket: UnixDatagram,
+    /// Copies of what the service manager has, for a program that replaces this one in place.
+    kept: Mutex<Vec<(String, OwnedFd)>>,
 }
 
 impl Store {
@@ -49,7 +52,7 @@ impl Store {
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        Ok(Store { socket })
+        Ok(Store { socket, kept: Mutex::default() })
     }
 
     /// Gives a copy of `fd` to the service manager, under `name`. It is kept under that name beside
@@ -61,7 +64,31 @@ impl Store {
         check(name)?;
         // Without FDPOLL=0 systemd closes a descriptor that has a hangup or an error to tell.
         let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-        sys::send(self.socket.as_fd(), text.as_bytes(), Some(fd))
+        sys::send(self.socket.as_fd(), text.as_bytes(), Some(fd))?;
+        self.note(name, fd)
+    }
+
+    /// Notes that the service manager has `fd` already, under `name`: it handed it over.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn note(&self, name: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let copy = fd.try_clone_to_owned()?;
+        self.lock().push((name.to_owned(), copy));
+        Ok(())
+    }
+
+    /// Copies of the descriptors that the service manager has of this process, with their names.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn kept(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        self.lock().iter().map(|(name, fd)| Ok((name.clone(), fd.try_clone()?))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(String, OwnedFd)>> {
+        // The list is whole even if a thread panicked under this lock.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has the service manager close what it keeps under `name`.
@@ -71,6 +98,7 @@ impl Store {
     pub fn forget(&self, name: &str) -> io::Result<()> {
         check(name)?;
         let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
+        self.lock().retain(|(kept, _)| kept != name);
         sys::send(self.socket.as_fd(), text.as_bytes(), None)
     }
 
@@ -208,12 +236,29 @@ mod tests {
     #[test]
     fn names_that_cannot_be_are_refused() {
         let (socket, _other) = UnixDatagram::pair().unwrap();
-        let store = Store { socket };
+        let store = Store { socket, kept: Mutex::default() };
         for name in ["", "a:b", &"x".repeat(65)] {
             let error = store.forget(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains("1 to 64 visible"), "{error}");
         }
         store.forget("a").unwrap();
+    }
+
+    #[test]
+    fn what_the_service_manager_has_is_known() {
+        let (socket, _other) = UnixDatagram::pair().unwrap();
+        let store = Store { socket, kept: Mutex::default() };
+        let (end, _) = io::pipe().unwrap();
+        store.note("a", end.as_fd()).unwrap();
+        store.keep("b", end.as_fd()).unwrap();
+        store.keep("b", end.as_fd()).unwrap();
+        let names = |store: &Store| {
+            store.kept().unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&store), ["a", "b", "b"]);
+        assert!(store.keep("a:b", end.as_fd()).is_err());
+        store.forget("b").unwrap();
+        assert_eq!(names(&store), ["a"]);
     }
 }

@@ -1,9 +1,10 @@
-//! The system calls that the standard library does not offer. None of them uses the heap.
+//! The system calls that the standard library does not offer. Only [`execute`] uses the heap.
 //!
 //! # Why unsafe
 //! Messages with descriptors, signals and processes take calls of the C library with raw pointers.
 //! A safe function wraps each call.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -39,6 +40,34 @@ pub(crate) fn inherited(fd: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn copy_above(fd: BorrowedFd<'_>, least: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes numbers; the descriptor is borrowed.
     owned(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) })
+}
+
+/// Gives the calling thread a table of descriptors of its own, a copy of the one that all threads
+/// of the process share.
+pub(crate) fn own_descriptors() -> io::Result<()> {
+    // SAFETY: a number. The copy has all that the other one has.
+    checked(unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
+}
+
+/// Makes `number` a copy of `fd` that programs of this process get. What `number` was is closed, so
+/// the calling thread has a table of descriptors of its own ([`own_descriptors`]), and uses it for
+/// nothing else.
+pub(crate) fn place(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    // SAFETY: the call takes numbers. Nobody uses the descriptor that it closes: the owner of that
+    // one is on another thread, which has another table.
+    checked(unsafe { libc::dup2(fd.as_raw_fd(), number) }).map(drop)
+}
+
+/// Replaces the program of this process. Returns only if that fails.
+pub(crate) fn execute(program: &CStr, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let list = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments, environment) = (list(arguments), list(environment));
+    // SAFETY: the lists end with a null pointer, and their strings with a zero; all live through
+    // the call.
+    unsafe { libc::execve(program.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+    io::Error::last_os_error()
 }
 
 /// Room for the control messages of a message: descriptors and credentials.

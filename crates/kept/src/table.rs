@@ -34,6 +34,8 @@ pub const OLDEST_LAYOUT: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"rampack\n";
 const BYTE_ORDER: u32 = 0x0102_0304;
+/// The offset of the layout.
+const LAYOUT_AT: usize = 8;
 /// The offset of the current sequence number.
 const CURRENT: usize = 24;
 /// Bytes before the first copy.
@@ -118,6 +120,7 @@ impl From<io::Error> for TableError {
 pub struct Table {
     file: File,
     sequence: u64,
+    layout: u32,
 }
 
 impl Table {
@@ -127,7 +130,7 @@ impl Table {
     /// # Errors
     /// [`TableError::System`].
     pub fn create(file: File, page: u32) -> Result<Table, TableError> {
-        let mut table = Table { file, sequence: 0 };
+        let mut table = Table { file, sequence: 0, layout: LAYOUT };
         table.file.write_all_at(&header(page, 0)?, 0)?;
         table.write(&Contents::default())?;
         Ok(table)
@@ -148,7 +151,8 @@ impl Table {
         let mut bytes = vec![0; BYTES];
         file.read_exact_at(&mut bytes, 0)?;
         let (sequence, contents) = decode(&bytes, page)?;
-        Ok((Table { file, sequence }, contents))
+        let layout = word(&bytes, LAYOUT_AT).unwrap_or(LAYOUT);
+        Ok((Table { file, sequence, layout }, contents))
     }
 
     /// Replaces the contents.
@@ -169,6 +173,12 @@ impl Table {
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// Its layout, which is also that of the regions.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.layout
     }
 }
 
@@ -248,7 +258,7 @@ pub fn decode(bytes: &[u8], page: u32) -> Result<(u64, Contents), TableError> {
         swapped if swapped == BYTE_ORDER.swap_bytes() => return Err(TableError::ByteOrder),
         _ => return Err(TableError::NotATable),
     }
-    let layout = number(8)?;
+    let layout = number(LAYOUT_AT)?;
     if !(OLDEST_LAYOUT..=LAYOUT).contains(&layout) {
         return Err(TableError::Layout(layout));
     }

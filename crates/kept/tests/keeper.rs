@@ -65,6 +65,18 @@ fn a_name_may_have_several_descriptors_and_is_forgotten_as_a_whole() {
 }
 
 #[test]
+fn a_daemon_that_replaces_itself_has_its_descriptors_and_its_number() {
+    let root = TempDir::new();
+    let mut keeper = keeper(root.path(), "replace,die,end", None);
+    assert_eq!(keeper.run().unwrap(), Ended::Exited(0));
+    let process = fs::read_to_string(root.path().join("replaced")).unwrap();
+    let lives = lives(root.path());
+    assert_eq!(lives[1], format!("life-0=life-0 replaced={process} replaced"));
+    // What only the process had ended with it; what it gave to the keeper did not.
+    assert_eq!(lives[2], "life-0=life-0 life-1=life-1");
+}
+
+#[test]
 fn there_is_room_for_so_many() {
     let root = TempDir::new();
     let mut keeper = keeper(root.path(), "many,end", None);

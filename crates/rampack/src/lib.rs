@@ -21,6 +21,7 @@
 
 mod disk;
 mod host_files;
+mod inspect;
 mod kept;
 mod machine;
 
@@ -37,6 +38,7 @@ pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
 pub use host_files::{HostSystem, sealed};
+pub use inspect::{Inspected, inspect};
 pub use kept::{Progress, SavedDisk};
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};

@@ -138,19 +138,19 @@ fn a_word_that_cannot_be_costs_its_page_only() {
     // Pages 3 to 7 of eight are compressed, 8 is same-filled, 9 is huge, 10 a pattern.
     type Damage = fn(u64) -> u64;
     let damages: &[(u64, Damage, &str)] = &[
-        (11, |word| word | 1 << 60, "says nothing that can be"),
-        (11, |word| word | 1 << 57, "says nothing that can be"),
-        (11, |word| word & !(0x1fff << 32), "says nothing that can be"),
-        (11, |word| word | 0x1fff << 32, "says nothing that can be"),
-        (11, |word| word | 9 << 45, "nothing was kept of its codec 9"),
-        (11, |word| word & !0xffff_ffff | 5, "there is no zspage 0"),
+        (11, |word| word | 1 << 60, "says nothing that can be (K14)"),
+        (11, |word| word | 1 << 57, "says nothing that can be (K14)"),
+        (11, |word| word & !(0x1fff << 32), "says nothing that can be (K14)"),
+        (11, |word| word | 0x1fff << 32, "says nothing that can be (K14)"),
+        (11, |word| word | 9 << 45, "nothing was kept of its codec 9 (K15)"),
+        (11, |word| word & !0xffff_ffff | 5, "there is no zspage 0 (K16)"),
         (11, |word| word | 0xffff_ffff, "there is no zspage"),
-        (11, |word| word | 0x7f, "no such slot"),
-        (11, |word| word & !(3 << 50) | 3 << 50, "there is no backing device"),
-        (8, |word| word | 1 << 40, "says nothing that can be"),
-        (9, |word| word | 1 << 45, "says nothing that can be"),
-        (10, |word| word | 1 << 32, "says nothing that can be"),
-        (300, |_| 1 << 55, "says nothing that can be"),
+        (11, |word| word | 0x7f, "no such slot (K16)"),
+        (11, |word| word & !(3 << 50) | 3 << 50, "there is no backing device (K18)"),
+        (8, |word| word | 1 << 40, "says nothing that can be (K14)"),
+        (9, |word| word | 1 << 45, "says nothing that can be (K14)"),
+        (10, |word| word | 1 << 32, "says nothing that can be (K14)"),
+        (300, |_| 1 << 55, "says nothing that can be (K14)"),
     ];
     for (page, damage, said) in damages {
         let (memory, machine) = machine();
@@ -259,14 +259,14 @@ fn a_damaged_codec_costs_its_pages_and_one_in_use_refuses_the_disk() {
     write_word(&memory, RECORD, codec(0) + 2, level ^ 3);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     let found = &told[0].findings;
-    assert_eq!(found[0], "what was kept of codec 0 is damaged");
-    assert_eq!(found[1], "page 3 of zram0: nothing was kept of its codec 0");
+    assert_eq!(found[0], "what was kept of codec 0 is damaged (K7)");
+    assert_eq!(found[1], "page 3 of zram0: nothing was kept of its codec 0 (K15)");
     check(&machine, &told[0], &[3]);
     let (memory, disks) = dies(&memory, machine);
     write_word(&memory, RECORD, codec(2), 0);
     let (errno, text) = refusal(&memory, &disks);
     assert_eq!(errno, Errno::EINVAL);
-    let said = "zram0 cannot be recovered: nothing was kept of its primary codec";
+    let said = "zram0 cannot be recovered: nothing was kept of its primary codec (K7)";
     assert_eq!(text, said);
 }
 
@@ -388,7 +388,7 @@ fn pages_that_were_sealed_with_a_key_that_is_gone_are_lost_by_name() {
     assert!(memory.forget("zram0.key.1") && memory.forget("zram0.seals.1"));
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     let found = &told[0].findings;
-    let said = "it was written back sealed, and the key ended with the process";
+    let said = "it was written back sealed, and the key ended with the process (K18)";
     assert_eq!(found[0], format!("page 11 of zram0: {said}"));
     check(&machine, &told[0], &[11, 12, 13]);
 }
@@ -428,7 +428,8 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     write_word(&memory, RECORD, 1, 2);
     let (errno, text) = refusal(&memory, &disks);
     assert_eq!(errno, Errno::EINVAL);
-    let said = "zram0 cannot be recovered: its record has layout 2; this program reads layout 1";
+    let said =
+        "zram0 cannot be recovered: its record has layout 2; this program reads layout 1 (K5)";
     assert_eq!(text, said);
     let memory = kept::adopted(&regions);
     write_word(&memory, RECORD, 1, layout);
@@ -436,7 +437,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     later[0].generation = 2;
     let (errno, text) = refusal(&memory, &later);
     assert_eq!(errno, Errno::EINVAL);
-    assert_eq!(text, "zram0 cannot be recovered: its record is none");
+    assert_eq!(text, "zram0 cannot be recovered: its record is none (K5)");
     let memory = kept::adopted(&regions);
     let twice = [disks[0].clone(), disks[0].clone()];
     let (errno, text) = refusal(&memory, &twice);

@@ -1,9 +1,10 @@
 //! The check of a device at rest: what its slots, its pool, its counters and its record say must
-//! agree. The invariants stand in `recovery`.
+//! agree, and each page can be read. The invariants stand in `recovery`.
 
 use alloc::collections::BTreeSet;
 use alloc::{format, string::String, vec::Vec};
 
+use block::IoError;
 use objects::Object;
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
@@ -40,7 +41,7 @@ impl<D: Design> Disk<D> {
         engine.each(0..self.pages().saturating_mul(2), |index, slot| {
             let mut say = |what: String| found.push(format!("page {index}: {what}"));
             if index >= self.pages() {
-                say("it has contents beyond the end".into());
+                say("it has contents beyond the end (K20)".into());
             }
             if slot.settled() != slot || !slot.is_well_formed() {
                 say(format!("its slot is {:#x} at rest", slot.word()));
@@ -69,6 +70,21 @@ impl<D: Design> Disk<D> {
         });
         self.compare(&engine, &sums, &mut found);
         found
+    }
+
+    /// Reads every page with contents that is not lost, and passes those that cannot be read to
+    /// `bad`.
+    pub fn read_all(&self, mut bad: impl FnMut(u64, IoError)) {
+        let Some(engine) = self.engine() else { return };
+        let mut page = [0; PAGE_SIZE];
+        engine.each(0..self.pages(), |index, slot| {
+            let index = index as u64;
+            if !slot.is_lost()
+                && let Err(error) = self.load_page(Cpu(0), index, &mut page)
+            {
+                bad(index, error);
+            }
+        });
     }
 
     fn compare(&self, engine: &Engine<D>, sums: &Sums, found: &mut Vec<String>) {

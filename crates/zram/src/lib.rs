@@ -49,6 +49,7 @@ pub use disk::{Disk, Opener};
 pub use objects::Object;
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
+pub use record::LAYOUT;
 pub use recovery::{Recovered, Recovery};
 #[cfg(any(shuttle, asan))]
 pub use resources::Without;

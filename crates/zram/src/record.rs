@@ -26,8 +26,9 @@ use zcomp::{Chosen, CodecError, PRIORITIES, Register};
 use self::codecs::KeptCodec;
 use self::words::Words;
 
-/// The layout that this program writes, and the only one that it reads.
-const LAYOUT: u64 = 1;
+/// The layout of a device in memory that outlives the process: the one that this program writes,
+/// and the only one that it reads.
+pub const LAYOUT: u32 = 1;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampdisk");
 
 const MAGIC_AT: usize = 0;
@@ -53,7 +54,7 @@ impl Record {
         if record.words.get(MAGIC_AT) != 0 {
             return Err("the memory for its record has contents".into());
         }
-        record.words.set(LAYOUT_AT, LAYOUT);
+        record.words.set(LAYOUT_AT, LAYOUT.into());
         record.words.set(TIMES_AT, u64::from(times));
         record.words.set(MAGIC_AT, MAGIC);
         Ok(record)
@@ -66,13 +67,13 @@ impl Record {
     pub(crate) fn open(provider: &dyn MemoryProvider) -> Result<Record, String> {
         let record = Record::map(provider)?;
         if record.words.get(MAGIC_AT) != MAGIC {
-            return Err("its record is none".into());
+            return Err("its record is none (K5)".into());
         }
         match record.words.get(LAYOUT_AT) {
-            LAYOUT => Ok(record),
-            other => {
-                Err(format!("its record has layout {other}; this program reads layout {LAYOUT}"))
-            }
+            layout if layout == u64::from(LAYOUT) => Ok(record),
+            other => Err(format!(
+                "its record has layout {other}; this program reads layout {LAYOUT} (K5)"
+            )),
         }
     }
 

@@ -10,6 +10,8 @@
 //! * The size in the record is that of the device, or the next one of a resize under way. Pages
 //!   beyond it are empty.
 //!
+//! What breaks them is told with numbers, such as K14: docs/kept-state.md has the list.
+//!
 //! So the recovered device has each page as of its last store that had ended, or of one that had
 //! begun. A word that cannot be right becomes [`Slot::LOST`]: reads of that page fail.
 //!
@@ -130,7 +132,7 @@ impl<D: Design> Disk<D> {
             return Ok(None);
         }
         if bytes % PAGE_SIZE as u64 != 0 || bytes / PAGE_SIZE as u64 > slots {
-            let message = format!("its size of {bytes} bytes is none of {slots} pages");
+            let message = format!("its size of {bytes} bytes is none of {slots} pages (K6)");
             return Err(ControlError::invalid(message));
         }
         let mut settings = self.settings.lock();
@@ -210,7 +212,7 @@ impl<D: Design> Recovery<D> {
     /// Says what is wrong with a slot. Marks what it names.
     fn judge(&self, slot: Slot) -> Result<(), String> {
         if !slot.is_well_formed() {
-            return Err(format!("its slot {:#x} says nothing that can be", slot.word()));
+            return Err(format!("its slot {:#x} says nothing that can be (K14)", slot.word()));
         }
         match slot.kind() {
             Kind::Empty | Kind::SameFilled(_) | Kind::Lost => Ok(()),
@@ -230,29 +232,32 @@ impl<D: Design> Recovery<D> {
 
     fn judge_codec(&self, codec: u8) -> Result<(), String> {
         match self.codecs & 1 << codec {
-            0 => Err(format!("nothing was kept of its codec {codec}")),
+            0 => Err(format!("nothing was kept of its codec {codec} (K15)")),
             _ => Ok(()),
         }
     }
 
     fn judge_block(&self, place: Backed) -> Result<(), String> {
         let Some(backing) = self.engine.backing() else {
-            return Err("it was written back, and there is no backing device".into());
+            return Err("it was written back, and there is no backing device (K18)".into());
         };
         if usize::from(place.length) < PAGE_SIZE {
             self.judge_codec(place.codec)?;
         }
         if self.is_sealed && !has_seal(backing.device(), place.block) {
-            return Err("it was written back sealed, and the key ended with the process".into());
+            let why = "it was written back sealed, and the key ended with the process (K18)";
+            return Err(why.into());
         }
         match backing.claim(place.block) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 self.findings.lock().blocks.insert(place.block);
-                Err(format!("another page has block {} of the backing device too", place.block))
+                let block = place.block;
+                Err(format!("another page has block {block} of the backing device too (K19)"))
             }
             Err(blocks) => {
-                Err(format!("block {} is none of the {blocks} of the backing device", place.block))
+                let block = place.block;
+                Err(format!("block {block} is none of the {blocks} of the backing device (K18)"))
             }
         }
     }
@@ -269,18 +274,20 @@ impl<D: Design> Recovery<D> {
         if findings.objects.is_empty() && findings.blocks.is_empty() {
             return;
         }
-        let mut all = Vec::new();
+        let (mut all, objects, blocks) = (Vec::new(), "object (K17)", "block (K19)");
         self.engine.each(0..self.pages(), |index, slot| match slot.kind() {
             Kind::Stored(object) if findings.objects.contains(&object.handle().get()) => {
                 self.pool.unmark(self.engine.pool(), object.handle());
-                all.push(index);
+                all.push((index, objects));
             }
-            Kind::WrittenBack(place) if findings.blocks.contains(&place.block) => all.push(index),
+            Kind::WrittenBack(place) if findings.blocks.contains(&place.block) => {
+                all.push((index, blocks));
+            }
             _ => {}
         });
-        for index in all {
+        for (index, what) in all {
             let name = self.disk.name();
-            findings.add(format!("page {index} of {name}: another page has its contents too"));
+            findings.add(format!("page {index} of {name}: another page has the same {what}"));
             self.engine.lose_page(Cpu(0), index);
         }
     }

@@ -15,6 +15,8 @@
 //!   it is entered.
 //! * A slot has one name at most.
 //!
+//! What breaks them is told with numbers, such as K16: docs/kept-state.md has the list.
+//!
 //! # Operations
 //! [`Recovery::survey`] for all pools of the zone, [`Recovery::mark`] for each name,
 //! [`Recovery::settle`] for all pools; then the zone adopts the frames, then [`Recovery::finish`].
@@ -57,18 +59,18 @@ pub enum BadObject {
 impl fmt::Display for BadObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadObject::NoZspage(zspage) => write!(f, "there is no zspage {zspage}"),
-            BadObject::NoClass(zspage) => write!(f, "zspage {zspage} has no size class"),
-            BadObject::NoSlot(zspage) => write!(f, "zspage {zspage} has no such slot"),
+            BadObject::NoZspage(zspage) => write!(f, "there is no zspage {zspage} (K16)"),
+            BadObject::NoClass(zspage) => write!(f, "zspage {zspage} has no size class (K16)"),
+            BadObject::NoSlot(zspage) => write!(f, "zspage {zspage} has no such slot (K16)"),
             BadObject::Length(zspage) => {
-                write!(f, "it has not the length of a slot of zspage {zspage}")
+                write!(f, "it has not the length of a slot of zspage {zspage} (K16)")
             }
-            BadObject::NoFrame(zspage) => write!(f, "zspage {zspage} has no frame for it"),
+            BadObject::NoFrame(zspage) => write!(f, "zspage {zspage} has no frame for it (K16)"),
             BadObject::SharedFrame(zspage) => {
-                write!(f, "its frame in zspage {zspage} belongs to another chain too")
+                write!(f, "its frame in zspage {zspage} belongs to another chain too (K16)")
             }
             BadObject::Taken(zspage) => {
-                write!(f, "another page has the same object in zspage {zspage}")
+                write!(f, "another page has the same object in zspage {zspage} (K17)")
             }
             BadObject::Free(zspage) => write!(f, "its slot of zspage {zspage} is free"),
         }
@@ -90,7 +92,7 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unfit::SizeClasses => {
-                f.write_str("its objects lie in other size classes than this program has")
+                f.write_str("its objects lie in other size classes than this program has (K8)")
             }
             Unfit::NoMemory(error) => error.fmt(f),
         }
@@ -214,7 +216,7 @@ impl Recovery {
             return Err(Unfit::SizeClasses);
         }
         if saved as usize > entries {
-            finding(format!("{saved} zspages were used, and there is room for {entries}"));
+            finding(format!("{saved} zspages were used, and there is room for {entries} (K8)"));
         }
         let fresh = saved.min(entries as u32);
         provide(fresh as usize)?;
@@ -231,17 +233,18 @@ impl Recovery {
         zspage.group.store(NO_GROUP, Ordering::Relaxed);
         let class = class_of(pool, zspage);
         if class.is_none() {
-            finding(format!("zspage {id} has size class {}, which there is not", zspage.class()));
+            let number = zspage.class();
+            finding(format!("zspage {id} has size class {number}, which there is not (K9)"));
         }
         let places = class.map_or(0, |class| class.frames);
         for n in 0..CHAIN_MAX {
             let Some(frame) = zspage.frame(n) else { continue };
             if frame.0 >= pool.frames.capacity() {
-                finding(format!("zspage {id} has frame {}, which there is not", frame.0));
+                finding(format!("zspage {id} has frame {}, which there is not (K10)", frame.0));
             } else if self.census.note(frame) {
-                finding(format!("zspage {id} has frame {}, which another has too", frame.0));
+                finding(format!("zspage {id} has frame {}, which another has too (K11)", frame.0));
             } else if n >= places && class.is_some() {
-                finding(format!("zspage {id} has a frame beyond its chain"));
+                finding(format!("zspage {id} has a frame beyond its chain (K12)"));
             }
         }
     }

@@ -9,8 +9,8 @@ fn paths_in_uris_are_escaped() {
 fn start(root: &Path) -> Result<Daemon, ControlError> {
     let root = Root::choose(Some(root)).unwrap();
     let (events, _) = channel();
-    let options =
-        DaemonOptions { root, transport: Transport::Nbd, nbd: NbdOptions::default(), state: None };
+    let (transport, nbd) = (Transport::Nbd, NbdOptions::default());
+    let options = DaemonOptions { root, transport, nbd, state: None, sockets: Vec::new() };
     Daemon::start(options, events)
 }
 

@@ -83,7 +83,7 @@ fn a_daemon_that_is_refused_is_refused_once() {
 
 /// A client that writes versions of pages until the daemon is killed. Returns the versions that were
 /// acknowledged, and the page that was being written.
-fn write_until_killed(socket: &Path, seed: u64, versions: &mut BTreeMap<u64, u64>) -> u64 {
+pub fn write_until_killed(socket: &Path, seed: u64, versions: &mut BTreeMap<u64, u64>) -> u64 {
     let (mut rng, mut page) = (Rng::new(seed), 0);
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let mut client = NbdClient::connect(socket, "zram0").unwrap();
@@ -97,9 +97,9 @@ fn write_until_killed(socket: &Path, seed: u64, versions: &mut BTreeMap<u64, u64
     page
 }
 
-const PAGES: u64 = 500;
+pub const PAGES: u64 = 500;
 
-fn contents(page: u64, version: u64) -> Vec<u8> {
+pub fn contents(page: u64, version: u64) -> Vec<u8> {
     match version {
         0 => vec![0; 4096],
         _ if version.is_multiple_of(3) => vec![version as u8; 4096],

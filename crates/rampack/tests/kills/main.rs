@@ -51,6 +51,13 @@ fn kill(mut child: Child, seed: u64) {
     assert_eq!(status.signal(), Some(9), "child {seed} ended by itself: {status}");
 }
 
+/// A kill leaves nothing that cannot be: the checker finds nothing before anybody recovers it.
+fn look(regions: &[host::KeptRegion], state: &Path, seed: u64) {
+    let (_, disks) = kept::read(state);
+    let found = rampack::inspect(regions, &disks, true, &|_| ()).unwrap();
+    assert!(found.is_clean(), "child {seed} left {found:?}");
+}
+
 fn kills() -> u64 {
     let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 200 } else { 12 };
     env::var("RAMPACK_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
@@ -70,6 +77,7 @@ fn what_was_acknowledged_survives_every_kill() {
         if number > 0 && rng.below(6) == 0 {
             sleep(Duration::from_micros(rng.below(60_000)));
             kill(child, seed);
+            look(&regions, &state, seed);
             continue;
         }
         if !is_ready(&mut child) {
@@ -84,6 +92,7 @@ fn what_was_acknowledged_survives_every_kill() {
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         sleep(Duration::from_micros(rng.below(150_000)));
         kill(child, seed);
+        look(&regions, &state, seed);
     }
     let (_, disks) = kept::read(&state);
     let memory = kept::adopted(&regions);

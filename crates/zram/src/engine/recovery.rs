@@ -63,7 +63,7 @@ impl<D: Design> Engine<D> {
         }
         match &restored.current[0] {
             Some(_) => Ok(restored),
-            None => Err(ControlError::invalid("nothing was kept of its primary codec")),
+            None => Err(ControlError::invalid("nothing was kept of its primary codec (K7)")),
         }
     }
 

@@ -77,7 +77,7 @@ pub(super) fn read(from: &Words, number: u8) -> Result<Option<KeptCodec>, String
     if kept == 0 {
         return Ok(None);
     }
-    let damaged = || format!("what was kept of codec {number} is damaged");
+    let damaged = || format!("what was kept of codec {number} is damaged (K7)");
     let bytes = |at: usize, length: u64, most: usize| -> Result<Vec<u8>, String> {
         let length = usize::try_from(length).ok().filter(|length| *length <= most);
         let length = length.ok_or_else(damaged)?;

@@ -1,0 +1,183 @@
+//! Another program in place of the daemon: it takes over the devices, in the same process.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rampack::control::{ControlError, Errno};
+use rampack::nbd::Activated;
+
+use super::{Daemon, Handing, end_nbd};
+use crate::failure::failed;
+use crate::layouts::{Layouts, UPGRADED};
+use crate::state::State;
+
+/// How long the commands under way may take before an upgrade is refused because of them.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+/// What the kernel appends to the path of a program whose file was removed.
+const DELETED: &str = " (deleted)";
+
+/// The program that is to take the place of this one: `asked`, or what is now at the path of this
+/// one. It is checked that it reads the state of the devices.
+///
+/// # Errors
+/// `ENOTSUP` without a state that outlives this program, `EINVAL` for a program that does not read
+/// it, the error of the system.
+pub(super) fn successor(
+    asked: Option<&str>,
+    state: Option<&State>,
+) -> Result<PathBuf, ControlError> {
+    let Some(state) = state else {
+        let message = "the devices of this daemon are in memory that ends with its program; only \
+                       the devices of a daemon under `rampack keep`, or of a service with \
+                       FileDescriptorStoreMax=, can be taken over";
+        return Err(ControlError::new(Errno::ENOTSUP, message));
+    };
+    let path = match asked {
+        Some(path) => PathBuf::from(path),
+        None => at_own_path()?,
+    };
+    Layouts::of(&path)?.check(&path, &state.layouts())?;
+    Ok(path)
+}
+
+/// The path of this program. Its file may be another one by now.
+fn at_own_path() -> Result<PathBuf, ControlError> {
+    let path = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
+    Ok(without_mark(path))
+}
+
+/// The path that a program had, without the mark of a removed file. A file may have that name.
+fn without_mark(path: PathBuf) -> PathBuf {
+    match path.to_str().and_then(|text| text.strip_suffix(DELETED)) {
+        Some(before) if fs::symlink_metadata(&path).is_err() => PathBuf::from(before),
+        _ => path,
+    }
+}
+
+impl Daemon {
+    /// Replaces this program by the one at `program`, which was checked. Clients of NBD get the
+    /// answers to what they asked, and are disconnected. Returns only if it is refused or fails;
+    /// everything is as before then, but for the connections of those clients.
+    pub fn hand_over(&self, program: &Path) -> ControlError {
+        self.when_still(|fds| {
+            let process = OsString::from(std::process::id().to_string());
+            let arguments = env::args_os().collect();
+            let error = kept::replace(program, arguments, &[(UPGRADED, process)], &fds);
+            failed(format!("cannot execute {}", program.display()), &error)
+        })
+    }
+
+    /// Ends the process. The next daemon takes over the devices from the service manager. Returns
+    /// only if it is refused, as [`Daemon::hand_over`] does.
+    pub fn leave_to_the_next(&self) -> ControlError {
+        self.when_still(|_| process::exit(0))
+    }
+
+    /// Saves everything, ends what is under way, and calls `last`, which ends this program or
+    /// returns why it does not.
+    fn when_still(
+        &self,
+        last: impl FnOnce(Vec<(String, OwnedFd)>) -> ControlError,
+    ) -> ControlError {
+        let Handing { state: Some(state), .. } = &self.handing else {
+            return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
+        };
+        let ready = self.check_handed_over().and_then(|()| self.wait_for_commands());
+        if let Err(error) = ready.and_then(|()| state.save(&self.machine)) {
+            return error;
+        }
+        let fds = match self.descriptors(state) {
+            Ok(fds) => fds,
+            Err(error) => return failed("cannot hand over what is kept", &error),
+        };
+        let server = self.nbd.lock().take();
+        let result = match server.as_ref().is_none_or(|server| end_nbd(server)) {
+            false => {
+                let message = "requests of NBD clients are not answered in time: the device does \
+                               not answer; the daemon goes on";
+                ControlError::new(Errno(libc::ETIMEDOUT), message)
+            }
+            true => last(fds),
+        };
+        if server.is_some()
+            && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())
+        {
+            tracing::error!("there is no NBD server any more: {error}");
+        }
+        result
+    }
+
+    /// Checks that nothing is in use that would end with this program.
+    fn check_handed_over(&self) -> Result<(), ControlError> {
+        if !self.swaps.is_empty() {
+            let message = "swap devices end with the program that serves them, and what is \
+                           swapped out would be lost; `rampack swap off` first";
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        self.devices.check_handed_over()
+    }
+
+    /// Waits until nobody but the one who asks for this is being answered on the control socket.
+    fn wait_for_commands(&self) -> Result<(), ControlError> {
+        let until = Instant::now() + PATIENCE;
+        while self.control.as_ref().is_some_and(|control| control.working() > 1) {
+            if Instant::now() > until {
+                let message = format!(
+                    "another command is still under way after {} seconds; the daemon goes on",
+                    PATIENCE.as_secs()
+                );
+                return Err(ControlError::new(Errno::EBUSY, message));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Do the devices outlive this process?
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.handing.state.is_some()
+    }
+
+    /// Everything that the next program takes over.
+    fn descriptors(&self, state: &State) -> std::io::Result<Vec<(String, OwnedFd)>> {
+        let mut fds = state.descriptors()?;
+        for (name, fd) in &self.handing.sockets {
+            fds.push((name.clone(), fd.try_clone()?));
+        }
+        Ok(fds)
+    }
+
+    /// Serves again the sockets that a service manager handed over.
+    fn listen_again(&self) -> Result<(), ControlError> {
+        let again = |(_, fd): &(String, OwnedFd)| fd.try_clone().and_then(Activated::of);
+        let activated = self.handing.sockets.iter().map(again).collect::<std::io::Result<_>>();
+        self.serve_activated(activated.map_err(|e| failed("cannot serve a socket", &e))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_program_whose_file_was_replaced_is_found_by_its_path() {
+        let dir = TempDir::new();
+        let path = dir.join("rampack");
+        let marked = dir.join("rampack (deleted)");
+        assert_eq!(without_mark(path.clone()), path);
+        assert_eq!(without_mark(marked.clone()), path);
+        fs::write(&marked, "a program of this name").unwrap();
+        assert_eq!(without_mark(marked.clone()), marked);
+    }
+}

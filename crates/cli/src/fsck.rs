@@ -1,0 +1,236 @@
+//! `rampack fsck`: checks devices that outlive their daemon, and changes nothing.
+//!
+//! The state is in descriptors of the keeper and of the daemon. It is opened through
+//! `/proc/PID/fd`, mapped privately and recovered there, as the next daemon would
+//! ([`rampack::inspect`]). docs/kept-state.md lists the invariants.
+
+mod process;
+
+use std::io;
+use std::path::Path;
+use std::process::exit;
+use std::sync::Arc;
+
+use kept::{Contents, Table, TableError};
+use rampack::control::{ControlError, Errno};
+use rampack::host::{KeptRegion, page_bytes};
+use rampack::units::human;
+use rampack::zram::Recovered;
+use rampack::{Inspected, SavedDisk, inspect};
+use serde_json::{Value, json};
+
+use self::process::{Held, held, serving};
+use crate::args::Fsck;
+use crate::failure::{failed, say, sentence};
+use crate::root::Root;
+use crate::state::saved;
+use crate::terminal::print;
+
+/// Exit codes of fsck(8): errors were left, and the check could not be made.
+const ERRORS_LEFT: i32 = 4;
+const NOT_CHECKED: i32 = 8;
+
+/// What was found of a whole state.
+struct Report {
+    process: u32,
+    layout: Option<u32>,
+    found: Inspected,
+}
+
+/// `rampack fsck`. Ends the process with an exit code of fsck(8), unless the state is clean.
+pub fn run(root: Option<&Path>, options: &Fsck) {
+    let report = process(root, options).and_then(|process| check(process, options.contents));
+    match report {
+        Ok(report) => {
+            print(&if options.json { report.json() } else { report.text() });
+            if !report.found.is_clean() {
+                exit(ERRORS_LEFT);
+            }
+        }
+        Err(error) => {
+            say(&format!("rampack: not checked: {}\n", sentence(&error)));
+            exit(NOT_CHECKED);
+        }
+    }
+}
+
+/// The process that has the descriptors: the one that is named, or the daemon of the root.
+fn process(root: Option<&Path>, options: &Fsck) -> Result<u32, ControlError> {
+    if let Some(process) = options.pid {
+        return Ok(process);
+    }
+    let root = Root::choose(root)?;
+    root.pid().filter(|process| process::exists(*process)).ok_or_else(|| {
+        let message = format!(
+            "no daemon lives in {}; name the process that keeps its descriptors, such as `rampack \
+             keep`, with --pid",
+            root.path().display()
+        );
+        ControlError::new(Errno::ENOENT, message)
+    })
+}
+
+fn check(process: u32, contents: bool) -> Result<Report, ControlError> {
+    let files = held(process)?;
+    let mut report = Report { process, layout: None, found: Inspected::default() };
+    let table = only_table(&files, process)?;
+    let what = |error: io::Error| failed(format!("the descriptors of process {process}"), &error);
+    let opened = Table::open(table.open().map_err(what)?, page_bytes() as u32);
+    let (table, saved_contents) = match opened {
+        Ok(opened) => opened,
+        Err(TableError::System(error)) => return Err(what(error)),
+        Err(error @ TableError::Damaged(_)) => {
+            report.add(format!("{error} (K2)"));
+            return Ok(report);
+        }
+        Err(error) => {
+            report.add(format!("{error} (K1)"));
+            return Ok(report);
+        }
+    };
+    report.layout = Some(table.layout());
+    let Some((regions, disks)) = report.parts(&files, saved_contents).map_err(what)? else {
+        return Ok(report);
+    };
+    refuse_if_served(&files, &regions)?;
+    match inspect(&regions, &disks, contents, &|_| ()) {
+        Ok(found) => report.found = found,
+        // Nothing can be recovered of such a state.
+        Err(error) if [Errno::EINVAL, Errno::ENOTSUP].contains(&error.errno) => {
+            report.add(error.message);
+        }
+        Err(error) => return Err(error),
+    }
+    // A keeper may have started a daemon meanwhile.
+    refuse_if_served(&files, &regions)?;
+    Ok(report)
+}
+
+fn only_table(files: &[Held], process: u32) -> Result<&Held, ControlError> {
+    let mut tables = files.iter().filter(|file| file.bytes == Table::BYTES);
+    match (tables.next(), tables.count()) {
+        (Some(table), 0) => Ok(table),
+        (None, _) => {
+            let message = format!(
+                "process {process} has no state of devices; only a daemon under `rampack keep`, or \
+                 of a service with FileDescriptorStoreMax=, has one"
+            );
+            Err(ControlError::new(Errno::ENOENT, message))
+        }
+        (_, more) => {
+            let message = format!(
+                "process {process} has the states of {} daemons; name a keeper or a stopped daemon",
+                more + 1
+            );
+            Err(ControlError::invalid(message))
+        }
+    }
+}
+
+/// While a process serves, what is there changes under the eyes of the checker.
+fn refuse_if_served(files: &[Held], regions: &[KeptRegion]) -> Result<(), ControlError> {
+    let named = |file: &&Held| regions.iter().any(|region| file.is_of(&region.name));
+    let Some(server) = serving(files.iter().filter(named)) else { return Ok(()) };
+    let message = format!(
+        "the daemon (process {server}) serves these devices, and changes them meanwhile; stop it \
+         for the check: `kill -STOP {server}`, `rampack fsck`, `kill -CONT {server}`; not while \
+         the system swaps to it, or has a file system on it that the check itself needs"
+    );
+    Err(ControlError::new(Errno::EBUSY, message))
+}
+
+impl Report {
+    fn add(&mut self, text: String) {
+        self.found.others.push(text);
+        self.found.all_others += 1;
+    }
+
+    /// The regions and devices of a table; `None` if not all is there, which is a finding.
+    fn parts(
+        &mut self,
+        files: &[Held],
+        contents: Contents,
+    ) -> io::Result<Option<(Vec<KeptRegion>, Vec<SavedDisk>)>> {
+        let mut regions = Vec::new();
+        for region in contents.regions {
+            let mut found = files.iter().filter(|file| file.is_of(&region.name));
+            match (found.find(|file| file.bytes == region.bytes), found.count()) {
+                (Some(file), 0) => {
+                    let (name, bytes) = (region.name, region.bytes);
+                    regions.push(KeptRegion { name, file: Arc::new(file.open()?), bytes });
+                }
+                (Some(_), _) => self.add(format!("there are two files of {} (K3)", region.name)),
+                (None, _) => {
+                    self.add(format!("no file of {} bytes is {} (K3)", region.bytes, region.name));
+                }
+            }
+        }
+        let disks: Result<Vec<_>, _> = contents.devices.into_iter().map(saved).collect();
+        let disks = disks.map_err(|error| self.add(format!("{} (K2)", error.message)));
+        Ok(disks.ok().filter(|_| self.found.is_clean()).map(|disks| (regions, disks)))
+    }
+
+    fn json(&self) -> String {
+        let disk = |disk: &Recovered| {
+            json!({
+                "name": format!("zram{}", disk.id),
+                "disksize": disk.bytes,
+                "pages": disk.pages,
+                "compressed_bytes": disk.compressed_bytes,
+                "lost_pages": disk.lost,
+                "findings": disk.findings,
+                "all_findings": disk.all_findings,
+            })
+        };
+        let disks: Vec<Value> = self.found.disks.iter().map(disk).collect();
+        let object = json!({
+            "process": self.process,
+            "layout": self.layout,
+            "clean": self.found.is_clean(),
+            "devices": disks,
+            "findings": self.found.others,
+            "all_findings": self.found.all_others,
+        });
+        format!("{object:#}\n")
+    }
+
+    fn text(&self) -> String {
+        let mut rows =
+            vec![["NAME", "DISKSIZE", "PAGES", "COMPR", "LOST", "FINDINGS"].map(String::from)];
+        for disk in &self.found.disks {
+            rows.push([
+                format!("zram{}", disk.id),
+                human(disk.bytes).to_string(),
+                disk.pages.to_string(),
+                human(disk.compressed_bytes).to_string(),
+                disk.lost.to_string(),
+                disk.all_findings.to_string(),
+            ]);
+        }
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: [usize; 6] = std::array::from_fn(width);
+        let line = |row: &[String; 6]| {
+            let cells = row.iter().zip(widths).enumerate();
+            let cell = |(n, (text, width)): (usize, (&String, usize))| match n {
+                0 => format!("{text:<width$}"),
+                _ => format!(" {text:>width$}"),
+            };
+            cells.map(cell).collect::<String>() + "\n"
+        };
+        let mut text: String = rows.iter().map(line).collect();
+        let disks = self.found.disks.iter();
+        let told = disks.map(|disk| (&disk.findings, disk.all_findings));
+        for (findings, all) in told.chain([(&self.found.others, self.found.all_others)]) {
+            findings.iter().for_each(|finding| text += &format!("{finding}\n"));
+            let more = all - findings.len() as u64;
+            if more > 0 {
+                text += &format!("and {more} more\n");
+            }
+        }
+        text += match self.found.is_clean() {
+            true => "clean\n",
+            false => "docs/kept-state.md explains the numbers\n",
+        };
+        text
+    }
+}

@@ -1,0 +1,308 @@
+//! `rampack upgrade`: another program takes the place of a daemon, and nothing is lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use testkit::{Need, Rng, met};
+
+use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
+use crate::keep::{Kept, PAGES, contents, daemon_of, kill, write_until_killed};
+
+/// A daemon under a keeper.
+pub struct Service {
+    // The daemon ends before its place goes.
+    pub keeper: Kept,
+    pub place: Place,
+}
+
+impl Service {
+    pub fn start(line: &str) -> Service {
+        let place = Place::new();
+        let mut command = program();
+        command.arg("--root").arg(place.root()).arg("keep").args(line.split_whitespace());
+        Service::spawn(place, &mut command)
+    }
+
+    fn spawn(place: Place, command: &mut Command) -> Service {
+        let keeper = Kept(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let service = Service { place, keeper };
+        service.wait();
+        service
+    }
+
+    pub fn wait(&self) {
+        let socket = self.socket();
+        wait_until("a daemon serves", || {
+            UnixStream::connect(&socket).is_ok() && self.ask("status zram0").code == 0
+        });
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.place.root().join("nbd.sock")
+    }
+
+    pub fn process(&self) -> i32 {
+        daemon_of(self.keeper.0.id()).expect("a daemon")
+    }
+
+    pub fn ask(&self, line: &str) -> Said {
+        rampack(&format!("--root {} {line}", self.place.root().display()))
+    }
+
+    #[track_caller]
+    pub fn does(&self, line: &str) -> String {
+        let said = self.ask(line);
+        assert_eq!(said.code, 0, "{line}: {}", said.err);
+        said.out
+    }
+
+    pub fn client(&self) -> NbdClient {
+        NbdClient::connect(&self.socket(), "zram0").unwrap()
+    }
+
+    pub fn stop(mut self) {
+        wait_until("the daemon stops", || self.ask("stop").code == 0);
+        assert!(self.keeper.0.wait().unwrap().success());
+        self.place.is_clean();
+    }
+}
+
+/// The file of the program of a process.
+fn program_of(process: i32) -> PathBuf {
+    fs::read_link(format!("/proc/{process}/exe")).unwrap()
+}
+
+/// A copy of the program at `path`.
+fn copy(path: &Path) {
+    fs::copy(program().get_program(), path).unwrap();
+}
+
+/// A program at `path` that a shell reads.
+fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Pages that are not as they should be have the next version: its write was under way.
+fn check(service: &Service, versions: &mut BTreeMap<u64, u64>, under_way: u64) {
+    let mut client = service.client();
+    for page in 0..PAGES {
+        let version = versions.get(&page).copied().unwrap_or(0);
+        let found = client.read(page * 4096, 4096);
+        if found != contents(page, version) {
+            assert!(page == under_way && found == contents(page, version + 1), "page {page}");
+            versions.insert(page, version + 1);
+        }
+    }
+}
+
+#[test]
+fn a_daemon_is_upgraded_under_load() {
+    let mut rng = Rng::new(testkit::seed("a_daemon_is_upgraded_under_load"));
+    let service = Service::start("serve --transport nbd --size 4M");
+    let process = service.process();
+    service.does("add --size 1M --algorithm zstd");
+    let own = program_of(process);
+    let mut versions = BTreeMap::new();
+    for round in 0..5 {
+        let other = service.place.path().join(format!("rampack-{round}"));
+        copy(&other);
+        let (seed, socket) = (rng.next_u64(), service.socket());
+        let under_way = thread::scope(|scope| {
+            let writer = scope.spawn(|| write_until_killed(&socket, seed, &mut versions));
+            thread::sleep(Duration::from_millis(20 + rng.below(150)));
+            let said = service.does(&format!("upgrade --to {}", other.display()));
+            assert!(said.contains(&format!("serves in process {process}")), "{said}");
+            writer.join().unwrap()
+        });
+        assert_eq!(service.process(), process);
+        assert_eq!(program_of(process), other);
+        check(&service, &mut versions, under_way);
+        assert!(service.does("get zram1 comp_algorithm").contains("[zstd]"));
+        assert_eq!(service.does("get zram0 lost_pages").trim(), "0");
+        service.does(&format!("set zram0 mem_limit={}M", 10 + round));
+    }
+    assert!(versions.values().sum::<u64>() > 100, "it was used");
+    // The keeper has everything still: a death is survived as before, by the program that it knows.
+    kill(process, libc::SIGKILL);
+    wait_until("another daemon", || {
+        daemon_of(service.keeper.0.id()).is_some_and(|it| it != process)
+    });
+    service.wait();
+    assert_eq!(program_of(service.process()), own);
+    check(&service, &mut versions, PAGES);
+    let limit = service.does("get zram0 mm_stat");
+    assert_eq!(limit.split_whitespace().nth(3), Some("14680064"), "{limit}");
+    service.stop();
+}
+
+#[test]
+fn without_a_path_the_program_is_the_one_that_was_installed_since() {
+    let place = Place::new();
+    let installed = place.path().join("rampack");
+    copy(&installed);
+    let mut command = Command::new(&installed);
+    command.env("RAMPACK_SANDBOX", "strict").env_remove("NOTIFY_SOCKET");
+    command.arg("--root").arg(place.root()).args(["keep", "serve", "--transport", "nbd"]);
+    command.args(["--size", "4M"]);
+    let service = Service::spawn(place, &mut command);
+    let process = service.process();
+    assert_eq!(service.client().write(4096, &contents(1, 1)), 0);
+    fs::remove_file(&installed).unwrap();
+    refused(&service.ask("upgrade"), 1, &["cannot run", installed.to_str().unwrap(), "ENOENT"]);
+    copy(&installed);
+    service.does("upgrade");
+    assert_eq!((service.process(), program_of(process)), (process, installed));
+    assert_eq!(service.client().read(4096, 4096), contents(1, 1));
+    service.stop();
+}
+
+#[test]
+fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
+    let service = Service::start("serve --transport nbd --size 4M");
+    let process = service.process();
+    // This connection stays: programs are judged before anything is given up.
+    let mut client = service.client();
+    let path = service.place.path().join("other");
+    let name = path.to_str().unwrap().to_owned();
+    let upgrade = format!("upgrade --to {name}");
+    let goes_on = |client: &mut NbdClient, version: u64| {
+        assert_eq!(service.process(), process);
+        assert_eq!(client.write(4096, &contents(1, version)), 0);
+        assert_eq!(client.read(4096, 4096), contents(1, version));
+    };
+    refused(&service.ask(&upgrade), 1, &["cannot run", &name, "ENOENT"]);
+    fs::write(&path, "no program").unwrap();
+    refused(&service.ask(&upgrade), 1, &["cannot run", &name, "EACCES"]);
+    goes_on(&mut client, 1);
+    let layouts = |table: &str, disk: &str| {
+        format!(r#"echo '{{"rampack":"9.9","reads":{{"table":{table},"disk":{disk}}},"more":1}}'"#)
+    };
+    let one = r#"{"oldest":1,"newest":1}"#;
+    let two = r#"{"oldest":2,"newest":3}"#;
+    for (text, words) in [
+        ("exit 0", &["told no layouts", "exit status: 0", "EINVAL"][..]),
+        ("echo '{}'", &["told no layouts"]),
+        ("echo unknown command >&2; exit 2", &["told no layouts", "exit status: 2"]),
+        ("kill -9 $$", &["told no layouts", "signal: 9"]),
+        (
+            &layouts(two, one),
+            &["(rampack 9.9) reads layouts 2..=3 of the table", "this state has layout 1"],
+        ),
+        (&layouts(one, two), &["reads layouts 2..=3 of the disk", "this state has layout 1"]),
+        (r#"echo '{"rampack":"0.0","reads":{}}'"#, &["reads no table", "one of layout 1"]),
+    ] {
+        script(&path, text);
+        refused(&service.ask(&upgrade), 1, &[words, &[&*name]].concat());
+    }
+    goes_on(&mut client, 2);
+    assert_eq!(service.does("get zram0 lost_pages").trim(), "0");
+    drop(client);
+    // One that is right and cannot be executed any more: clients have to connect again.
+    script(&path, &format!("{}; chmod 644 $0", layouts(one, one)));
+    refused(&service.ask(&upgrade), 1, &["cannot execute", &name, "EACCES"]);
+    goes_on(&mut service.client(), 3);
+    service.does("add --size 1M");
+    // One that lies: the program that the keeper knows takes over.
+    let lies = format!("{}; [ \"$1\" = layouts ] || exit 3", layouts(one, one));
+    script(&path, &lies);
+    refused(&service.ask(&upgrade), 1, &[&format!("(process {process}) died"), "EIO"]);
+    service.wait();
+    assert_ne!(service.process(), process);
+    assert_eq!(service.client().read(4096, 4096), contents(1, 3));
+    assert!(service.does("status").contains("zram1"));
+    service.stop();
+}
+
+#[test]
+fn devices_that_end_with_their_program_are_not_handed_over() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --size 4M");
+    refused(&daemon.ask("upgrade"), 1, &["memory that ends with its program", "rampack keep"]);
+    refused(&rampack("--root /nonexistent/rampack upgrade"), 1, &["no rampack daemon", "ENOENT"]);
+    daemon.stop();
+    let needs = [Need::Root, Need::Fuse, Need::Loop];
+    if !met("devices_that_end_with_their_program_are_not_handed_over", &needs) {
+        return;
+    }
+    let service = Service::start("serve --size 4M");
+    let link = service.place.root().join("dev/zram0");
+    wait_until("a block device", || link.exists());
+    let open = File::open(&link).unwrap();
+    let said = service.ask("upgrade");
+    refused(&said, 1, &["zram0", "is in use", "end with the program", "EBUSY"]);
+    drop(open);
+    service.client().write(4096, &contents(1, 1));
+    service.does("upgrade");
+    let mut found = vec![0; 4096];
+    File::open(&link).unwrap().read_exact_at(&mut found, 4096).unwrap();
+    assert_eq!(found, contents(1, 1));
+    service.stop();
+}
+
+#[test]
+fn sockets_of_a_service_manager_are_handed_over() {
+    let place = Place::new();
+    let path = place.path().join("activated.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=nbd exec \"$@\"";
+    let rampack = program();
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).arg(rampack.get_program()).arg("--root").arg(place.root());
+    command.args(["keep", "serve", "--transport", "nbd", "--size", "4M"]);
+    command.env("RAMPACK_SANDBOX", "strict").stdin(Stdio::from(OwnedFd::from(listener)));
+    let service = Service::spawn(place, &mut command);
+    let process = service.process();
+    let client = || NbdClient::connect(&path, "zram0").unwrap();
+    assert_eq!(client().write(4096, &contents(1, 1)), 0);
+    for _ in 0..2 {
+        service.does("upgrade");
+        assert_eq!(client().read(4096, 4096), contents(1, 1));
+    }
+    assert_eq!(service.process(), process);
+    service.stop();
+}
+
+#[test]
+fn a_state_of_a_newer_layout_is_refused_by_name_and_stays() {
+    let place = Place::new();
+    let log = place.path().join("log");
+    let mut command = program();
+    command.arg("--root").arg(place.root()).args(["keep", "serve", "--transport", "nbd"]);
+    command.args(["--size", "4M"]).stdout(Stdio::null());
+    command.stderr(Stdio::from(File::create(&log).unwrap()));
+    let keeper = Kept(command.spawn().unwrap());
+    let service = Service { place, keeper };
+    service.wait();
+    assert_eq!(service.client().write(4096, &contents(1, 1)), 0);
+    let table = table_of(service.keeper.0.id());
+    let mut layout = [0; 4];
+    table.read_exact_at(&mut layout, 8).unwrap();
+    let newer = u32::from_ne_bytes(layout) + 1;
+    table.write_all_at(&newer.to_ne_bytes(), 8).unwrap();
+    kill(service.process(), libc::SIGKILL);
+    let said = format!("the kept state has a newer layout, {newer}; this program reads layout 1");
+    wait_until("the refusal", || fs::read_to_string(&log).unwrap().contains(&said));
+    // Nothing is lost: a program that reads it, or here the layout of before, has it all.
+    table.write_all_at(&layout, 8).unwrap();
+    service.wait();
+    assert_eq!(service.client().read(4096, 4096), contents(1, 1));
+    service.stop();
+}
+
+/// The table of the state that a keeper has.
+pub fn table_of(keeper: u32) -> File {
+    let fds = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
+    let is_table = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == kept::Table::BYTES)
+    };
+    let path = fds.map(|entry| entry.unwrap().path()).find(is_table).expect("a table");
+    File::options().read(true).write(true).open(path).unwrap()
+}

@@ -1,0 +1,186 @@
+//! A look at disks that outlive their process, which changes nothing: what recovery would find.
+//!
+//! It is the recovery itself, on copies of the memory ([`Memfds::copies`]). docs/kept-state.md has
+//! the numbers of the invariants that the findings bear.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use block::{
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Visit,
+};
+use control::{ControlError, Errno};
+use host::{KeptRegion, Memfds};
+use units::{Cpu, PAGE_SIZE};
+use zram::{HostFiles, Recovered};
+
+use crate::kept::{Progress, SavedDisk};
+use crate::machine::{Machine, MachineOptions};
+
+/// Slots in 4096 bytes of their table, for which there is a bit in the table of marks.
+const SLOTS: u64 = PAGE_SIZE as u64 / 8;
+/// Findings of a kind that are told; more are counted.
+const TOLD: usize = 100;
+
+/// What was found of a state.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Inspected {
+    /// What recovery makes of each disk that has a size.
+    pub disks: Vec<Recovered>,
+    /// What else cannot be right.
+    pub others: Vec<String>,
+    /// How many other findings there were.
+    pub all_others: u64,
+}
+
+impl Inspected {
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.all_others == 0 && self.disks.iter().all(|disk| disk.all_findings == 0)
+    }
+
+    fn add(&mut self, text: String) {
+        self.all_others += 1;
+        if self.others.len() < TOLD {
+            self.others.push(text);
+        }
+    }
+}
+
+/// Looks at the disks whose memory is in `regions`, by the code of recovery. Nobody may write to
+/// them meanwhile. With `contents` each page is read as well, those on backing devices included. It
+/// takes memory for what recovery changes, which is a part of the tables, and for each object.
+///
+/// # Errors
+/// Those of [`Machine::recover`]: then nothing can be recovered. The error of the system.
+pub fn inspect(
+    regions: &[KeptRegion],
+    disks: &[SavedDisk],
+    contents: bool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Inspected, ControlError> {
+    let system = |error: std::io::Error| {
+        ControlError::new(Errno(error.raw_os_error().unwrap_or(Errno::EINVAL.0)), error.to_string())
+    };
+    let memory = Memfds::copies();
+    for region in regions {
+        let file = region.file.try_clone().map_err(system)?;
+        memory.adopt(&region.name, file.into(), region.bytes).map_err(system)?;
+    }
+    let mut found = Inspected::default();
+    // Recovery itself sees only what is marked.
+    for region in regions.iter().filter(|region| region.name.ends_with(".slots")) {
+        let marks = format!("{}.1", region.name);
+        if let Some(marks) = regions.iter().find(|other| other.name == marks) {
+            unmarked(region, marks, &mut found).map_err(system)?;
+        }
+    }
+    let options = MachineOptions {
+        cpus: host::cpus(),
+        memory: 0,
+        files: Arc::new(Looking),
+        swap_scenario: Arc::new(host::Mmap),
+        track_access: true,
+    };
+    let provider = Arc::new(host::Mmap);
+    let (machine, recovered) = Machine::recover(&memory, provider, options, disks, progress)?;
+    found.disks = recovered;
+    for text in machine.contradictions() {
+        found.add(text);
+    }
+    if contents {
+        for disk in machine.disks() {
+            disk.read_all(|index, error| {
+                let name = disk.name();
+                found.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Looks for words in parts of a table of slots that are not marked as written: K13. A bit of
+/// `marks` stands for a page of slots.
+fn unmarked(
+    slots: &KeptRegion,
+    marks: &KeptRegion,
+    found: &mut Inspected,
+) -> Result<(), std::io::Error> {
+    let (mut page, mut word) = ([0; PAGE_SIZE], [0; 8]);
+    let mut from = 0;
+    while let Some(data) = slots.data(from)? {
+        for number in data.start / PAGE_SIZE as u64..data.end.div_ceil(PAGE_SIZE as u64) {
+            marks.file.read_exact_at(&mut word, number / 64 * 8)?;
+            if u64::from_ne_bytes(word) >> (number % 64) & 1 != 0 {
+                continue;
+            }
+            slots.file.read_exact_at(&mut page, number * PAGE_SIZE as u64)?;
+            if let Some(at) = page.iter().position(|byte| *byte != 0) {
+                let index = number * SLOTS + at as u64 / 8;
+                let name = &slots.name;
+                found.add(format!("slot {index} of {name} is in a part that is not marked (K13)"));
+            }
+        }
+        from = data.end;
+    }
+    Ok(())
+}
+
+/// The files of the system, for a look: nothing is written, and nothing is claimed.
+struct Looking;
+
+impl HostFiles for Looking {
+    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let opened = || {
+            let mut file = File::open(path)?;
+            let bytes = file.seek(SeekFrom::End(0))?;
+            Ok(Backing { file, bytes: bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64 })
+        };
+        opened().map(|device| Arc::new(device) as Arc<dyn BlockDevice>).map_err(
+            |error: std::io::Error| {
+                let errno = Errno(error.raw_os_error().unwrap_or(Errno::EIO.0));
+                ControlError::new(errno, format!("the backing device {path}: {error}"))
+            },
+        )
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        let why = format!("{}: nothing is read for a look", Path::new(path).display());
+        Err(ControlError::new(Errno::EPERM, why))
+    }
+}
+
+/// A backing device that is only read.
+struct Backing {
+    file: File,
+    bytes: u64,
+}
+
+impl BlockDevice for Backing {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.bytes, minimum_block: 1, preferred_block: PAGE_SIZE as u32 }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: true, discard: false, fast_zero: false, flush: false }
+    }
+
+    fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        match operation {
+            Operation::Read { offset, into } => {
+                self.file.read_exact_at(into, offset).map_err(|_| IoError::Failed)
+            }
+            Operation::Flush => Ok(()),
+            _ => Err(IoError::ReadOnly),
+        }
+    }
+
+    fn extents(&self, _: Cpu, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let _ = visit(Extent { length, kind: ExtentKind::Data });
+        Ok(())
+    }
+}
