@@ -234,3 +234,6 @@ impl Report {
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

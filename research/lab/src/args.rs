@@ -13,6 +13,7 @@ mod figures;
 mod serve;
 mod sizes;
 mod soak;
+mod upgrade;
 mod zones;
 
 pub use backing::BackingArgs;
@@ -20,6 +21,7 @@ pub use figures::FiguresArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
 pub use soak::SoakArgs;
+pub use upgrade::UpgradeArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -66,6 +68,8 @@ pub enum Command {
     KernelBuild(KernelBuildArgs),
     /// Run programs that check their memory in a cgroup with less of it than they want
     Hungry(HungryArgs),
+    /// Upgrade a daemon in place under load, and tell how long its clients wait
+    Upgrade(UpgradeArgs),
     /// Do a great many operations on pages over all transports, beside faults and kills
     Soak(SoakArgs),
 }

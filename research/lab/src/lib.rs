@@ -16,6 +16,7 @@
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
 //! * `kernel-build` and `hungry` run other programs in a memory cgroup, with several kinds of swap.
+//! * `upgrade` measures how long clients wait while a daemon is upgraded in place.
 //! * `soak` does a great many operations on pages over all transports and compares each page.
 //! * `figures` runs all of these and makes the tables of docs/BENCHMARKS.md.
 //!
@@ -52,6 +53,7 @@ mod streams;
 mod swap;
 mod sys;
 mod table;
+mod upgrade;
 mod zone;
 mod zone_sim;
 
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
             args::Command::Backing(args) => backing_file::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),
+            args::Command::Upgrade(args) => upgrade::run(args),
             args::Command::Soak(args) => soak::run(args),
         });
     match result {

@@ -1,21 +1,34 @@
 //! What of the devices ends with the program that serves them.
 
-use rampack::control::{ControlError, Errno};
+use std::sync::Arc;
+
+use rampack::control::{ControlError, Errno, Object};
+use rampack::zram::Disk;
 
 use super::Devices;
 
 impl Devices {
-    /// Checks that no program uses a file or a block device of a device. Clients of NBD connect
-    /// again.
+    /// Checks that no program uses a file or a block device of a device, and that no page was
+    /// written back sealed. Clients of NBD connect again.
     ///
     /// # Errors
-    /// `EBUSY`; the message names every user.
+    /// `EBUSY`; the message names every user, or the device.
     pub fn check_handed_over(&self) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disks = self.machine.disks();
         let users = disks.iter().filter_map(|disk| self.busy(&lifecycle, disk));
         let users: Vec<String> = users.map(|error| error.message).collect();
+        // Their key is in memory of this program.
+        if let Some(disk) = disks.iter().find(|disk| is_sealed(disk)) {
+            let message = format!(
+                "{} pages of {} were written back sealed, with a key that ends with the program: \
+                 they would be lost; write or discard them first",
+                disk.stats().backed_pages,
+                disk.name()
+            );
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
         match users.is_empty() {
             true => Ok(()),
             false => {
@@ -25,4 +38,11 @@ impl Devices {
             }
         }
     }
+}
+
+/// Has it sealed pages on its backing device?
+fn is_sealed(disk: &Arc<Disk>) -> bool {
+    let rows = rampack::zram::attributes(disk.clone());
+    let sealed = rows.show("sealed_backing").is_ok_and(|value| value.trim() == "1");
+    sealed && disk.stats().backed_pages > 0
 }

@@ -228,6 +228,22 @@ fn devices_that_end_with_their_program_are_not_handed_over() {
     refused(&daemon.ask("upgrade"), 1, &["memory that ends with its program", "rampack keep"]);
     refused(&rampack("--root /nonexistent/rampack upgrade"), 1, &["no rampack daemon", "ENOENT"]);
     daemon.stop();
+    let service = Service::start("serve --transport nbd --size 4M");
+    let backing = service.place.path().join("backing");
+    File::create(&backing).unwrap().set_len(1 << 20).unwrap();
+    service.does(&format!("add --size 1M --backing {}", backing.display()));
+    let mut client = NbdClient::connect(&service.socket(), "zram1").unwrap();
+    assert_eq!(client.write(4096, &contents(1, 1)), 0);
+    service.does("set zram1 writeback=page_index=1");
+    refused(&service.ask("upgrade"), 1, &["1 pages of zram1", "sealed", "EBUSY"]);
+    assert_eq!(client.read(4096, 4096), contents(1, 1));
+    assert_eq!(client.write(4096, &contents(1, 2)), 0);
+    drop(client);
+    service.does("upgrade");
+    let mut client = NbdClient::connect(&service.socket(), "zram1").unwrap();
+    assert_eq!(client.read(4096, 4096), contents(1, 2));
+    drop(client);
+    service.stop();
     let needs = [Need::Root, Need::Fuse, Need::Loop];
     if !met("devices_that_end_with_their_program_are_not_handed_over", &needs) {
         return;
