@@ -16,7 +16,7 @@ use rampack::control::{ControlError, Errno};
 use rampack::host::{KeptRegion, page_bytes};
 use rampack::units::human;
 use rampack::zram::Recovered;
-use rampack::{Inspected, SavedDisk, inspect};
+use rampack::{Inspected, SavedDisk, inspect, is_key};
 use serde_json::{Value, json};
 
 use self::process::{Held, held, serving};
@@ -152,7 +152,7 @@ impl Report {
         contents: Contents,
     ) -> io::Result<Option<(Vec<KeptRegion>, Vec<SavedDisk>)>> {
         let mut regions = Vec::new();
-        for region in contents.regions {
+        for region in contents.regions.into_iter().filter(|region| !is_key(&region.name)) {
             let mut found = files.iter().filter(|file| file.is_of(&region.name));
             match (found.find(|file| file.bytes == region.bytes), found.count()) {
                 (Some(file), 0) => {

@@ -175,6 +175,12 @@ impl Memfds {
         self.set.regions().iter().map(|entry| entry.region.clone()).collect()
     }
 
+    /// Whether the regions are copies.
+    #[must_use]
+    pub fn are_copies(&self) -> bool {
+        self.set.copies
+    }
+
     /// The names of the regions that were adopted and that nobody asked for yet.
     #[must_use]
     pub fn unused(&self) -> Vec<String> {

@@ -18,6 +18,9 @@ const LONGEST: u64 = 1 << 20;
 /// Writes to a backing store that can be under way at once, as many as it has rings.
 const WRITES: usize = 16;
 
+/// Stands between the name of a device and the number of its key.
+const KEY: &str = ".key.";
+
 /// Opens files and block devices of this system by their paths.
 pub struct HostSystem;
 
@@ -70,6 +73,18 @@ fn unsealed(path: &str, error: &io::Error) -> ControlError {
     ControlError::new(Errno::ENOMEM, message)
 }
 
+/// Whether a region of this name is a key: only processes that were given its descriptor have it,
+/// and the system shows no name for it.
+#[must_use]
+pub fn is_key(name: &str) -> bool {
+    name.contains(KEY)
+}
+
+/// The beginning of the names of the seals of a device.
+pub(crate) fn seals_of(name: &str) -> String {
+    format!("{name}.seals.")
+}
+
 /// Files of a system, with keys and seals that outlive the process. They are regions of the memory:
 /// `zram0.key.N` and `zram0.seals.N`, for the Nth backing device.
 pub(crate) struct KeptFiles {
@@ -89,7 +104,7 @@ impl KeptFiles {
 
     /// The number of what another process left for the device, or a new one.
     fn number(&self, name: &str) -> u64 {
-        let beginning = format!("{name}.key.");
+        let beginning = format!("{name}{KEY}");
         let left = |name: &str| name.strip_prefix(&beginning)?.parse().ok();
         let unused = self.memory.unused();
         unused.iter().find_map(|name| left(name)).unwrap_or_else(|| {
@@ -108,7 +123,7 @@ impl HostFiles for KeptFiles {
         let Some(name) = seal else { return self.files.open_backing(path, None) };
         let device = self.files.open_backing(path, None)?;
         let number = self.number(name);
-        let key = match self.memory.secret(&format!("{name}.key.{number}"), seal::draw) {
+        let key = match self.memory.secret(&format!("{name}{KEY}{number}"), seal::draw) {
             Ok(key) => key,
             // Without such memory the key ends with the process.
             Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => {
@@ -116,7 +131,7 @@ impl HostFiles for KeptFiles {
             }
             Err(error) => return Err(unsealed(path, &error)),
         };
-        let seals = self.memory.provider(&format!("{name}.seals.{number}"));
+        let seals = self.memory.provider(&format!("{}{number}", seals_of(name)));
         match Sealed::kept(device, &seals, u64::MAX, WRITES, key) {
             Ok(device) => Ok(Arc::new(device)),
             Err(error) => Err(unsealed(path, &error)),

@@ -17,11 +17,16 @@ use host::{KeptRegion, Memfds};
 use units::{Cpu, PAGE_SIZE};
 use zram::{HostFiles, Recovered};
 
+use crate::host_files::seals_of;
 use crate::kept::{Progress, SavedDisk};
 use crate::machine::{Machine, MachineOptions};
 
 /// Slots in 4096 bytes of their table, for which there is a bit in the table of marks.
 const SLOTS: u64 = PAGE_SIZE as u64 / 8;
+/// In the names of seals.
+const SEALS: &str = ".seals.";
+/// A seal begins with its number, which is 0 for a block without one.
+const SEAL_BYTES: u64 = seal::SEAL_BYTES as u64;
 /// Findings of a kind that are told; more are counted.
 const TOLD: usize = 100;
 
@@ -52,8 +57,9 @@ impl Inspected {
 }
 
 /// Looks at the disks whose memory is in `regions`, by the code of recovery. Nobody may write to
-/// them meanwhile. With `contents` each page is read as well, those on backing devices included. It
-/// takes memory for what recovery changes, which is a part of the tables, and for each object.
+/// them meanwhile. With `contents` each page is read as well, those on backing devices included if
+/// they are not sealed: the key is not there. It takes memory for what recovery changes, which is a
+/// part of the tables, and for each object.
 ///
 /// # Errors
 /// Those of [`Machine::recover`]: then nothing can be recovered. The error of the system.
@@ -79,10 +85,12 @@ pub fn inspect(
             unmarked(region, marks, &mut found).map_err(system)?;
         }
     }
+    let seals = regions.iter().filter(|region| region.name.contains(SEALS));
+    let seals = seals.map(|region| (region.name.clone(), region.file.clone())).collect();
     let options = MachineOptions {
         cpus: host::cpus(),
         memory: 0,
-        files: Arc::new(Looking),
+        files: Arc::new(Looking(seals)),
         swap_scenario: Arc::new(host::Mmap),
         track_access: true,
     };
@@ -95,6 +103,9 @@ pub fn inspect(
     if contents {
         for disk in machine.disks() {
             disk.read_all(|index, error| {
+                if error == IoError::Unsupported {
+                    return;
+                }
                 let name = disk.name();
                 found.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
             });
@@ -130,15 +141,25 @@ fn unmarked(
     Ok(())
 }
 
-/// The files of the system, for a look: nothing is written, and nothing is claimed.
-struct Looking;
+/// The files of the system, for a look: nothing is written, and nothing is claimed. It has the
+/// seals of sealed devices by the names of regions.
+struct Looking(Vec<(String, Arc<File>)>);
 
 impl HostFiles for Looking {
-    fn open_backing(&self, path: &str, _: bool) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    fn open_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let seals = seal.map(|device| {
+            let beginning = seals_of(device);
+            let found = self.0.iter().find(|(name, _)| name.starts_with(&beginning));
+            found.map(|(_, file)| file.clone())
+        });
         let opened = || {
             let mut file = File::open(path)?;
             let bytes = file.seek(SeekFrom::End(0))?;
-            Ok(Backing { file, bytes: bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64 })
+            Ok(Backing { file, bytes: bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64, seals })
         };
         opened().map(|device| Arc::new(device) as Arc<dyn BlockDevice>).map_err(
             |error: std::io::Error| {
@@ -158,6 +179,18 @@ impl HostFiles for Looking {
 struct Backing {
     file: File,
     bytes: u64,
+    /// For a sealed device, its seals if they are there.
+    seals: Option<Option<Arc<File>>>,
+}
+
+impl Backing {
+    /// Whether the block can be opened with the key.
+    fn has_seal(&self, block: u64) -> bool {
+        let Some(seals) = &self.seals else { return true };
+        let mut number = [0; 8];
+        let read = seals.as_ref().map(|seals| seals.read_exact_at(&mut number, block * SEAL_BYTES));
+        matches!(read, Some(Ok(()))) && u64::from_ne_bytes(number) != 0
+    }
 }
 
 impl BlockDevice for Backing {
@@ -171,6 +204,7 @@ impl BlockDevice for Backing {
 
     fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match operation {
+            Operation::Read { .. } if self.seals.is_some() => Err(IoError::Unsupported),
             Operation::Read { offset, into } => {
                 self.file.read_exact_at(into, offset).map_err(|_| IoError::Failed)
             }
@@ -179,8 +213,15 @@ impl BlockDevice for Backing {
         }
     }
 
-    fn extents(&self, _: Cpu, _: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let _ = visit(Extent { length, kind: ExtentKind::Data });
+    fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.bytes);
+        let blocks = offset / PAGE_SIZE as u64..end.ok_or(IoError::OutOfRange)? / PAGE_SIZE as u64;
+        for block in blocks {
+            let kind = if self.has_seal(block) { ExtentKind::Data } else { ExtentKind::Hole };
+            if visit(Extent { length: PAGE_SIZE as u64, kind }).is_break() {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -212,7 +212,10 @@ fn begin(
     options.memory = bytes.unwrap_or(options.memory);
     let frames = memory.provider(FRAMES);
     let zone = zone_over(&frames, &*provider, options.cpus, options.memory)?;
-    options.files = Arc::new(KeptFiles::new(options.files, memory.clone()));
+    // Who only looks has no key.
+    if !memory.are_copies() {
+        options.files = Arc::new(KeptFiles::new(options.files, memory.clone()));
+    }
     let kept = Arc::new(InFiles(memory.clone()));
     Ok((Machine::of(provider, options, zone.clone(), Some(kept)), zone))
 }

@@ -32,6 +32,7 @@ mod seals;
 
 pub use key::draw;
 pub use sealed::Sealed;
+pub use seals::SEAL_BYTES;
 
 #[cfg(doc)]
 use block::{BlockDevice, IoError};

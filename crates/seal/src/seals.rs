@@ -5,6 +5,9 @@ use sync::atomic::{AtomicU64, Ordering};
 
 use crate::key::Seal;
 
+/// Bytes of a seal. The seal of block N is at N times as many; it begins with a number, in the
+/// system's byte order, which is 0 for a block that cannot be opened.
+pub const SEAL_BYTES: usize = 24;
 /// The number of a block that is being written.
 const CHANGING: u64 = u64::MAX;
 
