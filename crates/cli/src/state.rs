@@ -140,7 +140,7 @@ impl State {
             self.store.settle(PATIENCE)?;
         }
         written.is_kept = true;
-        written.table.write(&Contents { regions, devices })?;
+        written.table.write(&Contents { regions, devices, mounts: Vec::new() })?;
         let gone: Vec<String> = written.regions.difference(&names).cloned().collect();
         written.regions = names;
         for name in gone {
