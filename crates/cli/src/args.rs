@@ -93,6 +93,9 @@ pub enum Command {
     /// What a daemon starts to swap off.
     #[command(hide = true)]
     SwapoffHelper(SwapoffHelper),
+    /// What a daemon starts to change a loop device.
+    #[command(hide = true)]
+    LoopHelper(LoopHelper),
     /// Stop a running daemon. Everything stored in its devices is lost.
     Stop(Stop),
 }
@@ -257,6 +260,13 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
+}
+
+/// `rampack loop-helper`.
+#[derive(Args, Debug)]
+pub struct LoopHelper {
+    /// What to do, in JSON.
+    pub action: String,
 }
 
 /// `rampack keep`.

@@ -1,6 +1,8 @@
 //! A daemon: devices, frontends and the control socket in one root directory.
 
 use std::fs::{self, File, Permissions};
+use std::mem;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -21,14 +23,16 @@ use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence};
 use crate::filesystem::{self, Kind};
+use crate::loops::Loops;
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
-use crate::state::State;
+use crate::state::{Connection, State};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
+use crate::takeover;
 use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
@@ -104,22 +108,39 @@ impl Daemon {
     ///
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
+    ///
+    /// Where it has devices of a daemon before, nothing is removed: that daemon's successor may be
+    /// another one, and the users of the devices wait for it. The process must end then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
         let DaemonOptions { root, transport, nbd, state } = options;
         sys::private_files();
-        let claim = root.claim()?;
-        let mut notes = clear_leftovers(&claim);
-        let made = claim.made().clone();
+        let is_inherited = state.as_ref().is_some_and(|state| state.is_inherited());
+        let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
+        let claim = root.claim_with(&held)?;
+        let left = match &state {
+            Some(state) if transport != Transport::Nbd => state.take_mount(),
+            _ => None,
+        };
+        let mut notes = match left.is_some() {
+            true => clear_tree(&claim),
+            false => clear_leftovers(&claim, &held),
+        };
         let machine = match &state {
             None => machine::new()?,
             Some(state) => {
-                let (machine, told) = machine::lasting(state)?;
+                let recovered = machine::lasting(state);
+                let (machine, told) = match recovered {
+                    Err(error) if is_inherited => {
+                        mem::forget(claim);
+                        return Err(error);
+                    }
+                    recovered => recovered?,
+                };
                 notes.extend(told);
                 machine
             }
         };
-        let lasts = state.is_some();
-        let devices = Arc::new(Devices::new(root.clone(), machine.clone(), state));
+        let devices = Arc::new(Devices::new(root, machine.clone(), state.clone()));
         // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
             swaps: Arc::new(Swaps::new(devices.clone())),
@@ -129,38 +150,110 @@ impl Daemon {
             nbd: None,
             mounted: Mutex::new(None),
             tree: Mutex::new(None),
-            notes: Vec::new(),
+            notes,
             claim,
         };
-        made.directory(&root.devices())?;
-        if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
-            daemon.devices.serve_files(files);
+        match daemon.open(left, transport, &nbd, state.as_deref(), events) {
+            Err(error) if is_inherited => {
+                mem::forget(daemon);
+                Err(error)
+            }
+            opened => opened.map(|()| daemon),
         }
-        if lasts {
-            daemon.devices.attach_recovered()?;
-        }
-        if transport != Transport::Fuse {
-            let exports = Arc::new(DiskExports::new(daemon.machine.clone(), nbd.nbd_read_only));
-            let server = daemon.nbd.insert(Arc::new(nbd_server(exports, &nbd)?));
-            made.socket(&root.nbd_socket())?;
-            daemon.devices.serve_nbd(listen(server, &root, &nbd)?, Some(server.clone()));
-        }
-        if let Err(error) = daemon.open_tree() {
-            notes.push(format!("no control tree: {}", error.message));
-        }
-        daemon.notes = notes;
-        daemon.open_control(events)?;
-        Ok(daemon)
     }
 
-    fn open_control(&mut self, events: Sender<Event>) -> Result<(), ControlError> {
+    /// Opens the frontends.
+    fn open(
+        &mut self,
+        left: Option<takeover::Left>,
+        transport: Transport,
+        nbd: &NbdOptions,
+        state: Option<&State>,
+        events: Sender<Event>,
+    ) -> Result<(), ControlError> {
+        let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
+        made.directory(&root.devices())?;
+        if let Some(files) = self.open_files(left, transport, state)? {
+            self.devices.serve_files(files);
+        }
+        if state.is_some() {
+            self.devices.attach_recovered()?;
+            let links: Vec<PathBuf> =
+                self.machine.disks().iter().map(|disk| root.device(&disk.name())).collect();
+            made.keep_links(&root.devices(), &links);
+        }
+        if transport != Transport::Fuse {
+            let exports = Arc::new(DiskExports::new(self.machine.clone(), nbd.nbd_read_only));
+            let server = self.nbd.insert(Arc::new(nbd_server(exports, nbd)?));
+            let addresses = listen(server, &root, &made, nbd, state)?;
+            self.devices.serve_nbd(addresses, Some(server.clone()));
+        }
+        if let Err(error) = self.open_tree() {
+            self.notes.push(format!("no control tree: {}", error.message));
+        }
+        self.open_control(state, events)
+    }
+
+    /// Opens the FUSE frontend: the mount of the daemon before, or one of its own.
+    fn open_files(
+        &mut self,
+        left: Option<takeover::Left>,
+        transport: Transport,
+        state: Option<&State>,
+    ) -> Result<Option<Files>, ControlError> {
+        let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
+        let taken = left.map(|left| takeover::mount(left, &root, &self.machine));
+        let is_taken = matches!(taken, Some(Ok(_)));
+        let files = match taken {
+            Some(Ok(mount)) => {
+                let loops = has_loops(&mut self.notes).then(|| Arc::new(Loops::here()));
+                Some(Files { mount, loops, made })
+            }
+            Some(Err(error)) => {
+                self.notes.push(format!(
+                    "the users of block devices and files of the daemon before get errors: {}",
+                    error.message
+                ));
+                self.notes.extend(clear_leftovers(&self.claim, &[]));
+                open_files(&root, &made, transport, state.is_some(), &mut self.notes)?
+            }
+            None => open_files(&root, &made, transport, state.is_some(), &mut self.notes)?,
+        };
+        let Some(state) = state else { return Ok(files) };
+        let Some(mut files) = files else { return Ok(None) };
+        if !is_taken {
+            self.notes.extend(takeover::keep_mount(state, &files.mount)?);
+        }
+        if files.loops.is_some() && files.mount.channel().is_some() {
+            let (loops, note) = takeover::loops(state)?;
+            files.loops = Some(Arc::new(loops));
+            self.notes.extend(note);
+        }
+        Ok(Some(files))
+    }
+
+    fn open_control(
+        &mut self,
+        state: Option<&State>,
+        events: Sender<Event>,
+    ) -> Result<(), ControlError> {
         let root = self.claim.root().clone();
         let path = root.control_socket();
         let what = || format!("cannot listen at {}", path.display());
-        self.claim.made().socket(&path)?;
-        let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
-        let mode = Permissions::from_mode(0o600);
-        fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
+        let there = state.and_then(|state| takeover::control_socket(state, &path));
+        let listener = match there {
+            Some(listener) => listener,
+            None => {
+                self.claim.made().socket(&path)?;
+                let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
+                let mode = Permissions::from_mode(0o600);
+                fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
+                if let Some(state) = state {
+                    state.keep(Connection::Control, listener.as_fd())?;
+                }
+                listener
+            }
+        };
         let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
         let commands = Commands { root, devices, swaps, events };
         let server = ControlServer::start(listener, Arc::new(commands));
@@ -409,22 +502,20 @@ fn open_files(
     root: &Root,
     made: &Arc<Made>,
     transport: Transport,
+    lasts: bool,
     notes: &mut Vec<String>,
 ) -> Result<Option<Files>, ControlError> {
-    let is_root = sys::effective_user() == 0;
     match transport {
         Transport::Nbd => return Ok(None),
         // Without root a user could have a file, but no block device.
-        Transport::Auto if !is_root => {
+        Transport::Auto if sys::effective_user() != 0 => {
             notes.push("no block device, NBD only: that needs root".into());
             return Ok(None);
         }
         Transport::Auto | Transport::Fuse => {}
     }
     made.directory(&root.files())?;
-    let options =
-        rampack::fuse::Options { cpu: rampack::host::cpu, ..rampack::fuse::Options::default() };
-    let mount = match Mount::new(&root.files(), options) {
+    let mount = match Mount::new(&root.files(), takeover::options(lasts)) {
         Ok(mount) => mount,
         Err(error) if transport == Transport::Auto => {
             made.remove(&root.files());
@@ -436,7 +527,14 @@ fn open_files(
             return Err(frontend_error(&error));
         }
     };
-    let loops = match File::open("/dev/loop-control") {
+    let loops = has_loops(notes).then(|| Arc::new(Loops::here()));
+    Ok(Some(Files { mount, loops, made: made.clone() }))
+}
+
+/// Can this process make loop devices?
+fn has_loops(notes: &mut Vec<String>) -> bool {
+    let is_root = sys::effective_user() == 0;
+    match File::open("/dev/loop-control") {
         Ok(_) => is_root,
         Err(error) => {
             if is_root {
@@ -445,8 +543,7 @@ fn open_files(
             }
             false
         }
-    };
-    Ok(Some(Files { mount, loops, made: made.clone() }))
+    }
 }
 
 /// Stops an NBD server. A device that hangs does not keep it.
@@ -457,16 +554,44 @@ pub fn end_nbd(server: &Server) {
     }
 }
 
-/// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
-fn listen(server: &Server, root: &Root, nbd: &NbdOptions) -> Result<Vec<String>, ControlError> {
+/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the daemon
+/// before are served on.
+fn listen(
+    server: &Server,
+    root: &Root,
+    made: &Made,
+    nbd: &NbdOptions,
+    state: Option<&State>,
+) -> Result<Vec<String>, ControlError> {
     let path = root.nbd_socket();
+    let keep = |connection, listener: &Listener| {
+        state.map_or(Ok(()), |state| state.keep(connection, listener.as_fd()))
+    };
     let serve = |listener: Listener| {
         server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
     };
-    serve(Listener::unix_for(&path, &nbd.nbd_allow_uid).map_err(|e| listen_error(&e))?)?;
+    let there = state.and_then(|state| takeover::nbd_socket(state, &path, nbd));
+    serve(match there {
+        Some(listener) => listener,
+        None => {
+            made.socket(&path)?;
+            let new = Listener::unix_for(&path, &nbd.nbd_allow_uid);
+            let listener = new.map_err(|e| listen_error(&e))?;
+            keep(Connection::Nbd, &listener)?;
+            listener
+        }
+    })?;
     let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
     if let Some(address) = nbd.nbd_tcp {
-        let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
+        let there = state.and_then(|state| takeover::nbd_tcp_socket(state, nbd));
+        let listener = match there {
+            Some(listener) => listener,
+            None => {
+                let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
+                keep(Connection::NbdTcp, &listener)?;
+                listener
+            }
+        };
         let bound = listener.tcp_address().unwrap_or(address);
         serve(listener)?;
         let scheme = if nbd.tls_certificates.is_some() { "nbds" } else { "nbd" };
@@ -509,9 +634,19 @@ fn percent_encoded(path: &Path) -> String {
     text
 }
 
-/// Clears what a killed daemon left in a root that this process has claimed. Returns messages for
-/// the user.
-fn clear_leftovers(claim: &RootLock) -> Vec<String> {
+/// Clears what a killed daemon left, except the mount of the files, which is taken over, with all
+/// that leads there. Returns messages for the user.
+fn clear_tree(claim: &RootLock) -> Vec<String> {
+    let report = leftovers::clear_tree(claim.root().path());
+    let who = claim.killed_before_us().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+    let said = format!("a daemon{who} was killed here before; its devices are served on");
+    let failed = report.remaining.iter().map(|what| format!("could not be cleared: {what}"));
+    [said].into_iter().chain(failed).collect()
+}
+
+/// Clears what a killed daemon left in a root that this process has claimed, except the sockets
+/// `held`. Returns messages for the user.
+fn clear_leftovers(claim: &RootLock, held: &[PathBuf]) -> Vec<String> {
     let mut notes = Vec::new();
     if !claim.has_leftovers() {
         return notes;
@@ -526,7 +661,7 @@ fn clear_leftovers(claim: &RootLock) -> Vec<String> {
         cleared.extend(report.cleared);
         notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
     }
-    cleared.extend(claim.made().clear());
+    cleared.extend(claim.made().clear(held));
     if !cleared.is_empty() || claim.killed_before_us().is_some() {
         let who = match claim.killed_before_us() {
             Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
