@@ -155,10 +155,12 @@ impl LoopDevice {
 
     /// The loop device that a process that died attached to `file`, an absolute path without links.
     /// It is attached as before; dropping it detaches it as if this process had attached it. The
-    /// file must be served again, because its file system is asked. None if there is none.
+    /// file must be served again, because its file system is asked. The file is a mount, or lies in
+    /// one. None if there is none.
     #[must_use]
     pub fn adopt(file: &Path) -> Option<LoopDevice> {
-        let mounts = mounts::at(file);
+        let mut mounts = mounts::at(file);
+        mounts.extend(file.parent().map(mounts::at).into_iter().flatten());
         let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
         let number = loops::find_by_backing(file).into_iter().find(ours)?;
         Some(LoopDevice {

@@ -10,6 +10,8 @@ mod exec_modules;
 mod filesystem;
 mod golden;
 mod keep;
+mod keep_users;
+mod keeper;
 mod killed;
 mod nbd_frontends;
 mod roots;
