@@ -87,8 +87,8 @@ pub enum Command {
     /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
-    /// Start a daemon, and start it again whenever it dies.
-    #[command(after_help = KEEP_NOTES, hide = true)]
+    /// Run a daemon whose devices outlive it: it is started again whenever it dies.
+    #[command(after_help = KEEP_NOTES)]
     Keep(Keep),
     /// What a daemon starts to swap off.
     #[command(hide = true)]
@@ -119,12 +119,22 @@ The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then
 directory only if --root or RAMPACK_ROOT names one.";
 
 const KEEP_NOTES: &str = "\
-For machines without systemd; under systemd, Restart=on-failure does the same. Descriptors that \
-the daemon gives to its service manager (FileDescriptorStoreMax= of systemd.service) are kept, and \
-the next daemon gets them back. A daemon that ends by itself, or is told to, is not started again; \
-its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
+What `serve` stores outlives a daemon that is killed, crashes or panics. Its devices come back with \
+every page, and whoever uses them sees a pause and no error: programs and file systems on block \
+devices, swap space on them, and NBD clients that connect again. A block device needs root and \
+Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that were \
+written back encrypted do not come back: their key ends with the daemon. What `up` and `swap on` \
+have is lost, and they are started anew.
 
-Example: rampack keep serve --size 1G";
+The memory of the devices, the mount of their files and the sockets stay with this process, which \
+does little, so that it does not die. Its end is the end of all that. A daemon that ends by itself, \
+or is told to (`rampack stop`, or SIGTERM, SIGINT, SIGHUP or SIGQUIT, which are passed on to it), is \
+not started again; its exit code is the exit code here.
+
+Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
+does the same.
+
+Example: sudo rampack keep serve --size 1G";
 
 const TREE_NOTES: &str = "\
 With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \

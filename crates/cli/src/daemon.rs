@@ -153,7 +153,7 @@ impl Daemon {
             notes,
             claim,
         };
-        match daemon.open(left, transport, &nbd, state.as_deref(), events) {
+        match daemon.open(left, transport, &nbd, state, events) {
             Err(error) if is_inherited => {
                 mem::forget(daemon);
                 Err(error)
@@ -168,30 +168,35 @@ impl Daemon {
         left: Option<takeover::Left>,
         transport: Transport,
         nbd: &NbdOptions,
-        state: Option<&State>,
+        state: Option<Arc<State>>,
         events: Sender<Event>,
     ) -> Result<(), ControlError> {
+        let kept = state.as_deref();
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
         made.directory(&root.devices())?;
-        if let Some(files) = self.open_files(left, transport, state)? {
+        if let Some(files) = self.open_files(left, transport, kept)? {
             self.devices.serve_files(files);
         }
-        if state.is_some() {
+        if kept.is_some() {
             self.devices.attach_recovered()?;
             let links: Vec<PathBuf> =
                 self.machine.disks().iter().map(|disk| root.device(&disk.name())).collect();
             made.keep_links(&root.devices(), &links);
         }
         if transport != Transport::Fuse {
-            let exports = Arc::new(DiskExports::new(self.machine.clone(), nbd.nbd_read_only));
+            let (machine, read_only) = (self.machine.clone(), nbd.nbd_read_only);
+            let exports = Arc::new(match state.clone() {
+                None => DiskExports::new(machine, read_only),
+                Some(state) => DiskExports::lasting(machine, read_only, state),
+            });
             let server = self.nbd.insert(Arc::new(nbd_server(exports, nbd)?));
-            let addresses = listen(server, &root, &made, nbd, state)?;
+            let addresses = listen(server, &root, &made, nbd, kept)?;
             self.devices.serve_nbd(addresses, Some(server.clone()));
         }
         if let Err(error) = self.open_tree() {
             self.notes.push(format!("no control tree: {}", error.message));
         }
-        self.open_control(state, events)
+        self.open_control(kept, events)
     }
 
     /// Opens the FUSE frontend: the mount of the daemon before, or one of its own.

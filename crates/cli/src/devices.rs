@@ -103,20 +103,22 @@ impl Devices {
     /// The error of a frontend.
     pub fn attach_recovered(&self) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
-        let there = lifecycle.files.as_ref().map(|files| files.mount.names()).unwrap_or_default();
-        for disk in self.machine.disks() {
-            match &lifecycle.files {
-                Some(files) if there.contains(&disk.name()) => {
-                    let mut attached = Attached::made(files, &self.root, &disk.name());
-                    attached.open(&files.made, &disk, true)?;
-                    // It may have got its size just before the daemon died.
-                    attached.resized()?;
-                    self.attached.lock().insert(disk.id(), attached);
-                }
-                _ => self.attach(&lifecycle, &disk)?,
+        let taken = lifecycle.files.as_ref().map(|files| files.mount.names()).unwrap_or_default();
+        let (taken, new): (Vec<_>, Vec<_>) =
+            self.machine.disks().into_iter().partition(|disk| taken.contains(&disk.name()));
+        if let Some(files) = lifecycle.files.as_ref().filter(|_| !taken.is_empty()) {
+            let paths = taken.iter().map(|disk| files.mount.path(&disk.name())).collect();
+            let there = match &files.loops {
+                Some(loops) => loops.adopt(paths)?,
+                None => vec![None; taken.len()],
+            };
+            for (disk, there) in taken.iter().zip(there) {
+                let mut attached = Attached::made(files, &self.root, &disk.name());
+                attached.open(&files.made, disk, there)?;
+                self.attached.lock().insert(disk.id(), attached);
             }
         }
-        Ok(())
+        new.iter().try_for_each(|disk| self.attach(&lifecycle, disk))
     }
 
     /// As [`Devices::save`], after a device is gone whose making failed: that error is told.
@@ -409,7 +411,7 @@ impl Devices {
         let Some(files) = &lifecycle.files else { return Ok(()) };
         let mut attached = Attached::make(files, &self.root, disk)?;
         self.note_files(files);
-        let opened = self.save().and_then(|()| attached.open(&files.made, disk, false));
+        let opened = self.save().and_then(|()| attached.open(&files.made, disk, None));
         if let Err(error) = opened {
             files.mount.remove(&disk.name());
             self.note_files(files);

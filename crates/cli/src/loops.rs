@@ -50,7 +50,7 @@ pub struct BlockFile {
 #[derive(Serialize, Deserialize, Debug)]
 enum Action {
     Attach { file: PathBuf, flush: bool },
-    Adopt { file: PathBuf },
+    Adopt { files: Vec<PathBuf> },
     Users { of: BlockFile },
     Resize { device: BlockFile },
     Detach { device: BlockFile, force: bool },
@@ -61,7 +61,8 @@ enum Action {
 #[derive(Serialize, Deserialize, Debug)]
 enum Answer {
     Done,
-    Device(Option<BlockFile>),
+    Device(BlockFile),
+    Devices(Vec<Option<BlockFile>>),
     Users(Vec<String>),
     Failed { errno: i32, message: String },
 }
@@ -131,22 +132,23 @@ impl Loops {
     /// # Errors
     /// Those of [`LoopDevice::attach`].
     pub fn attach(&self, file: &Path, flush: bool) -> Result<BlockFile, ControlError> {
-        let found = self.device(&Action::Attach { file: file.into(), flush })?;
-        found.ok_or_else(|| ControlError::new(Errno::EIO, "a helper answered without a device"))
+        match self.perform(&Action::Attach { file: file.into(), flush })? {
+            Answer::Device(device) => Ok(device),
+            _ => Err(other_question()),
+        }
     }
 
-    /// The loop device that a daemon before attached to `file`; None if there is none.
+    /// The loop device that a daemon before attached to each of `files`; None where there is none.
+    /// A device has the size of its file then, which the file may have got just before that daemon
+    /// died.
     ///
     /// # Errors
-    /// That of a helper that cannot be started.
-    pub fn adopt(&self, file: &Path) -> Result<Option<BlockFile>, ControlError> {
-        self.device(&Action::Adopt { file: file.into() })
-    }
-
-    fn device(&self, action: &Action) -> Result<Option<BlockFile>, ControlError> {
-        match self.perform(action)? {
-            Answer::Device(device) => Ok(device),
-            _ => Err(ControlError::new(Errno::EIO, "a helper answered another question")),
+    /// The error of the kernel, or of a helper that cannot be started.
+    pub fn adopt(&self, files: Vec<PathBuf>) -> Result<Vec<Option<BlockFile>>, ControlError> {
+        let count = files.len();
+        match self.perform(&Action::Adopt { files })? {
+            Answer::Devices(devices) if devices.len() == count => Ok(devices),
+            _ => Err(other_question()),
         }
     }
 
@@ -157,7 +159,7 @@ impl Loops {
     pub fn users(&self, of: &BlockFile) -> Result<Vec<String>, ControlError> {
         match self.perform(&Action::Users { of: of.clone() })? {
             Answer::Users(users) => Ok(users),
-            _ => Ok(Vec::new()),
+            _ => Err(other_question()),
         }
     }
 
@@ -254,6 +256,10 @@ fn answer_of(helper: &mut Child) -> Result<Answer, ControlError> {
     }
 }
 
+fn other_question() -> ControlError {
+    ControlError::new(Errno::EIO, "the helper for a loop device answered another question")
+}
+
 fn checked(answer: Answer) -> Result<Answer, ControlError> {
     match answer {
         Answer::Failed { errno, message } => Err(ControlError::new(Errno(errno), message)),
@@ -294,9 +300,17 @@ fn perform(action: &Action) -> Result<Answer, ControlError> {
         Action::Attach { file, flush } => {
             let options = LoopOptions { flush: *flush, ..LoopOptions::default() };
             let device = LoopDevice::attach(file, options).map_err(error)?;
-            Answer::Device(Some(BlockFile::of(device)))
+            Answer::Device(BlockFile::of(device))
         }
-        Action::Adopt { file } => Answer::Device(LoopDevice::adopt(file).map(BlockFile::of)),
+        Action::Adopt { files } => {
+            let devices = files.iter().map(|file| {
+                let Some(device) = LoopDevice::adopt(file) else { return Ok(None) };
+                let resized = device.refresh_size();
+                let adopted = BlockFile::of(device);
+                resized.map(|()| Some(adopted))
+            });
+            Answer::Devices(devices.collect::<Result<_, _>>().map_err(error)?)
+        }
         Action::Users { of } => {
             let device = of.clone().device();
             let users = device.in_use().iter().map(ToString::to_string).collect();

@@ -22,6 +22,7 @@ use kept::{Contents, Device, Mount, Region, Store, Table};
 use rampack::control::{ControlError, Errno};
 use rampack::host::{Memfds, page_bytes};
 use rampack::sync::Mutex;
+use rampack::zram::Disk;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
@@ -92,6 +93,8 @@ struct Written {
     others: BTreeMap<&'static str, (OwnedFd, bool)>,
     /// The files of the mount, if it outlives the daemon.
     files: BTreeMap<String, u64>,
+    /// The names and generations of the devices in the table.
+    devices: BTreeSet<(String, u64)>,
 }
 
 /// Descriptors with their names.
@@ -135,8 +138,10 @@ impl State {
                 (Table::create(file, page).map_err(invalid)?, Contents::default())
             }
         };
+        let devices = generations(&contents.devices);
         let (regions, files) = (BTreeSet::new(), BTreeMap::new());
-        let mut written = Written { table, is_kept, regions, others: BTreeMap::new(), files };
+        let mut written =
+            Written { table, is_kept, regions, others: BTreeMap::new(), files, devices };
         let handed_over = match is_kept {
             true => HandedOver::take(&mut others, &contents.mounts),
             // A daemon died before there was a table: nobody depends on what it left.
@@ -250,6 +255,12 @@ impl State {
         })
     }
 
+    /// Does the next daemon find the contents that `disk` has had since it got its size?
+    #[must_use]
+    pub fn has(&self, disk: &Disk) -> bool {
+        self.written.lock().devices.contains(&(disk.name(), disk.generation()))
+    }
+
     /// Gives everything up, after the devices are gone: this daemon ends in an orderly way.
     pub fn end(&self) {
         let end = || -> Result<(), Box<dyn std::error::Error>> {
@@ -295,8 +306,9 @@ impl State {
         let mount =
             || Mount { name: name.into(), descriptor: descriptor.into(), files: files.clone() };
         let mounts = others.contains_key(descriptor).then(mount).into_iter().collect();
+        let generations = generations(&devices);
         table.write(&Contents { regions, devices, mounts })?;
-        written.is_kept = true;
+        (written.is_kept, written.devices) = (true, generations);
         let gone: Vec<String> = written.regions.difference(&names).cloned().collect();
         written.regions = names;
         for name in gone {
@@ -353,6 +365,10 @@ fn adopt(
         }
     }
     Ok(())
+}
+
+fn generations(devices: &[Device]) -> BTreeSet<(String, u64)> {
+    devices.iter().map(|device| (device.name.clone(), device.generation)).collect()
 }
 
 fn device(disk: SavedDisk) -> Device {

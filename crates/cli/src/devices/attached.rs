@@ -63,17 +63,15 @@ impl Attached {
         Attached { file, block_device: None, link, tree, loops }
     }
 
-    /// Makes the block device and the link; with `adopt` it takes the block device that a daemon
-    /// before attached, if there is one. From now on others can use the device. On an error there
-    /// is no new block device.
+    /// Makes the block device, or takes the one that is `there` from a daemon before, and the link.
+    /// From now on others can use the device. On an error there is no block device.
     pub(super) fn open(
         &mut self,
         made: &Made,
         disk: &Disk,
-        adopt: bool,
+        there: Option<BlockFile>,
     ) -> Result<(), ControlError> {
         if let Some(loops) = &self.loops {
-            let there = if adopt { loops.adopt(&self.file)? } else { None };
             self.block_device = Some(match there {
                 Some(device) => device,
                 None => loops.attach(&self.file, disk.abilities().flush)?,

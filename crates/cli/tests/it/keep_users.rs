@@ -1,8 +1,8 @@
 //! What the users of disks see of a daemon that is killed again and again: nothing but a pause.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ use cli::swap::selftest::group::Group;
 use cli::swap::selftest::hungry::Outcome;
 use testkit::{Need, Rng, TempDir, met, run, try_run};
 
-use crate::common::{Place, program, wait_until};
-use crate::keeper::{Keeper, has_resend, kills};
+use crate::common::{Daemon, Place, program, wait_until};
+use crate::keeper::{Keeper, has_resend, kill, kills};
 
 const MIB: u64 = 1 << 20;
 
@@ -337,7 +337,7 @@ fn devices_change_while_daemons_are_killed() {
     survive(&mut keeper, kills(25), &mut rng, |stop| {
         let (mut rng, mut done) = (Rng::new(seed), 0);
         while !stop.load(Ordering::Relaxed) {
-            let n = 1 + rng.below(3);
+            let n = 1 + rng.below(4);
             let line = match rng.below(5) {
                 0 => "add --size 2M".to_owned(),
                 1 => "add".to_owned(),
@@ -345,7 +345,12 @@ fn devices_change_while_daemons_are_killed() {
                 3 => format!("reset zram{n}"),
                 _ => format!("remove zram{n}"),
             };
-            done += u64::from(ask(&line).code == 0);
+            let said = ask(&line);
+            done += u64::from(said.code == 0);
+            // There are a few devices at a time.
+            let made = said.out.trim().strip_prefix("zram").and_then(|n| n.parse().ok());
+            let names = (5..=made.unwrap_or(0u64)).map(|n| format!("remove zram{n}"));
+            names.for_each(|line| drop(ask(&line)));
         }
         done
     });
@@ -366,4 +371,65 @@ fn devices_change_while_daemons_are_killed() {
     }
     keeper.stop();
     place.is_clean();
+}
+
+#[test]
+fn a_daemon_that_cannot_start_loses_nothing_and_its_users_wait() {
+    let name = "a_daemon_that_cannot_start_loses_nothing_and_its_users_wait";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let device = keeper.block_device("zram0");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_DIRECT);
+    let file = options.open(&device).unwrap();
+    let mut memory = vec![0; 2 * 4096];
+    let skip = memory.as_ptr().align_offset(4096);
+    memory[skip..skip + 4096].fill(7);
+    file.write_all_at(&memory[skip..skip + 4096], 4096).unwrap();
+    // A root that others may change is refused by every daemon.
+    let allow = |mode| fs::set_permissions(keeper.root(), Permissions::from_mode(mode)).unwrap();
+    allow(0o777);
+    let daemon = keeper.daemon();
+    kill(daemon, libc::SIGKILL);
+    let reader = thread::spawn(move || {
+        memory.fill(0);
+        file.read_exact_at(&mut memory[skip..skip + 4096], 4096).unwrap();
+        memory[skip..skip + 4096].iter().all(|byte| *byte == 7)
+    });
+    wait_until("daemons are refused", || keeper.said().contains("death 5 without a READY=1"));
+    assert!(keeper.said().contains("writable by nobody else"), "{}", keeper.said());
+    assert!(!reader.is_finished());
+    allow(0o755);
+    wait_until("the reader has its answer", || reader.is_finished());
+    assert!(reader.join().unwrap());
+    keeper.wait();
+    assert_eq!(keeper.block_device("zram0"), device);
+    // An end in order is no death.
+    keeper.kill(libc::SIGTERM);
+    assert_eq!(keeper.ended(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn users_of_a_daemon_that_nobody_keeps_see_its_death() {
+    let name = "users_of_a_daemon_that_nobody_keeps_see_its_death";
+    if !met(name, &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --size 4M");
+    let device = fs::read_link(place.root().join("dev/zram0")).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let user = scope.spawn(|| longest_read(&device, &stop));
+        let _end = Ends(&stop);
+        thread::sleep(Duration::from_millis(50));
+        daemon.kill();
+        wait_until("the user has an error", || user.is_finished());
+        assert!(user.join().is_err());
+    });
+    Daemon::start(&place, "serve --num-devices 0").stop();
 }

@@ -142,6 +142,11 @@ impl Keeper {
         self.said.lock().unwrap().join("\n")
     }
 
+    /// The exit code of the keeper, when it has ended.
+    pub fn ended(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
     /// Stops the daemon, and with it the keeper.
     #[track_caller]
     pub fn stop(mut self) {
