@@ -119,17 +119,17 @@ The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then
 directory only if --root or RAMPACK_ROOT names one.";
 
 const KEEP_NOTES: &str = "\
-What `serve` stores outlives a daemon that is killed, crashes or panics. Its devices come back with \
-every page, and whoever uses them sees a pause and no error: programs and file systems on block \
-devices, swap space on them, and NBD clients that connect again. A block device needs root and \
-Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that were \
-written back encrypted do not come back: their key ends with the daemon. What `up` and `swap on` \
-have is lost, and they are started anew.
+What `serve` stores outlives a daemon that is killed, crashes or panics. Its devices come back \
+with every page, and whoever uses them sees a pause and no error: programs and file systems on \
+block devices, swap space on them, and NBD clients that connect again. A block device needs root \
+and Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that \
+were written back encrypted do not come back: their key ends with the daemon. What `up` and `swap \
+on` have is lost, and they are started anew.
 
 The memory of the devices, the mount of their files and the sockets stay with this process, which \
-does little, so that it does not die. Its end is the end of all that. A daemon that ends by itself, \
-or is told to (`rampack stop`, or SIGTERM, SIGINT, SIGHUP or SIGQUIT, which are passed on to it), is \
-not started again; its exit code is the exit code here.
+does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
+itself, or is told to (`rampack stop`, or SIGTERM, SIGINT, SIGHUP or SIGQUIT, which are passed on \
+to it), is not started again; its exit code is the exit code here.
 
 Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
 does the same.

@@ -1,6 +1,6 @@
 //! A daemon: devices, frontends and the control socket in one root directory.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -12,30 +12,33 @@ use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
-use rampack::fuse::{Mount, TreeMount, leftovers};
+use rampack::fuse::TreeMount;
 use rampack::nbd::{Activated, Exports, Listener, Server, Tls};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
 use crate::args::NbdOptions;
-use crate::devices::{Devices, Files};
+use crate::devices::Devices;
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence};
 use crate::filesystem::{self, Kind};
-use crate::loops::Loops;
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::state::{Connection, State};
-use crate::swap::{self, Swaps};
+use crate::swap::Swaps;
 use crate::sys::{self, Unmount};
 use crate::takeover;
 use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
+
+mod files;
+mod remains;
+use remains::{clear_leftovers, clear_tree};
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -174,7 +177,8 @@ impl Daemon {
         let kept = state.as_deref();
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
         made.directory(&root.devices())?;
-        if let Some(files) = self.open_files(left, transport, kept)? {
+        let (machine, notes) = (&self.machine, &mut self.notes);
+        if let Some(files) = files::open(&self.claim, machine, left, transport, kept, notes)? {
             self.devices.serve_files(files);
         }
         if kept.is_some() {
@@ -197,44 +201,6 @@ impl Daemon {
             self.notes.push(format!("no control tree: {}", error.message));
         }
         self.open_control(kept, events)
-    }
-
-    /// Opens the FUSE frontend: the mount of the daemon before, or one of its own.
-    fn open_files(
-        &mut self,
-        left: Option<takeover::Left>,
-        transport: Transport,
-        state: Option<&State>,
-    ) -> Result<Option<Files>, ControlError> {
-        let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
-        let taken = left.map(|left| takeover::mount(left, &root, &self.machine));
-        let is_taken = matches!(taken, Some(Ok(_)));
-        let files = match taken {
-            Some(Ok(mount)) => {
-                let loops = has_loops(&mut self.notes).then(|| Arc::new(Loops::here()));
-                Some(Files { mount, loops, made })
-            }
-            Some(Err(error)) => {
-                self.notes.push(format!(
-                    "the users of block devices and files of the daemon before get errors: {}",
-                    error.message
-                ));
-                self.notes.extend(clear_leftovers(&self.claim, &[]));
-                open_files(&root, &made, transport, state.is_some(), &mut self.notes)?
-            }
-            None => open_files(&root, &made, transport, state.is_some(), &mut self.notes)?,
-        };
-        let Some(state) = state else { return Ok(files) };
-        let Some(mut files) = files else { return Ok(None) };
-        if !is_taken {
-            self.notes.extend(takeover::keep_mount(state, &files.mount)?);
-        }
-        if files.loops.is_some() && files.mount.channel().is_some() {
-            let (loops, note) = takeover::loops(state)?;
-            files.loops = Some(Arc::new(loops));
-            self.notes.extend(note);
-        }
-        Ok(Some(files))
     }
 
     fn open_control(
@@ -502,55 +468,6 @@ fn json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(failed)
 }
 
-/// Opens the FUSE frontend as far as `transport`, this machine and this user allow.
-fn open_files(
-    root: &Root,
-    made: &Arc<Made>,
-    transport: Transport,
-    lasts: bool,
-    notes: &mut Vec<String>,
-) -> Result<Option<Files>, ControlError> {
-    match transport {
-        Transport::Nbd => return Ok(None),
-        // Without root a user could have a file, but no block device.
-        Transport::Auto if sys::effective_user() != 0 => {
-            notes.push("no block device, NBD only: that needs root".into());
-            return Ok(None);
-        }
-        Transport::Auto | Transport::Fuse => {}
-    }
-    made.directory(&root.files())?;
-    let mount = match Mount::new(&root.files(), takeover::options(lasts)) {
-        Ok(mount) => mount,
-        Err(error) if transport == Transport::Auto => {
-            made.remove(&root.files());
-            notes.push(format!("no block device, NBD only: {error}"));
-            return Ok(None);
-        }
-        Err(error) => {
-            made.remove(&root.files());
-            return Err(frontend_error(&error));
-        }
-    };
-    let loops = has_loops(notes).then(|| Arc::new(Loops::here()));
-    Ok(Some(Files { mount, loops, made: made.clone() }))
-}
-
-/// Can this process make loop devices?
-fn has_loops(notes: &mut Vec<String>) -> bool {
-    let is_root = sys::effective_user() == 0;
-    match File::open("/dev/loop-control") {
-        Ok(_) => is_root,
-        Err(error) => {
-            if is_root {
-                let error = frontend_error(&rampack::fuse::Error::NoLoop(error));
-                notes.push(format!("no block device, only a file: {}", error.message));
-            }
-            false
-        }
-    }
-}
-
 /// Stops an NBD server. A device that hangs does not keep it.
 pub fn end_nbd(server: &Server) {
     server.shutdown();
@@ -559,8 +476,8 @@ pub fn end_nbd(server: &Server) {
     }
 }
 
-/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the daemon
-/// before are served on.
+/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the
+/// daemon before are served on.
 fn listen(
     server: &Server,
     root: &Root,
@@ -637,48 +554,6 @@ fn percent_encoded(path: &Path) -> String {
         }
     }
     text
-}
-
-/// Clears what a killed daemon left, except the mount of the files, which is taken over, with all
-/// that leads there. Returns messages for the user.
-fn clear_tree(claim: &RootLock) -> Vec<String> {
-    let report = leftovers::clear_tree(claim.root().path());
-    let who = claim.killed_before_us().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-    let said = format!("a daemon{who} was killed here before; its devices are served on");
-    let failed = report.remaining.iter().map(|what| format!("could not be cleared: {what}"));
-    [said].into_iter().chain(failed).collect()
-}
-
-/// Clears what a killed daemon left in a root that this process has claimed, except the sockets
-/// `held`. Returns messages for the user.
-fn clear_leftovers(claim: &RootLock, held: &[PathBuf]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !claim.has_leftovers() {
-        return notes;
-    }
-    let root = claim.root();
-    let mut cleared = Vec::new();
-    let (off, remaining) = swap::leftovers::swap_off(root);
-    cleared.extend(off);
-    notes.extend(remaining);
-    if leftovers::exist(root.path()) {
-        let report = leftovers::clear(root.path());
-        cleared.extend(report.cleared);
-        notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
-    }
-    cleared.extend(claim.made().clear(held));
-    if !cleared.is_empty() || claim.killed_before_us().is_some() {
-        let who = match claim.killed_before_us() {
-            Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
-            None => "a daemon did not end properly here before".to_string(),
-        };
-        let what = match cleared.is_empty() {
-            true => "it left nothing to clear".to_string(),
-            false => format!("cleared what it left: {}", cleared.join("; ")),
-        };
-        notes.insert(0, format!("{who}; {what}"));
-    }
-    notes
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`state`]: what outlives the daemon; [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`live`],
-//!    [`zone`]: views of it.
+//! 3. [`state`]: what outlives the daemon; [`loops`]: block devices on its files; [`machine`]: the
+//!    engine; [`exports`], [`live`], [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.

@@ -1,5 +1,6 @@
 use super::*;
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 
 fn record(root: &Path, text: &str) -> (Made, Option<u32>) {
@@ -141,4 +142,24 @@ fn a_record_whose_shortening_is_killed_forgets_nothing() {
         // A line that is half new and half old may name what never was.
         assert!(mixed.len() <= now.things.len() + 1, "up to {cut}: {mixed:?}");
     }
+}
+
+#[test]
+fn links_of_devices_that_stay_are_left_alone() {
+    let dir = testkit::TempDir::new();
+    let root = dir.path();
+    let (made, _) = record(root, MARK);
+    let devices = root.join("dev");
+    made.directory(&devices).unwrap();
+    let [a, b] = ["a", "b"].map(|name| devices.join(name));
+    made.link(&a, Path::new("/x")).unwrap();
+    made.link(&b, Path::new("/x")).unwrap();
+    let inode = |path: &Path| fs::symlink_metadata(path).map(|it| it.ino()).ok();
+    let before = inode(&a);
+    made.link(&a, Path::new("/x")).unwrap();
+    assert_eq!(inode(&a), before, "the link is there all the time");
+    made.keep_links(&devices, std::slice::from_ref(&a));
+    assert_eq!((inode(&a), inode(&b)), (before, None));
+    made.link(&a, Path::new("/y")).unwrap();
+    assert_eq!(fs::read_link(&a).unwrap(), Path::new("/y"));
 }
