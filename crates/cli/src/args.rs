@@ -102,12 +102,15 @@ pub enum Command {
     /// Print the layouts of kept devices that this program reads.
     #[command(hide = true)]
     Layouts,
-    /// Start a daemon, and start it again whenever it dies.
-    #[command(after_help = KEEP_NOTES, hide = true)]
+    /// Run a daemon whose devices outlive it: it is started again whenever it dies.
+    #[command(after_help = KEEP_NOTES)]
     Keep(Keep),
     /// What a daemon starts to swap off.
     #[command(hide = true)]
     SwapoffHelper(SwapoffHelper),
+    /// What a daemon starts to change a loop device.
+    #[command(hide = true)]
+    LoopHelper(LoopHelper),
     /// Stop a running daemon. Everything stored in its devices is lost.
     Stop(Stop),
 }
@@ -131,12 +134,22 @@ The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then
 directory only if --root or RAMPACK_ROOT names one.";
 
 const KEEP_NOTES: &str = "\
-For machines without systemd; under systemd, Restart=on-failure does the same. Descriptors that \
-the daemon gives to its service manager (FileDescriptorStoreMax= of systemd.service) are kept, and \
-the next daemon gets them back. A daemon that ends by itself, or is told to, is not started again; \
-its exit code is the exit code here. SIGTERM, SIGINT, SIGHUP and SIGQUIT are passed on to it.
+What `serve` stores outlives a daemon that is killed, crashes or panics. Its devices come back \
+with every page, and whoever uses them sees a pause and no error: programs and file systems on \
+block devices, swap space on them, and NBD clients that connect again. A block device needs root \
+and Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that \
+were written back encrypted do not come back: their key ends with the daemon. What `up` and `swap \
+on` have is lost, and they are started anew.
 
-Example: rampack keep serve --size 1G";
+The memory of the devices, the mount of their files and the sockets stay with this process, which \
+does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
+itself, or is told to (`rampack stop`, or SIGTERM, SIGINT, SIGHUP or SIGQUIT, which are passed on \
+to it), is not started again; its exit code is the exit code here.
+
+Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
+does the same.
+
+Example: sudo rampack keep serve --size 1G";
 
 const FSCK_NOTES: &str = "\
 The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
@@ -156,8 +169,8 @@ For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=:
 devices outlive its process. The new program must read the layout of the devices' memory, or it is \
 refused. The process stays: its number, its service manager, and what is stored. Clients of NBD \
 get the answers to what they asked, are disconnected, and find the same exports when they connect \
-again. Block devices and swap devices in use refuse the upgrade. Whenever it is refused, the \
-daemon goes on.
+again. Users of block devices wait (Linux 6.9; before, a block device in use refuses the upgrade, as \
+swap devices do). Whenever it is refused, the daemon goes on.
 
 A service manager starts the program at the old path when the daemon dies later: put the new one \
 there.
@@ -298,6 +311,13 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
+}
+
+/// `rampack loop-helper`.
+#[derive(Args, Debug)]
+pub struct LoopHelper {
+    /// What to do, in JSON.
+    pub action: String,
 }
 
 /// `rampack keep`.

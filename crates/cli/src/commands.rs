@@ -39,7 +39,8 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         | Command::Layouts
         | Command::Fsck(_)
         | Command::Selftest(_)
-        | Command::SwapoffHelper(_) => Ok(()),
+        | Command::SwapoffHelper(_)
+        | Command::LoopHelper(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
         Command::Status(options) => status(root, options),

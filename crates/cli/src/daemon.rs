@@ -1,6 +1,8 @@
 //! A daemon: devices, frontends and the control socket in one root directory.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
+use std::mem;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,31 +12,34 @@ use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
-use rampack::fuse::{Mount, TreeMount, leftovers};
+use rampack::fuse::TreeMount;
 use rampack::nbd::{Activated, Exports, Listener, Server, Tls};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
 use crate::args::NbdOptions;
-use crate::devices::{Devices, Files};
+use crate::devices::Devices;
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence};
 use crate::filesystem::{self, Kind};
-use crate::layouts;
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
-use crate::state::{Named, State};
-use crate::swap::{self, Swaps};
+use crate::state::{Connection, Named, State};
+use crate::swap::Swaps;
 use crate::sys::{self, Unmount};
+use crate::takeover;
 use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
 
+mod files;
 mod hand_over;
+mod remains;
+use remains::{clear_leftovers, clear_tree};
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -118,23 +123,41 @@ impl Daemon {
     ///
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
+    ///
+    /// Where it has devices of a daemon before, nothing is removed: that daemon's successor may be
+    /// another one, and the users of the devices wait for it. The process must end then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
         let DaemonOptions { root, transport, nbd, state, sockets } = options;
         sys::private_files();
-        let claim = root.claim()?;
-        let mut notes = clear_leftovers(&claim);
-        let made = claim.made().clone();
+        let is_inherited = state.as_ref().is_some_and(|state| state.is_inherited());
+        let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
+        let claim = root.claim_with(&held)?;
+        let left = match &state {
+            Some(state) if transport != Transport::Nbd => state.take_mount(),
+            _ => None,
+        };
+        let mut notes = match left.is_some() {
+            true => clear_tree(&claim),
+            false => clear_leftovers(&claim, &held),
+        };
         let machine = match &state {
             None => machine::new()?,
             Some(state) => {
-                let (machine, told) = machine::lasting(state)?;
+                let recovered = machine::lasting(state);
+                let (machine, told) = match recovered {
+                    Err(error) if is_inherited => {
+                        mem::forget(claim);
+                        return Err(error);
+                    }
+                    recovered => recovered?,
+                };
                 notes.extend(told);
                 machine
             }
         };
         let nbd = (transport != Transport::Fuse).then_some(nbd);
         let handing = Handing { state: state.clone(), nbd, sockets };
-        let devices = Arc::new(Devices::new(root.clone(), machine.clone(), state));
+        let devices = Arc::new(Devices::new(root, machine.clone(), state));
         // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
             swaps: Arc::new(Swaps::new(devices.clone())),
@@ -145,44 +168,83 @@ impl Daemon {
             handing,
             mounted: Mutex::new(None),
             tree: Mutex::new(None),
-            notes: Vec::new(),
+            notes,
             claim,
         };
+        match daemon.open(left, transport, events) {
+            Err(error) if is_inherited => {
+                mem::forget(daemon);
+                Err(error)
+            }
+            opened => opened.map(|()| daemon),
+        }
+    }
+
+    /// Opens the frontends.
+    fn open(
+        &mut self,
+        left: Option<takeover::Left>,
+        transport: Transport,
+        events: Sender<Event>,
+    ) -> Result<(), ControlError> {
+        let state = self.handing.state.clone();
+        let kept = state.as_deref();
+        let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
         made.directory(&root.devices())?;
-        if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
-            daemon.devices.serve_files(files);
+        let (machine, notes) = (&self.machine, &mut self.notes);
+        if let Some(files) = files::open(&self.claim, machine, left, transport, kept, notes)? {
+            self.devices.serve_files(files);
         }
-        if daemon.handing.state.is_some() {
-            daemon.devices.attach_recovered()?;
+        if kept.is_some() {
+            self.devices.attach_recovered()?;
+            let links: Vec<PathBuf> =
+                self.machine.disks().iter().map(|disk| root.device(&disk.name())).collect();
+            made.keep_links(&root.devices(), &links);
         }
-        daemon.open_nbd()?;
-        if let Err(error) = daemon.open_tree() {
-            notes.push(format!("no control tree: {}", error.message));
+        self.open_nbd()?;
+        if let Err(error) = self.open_tree() {
+            self.notes.push(format!("no control tree: {}", error.message));
         }
-        daemon.notes = notes;
-        daemon.open_control(events)?;
-        Ok(daemon)
+        self.open_control(kept, events)
     }
 
     /// Serves NBD in the root and on TCP, as far as this was asked for.
     fn open_nbd(&self) -> Result<(), ControlError> {
-        let Some(nbd) = &self.handing.nbd else { return Ok(()) };
-        let exports = Arc::new(DiskExports::new(self.machine.clone(), nbd.nbd_read_only));
+        let Handing { state, nbd: Some(nbd), .. } = &self.handing else { return Ok(()) };
+        let (machine, read_only) = (self.machine.clone(), nbd.nbd_read_only);
+        let exports = Arc::new(match state.clone() {
+            None => DiskExports::new(machine, read_only),
+            Some(state) => DiskExports::lasting(machine, read_only, state),
+        });
         let server = Arc::new(nbd_server(exports, nbd)?);
         *self.nbd.lock() = Some(server.clone());
-        self.claim.made().socket(&self.root().nbd_socket())?;
-        self.devices.serve_nbd(listen(&server, self.root(), nbd)?, Some(server));
+        let addresses = listen(&server, self.root(), self.claim.made(), nbd, state.as_deref())?;
+        self.devices.serve_nbd(addresses, Some(server));
         Ok(())
     }
 
-    fn open_control(&mut self, events: Sender<Event>) -> Result<(), ControlError> {
+    fn open_control(
+        &mut self,
+        state: Option<&State>,
+        events: Sender<Event>,
+    ) -> Result<(), ControlError> {
         let root = self.claim.root().clone();
         let path = root.control_socket();
         let what = || format!("cannot listen at {}", path.display());
-        self.claim.made().socket(&path)?;
-        let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
-        let mode = Permissions::from_mode(0o600);
-        fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
+        let there = state.and_then(|state| takeover::control_socket(state, &path));
+        let listener = match there {
+            Some(listener) => listener,
+            None => {
+                self.claim.made().socket(&path)?;
+                let listener = UnixListener::bind(&path).map_err(|e| failed(what(), &e))?;
+                let mode = Permissions::from_mode(0o600);
+                fs::set_permissions(&path, mode).map_err(|e| failed(what(), &e))?;
+                if let Some(state) = state {
+                    state.keep(Connection::Control, listener.as_fd())?;
+                }
+                listener
+            }
+        };
         let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
         let state = self.handing.state.clone();
         let commands = Commands { root, devices, swaps, state, events };
@@ -442,51 +504,6 @@ fn json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
     serde_json::to_value(value).map_err(failed)
 }
 
-/// Opens the FUSE frontend as far as `transport`, this machine and this user allow.
-fn open_files(
-    root: &Root,
-    made: &Arc<Made>,
-    transport: Transport,
-    notes: &mut Vec<String>,
-) -> Result<Option<Files>, ControlError> {
-    let is_root = sys::effective_user() == 0;
-    match transport {
-        Transport::Nbd => return Ok(None),
-        // Without root a user could have a file, but no block device.
-        Transport::Auto if !is_root => {
-            notes.push("no block device, NBD only: that needs root".into());
-            return Ok(None);
-        }
-        Transport::Auto | Transport::Fuse => {}
-    }
-    made.directory(&root.files())?;
-    let options =
-        rampack::fuse::Options { cpu: rampack::host::cpu, ..rampack::fuse::Options::default() };
-    let mount = match Mount::new(&root.files(), options) {
-        Ok(mount) => mount,
-        Err(error) if transport == Transport::Auto => {
-            made.remove(&root.files());
-            notes.push(format!("no block device, NBD only: {error}"));
-            return Ok(None);
-        }
-        Err(error) => {
-            made.remove(&root.files());
-            return Err(frontend_error(&error));
-        }
-    };
-    let loops = match File::open("/dev/loop-control") {
-        Ok(_) => is_root,
-        Err(error) => {
-            if is_root {
-                let error = frontend_error(&rampack::fuse::Error::NoLoop(error));
-                notes.push(format!("no block device, only a file: {}", error.message));
-            }
-            false
-        }
-    };
-    Ok(Some(Files { mount, loops, made: made.clone() }))
-}
-
 /// Stops an NBD server. A device that hangs does not keep it; false if there is one.
 pub fn end_nbd(server: &Server) -> bool {
     server.shutdown();
@@ -497,16 +514,44 @@ pub fn end_nbd(server: &Server) -> bool {
     done
 }
 
-/// Listens for NBD in the root, and on TCP if asked to; returns the addresses.
-fn listen(server: &Server, root: &Root, nbd: &NbdOptions) -> Result<Vec<String>, ControlError> {
+/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the
+/// daemon before are served on.
+fn listen(
+    server: &Server,
+    root: &Root,
+    made: &Made,
+    nbd: &NbdOptions,
+    state: Option<&State>,
+) -> Result<Vec<String>, ControlError> {
     let path = root.nbd_socket();
+    let keep = |connection, listener: &Listener| {
+        state.map_or(Ok(()), |state| state.keep(connection, listener.as_fd()))
+    };
     let serve = |listener: Listener| {
         server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
     };
-    serve(Listener::unix_for(&path, &nbd.nbd_allow_uid).map_err(|e| listen_error(&e))?)?;
+    let there = state.and_then(|state| takeover::nbd_socket(state, &path, nbd));
+    serve(match there {
+        Some(listener) => listener,
+        None => {
+            made.socket(&path)?;
+            let new = Listener::unix_for(&path, &nbd.nbd_allow_uid);
+            let listener = new.map_err(|e| listen_error(&e))?;
+            keep(Connection::Nbd, &listener)?;
+            listener
+        }
+    })?;
     let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
     if let Some(address) = nbd.nbd_tcp {
-        let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
+        let there = state.and_then(|state| takeover::nbd_tcp_socket(state, nbd));
+        let listener = match there {
+            Some(listener) => listener,
+            None => {
+                let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
+                keep(Connection::NbdTcp, &listener)?;
+                listener
+            }
+        };
         let bound = listener.tcp_address().unwrap_or(address);
         serve(listener)?;
         let scheme = if nbd.tls_certificates.is_some() { "nbds" } else { "nbd" };
@@ -547,44 +592,6 @@ fn percent_encoded(path: &Path) -> String {
         }
     }
     text
-}
-
-/// Clears what a killed daemon left in a root that this process has claimed. Returns messages for
-/// the user.
-fn clear_leftovers(claim: &RootLock) -> Vec<String> {
-    let mut notes = Vec::new();
-    if !claim.has_leftovers() {
-        return notes;
-    }
-    let root = claim.root();
-    let mut cleared = Vec::new();
-    let (off, remaining) = swap::leftovers::swap_off(root);
-    cleared.extend(off);
-    notes.extend(remaining);
-    if leftovers::exist(root.path()) {
-        let report = leftovers::clear(root.path());
-        cleared.extend(report.cleared);
-        notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
-    }
-    cleared.extend(claim.made().clear());
-    if layouts::is_upgrade() {
-        let version = env!("CARGO_PKG_VERSION");
-        notes.insert(
-            0,
-            format!("rampack {version} has taken over the devices of the program before"),
-        );
-    } else if !cleared.is_empty() || claim.killed_before_us().is_some() {
-        let who = match claim.killed_before_us() {
-            Some(pid) => format!("a daemon (pid {pid}) was killed here before"),
-            None => "a daemon did not end properly here before".to_string(),
-        };
-        let what = match cleared.is_empty() {
-            true => "it left nothing to clear".to_string(),
-            false => format!("cleared what it left: {}", cleared.join("; ")),
-        };
-        notes.insert(0, format!("{who}; {what}"));
-    }
-    notes
 }
 
 #[cfg(test)]

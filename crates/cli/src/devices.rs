@@ -92,18 +92,41 @@ impl Devices {
 
     /// Serves all devices added from now on as files.
     pub fn serve_files(&self, files: Files) {
-        self.block.store(files.loops, Ordering::Relaxed);
+        self.block.store(files.loops.is_some(), Ordering::Relaxed);
         *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
     }
 
-    /// Puts the devices that the daemon before left behind the frontends.
+    /// Puts the devices that the daemon before left behind the frontends. A device whose file the
+    /// mount has already has been taken over with it, and keeps its block device.
     ///
     /// # Errors
     /// The error of a frontend.
     pub fn attach_recovered(&self) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
-        self.machine.disks().iter().try_for_each(|disk| self.attach(&lifecycle, disk))
+        let taken = lifecycle.files.as_ref().map(|files| files.mount.names()).unwrap_or_default();
+        let (taken, new): (Vec<_>, Vec<_>) =
+            self.machine.disks().into_iter().partition(|disk| taken.contains(&disk.name()));
+        if let Some(files) = lifecycle.files.as_ref().filter(|_| !taken.is_empty()) {
+            let paths = taken.iter().map(|disk| files.mount.path(&disk.name())).collect();
+            let there = match &files.loops {
+                Some(loops) => loops.adopt(paths)?,
+                None => vec![None; taken.len()],
+            };
+            for (disk, there) in taken.iter().zip(there) {
+                let mut attached = Attached::made(files, &self.root, &disk.name());
+                attached.open(&files.made, disk, there)?;
+                self.attached.lock().insert(disk.id(), attached);
+            }
+        }
+        new.iter().try_for_each(|disk| self.attach(&lifecycle, disk))
+    }
+
+    /// As [`Devices::save`], after a device is gone whose making failed: that error is told.
+    fn save_removal(&self) {
+        if let Err(error) = self.save() {
+            tracing::warn!("{}", error.message);
+        }
     }
 
     /// Lets the devices as they are now outlive the daemon.
@@ -154,10 +177,11 @@ impl Devices {
         lifecycle.check()?;
         let disk = self.machine.add()?;
         let made = configure(&disk, options)
-            .and_then(|()| self.attach(&lifecycle, &disk))
-            .and_then(|()| self.save());
+            .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
+            .and_then(|()| self.attach(&lifecycle, &disk));
         if let Err(error) = made {
             self.machine.remove(disk.id())?;
+            self.save_removal();
             return Err(error);
         }
         self.unloaded.store(false, Ordering::Relaxed);
@@ -283,17 +307,19 @@ impl Devices {
         }
         let before = disk.bytes();
         rows.store(attribute, value)?;
-        let resized = self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
-        if let Err(error) = resized {
+        // What is stored in it outlives the daemon from the first byte.
+        let resize = || self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
+        if let Err(error) = self.save().and_then(|()| resize()) {
             if before != 0 {
                 return Err(error);
             }
             let message = format!("{}; {} has been reset", error.message, disk.name());
             rows.store("reset", "1")?;
+            self.save_removal();
             return Err(ControlError::new(error.errno, message));
         }
         tracing::info!("{} has a size", disk.name());
-        self.save()
+        Ok(())
     }
 
     /// # Errors
@@ -380,12 +406,27 @@ impl Devices {
         attached.busy(&files.mount, &disk.name())
     }
 
-    /// Gives a device its file, block device and link.
+    /// Gives a device its file, block device and link. Before others can use it, the next daemon
+    /// knows it.
     fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), ControlError> {
         let Some(files) = &lifecycle.files else { return Ok(()) };
-        let attached = Attached::make(files, &self.root, disk)?;
+        let mut attached = Attached::make(files, &self.root, disk)?;
+        self.note_files(files);
+        let opened = self.save().and_then(|()| attached.open(&files.made, disk, None));
+        if let Err(error) = opened {
+            files.mount.remove(&disk.name());
+            self.note_files(files);
+            return Err(error);
+        }
         self.attached.lock().insert(disk.id(), attached);
         Ok(())
+    }
+
+    /// Has the next save tell the next daemon of the files of the mount.
+    fn note_files(&self, files: &Files) {
+        if let Some(state) = &self.state {
+            state.set_files(files.mount.numbers());
+        }
     }
 
     /// Attaches a device again, after a detachment whose next step may have failed.
@@ -404,7 +445,7 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
-        let files = lifecycle.files.as_ref().filter(|files| files.loops).ok_or_else(none)?;
+        let files = lifecycle.files.as_ref().filter(|it| it.loops.is_some()).ok_or_else(none)?;
         Ok((files.made.clone(), &self.root))
     }
 
@@ -420,6 +461,7 @@ impl Devices {
             return Err(error);
         }
         drop(files.mount.remove(&disk.name()));
+        self.note_files(files);
         files.made.remove(&attached.link);
         Ok(())
     }

@@ -7,19 +7,29 @@ use rampack::nbd::{ExportInfo, Exports, OpenError};
 use rampack::units::{Cpu, human};
 
 use crate::machine::Machine;
+use crate::state::State;
 
 /// Every device of a machine, by its name. A connected client is a user of its device: the device
 /// cannot be reset or removed meanwhile.
 pub struct DiskExports {
     machine: Arc<Machine>,
     read_only: bool,
+    /// Where the devices outlive the daemon.
+    state: Option<Arc<State>>,
 }
 
 impl DiskExports {
     /// The devices of `machine`, as they come and go; with `read_only` clients cannot change them.
     #[must_use]
     pub fn new(machine: Arc<Machine>, read_only: bool) -> DiskExports {
-        DiskExports { machine, read_only }
+        DiskExports { machine, read_only, state: None }
+    }
+
+    /// As [`DiskExports::new`], for devices that outlive the daemon: clients have to wait for a
+    /// device until what they write will outlive it, too.
+    #[must_use]
+    pub fn lasting(machine: Arc<Machine>, read_only: bool, state: Arc<State>) -> DiskExports {
+        DiskExports { machine, read_only, state: Some(state) }
     }
 }
 
@@ -67,6 +77,9 @@ impl Exports for DiskExports {
         if user.bytes() == 0 {
             let message = format!("{name} has no size yet: rampack set {name} disksize SIZE");
             return Err(OpenError::Refused(message));
+        }
+        if self.state.as_ref().is_some_and(|state| !state.has(disk)) {
+            return Err(OpenError::Refused(format!("{name} is just getting its size; try again")));
         }
         if self.read_only { Ok(Arc::new(ReadOnly(user))) } else { Ok(Arc::new(user)) }
     }

@@ -18,8 +18,8 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`layouts`], [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
-//!    [`zone`]: views of it.
+//! 3. [`layouts`], [`state`]: what outlives the daemon; [`loops`]: block devices on its files;
+//!    [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
@@ -27,7 +27,8 @@
 //! 7. [`devices`]: devices behind frontends.
 //! 8. [`swap`]: swap devices, except the files named in other layers.
 //! 9. [`tree`]: the control tree; [`exec`]: runs a command that sees the tree as the system's.
-//! 10. [`daemon`]: all of that in one root.
+//! 10. `takeover`: what a daemon takes over from the one before; [`daemon`]: all of that in one
+//!     root.
 //! 11. [`terminal`], [`notify`], [`restart`], `watch`, [`up`]: from the command line to a daemon,
 //!     and to its end.
 //! 12. [`keep`]: keeps a daemon; [`upgrade`], [`fsck`], [`estimating`], [`swap::commands`],
@@ -49,6 +50,7 @@ pub mod fsck;
 pub mod keep;
 pub mod layouts;
 pub mod live;
+pub mod loops;
 pub mod machine;
 pub mod mounts;
 pub mod notify;
@@ -61,6 +63,7 @@ pub mod server;
 pub mod state;
 pub mod swap;
 pub mod sys;
+mod takeover;
 pub mod terminal;
 pub mod transport;
 pub mod tree;
@@ -108,6 +111,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             swap::off::help(it);
             Ok(())
         }
+        Command::LoopHelper(it) => loops::help(&it.action),
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
         Command::Estimate(it) => estimating::run(it),
         Command::Fsck(it) => {

@@ -145,6 +145,15 @@ impl Root {
     /// when other users could change its contents or put another directory in its place, `ELOOP`
     /// for a symbolic link, or the error of the system call. The contents stay untouched then.
     pub fn claim(&self) -> Result<RootLock, ControlError> {
+        self.claim_with(&[])
+    }
+
+    /// As [`Root::claim`], by a process that has the listening sockets at the paths `held` from the
+    /// daemon before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn claim_with(&self, held: &[PathBuf]) -> Result<RootLock, ControlError> {
         let path = self.lock_file();
         let what = |error: &io::Error| failed(format!("cannot lock {}", path.display()), error);
         for _ in 0..TRIES {
@@ -152,8 +161,8 @@ impl Root {
             let found = self.open_lock()?;
             let has_leftovers = found.is_some();
             let lock = match found {
-                Some(lock) => self.take_lock(lock)?,
-                None => self.make_lock()?,
+                Some(lock) => self.take_lock(lock, held)?,
+                None => self.make_lock(held)?,
             };
             // Another daemon came or went at the same time.
             let Some(lock) = lock else { continue };
@@ -170,7 +179,7 @@ impl Root {
     }
 
     /// Locks the lock file of an earlier daemon; `None` when the file has just gone.
-    fn take_lock(&self, mut lock: File) -> Result<Option<File>, ControlError> {
+    fn take_lock(&self, mut lock: File, held: &[PathBuf]) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let locked = sys::try_lock(&lock);
         if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
@@ -180,13 +189,13 @@ impl Root {
         if !is_at(&lock, &path) {
             return Ok(None);
         }
-        self.check_sockets()?;
+        self.check_sockets(held)?;
         Ok(Some(lock))
     }
 
     /// Makes the lock file in an empty directory; `None` when another daemon has just made one.
-    fn make_lock(&self) -> Result<Option<File>, ControlError> {
-        self.check_sockets()?;
+    fn make_lock(&self, held: &[PathBuf]) -> Result<Option<File>, ControlError> {
+        self.check_sockets(held)?;
         if !self.check_empty()? {
             return Ok(None);
         }
@@ -261,9 +270,10 @@ impl Root {
 
     /// # Errors
     /// `EADDRINUSE` when a program listens here: a daemon may run without its lock file.
-    fn check_sockets(&self) -> Result<(), ControlError> {
+    fn check_sockets(&self, held: &[PathBuf]) -> Result<(), ControlError> {
         let sockets = [self.control_socket(), self.nbd_socket()];
-        let Some(path) = sockets.iter().find(|path| record::is_listening(path)) else {
+        let of_other = |path: &&PathBuf| !held.contains(path) && record::is_listening(path);
+        let Some(path) = sockets.iter().find(of_other) else {
             return Ok(());
         };
         let message = format!(

@@ -2,18 +2,27 @@
 //!
 //! The service manager has a copy of each descriptor: the files in memory of the devices, and a
 //! table of them with the devices and their settings. A change that is acknowledged is in the
-//! table.
+//! table. It also has what connects the devices with their users: the descriptor of the mount of
+//! their files, the sockets that clients connect to, and a pipe that tells whether helpers are left
+//! ([`crate::loops`]).
+//!
+//! The service manager gets nothing before there is a device: a daemon that keeps nothing and is
+//! refused is not started again. With the first device it gets everything, the table last. From
+//! then on a descriptor is there, and a device is in the table, before others can use it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use kept::{Contents, Device, Region, Store, Table};
+use kept::{Contents, Device, Mount, Region, Store, Table};
 use rampack::control::{ControlError, Errno};
 use rampack::host::{Memfds, page_bytes};
 use rampack::sync::Mutex;
+use rampack::zram::Disk;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
@@ -22,6 +31,11 @@ use crate::layouts::{DISK, Part, TABLE as TABLE_PART};
 /// Begins the names of the descriptors of the state.
 const PREFIX: &str = "rampack.";
 const TABLE: &str = "rampack.table";
+/// The name of the descriptor of the mount of the files, and the name of that mount in the table.
+const FILES: (&str, &str) = ("rampack.mount.files", "files");
+/// What the daemon before left besides regions and mounts.
+const CONNECTIONS: [Connection; 4] =
+    [Connection::Control, Connection::Nbd, Connection::NbdTcp, Connection::Helpers];
 /// How long the service manager may take to store a descriptor.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -31,7 +45,42 @@ pub struct State {
     memory: Memfds,
     /// What the daemon before left.
     left: Vec<SavedDisk>,
+    /// There was a daemon before.
+    is_inherited: bool,
+    handed_over: Mutex<HandedOver>,
     written: Mutex<Written>,
+}
+
+/// A descriptor that connects the daemon with others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Connection {
+    /// The socket of commands.
+    Control,
+    /// The Unix socket of NBD.
+    Nbd,
+    /// The TCP socket of NBD.
+    NbdTcp,
+    /// A pipe that helpers have the other end of.
+    Helpers,
+}
+
+impl Connection {
+    /// The name of its descriptor.
+    fn name(self) -> &'static str {
+        match self {
+            Connection::Control => "rampack.listen.control",
+            Connection::Nbd => "rampack.listen.nbd",
+            Connection::NbdTcp => "rampack.listen.nbd-tcp",
+            Connection::Helpers => "rampack.helpers",
+        }
+    }
+}
+
+/// What was handed over and was not taken yet.
+#[derive(Default)]
+struct HandedOver {
+    mount: Option<(OwnedFd, Vec<(String, u64)>)>,
+    connections: BTreeMap<Connection, OwnedFd>,
 }
 
 struct Written {
@@ -40,6 +89,13 @@ struct Written {
     is_kept: bool,
     /// The names of the regions that the service manager has.
     regions: BTreeSet<String>,
+    /// Copies of the other descriptors that outlive the daemon, by their names, and whether the
+    /// service manager has them.
+    others: BTreeMap<&'static str, (OwnedFd, bool)>,
+    /// The files of the mount, if it outlives the daemon.
+    files: BTreeMap<String, u64>,
+    /// The names and generations of the devices in the table.
+    devices: BTreeSet<(String, u64)>,
 }
 
 /// Descriptors with their names.
@@ -66,12 +122,14 @@ impl State {
             let noted = store.note(name, fd.as_fd());
             noted.map_err(|error| failed("cannot keep the devices", &error))?;
         }
-        let memory = Memfds::new();
-        let (mut table, mut regions) = (None, Vec::new());
+        // Without privileges the memory may be swapped out, but there are no block devices that
+        // the system could swap to.
+        let memory = Memfds::unswappable().unwrap_or_else(|_| Memfds::new());
+        let (mut table, mut others) = (None, Vec::new());
         for (name, fd) in left {
             match name == TABLE {
                 true => table = Some(File::from(fd)),
-                false => regions.push((name, fd)),
+                false => others.push((name, fd)),
             }
         }
         let page = page_bytes() as u32;
@@ -80,18 +138,107 @@ impl State {
         let (table, contents) = match table {
             Some(file) => Table::open(file, page).map_err(invalid)?,
             None => {
-                // Given to the service manager with the first device: a daemon that keeps nothing
-                // and is refused is not started again.
                 let file = memory.file(Table::BYTES);
                 let file = file.map_err(|error| failed("cannot keep the devices", &error))?;
                 (Table::create(file, page).map_err(invalid)?, Contents::default())
             }
         };
-        let mut written = Written { table, is_kept, regions: BTreeSet::new() };
-        adopt(&memory, regions, &contents.regions, &store)?;
+        let devices = generations(&contents.devices);
+        let (regions, files) = (BTreeSet::new(), BTreeMap::new());
+        let mut written =
+            Written { table, is_kept, regions, others: BTreeMap::new(), files, devices };
+        let handed_over = match is_kept {
+            true => HandedOver::take(&mut others, &contents.mounts),
+            // A daemon died before there was a table: nobody depends on what it left.
+            false => HandedOver::default(),
+        };
+        adopt(&memory, others, &contents.regions, &store)?;
         written.regions.extend(contents.regions.into_iter().map(|region| region.name));
         let left = contents.devices.into_iter().map(saved).collect::<Result<_, _>>()?;
-        Ok(Some(State { store, memory, left, written: Mutex::new(written) }))
+        let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
+        Ok(Some(State { store, memory, left, is_inherited: is_kept, handed_over, written }))
+    }
+
+    /// Was there a daemon before? What it left must survive if this one fails to start.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
+    /// The descriptor of the mount that the daemon before served, with its files and the numbers
+    /// that the kernel knows them by; None the second time. The service manager keeps it on.
+    #[must_use]
+    pub fn take_mount(&self) -> Option<(OwnedFd, Vec<(String, u64)>)> {
+        let (fd, files) = self.handed_over.lock().mount.take()?;
+        let mut written = self.written.lock();
+        written.others.insert(FILES.0, (fd.try_clone().ok()?, true));
+        written.files = files.iter().cloned().collect();
+        Some((fd, files))
+    }
+
+    /// A descriptor that the daemon before had, or that this one has kept since. The service
+    /// manager keeps it on.
+    #[must_use]
+    pub fn take(&self, connection: Connection) -> Option<OwnedFd> {
+        let handed_over = self.handed_over.lock().connections.remove(&connection);
+        let mut written = self.written.lock();
+        let Some(fd) = handed_over else {
+            return written.others.get(connection.name())?.0.try_clone().ok();
+        };
+        written.others.insert(connection.name(), (fd.try_clone().ok()?, true));
+        Some(fd)
+    }
+
+    /// The paths of the Unix sockets that the daemon before listened at, and that are not taken
+    /// yet.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let handed_over = self.handed_over.lock();
+        handed_over.connections.values().filter_map(path_of_socket).collect()
+    }
+
+    /// Lets the mount of the files outlive the daemon.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub fn keep_mount(&self, channel: BorrowedFd<'_>) -> Result<(), ControlError> {
+        self.keep_named(FILES.0, channel)
+    }
+
+    /// Lets a descriptor outlive the daemon, in place of the one of that name.
+    ///
+    /// # Errors
+    /// `EIO` if the service manager does not keep it.
+    pub fn keep(&self, connection: Connection, fd: BorrowedFd<'_>) -> Result<(), ControlError> {
+        self.keep_named(connection.name(), fd)
+    }
+
+    fn keep_named(&self, name: &'static str, fd: BorrowedFd<'_>) -> Result<(), ControlError> {
+        let keep = || -> io::Result<()> {
+            let mut written = self.written.lock();
+            let copy = fd.try_clone_to_owned()?;
+            if written.is_kept {
+                // What the daemon before had under this name.
+                self.store.forget(name)?;
+            }
+            let is_kept = written.is_kept;
+            if is_kept {
+                self.store.keep(name, copy.as_fd())?;
+                self.store.settle(PATIENCE)?;
+            }
+            written.others.insert(name, (copy, is_kept));
+            Ok(())
+        };
+        keep().map_err(|error| {
+            let message = format!("the service manager does not keep {name}: {error}");
+            ControlError::new(Errno::EIO, message)
+        })
+    }
+
+    /// The files of the mount, with the numbers that the kernel knows them by, from the next
+    /// [`State::save`] on.
+    pub fn set_files(&self, files: Vec<(String, u64)>) {
+        self.written.lock().files = files.into_iter().collect();
     }
 
     /// The memory of the devices.
@@ -132,10 +279,29 @@ impl State {
         self.store.kept()
     }
 
+    /// Do the users of block devices and files wait for the next daemon?
+    #[must_use]
+    pub fn has_mount(&self) -> bool {
+        self.written.lock().others.contains_key(FILES.0)
+    }
+
+    /// Does the next daemon find the contents that `disk` has had since it got its size?
+    #[must_use]
+    pub fn has(&self, disk: &Disk) -> bool {
+        self.written.lock().devices.contains(&(disk.name(), disk.generation()))
+    }
+
     /// Gives everything up, after the devices are gone: this daemon ends in an orderly way.
     pub fn end(&self) {
-        let ended = self.write(Vec::new());
-        if let Err(error) = ended.and_then(|()| Ok(self.store.forget(TABLE)?)) {
+        let end = || -> Result<(), Box<dyn std::error::Error>> {
+            self.written.lock().others.clear();
+            self.write(Vec::new())?;
+            for name in CONNECTIONS.iter().map(|it| it.name()).chain([FILES.0, TABLE]) {
+                self.store.forget(name)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = end() {
             tracing::warn!("the next daemon may find devices of this one: {error}");
         }
     }
@@ -154,14 +320,25 @@ impl State {
             let (name, bytes) = (region.name.clone(), region.bytes);
             regions.push(Region { name, descriptor, bytes });
         }
-        if !written.is_kept {
-            self.store.keep(TABLE, written.table.as_fd())?;
+        let was_kept = written.is_kept;
+        let Written { table, others, files, regions: before, .. } = &mut *written;
+        if !was_kept {
+            for (name, (fd, is_kept)) in others.iter_mut().filter(|(_, (_, is_kept))| !is_kept) {
+                self.store.keep(name, fd.as_fd())?;
+                *is_kept = true;
+            }
+            self.store.keep(TABLE, table.as_fd())?;
         }
-        if names != written.regions || !written.is_kept {
+        if names != *before || !was_kept {
             self.store.settle(PATIENCE)?;
         }
-        written.is_kept = true;
-        written.table.write(&Contents { regions, devices })?;
+        let (descriptor, name) = FILES;
+        let mount =
+            || Mount { name: name.into(), descriptor: descriptor.into(), files: files.clone() };
+        let mounts = others.contains_key(descriptor).then(mount).into_iter().collect();
+        let generations = generations(&devices);
+        table.write(&Contents { regions, devices, mounts })?;
+        (written.is_kept, written.devices) = (true, generations);
         let gone: Vec<String> = written.regions.difference(&names).cloned().collect();
         written.regions = names;
         for name in gone {
@@ -169,6 +346,27 @@ impl State {
         }
         Ok(())
     }
+}
+
+impl HandedOver {
+    /// Takes what is no region out of `others`. A descriptor that was handed over twice is of a
+    /// change that was under way: then both are the same.
+    fn take(others: &mut Named, mounts: &[Mount]) -> HandedOver {
+        let mut take = |name: &str| {
+            let at = others.iter().position(|other| other.0 == name)?;
+            Some(others.swap_remove(at).1)
+        };
+        let numbers = |mount: &Mount| mount.files.clone().into_iter().collect();
+        let mount = mounts.iter().find(|mount| mount.name == FILES.1);
+        let mount = mount.and_then(|mount| Some((take(&mount.descriptor)?, numbers(mount))));
+        let connections = CONNECTIONS.iter().filter_map(|it| Some((*it, take(it.name())?)));
+        HandedOver { mount, connections: connections.collect() }
+    }
+}
+
+fn path_of_socket(fd: &OwnedFd) -> Option<PathBuf> {
+    let socket = UnixListener::from(fd.try_clone().ok()?);
+    Some(socket.local_addr().ok()?.as_pathname()?.to_owned())
 }
 
 /// Takes the regions of a table. Descriptors that the table does not name are of a change that was
@@ -191,11 +389,16 @@ fn adopt(
         adopted.map_err(|error| ControlError::invalid(error.to_string()))?;
     }
     for (name, _) in handed_over {
-        if let Err(error) = store.forget(&name) {
+        // Once it is closed nobody waits for an answer to it.
+        if let Err(error) = store.forget(&name).and_then(|()| store.settle(PATIENCE)) {
             tracing::warn!("the service manager keeps {name} in vain: {error}");
         }
     }
     Ok(())
+}
+
+fn generations(devices: &[Device]) -> BTreeSet<(String, u64)> {
+    devices.iter().map(|device| (device.name.clone(), device.generation)).collect()
 }
 
 fn device(disk: SavedDisk) -> Device {

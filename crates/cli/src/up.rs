@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 use std::io;
+use std::mem;
+use std::panic;
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -171,17 +174,57 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
         return sockets_only(serve, activated);
     }
     let root = Root::choose(root.as_deref())?;
-    let events = listen()?;
     let state = State::begin(left)?.map(Arc::new);
+    if state.is_some() && !serve.frontends.lock_memory {
+        lock_for_users(serve.frontends.transport);
+    }
+    if state.is_some() {
+        die_of_panics();
+    }
+    let events = listen()?;
     let lasting = (state.clone(), sockets);
     let daemon = start_with(root, &serve.frontends, events.sender(), lasting)?;
     let result = serve_in(&daemon, serve, activated, &events);
-    // The devices go first.
-    drop(daemon);
-    if let Some(state) = state {
-        state.end();
+    match (&result, state) {
+        // The next process tries again, with all that this one would remove.
+        (Err(_), Some(state)) if state.is_inherited() => mem::forget(daemon),
+        (_, state) => {
+            // The devices go first.
+            drop(daemon);
+            if let Some(state) = state {
+                state.end();
+            }
+        }
     }
     result
+}
+
+/// Makes every panic end the process at once, as a kill does: the next process recovers what this
+/// one has, and the request is made again. An unwinding end would give up devices that outlive it,
+/// and a request that panicked would be an error of its user.
+fn die_of_panics() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |why| {
+        tell(why);
+        process::abort();
+    }));
+}
+
+/// Locks the memory of a daemon whose mount outlives it. The kernel copies a request to memory of
+/// the reader; where it finds no page while the daemon is being killed, the request fails.
+fn lock_for_users(transport: Transport) {
+    let has_files = match transport {
+        Transport::Fuse => true,
+        Transport::Auto => sys::effective_user() == 0,
+        Transport::Nbd => false,
+    };
+    if has_files && let Err(error) = host::lock_memory() {
+        tracing::warn!(
+            "memory cannot be locked ({error}), so a user of a block device may get an error when \
+             this daemon is killed; it needs CAP_IPC_LOCK, or no limit on locked memory \
+             (LimitMEMLOCK=infinity)"
+        );
+    }
 }
 
 /// Makes the devices of a daemon, unless it has those of the daemon before, and serves them.
@@ -422,4 +465,29 @@ fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
     line("end it", &format!("Ctrl-C, or {program} stop; everything in it is lost then"));
     text.push('\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "RAMPACK_TEST_PANICS";
+
+    #[test]
+    fn a_panic_ends_a_daemon_as_a_kill_does() {
+        if std::env::var_os(PANICS).is_some() {
+            die_of_panics();
+            // Without the hook nobody would notice.
+            let _ = thread::spawn(|| panic!("as if")).join();
+            return;
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "up::tests::a_panic_ends_a_daemon_as_a_kill_does"]);
+        let ended = command.env(PANICS, "1").output().unwrap().status;
+        assert_eq!(ended.signal(), Some(libc::SIGABRT), "{ended}");
+    }
 }

@@ -57,14 +57,9 @@ pub fn refusal(number: u32, file: &Path) -> Option<String> {
 /// swapped off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
-    let mut report = Report::default();
+    let mut report = clear_tree(root);
     // If the root does not exist, nothing is below it.
-    let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
-    let Ok(swap) = below(root, SWAP) else { return report };
-    for mounted in ours(&tree) {
-        abort(&mounted);
-        clear_mount(&tree, &mut report);
-    }
+    let (Ok(files), Ok(swap)) = (below(root, FILES), below(root, SWAP)) else { return report };
     let files_mounts = ours(&files);
     let swap_mounts = ours_in(&swap);
     for mounted in files_mounts.iter().chain(&swap_mounts) {
@@ -88,6 +83,19 @@ pub fn clear(root: &Path) -> Report {
     }
     for mounted in &swap_mounts {
         remove_point(&mounted.at);
+    }
+    report
+}
+
+/// Clears the control tree that a killed daemon of `root` left, as [`clear`] does, and nothing
+/// else: the mount of the files can be taken over.
+#[must_use]
+pub fn clear_tree(root: &Path) -> Report {
+    let mut report = Report::default();
+    let Ok(tree) = below(root, TREE) else { return report };
+    for mounted in ours(&tree) {
+        abort(&mounted);
+        clear_mount(&tree, &mut report);
     }
     report
 }

@@ -36,7 +36,7 @@ mod worker;
 
 pub use drive::Driven;
 pub use error::Error;
-pub use loopdev::{LoopDevice, LoopOptions};
+pub use loopdev::{KnownLoop, LoopDevice, LoopOptions};
 pub use loops::find_by_backing;
 pub use mount::{CutOff, KeptFile, Mount, Options};
 pub use printable::printable;

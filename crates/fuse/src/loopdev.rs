@@ -63,7 +63,48 @@ pub struct LoopDevice {
     made_node: bool,
 }
 
+/// What another process needs to know of a loop device to change it: see
+/// [`LoopDevice::into_known`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KnownLoop {
+    /// The N of `/dev/loopN`.
+    pub number: u32,
+    /// The file that it was attached to.
+    pub backing: PathBuf,
+    /// The kernel's name of the file.
+    pub known_as: Option<PathBuf>,
+    /// The process that attached it made its node in /dev.
+    pub made_node: bool,
+}
+
+impl KnownLoop {
+    /// Its node, `/dev/loopN`.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        node(self.number)
+    }
+}
+
 impl LoopDevice {
+    /// The loop device that another process knows. It waits for nothing.
+    #[must_use]
+    pub fn of_known(known: KnownLoop) -> LoopDevice {
+        let KnownLoop { number, backing, known_as, made_node } = known;
+        LoopDevice { number, path: node(number), backing, known_as, attached: true, made_node }
+    }
+
+    /// Lets go of it: it stays attached, and another process can change it.
+    #[must_use]
+    pub fn into_known(mut self) -> KnownLoop {
+        self.attached = false;
+        KnownLoop {
+            number: self.number,
+            backing: self.backing.clone(),
+            known_as: self.known_as.clone(),
+            made_node: self.made_node,
+        }
+    }
+
     /// Attaches the next free loop device to `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8).
     /// Makes its node in /dev if udev does not.
     ///
@@ -114,10 +155,12 @@ impl LoopDevice {
 
     /// The loop device that a process that died attached to `file`, an absolute path without links.
     /// It is attached as before; dropping it detaches it as if this process had attached it. The
-    /// file must be served again, because its file system is asked. None if there is none.
+    /// file must be served again, because its file system is asked. The file is a mount, or lies in
+    /// one. None if there is none.
     #[must_use]
     pub fn adopt(file: &Path) -> Option<LoopDevice> {
-        let mounts = mounts::at(file);
+        let mut mounts = mounts::at(file);
+        mounts.extend(file.parent().map(mounts::at).into_iter().flatten());
         let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
         let number = loops::find_by_backing(file).into_iter().find(ours)?;
         Some(LoopDevice {

@@ -12,7 +12,7 @@ use std::thread;
 
 use common::eventually;
 use common::kept::{Kept, has_resend, kills, mounted};
-use fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions, find_by_backing};
+use fuse::{KnownLoop, LoopDevice, LoopOptions, SwapFile, SwapFileOptions, find_by_backing};
 use testkit::{Need, Rng, TempDir, run};
 
 const P: usize = 4096;
@@ -266,18 +266,24 @@ fn a_later_process_finds_the_loop_device() {
     if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {
         return;
     }
-    let kept = Kept::start("kept", PAGES * P, 1);
-    assert!(LoopDevice::adopt(&kept.path).is_none());
-    let first = LoopDevice::attach(&kept.path, LoopOptions::default()).unwrap();
-    let number = first.number();
-    // As a killed process leaves it.
-    std::mem::forget(first);
-    kept.kill(&mut Rng::new(1));
-    let mut again = LoopDevice::adopt(&kept.path).expect("it is there");
-    assert_eq!((again.number(), again.backing()), (number, &*kept.path));
-    again.detach().unwrap();
-    assert!(find_by_backing(&kept.path).is_empty());
-    kept.stop();
+    // A file that is a mount, and one that lies in a mount.
+    for kind in ["kept", "mount-kept"] {
+        let kept = Kept::start(kind, PAGES * P, 1);
+        let disk = kept.disk();
+        assert!(LoopDevice::adopt(&disk).is_none());
+        let first = LoopDevice::attach(&disk, LoopOptions::default()).unwrap();
+        let number = first.number();
+        // As a killed process leaves it.
+        let known = first.into_known();
+        kept.kill(&mut Rng::new(1));
+        let again = LoopDevice::adopt(&disk).expect("it is there");
+        assert_eq!((again.number(), again.backing()), (number, &*disk));
+        let again = again.into_known();
+        assert_eq!(KnownLoop { made_node: known.made_node, ..again }, known);
+        LoopDevice::of_known(known).detach().unwrap();
+        assert!(find_by_backing(&disk).is_empty());
+        kept.stop();
+    }
 }
 
 #[test]

@@ -3,7 +3,11 @@
 //! The system's allocator serves small pieces. Each large piece is a separate mapping, whose pages
 //! are populated at the first touch, also in a process that locks its memory
 //! ([`crate::lock_memory`]). A library may allocate sixteen megabytes for each of its threads and
-//! use only one page of each. No large piece is part of a core dump.
+//! use only a part of each. No large piece is part of a core dump.
+//!
+//! In a process that locks its memory, the first pages of a large piece are populated at once. A
+//! library reads requests of FUSE to such pieces, and where the kernel finds no page for a request
+//! while the process is being killed, that request fails.
 //!
 //! # Why unsafe
 //! An allocator is unsafe by nature. mallopt(3) takes numbers.
@@ -16,6 +20,11 @@ use crate::swap::locks_what_it_maps;
 
 /// A piece of at least this many bytes is a separate mapping.
 const LARGE: usize = 4 << 20;
+
+/// So many bytes of a large piece have their pages from the beginning: the largest request of FUSE
+/// (1 MiB of data, fs.fuse.max_pages_limit), what stands before its data, and a page of any size.
+const HEAD: usize = (1 << 20) + (128 << 10);
+const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 /// From this size on, in bytes, glibc maps each piece separately by default (`M_MMAP_THRESHOLD`,
 /// mallopt(3)).
@@ -140,6 +149,8 @@ fn map(bytes: usize) -> *mut u8 {
                 libc::munmap(at, bytes);
                 return ptr::null_mut();
             }
+            // Before Linux 5.14 these pages come with the first touch as well.
+            libc::madvise(at, HEAD.min(bytes), MADV_POPULATE_WRITE);
         }
         at.cast()
     }

@@ -483,6 +483,32 @@ Node 0, zone    DMA32
     assert!(here.bytes(Watermark::High) <= here.bytes(Watermark::Min));
 }
 
+/// Set in the process that locks its memory.
+const LOCKS: &str = "RAMPACK_TEST_LOCKS";
+
+#[test]
+fn the_beginning_of_a_large_piece_has_its_pages_in_a_process_that_locks_its_memory() {
+    use std::alloc::{GlobalAlloc, Layout};
+    let name = "the_beginning_of_a_large_piece_has_its_pages_in_a_process_that_locks_its_memory";
+    if std::env::var_os(LOCKS).is_none() {
+        if testkit::met(name, &[testkit::Need::Root]) {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            testkit::run(command.args(["--exact", &format!("tests::{name}")]).env(LOCKS, "1"));
+        }
+        return;
+    }
+    let layout = Layout::from_size_align(16 * MIB, 16).unwrap();
+    lock_memory().unwrap();
+    // SAFETY: the piece is given up once, with its layout.
+    unsafe {
+        let piece = Heap.alloc_zeroed(layout);
+        // A request of FUSE, and not the rest of what a library asks for.
+        assert_eq!(resident_in(piece, MIB + 4096), MIB + 4096);
+        assert_eq!(resident_in(piece.add(2 * MIB), 14 * MIB), 0);
+        Heap.dealloc(piece, layout);
+    }
+}
+
 #[test]
 fn large_pieces_of_the_heap_have_their_pages_when_they_are_touched() {
     use std::alloc::{GlobalAlloc, Layout};

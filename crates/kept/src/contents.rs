@@ -1,4 +1,4 @@
-//! The contents of a table: regions of memory, and devices.
+//! The contents of a table: regions of memory, devices, and mounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +32,18 @@ pub struct Device {
     pub settings: BTreeMap<String, String>,
 }
 
+/// A mount of FUSE whose requests the daemon answers.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    /// Its name.
+    pub name: String,
+    /// The name under which the service manager keeps its descriptors, one or more.
+    pub descriptor: String,
+    /// The numbers that the kernel knows its files by, by their names.
+    pub files: BTreeMap<String, u64>,
+}
+
 /// What a table says.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +52,9 @@ pub struct Contents {
     pub regions: Vec<Region>,
     /// The devices, in the order they were made.
     pub devices: Vec<Device>,
+    /// The mounts, in any order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
 }
 
 impl Contents {
@@ -53,5 +68,6 @@ impl Contents {
         first("regions", self.regions.iter().map(|region| &region.name))
             .or_else(|| first("descriptors", self.regions.iter().map(|it| &it.descriptor)))
             .or_else(|| first("devices", self.devices.iter().map(|device| &device.name)))
+            .or_else(|| first("mounts", self.mounts.iter().map(|mount| &mount.name)))
     }
 }

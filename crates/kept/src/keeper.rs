@@ -14,7 +14,8 @@
 //! | died otherwise | starts it again, after a pause that becomes longer from death to death |
 //! | died so often without `READY=1` and keeps nothing | ends with an error |
 //!
-//! While something is kept, the keeper never gives up: its end would be the end of what is kept.
+//! While something is kept, the keeper never gives up: its end would be the end of what is kept. It
+//! says so once a daemon has died often without `READY=1`.
 
 use std::env;
 use std::ffi::OsString;
@@ -160,6 +161,12 @@ impl Keeper {
                 "the daemon {how} after {lived:.1?}; it is started again in {pause:?}, with \
                  {kept} descriptors"
             ));
+            if deaths == self.backoff.tries {
+                say(format_args!(
+                    "that was death {deaths} without a READY=1; what the daemon had stays with \
+                     this process, and its users wait; a signal such as SIGTERM gives it up"
+                ));
+            }
             if let Some(signal) = self.pause(pause)? {
                 say(format_args!("signal {signal}: the daemon is not started again"));
                 return Ok(how);

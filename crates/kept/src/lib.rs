@@ -23,7 +23,7 @@ mod store;
 mod sys;
 mod table;
 
-pub use contents::{Contents, Device, Region};
+pub use contents::{Contents, Device, Mount, Region};
 pub use ended::Ended;
 pub use keeper::{Backoff, Keeper};
 pub use replace::replace;

@@ -122,7 +122,11 @@ impl Daemon {
                            swapped out would be lost; `rampack swap off` first";
             return Err(ControlError::new(Errno::EBUSY, message));
         }
-        self.devices.check_handed_over()
+        // The users of a mount that outlives this program wait for the next one.
+        match self.handing.state.as_ref().is_some_and(|state| state.has_mount()) {
+            true => Ok(()),
+            false => self.devices.check_handed_over(),
+        }
     }
 
     /// Waits until nobody but the one who asks for this is being answered on the control socket.

@@ -2,9 +2,8 @@
 //! has them for all its life, with or without a size, so its number in the system never changes
 //! under a program that knows it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -13,13 +12,13 @@ use std::time::{Duration, Instant};
 use rampack::block::BlockDevice;
 use rampack::control::tree::DeviceNode;
 use rampack::control::{ControlError, Errno};
-use rampack::fuse::{LoopDevice, LoopOptions, Mount};
+use rampack::fuse::Mount;
 use rampack::zram::Disk;
 
-use crate::failure::{failed, frontend_error};
+use crate::failure::frontend_error;
+use crate::loops::{BlockFile, Claim, Loops};
 use crate::mounts::openers_of;
 use crate::root::{Made, Root};
-use crate::sys;
 
 /// How long a program such as udev, which looks at a change, may have a device open.
 const LOOKING: Duration = Duration::from_secs(1);
@@ -28,8 +27,8 @@ const LOOKING: Duration = Duration::from_secs(1);
 pub struct Files {
     /// The mount of the files.
     pub mount: Mount,
-    /// Are block devices made of the files?
-    pub loops: bool,
+    /// Makes block devices of the files; None if there are to be none.
+    pub loops: Option<Arc<Loops>>,
     /// The record of the links to them.
     pub made: Arc<Made>,
 }
@@ -37,56 +36,63 @@ pub struct Files {
 /// The file, block device and link of a device.
 pub(super) struct Attached {
     pub(super) file: PathBuf,
-    pub(super) block_device: Option<LoopDevice>,
+    pub(super) block_device: Option<BlockFile>,
     pub(super) link: PathBuf,
     /// The mount point of the control tree, which names the device as well.
     tree: PathBuf,
+    loops: Option<Arc<Loops>>,
 }
 
 impl Attached {
-    /// Makes file, block device and link. The file does not count as a user of the device: the
-    /// system is asked for users.
+    /// Makes the file. It does not count as a user of the device: the system is asked for users.
     pub(super) fn make(
         files: &Files,
         root: &Root,
         disk: &Arc<Disk>,
     ) -> Result<Attached, ControlError> {
         let name = disk.name();
-        let device = disk.clone();
-        let flush = device.abilities().flush;
-        let file = files.mount.add(&name, device).map_err(|e| frontend_error(&e))?;
-        let made = || -> Result<Attached, ControlError> {
-            let mut block_device = None;
-            if files.loops {
-                let options = LoopOptions { flush, ..LoopOptions::default() };
-                let made = LoopDevice::attach(&file, options).map_err(|e| frontend_error(&e))?;
-                block_device = Some(made);
-            }
-            let link = root.device(&name);
-            let target = block_device.as_ref().map_or(&*file, LoopDevice::path);
-            files.made.link(&link, target)?;
-            Ok(Attached { file: file.clone(), block_device, link, tree: root.tree() })
-        };
-        let made = made();
-        if made.is_err() {
-            files.mount.remove(&name);
+        let file = files.mount.add(&name, disk.clone()).map_err(|e| frontend_error(&e))?;
+        let (link, tree, loops) = (root.device(&name), root.tree(), files.loops.clone());
+        Ok(Attached { file, block_device: None, link, tree, loops })
+    }
+
+    /// As [`Attached::make`], for a file that the mount has.
+    pub(super) fn made(files: &Files, root: &Root, name: &str) -> Attached {
+        let (file, link) = (files.mount.path(name), root.device(name));
+        let (tree, loops) = (root.tree(), files.loops.clone());
+        Attached { file, block_device: None, link, tree, loops }
+    }
+
+    /// Makes the block device, or takes the one that is `there` from a daemon before, and the link.
+    /// From now on others can use the device. On an error there is no block device.
+    pub(super) fn open(
+        &mut self,
+        made: &Made,
+        disk: &Disk,
+        there: Option<BlockFile>,
+    ) -> Result<(), ControlError> {
+        if let Some(loops) = &self.loops {
+            self.block_device = Some(match there {
+                Some(device) => device,
+                None => loops.attach(&self.file, disk.abilities().flush)?,
+            });
         }
-        made
+        made.link(&self.link, self.place()).inspect_err(|_| {
+            let _ = self.detach(false);
+        })
     }
 
     /// Removes the block device. On an error everything stays as it was.
     pub(super) fn detach(&mut self, force: bool) -> Result<(), ControlError> {
-        let Some(block_device) = &mut self.block_device else { return Ok(()) };
-        let detached = match force {
-            true => block_device.force_detach().map(drop),
-            false => block_device.detach(),
-        };
-        detached.map_err(|error| frontend_error(&error))
+        let (Some(loops), Some(device)) = (&self.loops, &self.block_device) else { return Ok(()) };
+        loops.detach(device, force)?;
+        self.block_device = None;
+        Ok(())
     }
 
     /// The path of the block device, or else of the file.
     pub(super) fn place(&self) -> &Path {
-        self.block_device.as_ref().map_or(&*self.file, LoopDevice::path)
+        self.block_device.as_ref().map_or(&*self.file, BlockFile::path)
     }
 
     /// The block device as a node of a directory.
@@ -103,9 +109,12 @@ impl Attached {
 
     /// The error that names the users of the block device or the file; `None` without users.
     pub(super) fn busy(&self, mount: &Mount, name: &str) -> Option<ControlError> {
-        let mut users = match &self.block_device {
-            Some(block_device) => block_device.in_use().iter().map(ToString::to_string).collect(),
-            None => Vec::new(),
+        let mut users = match (&self.loops, &self.block_device) {
+            (Some(loops), Some(device)) => match loops.users(device) {
+                Ok(users) => users,
+                Err(error) => return Some(error),
+            },
+            _ => Vec::new(),
         };
         let end = Instant::now() + LOOKING;
         while users.is_empty()
@@ -132,21 +141,19 @@ impl Attached {
         Some(ControlError::new(Errno::EBUSY, message))
     }
 
-    /// Opens the block device exclusively, and drops what the system cached of its contents.
-    pub(super) fn claim(&self) -> Result<Option<File>, ControlError> {
-        let Some(block_device) = &self.block_device else { return Ok(None) };
-        let path = block_device.path();
-        let claim = || -> io::Result<File> {
-            let claimed = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path)?;
-            sys::flush_buffers(&claimed)?;
-            Ok(claimed)
+    /// Takes the block device, which no other program can begin to use then.
+    pub(super) fn claim(&self) -> Result<Option<Claim>, ControlError> {
+        let (Some(loops), Some(device)) = (&self.loops, &self.block_device) else {
+            return Ok(None);
         };
-        claim().map(Some).map_err(|e| failed(format!("cannot take {}", path.display()), &e))
+        loops.claim(device).map(Some)
     }
 
     /// Tells the system that the device has another size.
     pub(super) fn resized(&self) -> Result<(), ControlError> {
-        let Some(block_device) = &self.block_device else { return Ok(()) };
-        block_device.refresh_size().map_err(|e| frontend_error(&e))
+        let (Some(loops), Some(device)) = (&self.loops, &self.block_device) else {
+            return Ok(());
+        };
+        loops.resize(device)
     }
 }

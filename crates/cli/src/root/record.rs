@@ -167,11 +167,14 @@ impl Made {
         fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(|e| failed(what(), &e))
     }
 
-    /// Makes a link. It replaces a link that was made before.
+    /// Makes a link. It replaces a link that was made before, unless that has the same target.
     ///
     /// # Errors
     /// `EEXIST` when another program's file is there, or the error of the system call.
     pub fn link(&self, path: &Path, target: &Path) -> Result<(), ControlError> {
+        if self.is_link(path, target) {
+            return Ok(());
+        }
         self.remove(path);
         let name = self.name(path)?;
         let what = || format!("cannot make the link {}", path.display());
@@ -179,6 +182,26 @@ impl Made {
         let mut inner = self.inner.lock();
         inner.insert(&name, Kind::Link(escaped(target))).map_err(|e| failed(what(), &e))?;
         symlink(target, path).map_err(|e| failed(what(), &e))
+    }
+
+    /// Was the link at `path` made, and does it still lead to `target`?
+    fn is_link(&self, path: &Path, target: &Path) -> bool {
+        let Ok(name) = self.name(path) else { return false };
+        let made = self.inner.lock().things.get(&name) == Some(&Kind::Link(escaped(target)));
+        made && fs::read_link(path).is_ok_and(|found| found == target)
+    }
+
+    /// Removes links in `directory` that an earlier daemon left, except those to `kept`.
+    pub fn keep_links(&self, directory: &Path, kept: &[PathBuf]) {
+        for (name, kind) in self.things() {
+            let path = self.root.join(&name);
+            if matches!(kind, Kind::Link(_))
+                && path.parent() == Some(directory)
+                && !kept.contains(&path)
+            {
+                self.remove(&path);
+            }
+        }
     }
 
     /// Records that a socket is about to be made.
@@ -214,12 +237,15 @@ impl Made {
         removed
     }
 
-    /// Removes links and sockets that an earlier daemon left, and returns their names. Directories
-    /// stay: the new daemon needs them.
-    pub(crate) fn clear(&self) -> Vec<String> {
+    /// Removes links and sockets that an earlier daemon left, except those at `held`, and returns
+    /// their names. Directories stay: the new daemon needs them.
+    pub(crate) fn clear(&self, held: &[PathBuf]) -> Vec<String> {
         let mut cleared = Vec::new();
         for (name, kind) in self.things() {
             let path = self.root.join(&name);
+            if held.contains(&path) {
+                continue;
+            }
             let what = match kind {
                 Kind::Directory => continue,
                 Kind::Link(_) => "link",

@@ -149,3 +149,20 @@ fn a_root_that_others_can_replace_is_refused() {
     allow(0o755);
     drop(claim().unwrap());
 }
+
+#[test]
+fn a_socket_of_the_daemon_before_is_in_nobodys_way() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().join("r").to_str().unwrap()), 0, None).unwrap();
+    let path = root.control_socket();
+    let claim = root.claim().unwrap();
+    claim.made().socket(&path).unwrap();
+    let kept = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    drop(claim);
+    assert!(path.exists(), "somebody listens there");
+    assert_eq!(root.claim().err().unwrap().errno, Errno(libc::EADDRINUSE));
+    let claim = root.claim_with(std::slice::from_ref(&path)).unwrap();
+    assert!(claim.made().clear(std::slice::from_ref(&path)).is_empty());
+    assert!(path.exists());
+    drop(kept);
+}

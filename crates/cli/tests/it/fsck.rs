@@ -7,7 +7,8 @@ use serde_json::Value;
 use testkit::{Need, met};
 
 use crate::common::{noise, rampack, refused, wait_until};
-use crate::keep::{contents, daemon_of, kill};
+use crate::keep::contents;
+use crate::keeper::{daemon_of, kill};
 use crate::upgrade::{Service, table_of};
 
 /// The file in memory of a region that a keeper has.

@@ -1,7 +1,6 @@
 //! `rampack keep`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +12,7 @@ use std::time::Duration;
 use testkit::Rng;
 
 use crate::common::{NbdClient, Place, noise, program, rampack, refused, wait_until};
-
-pub fn kill(process: i32, signal: i32) {
-    // SAFETY: two numbers; the process is ours.
-    assert_eq!(unsafe { libc::kill(process, signal) }, 0);
-}
+use crate::keeper::{daemon_of, kill};
 
 /// Ends the keeper and its daemon with the test.
 pub struct Kept(pub Child);
@@ -29,11 +24,6 @@ impl Drop for Kept {
             let _ = self.0.wait();
         }
     }
-}
-
-pub fn daemon_of(keeper: u32) -> Option<i32> {
-    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).ok()?;
-    children.split_whitespace().next()?.parse().ok()
 }
 
 #[test]

@@ -8,7 +8,8 @@ use rampack::host::Memfds;
 use testkit::{Need, TempDir, met};
 
 use crate::common::{NbdClient, Place, noise, program, rampack, wait_until};
-use crate::keep::{Kept, daemon_of, kill};
+use crate::keep::Kept;
+use crate::keeper::{daemon_of, kill};
 
 const PAGES: u64 = 100;
 

@@ -13,6 +13,8 @@ mod fsck;
 mod golden;
 mod keep;
 mod keep_backing;
+mod keep_users;
+mod keeper;
 mod killed;
 mod nbd_frontends;
 mod roots;

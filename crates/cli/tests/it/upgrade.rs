@@ -13,7 +13,8 @@ use std::time::Duration;
 use testkit::{Need, Rng, met};
 
 use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
-use crate::keep::{Kept, PAGES, contents, daemon_of, kill, write_until_killed};
+use crate::keep::{Kept, PAGES, contents, write_until_killed};
+use crate::keeper::{daemon_of, kill};
 
 /// A daemon under a keeper.
 pub struct Service {

@@ -5,7 +5,7 @@ use host::Memfds;
 use testkit::Rng;
 
 use super::*;
-use crate::contents::{Device, Region};
+use crate::contents::{Device, Mount, Region};
 
 const PAGE: u32 = 4096;
 
@@ -22,7 +22,13 @@ fn contents(rng: &mut Rng) -> Contents {
         generation: rng.below(9),
         settings: BTreeMap::from([("comp_algorithm".to_owned(), "zstd".to_owned())]),
     });
-    Contents { regions, devices: devices.collect() }
+    let devices = devices.collect();
+    let mounts = (0..rng.below(3)).map(|n| Mount {
+        name: format!("mount {n}"),
+        descriptor: format!("m{n}"),
+        files: BTreeMap::from([(format!("zram{n}"), rng.next_u64())]),
+    });
+    Contents { regions, devices, mounts: mounts.collect() }
 }
 
 fn table() -> Table {
@@ -151,12 +157,13 @@ fn what_cannot_be_read_says_why() {
 fn what_cannot_be_written_changes_nothing() {
     let mut table = table();
     let region = |name: &str| Region { name: name.into(), descriptor: name.into(), bytes: 1 };
-    let small = Contents { regions: vec![region("a"), region("b")], devices: Vec::new() };
+    let of = |regions| Contents { regions, ..Contents::default() };
+    let small = of(vec![region("a"), region("b")]);
     table.write(&small).unwrap();
-    let twice = Contents { regions: vec![region("a"), region("a")], devices: Vec::new() };
+    let twice = of(vec![region("a"), region("a")]);
     let said = table.write(&twice).unwrap_err().to_string();
     assert_eq!(said, "the table of kept state is damaged: two regions \"a\"");
-    let long = Contents { regions: vec![region(&"x".repeat(COPY))], devices: Vec::new() };
+    let long = of(vec![region(&"x".repeat(COPY))]);
     assert!(matches!(table.write(&long), Err(TableError::TooLong(_))));
     assert_eq!(again(&table).unwrap().1, small);
     let _: OwnedFd = table.file.into();

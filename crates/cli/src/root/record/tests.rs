@@ -1,5 +1,6 @@
 use super::*;
 
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 
 fn record(root: &Path, text: &str) -> (Made, Option<u32>) {
@@ -66,7 +67,7 @@ fn only_what_is_still_as_it_was_made_is_removed() {
     drop(UnixListener::bind(root.join("s")).unwrap());
     let listener = UnixListener::bind(root.join("t")).unwrap();
     fs::write(root.join("u"), "precious").unwrap();
-    let cleared = made.clear();
+    let cleared = made.clear(&[]);
     assert_eq!(cleared.len(), 2, "{cleared:?}");
     assert!(cleared[0].contains("the link") && cleared[0].ends_with("dev/a"), "{cleared:?}");
     assert!(cleared[1].contains("the socket") && cleared[1].ends_with("/s"), "{cleared:?}");
@@ -141,4 +142,24 @@ fn a_record_whose_shortening_is_killed_forgets_nothing() {
         // A line that is half new and half old may name what never was.
         assert!(mixed.len() <= now.things.len() + 1, "up to {cut}: {mixed:?}");
     }
+}
+
+#[test]
+fn links_of_devices_that_stay_are_left_alone() {
+    let dir = testkit::TempDir::new();
+    let root = dir.path();
+    let (made, _) = record(root, MARK);
+    let devices = root.join("dev");
+    made.directory(&devices).unwrap();
+    let [a, b] = ["a", "b"].map(|name| devices.join(name));
+    made.link(&a, Path::new("/x")).unwrap();
+    made.link(&b, Path::new("/x")).unwrap();
+    let inode = |path: &Path| fs::symlink_metadata(path).map(|it| it.ino()).ok();
+    let before = inode(&a);
+    made.link(&a, Path::new("/x")).unwrap();
+    assert_eq!(inode(&a), before, "the link is there all the time");
+    made.keep_links(&devices, std::slice::from_ref(&a));
+    assert_eq!((inode(&a), inode(&b)), (before, None));
+    made.link(&a, Path::new("/y")).unwrap();
+    assert_eq!(fs::read_link(&a).unwrap(), Path::new("/y"));
 }
