@@ -80,6 +80,12 @@ pub fn is_key(name: &str) -> bool {
     name.contains(KEY)
 }
 
+/// The beginning of the name of the region with the key of a device.
+#[must_use]
+pub fn key_of(name: &str) -> String {
+    format!("{name}{KEY}")
+}
+
 /// The beginning of the names of the seals of a device.
 pub(crate) fn seals_of(name: &str) -> String {
     format!("{name}.seals.")
@@ -104,7 +110,7 @@ impl KeptFiles {
 
     /// The number of what another process left for the device, or a new one.
     fn number(&self, name: &str) -> u64 {
-        let beginning = format!("{name}{KEY}");
+        let beginning = key_of(name);
         let left = |name: &str| name.strip_prefix(&beginning)?.parse().ok();
         let unused = self.memory.unused();
         unused.iter().find_map(|name| left(name)).unwrap_or_else(|| {
@@ -123,7 +129,7 @@ impl HostFiles for KeptFiles {
         let Some(name) = seal else { return self.files.open_backing(path, None) };
         let device = self.files.open_backing(path, None)?;
         let number = self.number(name);
-        let key = match self.memory.secret(&format!("{name}{KEY}{number}"), seal::draw) {
+        let key = match self.memory.secret(&format!("{}{number}", key_of(name)), seal::draw) {
             Ok(key) => key,
             // Without such memory the key ends with the process.
             Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => {

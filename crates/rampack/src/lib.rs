@@ -37,7 +37,7 @@ pub use block::{BlockDevice, IoError};
 pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-pub use host_files::{HostSystem, is_key, sealed};
+pub use host_files::{HostSystem, is_key, key_of, sealed};
 pub use inspect::{Inspected, inspect};
 pub use kept::{Progress, SavedDisk};
 pub use machine::{Machine, MachineOptions};

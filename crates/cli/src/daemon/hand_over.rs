@@ -122,8 +122,12 @@ impl Daemon {
                            swapped out would be lost; `rampack swap off` first";
             return Err(ControlError::new(Errno::EBUSY, message));
         }
+        let Some(state) = &self.handing.state else { return Ok(()) };
+        let regions = state.memory().regions();
+        let outlives = |name: &str| regions.iter().any(|region| region.name.starts_with(name));
+        self.devices.check_keys(outlives)?;
         // The users of a mount that outlives this program wait for the next one.
-        match self.handing.state.as_ref().is_some_and(|state| state.has_mount()) {
+        match state.has_mount() {
             true => Ok(()),
             false => self.devices.check_handed_over(),
         }

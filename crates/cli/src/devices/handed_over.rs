@@ -8,27 +8,36 @@ use rampack::zram::Disk;
 use super::Devices;
 
 impl Devices {
-    /// Checks that no program uses a file or a block device of a device, and that no page was
-    /// written back sealed. Clients of NBD connect again.
+    /// Checks that no page is sealed with a key that ends with the program. `outlives` says whether
+    /// a region of memory outlives it whose name begins so.
     ///
     /// # Errors
-    /// `EBUSY`; the message names every user, or the device.
+    /// `EBUSY`; the message names the device.
+    pub fn check_keys(&self, outlives: impl Fn(&str) -> bool) -> Result<(), ControlError> {
+        let disks = self.machine.disks();
+        let lost = |disk: &&Arc<Disk>| is_sealed(disk) && !outlives(&rampack::key_of(&disk.name()));
+        let Some(disk) = disks.iter().find(lost) else { return Ok(()) };
+        let message = format!(
+            "{} pages of {} were written back sealed, with a key that ends with the program, \
+             because this kernel has no secret memory (memfd_secret): they would be lost; write or \
+             discard them first",
+            disk.stats().backed_pages,
+            disk.name()
+        );
+        Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    /// Checks that no program uses a file or a block device of a device. Clients of NBD connect
+    /// again.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names every user.
     pub fn check_handed_over(&self) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disks = self.machine.disks();
         let users = disks.iter().filter_map(|disk| self.busy(&lifecycle, disk));
         let users: Vec<String> = users.map(|error| error.message).collect();
-        // Their key is in memory of this program.
-        if let Some(disk) = disks.iter().find(|disk| is_sealed(disk)) {
-            let message = format!(
-                "{} pages of {} were written back sealed, with a key that ends with the program: \
-                 they would be lost; write or discard them first",
-                disk.stats().backed_pages,
-                disk.name()
-            );
-            return Err(ControlError::new(Errno::EBUSY, message));
-        }
         match users.is_empty() {
             true => Ok(()),
             false => {
