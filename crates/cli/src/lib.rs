@@ -18,8 +18,8 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`layouts`], [`state`]: what outlives the daemon; [`machine`]: the engine; [`exports`], [`live`],
-//!    [`zone`]: views of it.
+//! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
+//!    [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
@@ -30,8 +30,8 @@
 //! 10. [`daemon`]: all of that in one root.
 //! 11. [`terminal`], [`notify`], `watch`, [`up`]: from the command line to a daemon, and to its
 //!     end.
-//! 12. [`keep`]: keeps a daemon; [`upgrade`]; [`fsck`]; [`swap::commands`], [`swap::selftest`], [`commands`]: the other
-//!     commands.
+//! 12. [`keep`]: keeps a daemon; [`fsck`], [`upgrade`], [`swap::commands`], [`swap::selftest`],
+//!     [`commands`]: the other commands.
 
 pub mod args;
 pub mod client;
@@ -57,6 +57,7 @@ pub mod root;
 mod sandbox;
 pub mod server;
 pub mod state;
+pub mod successor;
 pub mod swap;
 pub mod sys;
 pub mod terminal;
