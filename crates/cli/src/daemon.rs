@@ -29,6 +29,7 @@ use crate::protocol::{DaemonReport, Request};
 use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::state::{Connection, Named, State};
+use crate::successor::successor;
 use crate::swap::Swaps;
 use crate::sys::{self, Unmount};
 use crate::takeover;
@@ -478,7 +479,7 @@ impl Handler for Commands {
             }),
             Request::Upgrade(it) => {
                 let state = self.state.as_deref();
-                let program = hand_over::successor(it.program.as_deref(), state)?;
+                let program = successor(it.program.as_deref(), state)?;
                 let (reply, answer) = channel();
                 let asked = Event::Upgrade { program, reply };
                 self.events.send(asked).map_err(|_| gone())?;

@@ -18,7 +18,8 @@
 //!    error messages, kinds of frontends.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
-//! 3. [`layouts`], [`state`]: what outlives the daemon; [`loops`]: block devices on its files;
+//! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
+//!    [`loops`]: block devices on its files;
 //!    [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
@@ -61,6 +62,7 @@ pub mod root;
 mod sandbox;
 pub mod server;
 pub mod state;
+pub mod successor;
 pub mod swap;
 pub mod sys;
 mod takeover;

@@ -1,7 +1,7 @@
 //! The contract of regions of memory, for each provider, and what outlives a process.
 
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -395,4 +395,35 @@ fn memory_without_swap_is_unevictable_without_a_process() {
     let more = reserve(&set.provider("more"), 64);
     fill(&more, 0, 64 * MIB, 1);
     assert!(taken() >= before + 32 * 1024, "64 MiB were touched, and no more are unevictable");
+}
+
+/// What a set of copies does with a file of `original`, and that others do not see it.
+fn copies_change_nothing(original: &Memfds) {
+    let region = original.region("table", 4 * MIB).unwrap();
+    region.commit(0, 4 * MIB).unwrap();
+    fill(&region, MIB, MIB, 7);
+    let kept = &original.regions()[0];
+    assert_eq!(kept.data(0).unwrap(), Some(MIB as u64..2 * MIB as u64));
+    assert_eq!(kept.data(2 * MIB as u64).unwrap(), None);
+    let path = format!("/proc/self/fd/{}", kept.file.as_raw_fd());
+    let shown = fs::read_link(&path).unwrap();
+    assert!(shown.to_str().unwrap().ends_with("rampack.table (deleted)"), "{shown:?}");
+    let copies = Memfds::copies();
+    // To read is enough.
+    copies.adopt("table", File::open(&path).unwrap().into(), kept.bytes).unwrap();
+    let copy = copies.region("table", 4 * MIB).unwrap();
+    copy.commit(0, 4 * MIB).unwrap();
+    assert!(all_are(&copy, MIB, MIB, 7) && all_are(&copy, 0, MIB, 0));
+    fill(&copy, 0, 3 * MIB / 2, 9);
+    copy.release(0, 4 * MIB);
+    drop(copy);
+    assert!(all_are(&region, 0, MIB, 0) && all_are(&region, MIB, MIB, 7));
+}
+
+#[test]
+fn a_copy_of_a_region_changes_nothing_for_others() {
+    copies_change_nothing(&Memfds::new());
+    if testkit::met("a_copy_of_a_region_changes_nothing_for_others", &[Need::Root]) {
+        copies_change_nothing(&Memfds::unswappable().unwrap());
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,53 +13,13 @@ use rampack::nbd::Activated;
 
 use super::{Daemon, Handing, end_nbd};
 use crate::failure::failed;
-use crate::layouts::{Layouts, UPGRADED};
+use crate::layouts::UPGRADED;
 use crate::state::State;
 
 /// How long the commands under way may take before an upgrade is refused because of them.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What the kernel appends to the path of a program whose file was removed.
-const DELETED: &str = " (deleted)";
-
-/// The program that is to take the place of this one: `asked`, or what is now at the path of this
-/// one. It is checked that it reads the state of the devices.
-///
-/// # Errors
-/// `ENOTSUP` without a state that outlives this program, `EINVAL` for a program that does not read
-/// it, the error of the system.
-pub(super) fn successor(
-    asked: Option<&str>,
-    state: Option<&State>,
-) -> Result<PathBuf, ControlError> {
-    let Some(state) = state else {
-        let message = "the devices of this daemon are in memory that ends with its program; only \
-                       the devices of a daemon under `rampack keep`, or of a service with \
-                       FileDescriptorStoreMax=, can be taken over";
-        return Err(ControlError::new(Errno::ENOTSUP, message));
-    };
-    let path = match asked {
-        Some(path) => PathBuf::from(path),
-        None => at_own_path()?,
-    };
-    Layouts::of(&path)?.check(&path, &state.layouts())?;
-    Ok(path)
-}
-
-/// The path of this program. Its file may be another one by now.
-fn at_own_path() -> Result<PathBuf, ControlError> {
-    let path = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
-    Ok(without_mark(path))
-}
-
-/// The path that a program had, without the mark of a removed file. A file may have that name.
-fn without_mark(path: PathBuf) -> PathBuf {
-    match path.to_str().and_then(|text| text.strip_suffix(DELETED)) {
-        Some(before) if fs::symlink_metadata(&path).is_err() => PathBuf::from(before),
-        _ => path,
-    }
-}
 
 impl Daemon {
     /// Replaces this program by the one at `program`, which was checked. Clients of NBD get the
@@ -169,23 +128,5 @@ impl Daemon {
         let again = |(_, fd): &(String, OwnedFd)| fd.try_clone().and_then(Activated::of);
         let activated = self.handing.sockets.iter().map(again).collect::<std::io::Result<_>>();
         self.serve_activated(activated.map_err(|e| failed("cannot serve a socket", &e))?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use testkit::TempDir;
-
-    use super::*;
-
-    #[test]
-    fn a_program_whose_file_was_replaced_is_found_by_its_path() {
-        let dir = TempDir::new();
-        let path = dir.join("rampack");
-        let marked = dir.join("rampack (deleted)");
-        assert_eq!(without_mark(path.clone()), path);
-        assert_eq!(without_mark(marked.clone()), path);
-        fs::write(&marked, "a program of this name").unwrap();
-        assert_eq!(without_mark(marked.clone()), marked);
     }
 }

@@ -1,0 +1,67 @@
+//! The program that is to take the place of a daemon's: where it is, and whether it can.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use rampack::control::{ControlError, Errno};
+
+use crate::failure::failed;
+use crate::layouts::Layouts;
+use crate::state::State;
+
+/// What the kernel appends to the path of a program whose file was removed.
+const DELETED: &str = " (deleted)";
+
+/// The program that is to take the place of this one: `asked`, or what is now at the path of this
+/// one. It is checked that it reads the state of the devices.
+///
+/// # Errors
+/// `ENOTSUP` without a state that outlives this program, `EINVAL` for a program that does not read
+/// it, the error of the system.
+pub fn successor(asked: Option<&str>, state: Option<&State>) -> Result<PathBuf, ControlError> {
+    let Some(state) = state else {
+        let message = "the devices of this daemon are in memory that ends with its program; only \
+                       the devices of a daemon under `rampack keep`, or of a service with \
+                       FileDescriptorStoreMax=, can be taken over";
+        return Err(ControlError::new(Errno::ENOTSUP, message));
+    };
+    let path = match asked {
+        Some(path) => PathBuf::from(path),
+        None => at_own_path()?,
+    };
+    Layouts::of(&path)?.check(&path, &state.layouts())?;
+    Ok(path)
+}
+
+/// The path of this program. Its file may be another one by now.
+fn at_own_path() -> Result<PathBuf, ControlError> {
+    let path = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
+    Ok(without_mark(path))
+}
+
+/// The path that a program had, without the mark of a removed file. A file may have that name.
+fn without_mark(path: PathBuf) -> PathBuf {
+    match path.to_str().and_then(|text| text.strip_suffix(DELETED)) {
+        Some(before) if fs::symlink_metadata(&path).is_err() => PathBuf::from(before),
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_program_whose_file_was_replaced_is_found_by_its_path() {
+        let dir = TempDir::new();
+        let path = dir.join("rampack");
+        let marked = dir.join("rampack (deleted)");
+        assert_eq!(without_mark(path.clone()), path);
+        assert_eq!(without_mark(marked.clone()), path);
+        fs::write(&marked, "a program of this name").unwrap();
+        assert_eq!(without_mark(marked.clone()), marked);
+    }
+}
