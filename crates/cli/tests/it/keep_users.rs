@@ -413,6 +413,58 @@ fn a_daemon_that_cannot_start_loses_nothing_and_its_users_wait() {
     place.is_clean();
 }
 
+/// The program where the kernel says that it is Linux 6.8.
+fn program_on_linux_6_8(place: &Place) -> Command {
+    let release = place.path().join("osrelease");
+    fs::write(&release, "6.8.0\n").unwrap();
+    let program = program();
+    let mut command = Command::new("unshare");
+    let script = "mount --bind $1 /proc/sys/kernel/osrelease; shift; exec \"$@\"";
+    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&release).arg(program.get_program());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn before_linux_6_9_users_get_errors_and_what_is_stored_stays() {
+    let name = "before_linux_6_9_users_get_errors_and_what_is_stored_stays";
+    if !met(name, &[&NEEDS[..], &[Need::program("unshare", "util-linux")]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let program = program_on_linux_6_8(&place);
+    let mut keeper = Keeper::start_by(program, &place, "serve --size 4M");
+    assert!(keeper.said().contains("older than Linux 6.9"), "{}", keeper.said());
+    let device = keeper.block_device("zram0");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_SYNC).open(&device).unwrap();
+    file.write_all_at(b"what is here", 8192).unwrap();
+    drop(file);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let user = scope.spawn(|| longest_read(&device, &stop));
+        let _end = Ends(&stop);
+        thread::sleep(Duration::from_millis(50));
+        keeper.kill(libc::SIGKILL);
+        wait_until("the user has an error", || user.is_finished());
+        assert!(user.join().is_err());
+    });
+    keeper.wait();
+    let mut found = [0; 12];
+    let file = fs::File::open(keeper.block_device("zram0")).unwrap();
+    file.read_exact_at(&mut found, 8192).unwrap();
+    assert_eq!(&found, b"what is here");
+    drop(file);
+    keeper.stop();
+    place.is_clean();
+}
+
 #[test]
 fn users_of_a_daemon_that_nobody_keeps_see_its_death() {
     let name = "users_of_a_daemon_that_nobody_keeps_see_its_death";
