@@ -247,6 +247,42 @@ fn nbd_clients_with_many_requests_reconnect_to_the_next_daemon() {
     place.is_clean();
 }
 
+#[test]
+fn the_port_of_nbd_stays_and_what_would_not_be_kept_is_refused() {
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 1M --transport nbd --nbd-tcp 127.0.0.1:0");
+    let address = |keeper: &Keeper| {
+        let status: serde_json::Value =
+            serde_json::from_str(&keeper.does("status --json")).unwrap();
+        let told = status["nbd"].as_array().unwrap().iter().filter_map(|it| it.as_str());
+        told.filter_map(|it| it.strip_prefix("nbd://")).next().unwrap().to_owned()
+    };
+    let before = address(&keeper);
+    for _ in 0..3 {
+        keeper.kill(libc::SIGKILL);
+        std::net::TcpStream::connect(&before).unwrap();
+        keeper.wait();
+        assert_eq!(address(&keeper), before);
+    }
+    // A disk takes several descriptors, and the keeper keeps some hundreds.
+    let mut made = 1;
+    let refused = loop {
+        let said = keeper.ask("add --size 1M");
+        if said.code != 0 {
+            break said.err;
+        }
+        made += 1;
+        assert!(made < 300);
+    };
+    assert!(refused.contains("the service manager keeps 256"), "{refused}");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    let status: serde_json::Value = serde_json::from_str(&keeper.does("status --json")).unwrap();
+    assert_eq!(status["devices"].as_array().unwrap().len(), made);
+    keeper.stop();
+    place.is_clean();
+}
+
 /// Swap space that is swapped off in the end, while it is served.
 struct Swapped<'a>(&'a Path);
 
