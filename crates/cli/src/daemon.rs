@@ -40,7 +40,7 @@ use crate::zone::ZoneReport;
 mod files;
 mod hand_over;
 mod remains;
-use remains::{clear_leftovers, clear_tree};
+use remains::clear_leftovers;
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -137,10 +137,7 @@ impl Daemon {
             Some(state) if transport != Transport::Nbd => state.take_mount(),
             _ => None,
         };
-        let mut notes = match left.is_some() {
-            true => clear_tree(&claim),
-            false => clear_leftovers(&claim, &held),
-        };
+        let mut notes = clear_leftovers(&claim, &held, left.is_some());
         let machine = match &state {
             None => machine::new()?,
             Some(state) => {

@@ -11,6 +11,7 @@
 //! then on a descriptor is there, and a device is in the table, before others can use it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,6 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The state of a daemon's devices. Any thread may call every method.
 pub struct State {
     store: Store,
+    /// So many descriptors the service manager keeps.
+    most: usize,
     memory: Memfds,
     /// What the daemon before left.
     left: Vec<SavedDisk>,
@@ -122,6 +125,7 @@ impl State {
             let noted = store.note(name, fd.as_fd());
             noted.map_err(|error| failed("cannot keep the devices", &error))?;
         }
+        let most = env::var("FDSTORE").ok().and_then(|most| most.parse().ok()).unwrap_or(0);
         // Without privileges the memory may be swapped out, but there are no block devices that
         // the system could swap to.
         let memory = Memfds::unswappable().unwrap_or_else(|_| Memfds::new());
@@ -156,7 +160,7 @@ impl State {
         written.regions.extend(contents.regions.into_iter().map(|region| region.name));
         let left = contents.devices.into_iter().map(saved).collect::<Result<_, _>>()?;
         let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
-        Ok(Some(State { store, memory, left, is_inherited: is_kept, handed_over, written }))
+        Ok(Some(State { store, most, memory, left, is_inherited: is_kept, handed_over, written }))
     }
 
     /// Was there a daemon before? What it left must survive if this one fails to start.
@@ -309,6 +313,15 @@ impl State {
     fn write(&self, devices: Vec<Device>) -> Result<(), Box<dyn std::error::Error>> {
         let mut written = self.written.lock();
         let now = self.memory.regions();
+        // The service manager does not say that it has no room.
+        let (count, most) = (now.len() + written.others.len() + 1, self.most);
+        if !devices.is_empty() && count > most {
+            let text = format!(
+                "{count} descriptors have to be kept, and the service manager keeps {most} \
+                 (FileDescriptorStoreMax=)"
+            );
+            return Err(text.into());
+        }
         let mut names = BTreeSet::new();
         let mut regions = Vec::new();
         for region in &now {

@@ -82,9 +82,8 @@ pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, Contro
 /// As [`State::keep_mount`].
 pub fn keep_mount(state: &State, mount: &Mount) -> Result<Option<String>, ControlError> {
     let Some(channel) = mount.channel() else {
-        let note = "if this daemon dies, its block devices and files end with it and their users \
-                    get errors, which needs Linux 6.9 to be otherwise; what is stored stays, and \
-                    NBD clients get it back";
+        let note = "this kernel is older than Linux 6.9: if this daemon dies, users of its block \
+                    devices and files get errors; what is stored stays, and is served anew";
         return Ok(Some(note.to_owned()));
     };
     state.keep_mount(channel).map(|()| None)

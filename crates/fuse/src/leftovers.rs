@@ -57,16 +57,33 @@ pub fn refusal(number: u32, file: &Path) -> Option<String> {
 /// swapped off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
-    let mut report = clear_tree(root);
+    clear_some(root, true)
+}
+
+/// As [`clear`], but it leaves the mount of the files and the loop devices on them alone: they are
+/// taken over.
+#[must_use]
+pub fn clear_but_files(root: &Path) -> Report {
+    clear_some(root, false)
+}
+
+fn clear_some(root: &Path, with_files: bool) -> Report {
+    let mut report = Report::default();
     // If the root does not exist, nothing is below it.
-    let (Ok(files), Ok(swap)) = (below(root, FILES), below(root, SWAP)) else { return report };
-    let files_mounts = ours(&files);
+    let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
+    let Ok(swap) = below(root, SWAP) else { return report };
+    for mounted in ours(&tree) {
+        abort(&mounted);
+        clear_mount(&tree, &mut report);
+    }
+    let files_mounts = if with_files { ours(&files) } else { Vec::new() };
     let swap_mounts = ours_in(&swap);
     for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
     }
     // The directory of swap files may hold other files: only a loop device on a mount is ours.
-    for stands_on in [&files].into_iter().chain(swap_mounts.iter().map(|mounted| &mounted.at)) {
+    let files = with_files.then_some(&files);
+    for stands_on in files.into_iter().chain(swap_mounts.iter().map(|mounted| &mounted.at)) {
         for (number, file) in backed_under(stands_on) {
             match refusal(number, &file) {
                 None => clear_loop(number, &file, &mut report),
@@ -83,19 +100,6 @@ pub fn clear(root: &Path) -> Report {
     }
     for mounted in &swap_mounts {
         remove_point(&mounted.at);
-    }
-    report
-}
-
-/// Clears the control tree that a killed daemon of `root` left, as [`clear`] does, and nothing
-/// else: the mount of the files can be taken over.
-#[must_use]
-pub fn clear_tree(root: &Path) -> Report {
-    let mut report = Report::default();
-    let Ok(tree) = below(root, TREE) else { return report };
-    for mounted in ours(&tree) {
-        abort(&mounted);
-        clear_mount(&tree, &mut report);
     }
     report
 }

@@ -40,7 +40,8 @@ pub(super) fn open(
                 "the users of block devices and files of the daemon before get errors: {}",
                 error.message
             ));
-            notes.extend(clear_leftovers(claim, &[]));
+            let held = state.map(State::sockets).unwrap_or_default();
+            notes.extend(clear_leftovers(claim, &held, false));
             open_files(&root, &made, transport, state.is_some(), notes)?
         }
         None => open_files(&root, &made, transport, state.is_some(), notes)?,

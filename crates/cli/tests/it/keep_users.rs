@@ -247,6 +247,42 @@ fn nbd_clients_with_many_requests_reconnect_to_the_next_daemon() {
     place.is_clean();
 }
 
+#[test]
+fn the_port_of_nbd_stays_and_what_would_not_be_kept_is_refused() {
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 1M --transport nbd --nbd-tcp 127.0.0.1:0");
+    let address = |keeper: &Keeper| {
+        let status: serde_json::Value =
+            serde_json::from_str(&keeper.does("status --json")).unwrap();
+        let told = status["nbd"].as_array().unwrap().iter().filter_map(|it| it.as_str());
+        told.filter_map(|it| it.strip_prefix("nbd://")).next().unwrap().to_owned()
+    };
+    let before = address(&keeper);
+    for _ in 0..3 {
+        keeper.kill(libc::SIGKILL);
+        std::net::TcpStream::connect(&before).unwrap();
+        keeper.wait();
+        assert_eq!(address(&keeper), before);
+    }
+    // A disk takes several descriptors, and the keeper keeps some hundreds.
+    let mut made = 1;
+    let refused = loop {
+        let said = keeper.ask("add --size 1M");
+        if said.code != 0 {
+            break said.err;
+        }
+        made += 1;
+        assert!(made < 300);
+    };
+    assert!(refused.contains("the service manager keeps 256"), "{refused}");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    let status: serde_json::Value = serde_json::from_str(&keeper.does("status --json")).unwrap();
+    assert_eq!(status["devices"].as_array().unwrap().len(), made);
+    keeper.stop();
+    place.is_clean();
+}
+
 /// Swap space that is swapped off in the end, while it is served.
 struct Swapped<'a>(&'a Path);
 
@@ -410,6 +446,58 @@ fn a_daemon_that_cannot_start_loses_nothing_and_its_users_wait() {
     // An end in order is no death.
     keeper.kill(libc::SIGTERM);
     assert_eq!(keeper.ended(), 0);
+    place.is_clean();
+}
+
+/// The program where the kernel says that it is Linux 6.8.
+fn program_on_linux_6_8(place: &Place) -> Command {
+    let release = place.path().join("osrelease");
+    fs::write(&release, "6.8.0\n").unwrap();
+    let program = program();
+    let mut command = Command::new("unshare");
+    let script = "mount --bind $1 /proc/sys/kernel/osrelease; shift; exec \"$@\"";
+    command.args(["--mount", "sh", "-ec", script, "sh"]).arg(&release).arg(program.get_program());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn before_linux_6_9_users_get_errors_and_what_is_stored_stays() {
+    let name = "before_linux_6_9_users_get_errors_and_what_is_stored_stays";
+    if !met(name, &[&NEEDS[..], &[Need::program("unshare", "util-linux")]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let program = program_on_linux_6_8(&place);
+    let mut keeper = Keeper::start_by(program, &place, "serve --size 4M");
+    assert!(keeper.said().contains("older than Linux 6.9"), "{}", keeper.said());
+    let device = keeper.block_device("zram0");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_SYNC).open(&device).unwrap();
+    file.write_all_at(b"what is here", 8192).unwrap();
+    drop(file);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let user = scope.spawn(|| longest_read(&device, &stop));
+        let _end = Ends(&stop);
+        thread::sleep(Duration::from_millis(50));
+        keeper.kill(libc::SIGKILL);
+        wait_until("the user has an error", || user.is_finished());
+        assert!(user.join().is_err());
+    });
+    keeper.wait();
+    let mut found = [0; 12];
+    let file = fs::File::open(keeper.block_device("zram0")).unwrap();
+    file.read_exact_at(&mut found, 8192).unwrap();
+    assert_eq!(&found, b"what is here");
+    drop(file);
+    keeper.stop();
     place.is_clean();
 }
 

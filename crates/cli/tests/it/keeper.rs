@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -48,7 +48,11 @@ pub struct Keeper {
 impl Keeper {
     /// Starts `rampack keep LINE` in the root of `place`, and waits until the daemon serves.
     pub fn start(place: &Place, line: &str) -> Keeper {
-        let mut command = program();
+        Keeper::start_by(program(), place, line)
+    }
+
+    /// As [`Keeper::start`], by a command that becomes the program.
+    pub fn start_by(mut command: Command, place: &Place, line: &str) -> Keeper {
         command.arg("--root").arg(place.root()).arg("keep").args(line.split_whitespace());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(Vec::new()));
