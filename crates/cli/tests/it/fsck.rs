@@ -14,9 +14,10 @@ use crate::upgrade::{Service, table_of};
 /// The file in memory of a region that a keeper has.
 fn region_of(keeper: u32, name: &str) -> File {
     let fds = fs::read_dir(format!("/proc/{keeper}/fd")).unwrap();
-    let name = format!("memfd:rampack.{name} (deleted)");
+    // A memfd, or a file of a tmpfs.
+    let names = ["/memfd:", "/"].map(|begin| format!("{begin}rampack.{name} (deleted)"));
     let is_it = |path: &std::path::PathBuf| {
-        fs::read_link(path).is_ok_and(|link| link.to_str().is_some_and(|it| it.ends_with(&name)))
+        fs::read_link(path).is_ok_and(|link| names.iter().any(|name| link.as_os_str() == name.as_str()))
     };
     let path = fds.map(|entry| entry.unwrap().path()).find(is_it).expect("a region");
     File::options().read(true).write(true).open(path).unwrap()

@@ -20,6 +20,10 @@ pub struct Kept(pub Child);
 impl Drop for Kept {
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
+            // A test may have failed while the daemon was stopped.
+            if let Some(daemon) = daemon_of(self.0.id()) {
+                kill(daemon, libc::SIGCONT);
+            }
             kill(self.0.id() as i32, libc::SIGTERM);
             let _ = self.0.wait();
         }
