@@ -4,8 +4,9 @@
 #
 # Each case kills KILLS times, at random times: while the server serves, and while it recovers.
 #
-#   verify   fio writes to the device and checks what it reads
-#   swap     a program in a control group with less memory than it wants swaps to the device
+#   verify   fio writes to a device of serve_ublk and checks what it reads
+#   swap     a program in a control group with less memory than it wants swaps to such a device
+#   keep     fio and swap on two disks of a daemon of `rampack keep serve --transport ublk`
 #
 # The last line is `RESULT kind=ublk-kills …`. The status is 0 if no byte was wrong, no request
 # failed and no program was hurt.
@@ -82,57 +83,131 @@ finish() {
   wait "$server" 2> /dev/null
 }
 
+# check_with_fio DEVICE: fio writes to the device and checks it, until /tmp/stop is there.
+check_with_fio() {
+  until [ -e /tmp/stop ]; do
+    fio --name=verify --filename="$1" --direct=1 --ioengine=psync --thread --numjobs=4 \
+      --rw=randrw --bsrange=4k-128k --blockalign=4k --size=10m --offset_increment=12m \
+      --verify=crc32c --verify_fatal=1 --randseed=$RANDOM --group_reporting > /tmp/fio 2>&1 || {
+      tail -n 20 /tmp/fio
+      return 1
+    }
+    echo >> /tmp/rounds
+  done
+}
+
+# checked_by PROCESS: waits for the end of check_with_fio.
+checked_by() {
+  touch /tmp/stop
+  wait "$1" || fail "fio found a fault"
+  verified=$(wc -l < /tmp/rounds)
+  [ "$verified" -gt 0 ] || fail "fio did not check the device"
+  say "fio checked the device $verified times"
+}
+
 verify() {
-  local writer round=0
+  local writer
   begin
-  rm -f /tmp/stop /tmp/broken
-  (
-    until [ -e /tmp/stop ]; do
-      fio --name=verify --filename="$device" --direct=1 --ioengine=psync --thread --numjobs=4 \
-        --rw=randrw --bsrange=4k-128k --blockalign=4k --size=10m --offset_increment=12m \
-        --verify=crc32c --verify_fatal=1 --randseed=$RANDOM --group_reporting > /tmp/fio 2>&1 ||
-        { tail -n 20 /tmp/fio; touch /tmp/broken; break; }
-      round=$((round + 1))
-      echo $round > /tmp/rounds
-    done
-  ) &
+  rm -f /tmp/stop /tmp/rounds
+  check_with_fio "$device" &
   writer=$!
   kill_servers
-  touch /tmp/stop
-  wait $writer
-  [ ! -e /tmp/broken ] || fail "fio found a fault"
-  verified=$(cat /tmp/rounds)
-  say "fio checked the device $verified times"
+  checked_by $writer
   finish
 }
 
-swap() {
-  local group=/sys/fs/cgroup/hungry program status
-  begin
-  mkswap "$device" > /dev/null
-  swapon "$device" || fail swapon
+group=/sys/fs/cgroup/hungry
+
+# swap_to DEVICE: a program swaps to the device; its process is in `program`.
+swap_to() {
+  mkswap "$1" > /dev/null
+  swapon "$1" || fail swapon
   echo +memory > /sys/fs/cgroup/cgroup.subtree_control
   mkdir -p $group
   echo 24M > $group/memory.max
-  rm -f /tmp/stop
+  rm -f /tmp/stop /tmp/hog
   (
     echo 0 > $group/cgroup.procs
-    exec hog --mib 52 --passes 100000 --seconds 3600 --seed 7 --name hog --random --progress 5 \
-      --until /tmp/stop > /tmp/hog
+    exec hog --mib 52 --passes 100000 --seconds 3600 --seed $RANDOM --name hog --random \
+      --progress 5 --until /tmp/stop > /tmp/hog
   ) &
   program=$!
   until grep -q filled /tmp/hog 2> /dev/null; do sleep 0.2; done
-  kill_servers
+}
+
+# swapped_to DEVICE: ends the program.
+swapped_to() {
   touch /tmp/stop
   wait $program
-  status=$?
+  local status=$?
   tail -n 1 /tmp/hog
   [ $status -eq 0 ] || fail "the program ended with status $status"
   swapped=$(vmstat pswpin)
   [ "$swapped" -gt 1000 ] || fail "only $swapped pages were swapped in"
-  swapoff "$device" || fail swapoff
+  swapoff "$1" || fail swapoff
   rmdir $group
+}
+
+swap() {
+  begin
+  swap_to "$device"
+  kill_servers
+  swapped_to "$device"
   finish
+}
+
+# The daemon that the keeper runs.
+daemon_of() {
+  cat "/proc/$keeper/task/$keeper/children" 2> /dev/null
+}
+
+# answers: the daemon answers, and is another one than `before`.
+answers() {
+  local left=600
+  until [ "$(daemon_of)" != "$before" ] && timeout 60 rampack status --json > /tmp/status 2>&1; do
+    [ $((left -= 1)) -gt 0 ] || { fail "no daemon answers: $(cat /tmp/status)"; return 1; }
+    sleep 0.1
+  done
+}
+
+# The block devices of the answer.
+block_devices() {
+  grep -o '"block_device": "/dev/ublkb[0-9]*"' /tmp/status | cut -d '"' -f 4 | sort -u
+}
+
+keep() {
+  local writer count devices
+  before=
+  rampack keep serve --transport ublk --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
+  keeper=$!
+  until grep -q 'serving in' $daemon_log; do
+    kill -0 $keeper || { fail "there is no keeper: $(cat $daemon_log)"; return; }
+    sleep 0.2
+  done
+  answers || return
+  cat $daemon_log
+  devices=($(block_devices))
+  [ "${#devices[@]}" -eq 2 ] || { fail "no two devices: $(cat /tmp/status)"; return; }
+  swap_to "${devices[1]}"
+  rm -f /tmp/rounds
+  check_with_fio "${devices[0]}" &
+  writer=$!
+  for ((count = 1; count <= kills; count++)); do
+    pause 600
+    before=$(daemon_of)
+    kill -9 $before
+    # Every other one is killed while it recovers, or soon after.
+    if [ $((count % 2)) -eq 0 ]; then answers || break; fi
+  done
+  answers
+  say "$kills daemons were killed"
+  checked_by $writer
+  swapped_to "${devices[1]}"
+  [ "$(block_devices | tr '\n' ' ')" = "${devices[*]} " ] || fail "other devices: $(block_devices)"
+  timeout 60 rampack stop || fail "the daemon does not stop"
+  wait $keeper || fail "the keeper ended with $?"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+  tail -n 5 $daemon_log
 }
 
 modprobe ublk_drv || exit 1
@@ -140,7 +215,7 @@ mkdir -p /mnt/kept
 mount -t tmpfs -o noswap,size=64m tmpfs /mnt/kept
 mkfifo /tmp/commands
 exec 9<> /tmp/commands
-for case in ${only:-verify swap}; do
+for case in ${only:-verify swap keep}; do
   say "$case"
   $case
 done

@@ -19,7 +19,7 @@ use crate::args::NbdOptions;
 use crate::devices::{Devices, Files};
 use crate::events::Event;
 use crate::exports::DiskExports;
-use crate::failure::{failed, frontend_error, say, sentence};
+use crate::failure::{failed, frontend_error, say, sentence, ublk_error};
 use crate::filesystem::{self, Kind};
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
@@ -108,7 +108,8 @@ impl Daemon {
         let DaemonOptions { root, transport, nbd, state } = options;
         sys::private_files();
         let claim = root.claim()?;
-        let mut notes = clear_leftovers(&claim);
+        let keeps_ublk = state.as_deref().filter(|_| transport == Transport::Ublk);
+        let mut notes = clear_leftovers(&claim, keeps_ublk);
         let made = claim.made().clone();
         let machine = match &state {
             None => machine::new()?,
@@ -135,6 +136,10 @@ impl Daemon {
         made.directory(&root.devices())?;
         if let Some(files) = open_files(&root, &made, transport, &mut notes)? {
             daemon.devices.serve_files(files);
+        }
+        if transport == Transport::Ublk {
+            swap::served::is_there().map_err(|error| ublk_error(&error))?;
+            daemon.devices.serve_by_ublk(made.clone());
         }
         if lasts {
             daemon.devices.attach_recovered()?;
@@ -413,7 +418,7 @@ fn open_files(
 ) -> Result<Option<Files>, ControlError> {
     let is_root = sys::effective_user() == 0;
     match transport {
-        Transport::Nbd => return Ok(None),
+        Transport::Nbd | Transport::Ublk => return Ok(None),
         // Without root a user could have a file, but no block device.
         Transport::Auto if !is_root => {
             notes.push("no block device, NBD only: that needs root".into());
@@ -511,14 +516,16 @@ fn percent_encoded(path: &Path) -> String {
 
 /// Clears what a killed daemon left in a root that this process has claimed. Returns messages for
 /// the user.
-fn clear_leftovers(claim: &RootLock) -> Vec<String> {
+fn clear_leftovers(claim: &RootLock, state: Option<&State>) -> Vec<String> {
     let mut notes = Vec::new();
     if !claim.has_leftovers() {
         return notes;
     }
     let root = claim.root();
     let mut cleared = Vec::new();
-    let (off, remaining) = swap::leftovers::swap_off(root);
+    let is_kept = |number| state.is_some_and(|state| state.has_ublk(number));
+    let dead = claim.killed_before_us();
+    let (off, remaining) = swap::leftovers::swap_off(root, dead, is_kept);
     cleared.extend(off);
     notes.extend(remaining);
     if leftovers::exist(root.path()) {

@@ -20,12 +20,14 @@ use crate::state::State;
 use crate::swap::active;
 
 mod attached;
+mod by_ublk;
 mod module;
 mod report;
 mod swapped;
 mod waits;
 use attached::Attached;
 pub use attached::Files;
+use by_ublk::Ublks;
 pub use module::device_count;
 use swapped::is_swap;
 pub use swapped::swapped_to;
@@ -53,6 +55,7 @@ pub struct Devices {
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
+    ublks: Ublks,
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
@@ -81,6 +84,7 @@ impl Devices {
             nbd,
             lifecycle,
             attached,
+            ublks: Ublks::new(),
             cut_off,
             block,
             loading,
@@ -96,13 +100,20 @@ impl Devices {
         self.lifecycle.lock().files = Some(files);
     }
 
+    /// Serves all devices added from now on by ublk, which must be available.
+    pub fn serve_by_ublk(&self, made: Arc<Made>) {
+        self.block.store(true, Ordering::Relaxed);
+        self.ublks.begin(made, self.state.clone());
+    }
+
     /// Puts the devices that the daemon before left behind the frontends.
     ///
     /// # Errors
     /// The error of a frontend.
     pub fn attach_recovered(&self) -> Result<(), ControlError> {
         let lifecycle = self.lifecycle.lock();
-        self.machine.disks().iter().try_for_each(|disk| self.attach(&lifecycle, disk))
+        self.machine.disks().iter().try_for_each(|disk| self.attach(&lifecycle, disk))?;
+        self.save()
     }
 
     /// Lets the devices as they are now outlive the daemon.
@@ -156,6 +167,7 @@ impl Devices {
             .and_then(|()| self.attach(&lifecycle, &disk))
             .and_then(|()| self.save());
         if let Err(error) = made {
+            self.detach(&lifecycle, &disk, true)?;
             self.machine.remove(disk.id())?;
             return Err(error);
         }
@@ -230,9 +242,9 @@ impl Devices {
         }
         drop(user);
         self.refuse_clients(disk, force)?;
-        if force {
+        if force || self.ublks.path(disk.id()).is_some() {
             // The block device may live on for programs that have it open; a new one is made below.
-            self.detach(lifecycle, disk, true)?;
+            self.detach(lifecycle, disk, force)?;
             let reset = rows.store("reset", value);
             self.attach_again(lifecycle, disk);
             return reset;
@@ -281,8 +293,10 @@ impl Devices {
             return self.reset_it(&lifecycle, disk, value, false).and_then(|()| self.save());
         }
         let before = disk.bytes();
+        self.ublks.check_resize(disk)?;
         rows.store(attribute, value)?;
         let resized = self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
+        let resized = resized.and_then(|()| self.ublks.serve(disk, &self.root));
         if let Err(error) = resized {
             if before != 0 {
                 return Err(error);
@@ -318,7 +332,10 @@ impl Devices {
     /// The block device of a device, if it has one.
     #[must_use]
     pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
-        self.attached.lock().get(&disk.id())?.node()
+        match self.attached.lock().get(&disk.id()) {
+            Some(attached) => attached.node(),
+            None => self.ublks.node(disk.id()),
+        }
     }
 
     /// The devices that the kernel swaps to now. A device that is just being changed may be
@@ -328,7 +345,8 @@ impl Devices {
         let swaps = active::all();
         let attached = if swaps.is_empty() { None } else { self.attached.try_lock() };
         let Some(attached) = attached else { return Vec::new() };
-        let all = attached.iter().map(|(id, at)| (format!("zram{id}"), at.place()));
+        let place = |(id, at): (&u32, &Attached)| (format!("zram{id}"), at.place().to_path_buf());
+        let all = attached.iter().map(place).chain(self.ublks.places());
         all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
     }
 
@@ -358,7 +376,7 @@ impl Devices {
 
     /// The error that names the users of a device besides NBD clients; `None` without users.
     fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
-        let files = lifecycle.files.as_ref()?;
+        let Some(files) = &lifecycle.files else { return self.ublks.busy(disk) };
         let attached = self.attached.lock();
         let attached = attached.get(&disk.id())?;
         // Who opens it is this process, on behalf of another device.
@@ -381,7 +399,7 @@ impl Devices {
 
     /// Gives a device its file, block device and link.
     fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), ControlError> {
-        let Some(files) = &lifecycle.files else { return Ok(()) };
+        let Some(files) = &lifecycle.files else { return self.ublks.serve(disk, &self.root) };
         let attached = Attached::make(files, &self.root, disk)?;
         self.attached.lock().insert(disk.id(), attached);
         Ok(())
@@ -403,13 +421,14 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
-        let files = lifecycle.files.as_ref().filter(|files| files.loops).ok_or_else(none)?;
-        Ok((files.made.clone(), &self.root))
+        let files = lifecycle.files.as_ref().filter(|files| files.loops);
+        let made = files.map(|files| files.made.clone()).or_else(|| self.ublks.made());
+        Ok((made.ok_or_else(none)?, &self.root))
     }
 
     /// The reverse of `attach`. When the device is in use, everything stays as it was.
     fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), ControlError> {
-        let Some(files) = &lifecycle.files else { return Ok(()) };
+        let Some(files) = &lifecycle.files else { return self.ublks.take_down(disk, force) };
         if let (false, Some(error)) = (force, self.busy(lifecycle, disk)) {
             return Err(error);
         }

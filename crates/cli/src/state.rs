@@ -4,7 +4,7 @@
 //! table of them with the devices and their settings. A change that is acknowledged is in the
 //! table.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use kept::{Contents, Device, Region, Store, Table};
 use rampack::control::{ControlError, Errno};
 use rampack::host::{Memfds, page_bytes};
 use rampack::sync::Mutex;
+use rampack::ublk::Id;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
@@ -20,6 +21,9 @@ use crate::failure::failed;
 /// Begins the names of the descriptors of the state.
 const PREFIX: &str = "rampack.";
 const TABLE: &str = "rampack.table";
+/// Among the settings of a device: its block device by ublk, which the kernel keeps for the next
+/// daemon. Its number and the process that made it follow.
+const UBLK: &str = "ublk";
 /// How long the service manager may take to store a descriptor.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -29,6 +33,8 @@ pub struct State {
     memory: Memfds,
     /// What the daemon before left.
     left: Vec<SavedDisk>,
+    /// The block devices that the driver ublk keeps, by the numbers of their disks.
+    ublks: Mutex<BTreeMap<u32, Id>>,
     written: Mutex<Written>,
 }
 
@@ -84,8 +90,9 @@ impl State {
         let mut written = Written { table, is_kept, regions: BTreeSet::new() };
         adopt(&memory, regions, &contents.regions, &store)?;
         written.regions.extend(contents.regions.into_iter().map(|region| region.name));
-        let left = contents.devices.into_iter().map(saved).collect::<Result<_, _>>()?;
-        Ok(Some(State { store, memory, left, written: Mutex::new(written) }))
+        let mut left = contents.devices.into_iter().map(saved).collect::<Result<Vec<_>, _>>()?;
+        let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
+        Ok(Some(State { store, memory, left, ublks, written: Mutex::new(written) }))
     }
 
     /// The memory of the devices.
@@ -100,12 +107,37 @@ impl State {
         &self.left
     }
 
+    /// The block device of disk `id` that the driver ublk keeps.
+    #[must_use]
+    pub fn ublk(&self, id: u32) -> Option<Id> {
+        self.ublks.lock().get(&id).copied()
+    }
+
+    /// Is `/dev/ublkbN` the block device of a disk?
+    #[must_use]
+    pub fn has_ublk(&self, number: u32) -> bool {
+        self.ublks.lock().values().any(|id| id.number == number)
+    }
+
+    /// Sets the block device of disk `id`, from the next [`State::save`] on.
+    pub fn set_ublk(&self, disk: u32, id: Option<Id>) {
+        let mut ublks = self.ublks.lock();
+        match id {
+            Some(id) => _ = ublks.insert(disk, id),
+            None => _ = ublks.remove(&disk),
+        }
+    }
+
     /// Makes the next daemon find the devices of `machine` as they are now.
     ///
     /// # Errors
     /// `EIO` if the service manager does not keep them. The devices themselves are as they were.
     pub fn save(&self, machine: &Machine) -> Result<(), ControlError> {
-        self.write(machine.saved().into_iter().map(device).collect()).map_err(|error| {
+        let mut saved = machine.saved();
+        for disk in &mut saved {
+            disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
+        }
+        self.write(saved.into_iter().map(device).collect()).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");
             ControlError::new(Errno::EIO, message)
         })
@@ -175,6 +207,18 @@ fn adopt(
         }
     }
     Ok(())
+}
+
+fn ublk_setting(Id { number, maker }: Id) -> (String, String) {
+    (UBLK.to_string(), format!("{number} {maker}"))
+}
+
+/// Takes the block device out of the settings of a disk.
+fn take_ublk(disk: &mut SavedDisk) -> Option<(u32, Id)> {
+    let at = disk.settings.iter().position(|(name, _)| name == UBLK)?;
+    let (_, value) = disk.settings.remove(at);
+    let (number, maker) = value.split_once(' ')?;
+    Some((disk.id, Id { number: number.parse().ok()?, maker: maker.parse().ok()? }))
 }
 
 fn device(disk: SavedDisk) -> Device {

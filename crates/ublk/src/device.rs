@@ -286,6 +286,14 @@ impl Ublk {
         self.is_ours && nodes::attributes(Kind::Block, self.number).exists()
     }
 
+    /// Is it mounted, swapped to, or held by another device? A program that only has it open does
+    /// not count.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let claimed = nodes::claim(self.number);
+        claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+    }
+
     /// Removes the device. Waits until the requests under way are answered and its threads have
     /// ended. Does nothing the second time.
     ///
