@@ -238,3 +238,6 @@ fn saved(device: Device) -> Result<SavedDisk, ControlError> {
     })?;
     Ok(SavedDisk { id, bytes, generation, settings: settings.into_iter().collect() })
 }
+
+#[cfg(test)]
+mod tests;
