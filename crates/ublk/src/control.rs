@@ -71,8 +71,8 @@ impl Control {
         self.run(wire::START, number, u64::from(std::process::id()), Argument::None)
     }
 
-    /// Makes device `number`, whose server died, ready to be opened and served anew. EBUSY until the
-    /// kernel has noticed the death and closed the files of the dead process.
+    /// Makes device `number`, whose server died, ready to be opened and served anew. EBUSY until
+    /// the kernel has noticed the death and closed the files of the dead process.
     pub(crate) fn begin_recovery(&mut self, number: u32) -> io::Result<()> {
         self.run(wire::BEGIN_RECOVERY, number, 0, Argument::None)
     }

@@ -66,8 +66,8 @@ pub fn leftovers() -> Result<Vec<Leftover>, Error> {
     Ok(found)
 }
 
-/// Deletes device `number`, which the process `pid` left. If it waits, its requests fail. Does nothing if there is no such device,
-/// if it is not ours, or if it belongs to another process.
+/// Deletes device `number`, which the process `pid` left. If it waits, its requests fail. Does
+/// nothing if there is no such device, if it is not ours, or if it belongs to another process.
 ///
 /// # Errors
 /// [`Error::Busy`] if the process is alive or the device live; the error of the driver.

@@ -8,9 +8,10 @@ use super::{MOST, active, name};
 use crate::failure::failed;
 use crate::root::Root;
 
-/// Swaps off what a killed daemon, `dead`, left swapped on in `root`, which must be claimed. Returns
-/// what was done, and what could not be done. Of the ublk devices that wait for another daemon,
-/// those that `is_kept` says are this daemon's, and those of daemons other than `dead` stay.
+/// Swaps off what a killed daemon, `dead`, left swapped on in `root`, which must be claimed.
+/// Returns what was done, and what could not be done. Of the ublk devices that wait for another
+/// daemon, those that `is_kept` says are this daemon's, and those of daemons other than `dead`,
+/// stay.
 ///
 /// No process serves it any more, so reads fail. The pages that were swapped out are lost already,
 /// and a program that needs one is ended by SIGBUS. Without a swapoff the kernel would go on
