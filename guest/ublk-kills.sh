@@ -7,6 +7,7 @@
 #   verify   fio writes to a device of serve_ublk and checks what it reads
 #   swap     a program in a control group with less memory than it wants swaps to such a device
 #   keep     fio and swap on two disks of a daemon of `rampack keep serve --transport ublk`
+#   manage   devices of such daemons come and go, and what is left is cleared; nobody is killed often
 #
 # The last line is `RESULT kind=ublk-kills …`. The status is 0 if no byte was wrong, no request
 # failed and no program was hurt.
@@ -210,17 +211,114 @@ keep() {
   tail -n 5 $daemon_log
 }
 
+# says STATUS TEXT WORDS: rampack ends with the status and says the text.
+says() {
+  local status=$1 text=$2 ended
+  shift 2
+  timeout 120 rampack "$@" > /tmp/out 2>&1
+  ended=$?
+  [ $ended -eq "$status" ] || fail "rampack $*: status $ended: $(cat /tmp/out)"
+  [ -z "$text" ] || grep -q -- "$text" /tmp/out || fail "rampack $*: not '$text': $(cat /tmp/out)"
+}
+
+# daemon WORDS: starts rampack and waits until it serves; its process is in `daemon`.
+daemon() {
+  : > $daemon_log
+  rampack "$@" > $daemon_log 2>&1 &
+  daemon=$!
+  until grep -q 'serving in' $daemon_log; do
+    kill -0 $daemon 2> /dev/null || { fail "rampack $*: $(cat $daemon_log)"; return 1; }
+    sleep 0.1
+  done
+}
+
+# soon COMMAND: it is true within a minute.
+soon() {
+  local left=600
+  until "$@"; do
+    [ $((left -= 1)) -gt 0 ] || { fail "never: $*"; return 1; }
+    sleep 0.1
+  done
+}
+
+nothing_left() {
+  [ -z "$(ls /sys/class/ublk-char)" ]
+}
+
+manage() {
+  local keeper reader
+  daemon serve --transport ublk --num-devices 1 || return
+  nothing_left || fail "a device without a size has a block device"
+  says 0 '' set zram0 disksize=32M
+  [ "$(cat /sys/block/ublkb0/size)" = 65536 ] || fail "the size is $(cat /sys/block/ublkb0/size)"
+  mke2fs -q -t ext4 -F /dev/ublkb0 || fail mke2fs
+  mkdir -p /mnt/disk
+  mount -t ext4 /dev/ublkb0 /mnt/disk || fail mount
+  for words in 'reset zram0' 'remove zram0' stop; do
+    says 1 'mounted at /mnt/disk' $words
+  done
+  says 1 'keeps its size' set zram0 resize=64M
+  umount /mnt/disk
+  says 0 '' reset zram0
+  nothing_left || fail "a device that was reset has a block device"
+  says 0 '' set zram0 disksize=16M
+  mkswap /dev/ublkb0 > /dev/null
+  swapon /dev/ublkb0 || fail swapon
+  says 1 SWAP remove zram0
+  says 0 SWAP status
+  swapoff /dev/ublkb0
+  says 0 '' remove zram0
+  nothing_left || fail "a device that was removed has a block device"
+  says 0 '' add --size 16M
+  [ -e /sys/block/ublkb0 ] || fail "a new device has no block device"
+  # Without a keeper nobody would recover the device: it goes with the daemon, and the next daemon
+  # clears the rest.
+  kill -9 $daemon
+  wait $daemon 2> /dev/null
+  soon test ! -e /sys/block/ublkb0
+  daemon serve --transport ublk --num-devices 1 || return
+  grep -q 'deleted /dev/ublkb0' $daemon_log || fail "nothing was cleared: $(cat $daemon_log)"
+  says 0 '' stop
+  wait $daemon || fail "the daemon ended with $?"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+  # Both are gone, and the device waits. A daemon elsewhere leaves it; the next one there clears it.
+  rampack keep serve --transport ublk --size 16M > $daemon_log 2>&1 &
+  keeper=$!
+  until grep -q 'serving in' $daemon_log; do sleep 0.1; done
+  kill -9 $keeper $(cat /proc/$keeper/task/$keeper/children)
+  wait $keeper 2> /dev/null
+  dd if=/dev/ublkb0 of=/dev/null bs=4k count=1 iflag=direct status=none 2> /dev/null &
+  reader=$!
+  daemon --root /run/other serve --transport nbd --num-devices 0 || return
+  kill -9 $daemon
+  wait $daemon 2> /dev/null
+  daemon --root /run/other serve --transport nbd --num-devices 0 || return
+  [ -e /sys/block/ublkb0 ] || fail "another daemon deleted the device"
+  grep -q 'ublkb0 is left alone' $daemon_log || fail "nothing is said of the device"
+  kill -0 $reader || fail "a read from a device that waits ended"
+  says 0 '' --root /run/other stop
+  wait $daemon
+  daemon serve --transport ublk --size 16M || return
+  grep -q 'deleted /dev/ublkb0' $daemon_log || fail "nothing was cleared: $(cat $daemon_log)"
+  wait $reader && fail "a read from a device that was cleared succeeded"
+  says 0 '' stop
+  wait $daemon || fail "the daemon ended with $?"
+  soon nothing_left
+}
+
 modprobe ublk_drv || exit 1
 mkdir -p /mnt/kept
 mount -t tmpfs -o noswap,size=64m tmpfs /mnt/kept
 mkfifo /tmp/commands
 exec 9<> /tmp/commands
-for case in ${only:-verify swap keep}; do
+for case in ${only:-verify swap keep manage}; do
   say "$case"
   $case
+  # Devices that are cleared fail their requests.
+  if [ "$case" != manage ] && dmesg | grep 'I/O error'; then fail "a request failed"; fi
 done
 kernel_notes
-dmesg | grep -E 'WARN|BUG|Oops|I/O error' && fail "the kernel complained"
+dmesg | grep -E 'WARN|BUG|Oops' && fail "the kernel complained"
 echo "RESULT kind=ublk-kills kills=$kills verified=$verified swapped=$swapped failures=$failures" \
   "rc=$((failures > 0))"
 exit $((failures > 0))
