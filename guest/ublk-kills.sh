@@ -119,7 +119,8 @@ verify() {
 
 group=/sys/fs/cgroup/hungry
 
-# swap_to DEVICE: a program swaps to the device; its process is in `program`.
+# swap_to DEVICE [LESS]: a program swaps to the device, and wants so many MiB less than usual; its
+# process is in `program`.
 swap_to() {
   mkswap "$1" > /dev/null
   swapon "$1" || fail swapon
@@ -129,7 +130,7 @@ swap_to() {
   rm -f /tmp/stop /tmp/hog
   (
     echo 0 > $group/cgroup.procs
-    exec hog --mib 52 --passes 100000 --seconds 3600 --seed $RANDOM --name hog --random \
+    exec hog --mib $((52 - ${2:-0})) --passes 100000 --seconds 3600 --seed $RANDOM --name hog --random \
       --progress 5 --until /tmp/stop > /tmp/hog
   ) &
   program=$!
@@ -149,11 +150,28 @@ swapped_to() {
   rmdir $group
 }
 
+# told COMMAND: the answer of the server.
+told() {
+  local before left=600
+  before=$(wc -l < /tmp/answer)
+  echo "$1" >&9
+  until [ "$(wc -l < /tmp/answer)" -gt "$before" ]; do
+    [ $((left -= 1)) -gt 0 ] || { fail "no answer to $1"; return; }
+    sleep 0.1
+  done
+  tail -n 1 /tmp/answer
+}
+
+# As for a swap device of rampack, which is a partition.
 swap() {
+  local parts
   begin
-  swap_to "$device"
+  parts="$(told split)"
+  [ "$parts" = "ok ${device}p1 ${device}p2" ] || fail "parts: $parts"
+  swap_to "${device}p2" 12
   kill_servers
-  swapped_to "$device"
+  [ "$(told parts)" = "$parts" ] || fail "other parts: $(told parts)"
+  swapped_to "${device}p2"
   finish
 }
 

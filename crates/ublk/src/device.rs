@@ -256,6 +256,20 @@ impl Ublk {
         Ok(nodes)
     }
 
+    /// The nodes of its partitions, in order: those of [`Ublk::split`], also of a process before
+    /// this one.
+    ///
+    /// # Errors
+    /// The error of the system if a node cannot be made.
+    pub fn parts(&self) -> Result<Vec<PathBuf>, Error> {
+        let doing = || Error::system(format!("find the partitions of {}", self.path.display()));
+        let part = |number| match nodes::make_part(self.number, number) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            made => Some(made.map_err(doing())),
+        };
+        (1..).map_while(part).collect()
+    }
+
     /// Its node, `/dev/ublkbN`.
     #[must_use]
     pub fn path(&self) -> &Path {

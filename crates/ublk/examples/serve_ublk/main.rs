@@ -14,10 +14,11 @@
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
 //! (minor and major faults of its threads since then), `held` (how many operations wait to be
-//! released), `release`, `served`, `down`.
+//! released), `release`, `split` (into two partitions), `parts` (their nodes), `served`, `down`.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::Checked;
@@ -136,6 +137,16 @@ fn done(ublk: &Ublk) -> Done {
     done
 }
 
+const PAGE: u64 = units::PAGE_SIZE as u64;
+
+fn disk_bytes(ublk: &Ublk) -> io::Result<u64> {
+    io::Seek::seek(&mut std::fs::File::open(ublk.path())?, io::SeekFrom::End(0))
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
 fn answer(
     ublk: &mut Ublk,
     gate: &disk::Gate,
@@ -155,6 +166,11 @@ fn answer(
             gate.release();
             Ok(String::new())
         }
+        "split" => {
+            let half = disk_bytes(ublk)? / 2 / PAGE * PAGE;
+            Ok(joined(&ublk.split(&[0..half, half..2 * half])?))
+        }
+        "parts" => Ok(joined(&ublk.parts()?)),
         "served" => Ok(ublk.is_served().to_string()),
         "down" => Ok(ublk.take_down().map(|()| String::new())?),
         _ => Err(format!("unknown command {line}").into()),
