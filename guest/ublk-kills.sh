@@ -84,11 +84,12 @@ finish() {
   wait "$server" 2> /dev/null
 }
 
-# check_with_fio DEVICE: fio writes to the device and checks it, until /tmp/stop is there.
+# check_with_fio DEVICE: fio writes to the device and checks it, until /tmp/stop is there. It asks
+# for more at once than the driver takes: a server that is killed has all it can have.
 check_with_fio() {
   until [ -e /tmp/stop ]; do
-    fio --name=verify --filename="$1" --direct=1 --ioengine=psync --thread --numjobs=4 \
-      --rw=randrw --bsrange=4k-128k --blockalign=4k --size=10m --offset_increment=12m \
+    fio --name=verify --filename="$1" --direct=1 --ioengine=psync --thread --numjobs=12 \
+      --rw=randrw --bsrange=4k-128k --blockalign=4k --size=4m --offset_increment=4m \
       --verify=crc32c --verify_fatal=1 --randseed=$RANDOM --group_reporting > /tmp/fio 2>&1 || {
       tail -n 20 /tmp/fio
       return 1
