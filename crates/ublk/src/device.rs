@@ -53,7 +53,7 @@ pub struct Options {
     pub begin: fn(),
     /// When this process dies, the device stays and its requests wait for another process
     /// ([`Ublk::recover`]), without end if there is none. It has one queue then, whatever `queues`
-    /// says: before Linux 6.16 a server that is killed when it has taken over one of several queues
+    /// says: in Linux 6.12 a server that is killed when it has taken over one of several queues
     /// leaves a device that the driver cannot recover. `depth` must be at least 5.
     pub recoverable: bool,
 }
@@ -154,7 +154,7 @@ impl Ublk {
         wait_for_node(Kind::Block, info.number)?;
         nodes::pass_at_once(info.number);
         if options.recoverable {
-            // Before Linux 6.16 the driver notices the end of a server by a tag that the server
+            // In Linux 6.12 the driver notices the end of a server by a tag that the server
             // has not got, or else by the time-out of a request. So one tag is never used.
             nodes::limit_requests(info.number, options.depth - 1);
         }

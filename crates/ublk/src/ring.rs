@@ -198,7 +198,7 @@ impl Ring {
     /// Gives all tags to the driver; an error if it refuses. Called once, first.
     ///
     /// The tags go in one system call, which a kill does not cut short, and the descriptors are
-    /// mapped after it. Before Linux 6.16 a device whose descriptors a process has mapped can only
+    /// mapped after it. In Linux 6.12 a device whose descriptors a process has mapped can only
     /// be recovered from it once it has given a whole queue to the driver.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         for number in 0..self.holders.len() {
