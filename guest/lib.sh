@@ -112,10 +112,11 @@ rampack_says() {
   echo
 }
 
-# Takes the swap device of rampack away. Fails if anything is left of it.
+# Takes the swap device of rampack away. Fails if anything is left of it. The time is for a machine
+# that stands still: on a busy host, reading pages back that all fail takes minutes.
 rampack_off() {
   local status=0 tries=0
-  timeout 180 rampack swap off || {
+  timeout 600 rampack swap off || {
     say "rampack swap off: status $?"
     status=1
   }

@@ -21,7 +21,7 @@ use crate::args::NbdOptions;
 use crate::devices::Devices;
 use crate::events::Event;
 use crate::exports::DiskExports;
-use crate::failure::{failed, frontend_error, say, sentence};
+use crate::failure::{failed, frontend_error, say, sentence, ublk_error};
 use crate::filesystem::{self, Kind};
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
@@ -30,7 +30,7 @@ use crate::root::{Made, Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::state::{Connection, Named, State};
 use crate::successor::successor;
-use crate::swap::Swaps;
+use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::takeover;
 use crate::transport::Transport;
@@ -134,10 +134,14 @@ impl Daemon {
         let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
         let claim = root.claim_with(&held)?;
         let left = match &state {
-            Some(state) if transport != Transport::Nbd => state.take_mount(),
+            Some(state) if [Transport::Auto, Transport::Fuse].contains(&transport) => {
+                state.take_mount()
+            }
             _ => None,
         };
-        let mut notes = clear_leftovers(&claim, &held, left.is_some());
+        let keeps_ublk = state.as_deref().filter(|_| transport == Transport::Ublk);
+        let is_kept = |number| keeps_ublk.is_some_and(|state| state.has_ublk(number));
+        let mut notes = clear_leftovers(&claim, &held, left.is_some(), &is_kept);
         let machine = match &state {
             None => machine::new()?,
             Some(state) => {
@@ -192,6 +196,10 @@ impl Daemon {
         let (machine, notes) = (&self.machine, &mut self.notes);
         if let Some(files) = files::open(&self.claim, machine, left, transport, kept, notes)? {
             self.devices.serve_files(files);
+        }
+        if transport == Transport::Ublk {
+            swap::served::is_there().map_err(|error| ublk_error(&error))?;
+            self.devices.serve_by_ublk(made.clone());
         }
         if kept.is_some() {
             self.devices.attach_recovered()?;

@@ -20,6 +20,7 @@ use crate::state::State;
 use crate::swap::active;
 
 mod attached;
+mod by_ublk;
 mod handed_over;
 mod module;
 mod report;
@@ -27,6 +28,7 @@ mod swapped;
 mod waits;
 use attached::Attached;
 pub use attached::Files;
+use by_ublk::Ublks;
 pub use module::device_count;
 use swapped::is_swap;
 pub use swapped::swapped_to;
@@ -54,6 +56,7 @@ pub struct Devices {
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attached>>,
+    ublks: Ublks,
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
@@ -82,6 +85,7 @@ impl Devices {
             nbd,
             lifecycle,
             attached,
+            ublks: Ublks::new(),
             cut_off,
             block,
             loading,
@@ -95,6 +99,12 @@ impl Devices {
         self.block.store(files.loops.is_some(), Ordering::Relaxed);
         *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
+    }
+
+    /// Serves all devices added from now on by ublk, which must be available.
+    pub fn serve_by_ublk(&self, made: Arc<Made>) {
+        self.block.store(true, Ordering::Relaxed);
+        self.ublks.begin(made, self.state.clone());
     }
 
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -180,6 +190,7 @@ impl Devices {
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
             .and_then(|()| self.attach(&lifecycle, &disk));
         if let Err(error) = made {
+            self.ublks.take_down(&disk, true)?;
             self.machine.remove(disk.id())?;
             self.save_removal();
             return Err(error);
@@ -255,9 +266,9 @@ impl Devices {
         }
         drop(user);
         self.refuse_clients(disk, force)?;
-        if force {
+        if force || self.ublks.path(disk.id()).is_some() {
             // The block device may live on for programs that have it open; a new one is made below.
-            self.detach(lifecycle, disk, true)?;
+            self.detach(lifecycle, disk, force)?;
             let reset = rows.store("reset", value);
             self.attach_again(lifecycle, disk);
             return reset;
@@ -306,10 +317,12 @@ impl Devices {
             return self.reset_it(&lifecycle, disk, value, false).and_then(|()| self.save());
         }
         let before = disk.bytes();
+        self.ublks.check_resize(disk)?;
         rows.store(attribute, value)?;
         // What is stored in it outlives the daemon from the first byte.
         let resize = || self.attached.lock().get(&disk.id()).map_or(Ok(()), Attached::resized);
-        if let Err(error) = self.save().and_then(|()| resize()) {
+        let resized = self.save().and_then(|()| resize());
+        if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
             if before != 0 {
                 return Err(error);
             }
@@ -345,7 +358,10 @@ impl Devices {
     /// The block device of a device, if it has one.
     #[must_use]
     pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
-        self.attached.lock().get(&disk.id())?.node()
+        match self.attached.lock().get(&disk.id()) {
+            Some(attached) => attached.node(),
+            None => self.ublks.node(disk.id()),
+        }
     }
 
     /// The devices that the kernel swaps to now. A device that is just being changed may be
@@ -355,7 +371,8 @@ impl Devices {
         let swaps = active::all();
         let attached = if swaps.is_empty() { None } else { self.attached.try_lock() };
         let Some(attached) = attached else { return Vec::new() };
-        let all = attached.iter().map(|(id, at)| (format!("zram{id}"), at.place()));
+        let place = |(id, at): (&u32, &Attached)| (format!("zram{id}"), at.place().to_path_buf());
+        let all = attached.iter().map(place).chain(self.ublks.places());
         all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
     }
 
@@ -385,7 +402,7 @@ impl Devices {
 
     /// The error that names the users of a device besides NBD clients; `None` without users.
     fn busy(&self, lifecycle: &Lifecycle, disk: &Disk) -> Option<ControlError> {
-        let files = lifecycle.files.as_ref()?;
+        let Some(files) = &lifecycle.files else { return self.ublks.busy(disk) };
         let attached = self.attached.lock();
         let attached = attached.get(&disk.id())?;
         // Who opens it is this process, on behalf of another device.
@@ -409,7 +426,7 @@ impl Devices {
     /// Gives a device its file, block device and link. Before others can use it, the next daemon
     /// knows it.
     fn attach(&self, lifecycle: &Lifecycle, disk: &Arc<Disk>) -> Result<(), ControlError> {
-        let Some(files) = &lifecycle.files else { return Ok(()) };
+        let Some(files) = &lifecycle.files else { return self.serve_by_driver(disk) };
         let mut attached = Attached::make(files, &self.root, disk)?;
         self.note_files(files);
         let opened = self.save().and_then(|()| attached.open(&files.made, disk, None));
@@ -445,13 +462,20 @@ impl Devices {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
-        let files = lifecycle.files.as_ref().filter(|it| it.loops.is_some()).ok_or_else(none)?;
-        Ok((files.made.clone(), &self.root))
+        let files = lifecycle.files.as_ref().filter(|files| files.loops.is_some());
+        let made = files.map(|files| files.made.clone()).or_else(|| self.ublks.made());
+        Ok((made.ok_or_else(none)?, &self.root))
+    }
+
+    /// Gives a device its block device by ublk, if it is to have one. The next daemon knows it.
+    fn serve_by_driver(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
+        self.ublks.serve(disk, &self.root)?;
+        if self.ublks.path(disk.id()).is_some() { self.save() } else { Ok(()) }
     }
 
     /// The reverse of `attach`. When the device is in use, everything stays as it was.
     fn detach(&self, lifecycle: &Lifecycle, disk: &Disk, force: bool) -> Result<(), ControlError> {
-        let Some(files) = &lifecycle.files else { return Ok(()) };
+        let Some(files) = &lifecycle.files else { return self.ublks.take_down(disk, force) };
         if let (false, Some(error)) = (force, self.busy(lifecycle, disk)) {
             return Err(error);
         }

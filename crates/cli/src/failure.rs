@@ -103,5 +103,22 @@ pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
     ControlError::new(errno, error.to_string())
 }
 
+/// The [`ControlError`] for an error of the ublk frontend.
+#[must_use]
+pub fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
+    let errno = match error {
+        rampack::ublk::Error::NoDriver(_)
+        | rampack::ublk::Error::NoUring(_)
+        | rampack::ublk::Error::TooOld => Errno::ENODEV,
+        rampack::ublk::Error::NoPermission => Errno::EPERM,
+        rampack::ublk::Error::Unfit(_) => Errno::EINVAL,
+        rampack::ublk::Error::Busy(_) => Errno::EBUSY,
+        rampack::ublk::Error::System { source, .. } => {
+            Errno(source.raw_os_error().unwrap_or(libc::EIO))
+        }
+    };
+    ControlError::new(errno, error.to_string())
+}
+
 #[cfg(test)]
 mod tests;

@@ -23,6 +23,7 @@ use kept::{Contents, Device, Mount, Region, Store, Table};
 use rampack::control::{ControlError, Errno};
 use rampack::host::{Memfds, page_bytes};
 use rampack::sync::Mutex;
+use rampack::ublk::Id;
 use rampack::zram::Disk;
 use rampack::{Machine, SavedDisk};
 
@@ -37,6 +38,9 @@ const FILES: (&str, &str) = ("rampack.mount.files", "files");
 /// What the daemon before left besides regions and mounts.
 const CONNECTIONS: [Connection; 4] =
     [Connection::Control, Connection::Nbd, Connection::NbdTcp, Connection::Helpers];
+/// Among the settings of a device: its block device by ublk, which the kernel keeps for the next
+/// daemon. Its number and the process that made it follow.
+const UBLK: &str = "ublk";
 /// How long the service manager may take to store a descriptor.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -51,6 +55,8 @@ pub struct State {
     /// There was a daemon before.
     is_inherited: bool,
     handed_over: Mutex<HandedOver>,
+    /// The block devices that the driver ublk keeps, by the numbers of their disks.
+    ublks: Mutex<BTreeMap<u32, Id>>,
     written: Mutex<Written>,
 }
 
@@ -158,9 +164,19 @@ impl State {
         };
         adopt(&memory, others, &contents.regions, &store)?;
         written.regions.extend(contents.regions.into_iter().map(|region| region.name));
-        let left = contents.devices.into_iter().map(saved).collect::<Result<_, _>>()?;
+        let mut left = contents.devices.into_iter().map(saved).collect::<Result<Vec<_>, _>>()?;
+        let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
         let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
-        Ok(Some(State { store, most, memory, left, is_inherited: is_kept, handed_over, written }))
+        Ok(Some(State {
+            store,
+            most,
+            memory,
+            left,
+            is_inherited: is_kept,
+            handed_over,
+            ublks,
+            written,
+        }))
     }
 
     /// Was there a daemon before? What it left must survive if this one fails to start.
@@ -257,12 +273,37 @@ impl State {
         &self.left
     }
 
+    /// The block device of disk `id` that the driver ublk keeps.
+    #[must_use]
+    pub fn ublk(&self, id: u32) -> Option<Id> {
+        self.ublks.lock().get(&id).copied()
+    }
+
+    /// Is `/dev/ublkbN` the block device of a disk?
+    #[must_use]
+    pub fn has_ublk(&self, number: u32) -> bool {
+        self.ublks.lock().values().any(|id| id.number == number)
+    }
+
+    /// Sets the block device of disk `id`, from the next [`State::save`] on.
+    pub fn set_ublk(&self, disk: u32, id: Option<Id>) {
+        let mut ublks = self.ublks.lock();
+        match id {
+            Some(id) => _ = ublks.insert(disk, id),
+            None => _ = ublks.remove(&disk),
+        }
+    }
+
     /// Makes the next daemon find the devices of `machine` as they are now.
     ///
     /// # Errors
     /// `EIO` if the service manager does not keep them. The devices themselves are as they were.
     pub fn save(&self, machine: &Machine) -> Result<(), ControlError> {
-        self.write(machine.saved().into_iter().map(device).collect()).map_err(|error| {
+        let mut saved = machine.saved();
+        for disk in &mut saved {
+            disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
+        }
+        self.write(saved.into_iter().map(device).collect()).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");
             ControlError::new(Errno::EIO, message)
         })
@@ -414,6 +455,18 @@ fn generations(devices: &[Device]) -> BTreeSet<(String, u64)> {
     devices.iter().map(|device| (device.name.clone(), device.generation)).collect()
 }
 
+fn ublk_setting(Id { number, maker }: Id) -> (String, String) {
+    (UBLK.to_string(), format!("{number} {maker}"))
+}
+
+/// Takes the block device out of the settings of a disk.
+fn take_ublk(disk: &mut SavedDisk) -> Option<(u32, Id)> {
+    let at = disk.settings.iter().position(|(name, _)| name == UBLK)?;
+    let (_, value) = disk.settings.remove(at);
+    let (number, maker) = value.split_once(' ')?;
+    Some((disk.id, Id { number: number.parse().ok()?, maker: maker.parse().ok()? }))
+}
+
 fn device(disk: SavedDisk) -> Device {
     let SavedDisk { id, bytes, generation, settings } = disk;
     Device {
@@ -435,3 +488,6 @@ pub fn saved(device: Device) -> Result<SavedDisk, ControlError> {
     })?;
     Ok(SavedDisk { id, bytes, generation, settings: settings.into_iter().collect() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,8 @@ pub enum Transport {
     Fuse,
     /// Only NBD, on a Unix socket.
     Nbd,
+    /// A block device by the driver ublk (Linux 6.4), and also NBD. Its size cannot change.
+    Ublk,
 }
 
 /// How the kernel reaches a swap device.

@@ -214,7 +214,7 @@ fn die_of_panics() {
 /// the reader; where it finds no page while the daemon is being killed, the request fails.
 fn lock_for_users(transport: Transport) {
     let has_files = match transport {
-        Transport::Fuse => true,
+        Transport::Fuse | Transport::Ublk => true,
         Transport::Auto => sys::effective_user() == 0,
         Transport::Nbd => false,
     };

@@ -74,6 +74,21 @@ fn the_attributes_are_these() {
 }
 
 #[test]
+fn the_cache_of_swap_devices_is_scrubbed_by_the_same_name() {
+    let zswap = machine().swap().unwrap();
+    let rows = Bound::new(zswap, zswap::DEBUG);
+    let acts: Vec<_> = rows.attributes().into_iter().filter(|it| !it.access.readable()).collect();
+    let (_, of_disks) = disk();
+    let of_disk = of_disks.attributes().into_iter().find(|it| it.name == "scrub").unwrap();
+    assert_eq!(acts.len(), 1);
+    assert_eq!((acts[0].name, acts[0].access), (of_disk.name, of_disk.access));
+    assert_eq!((acts[0].unit, acts[0].help), (of_disk.unit, of_disk.help));
+    assert_eq!(rows.show("scrub").unwrap_err().errno, Errno::EACCES);
+    assert_eq!(refused(&of_disks, "scrub", "1"), Errno::EINVAL, "no size");
+    assert_eq!(rows.store("scrub", "1").unwrap_err().errno, Errno::EINVAL, "no device");
+}
+
+#[test]
 fn disksize_makes_a_device_once() {
     let (disk, attributes) = disk();
     assert_eq!(attributes.show("disksize").unwrap(), "0\n");

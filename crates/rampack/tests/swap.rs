@@ -6,7 +6,7 @@ use block::{BlockDevice, Operation, Plain};
 use control::{Bound, Errno, Object};
 use rampack::{Machine, MachineOptions, NoHostFiles};
 use units::{Cpu, PAGE_SIZE, Page};
-use zswap::{AreaOptions, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
+use zswap::{AreaOptions, DEBUG, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
 
 const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
@@ -75,6 +75,104 @@ fn a_swap_device_keeps_what_it_was_given() {
     zswap.swapoff(area()).unwrap();
     zswap.validate();
     assert_eq!(zswap.stats().pool_bytes, 0);
+}
+
+/// The cache before a sealed device on a plain one, with pages written back.
+fn sealed() -> (Arc<Zswap>, SwapDevice, Arc<Plain>) {
+    let zswap = cache(2);
+    let below = Arc::new(Plain::new(1024 * PAGE_SIZE));
+    let device = rampack::sealed(below.clone(), &host::Mmap, 1024 * P, "below").unwrap();
+    let device = on(&zswap, 1024, Some(device));
+    zswap.set_max_pool_bytes(1 << 20);
+    for number in 0..1024 {
+        write(&device, number, &page(number));
+    }
+    (zswap, device, below)
+}
+
+/// What is below block `number`.
+fn below(plain: &Plain, number: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    plain.submit(CPU, Operation::Read { offset: number * P, into: &mut page }).unwrap();
+    page
+}
+
+#[test]
+fn a_scrub_finds_what_the_device_changed() {
+    let (zswap, device, plain) = sealed();
+    let rows = Bound::new(zswap.clone(), DEBUG);
+    let scrub = || rows.store("scrub", "1");
+    assert!(zswap.stats().on_device > 300);
+    assert!(zswap.scrub(CPU).unwrap() > 300);
+    scrub().unwrap();
+    let used: Vec<u64> = (0..1024).filter(|at| below(&plain, *at) != [0; PAGE_SIZE]).collect();
+    let mut random = testkit::Rng::new(testkit::seed("a_scrub_finds_what_the_device_changed"));
+    let pick = |random: &mut testkit::Rng| used[random.below(used.len() as u64 - 1) as usize];
+    let flipped = pick(&mut random);
+    let moved = loop {
+        let at = pick(&mut random);
+        if at != flipped {
+            break at;
+        }
+    };
+    let put = |at: u64, page: &Page| {
+        plain.submit(CPU, Operation::Write { offset: at * P, from: page }).unwrap();
+    };
+    let (mut changed, other) = (below(&plain, flipped), below(&plain, *used.last().unwrap()));
+    changed[random.below(P) as usize] ^= 1 << random.below(8);
+    put(flipped, &changed);
+    put(moved, &other);
+    let fault = scrub().unwrap_err();
+    assert_eq!(fault.errno, Errno::EIO);
+    for words in ["2 of", "swap area 3", &format!("the first is page {}", flipped.min(moved))] {
+        assert!(fault.message.contains(words), "{fault}");
+    }
+    // What is given up is not looked at any more.
+    for at in [flipped, moved] {
+        device.submit(CPU, Operation::Discard { offset: at * P, length: P }).unwrap();
+    }
+    scrub().unwrap();
+    zswap.invalidate_area(CPU, area());
+}
+
+#[test]
+fn a_scrub_goes_on_beside_pages_that_come_and_go() {
+    let (zswap, device, _) = sealed();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 1..6 {
+                for number in 0..1024 {
+                    write(&device, number, &page(number + 1024 * round));
+                }
+            }
+        });
+        let mut scrubs = 0;
+        while !writer.is_finished() || scrubs == 0 {
+            zswap.scrub(CPU).unwrap();
+            scrubs += 1;
+        }
+        writer.join().unwrap();
+    });
+    for number in 0..1024 {
+        assert!(read(&device, number) == page(number + 1024 * 5), "page {number}");
+    }
+    zswap.validate();
+    zswap.invalidate_area(CPU, area());
+}
+
+#[test]
+fn a_scrub_needs_a_device_that_can_tell() {
+    let zswap = cache(1);
+    let rows = Bound::new(zswap.clone(), DEBUG);
+    let refused = || rows.store("scrub", "1").unwrap_err();
+    assert_eq!(refused().errno, Errno::EINVAL, "no area is on");
+    on(&zswap, 64, Some(Arc::new(Plain::new(64 * PAGE_SIZE))));
+    let fault = refused();
+    assert_eq!(fault.errno, Errno::ENOTSUP);
+    assert!(fault.message.contains("swap area 3") && fault.message.contains("unsealed"), "{fault}");
+    zswap.swapoff(area()).unwrap();
+    on(&zswap, 64, None);
+    assert_eq!(refused().errno, Errno::EINVAL, "the area has no device");
 }
 
 /// Loads keep the entry or take it out, as the setting says.

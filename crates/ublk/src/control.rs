@@ -71,6 +71,17 @@ impl Control {
         self.run(wire::START, number, u64::from(std::process::id()), Argument::None)
     }
 
+    /// Makes device `number`, whose server died, ready to be opened and served anew. EBUSY until
+    /// the kernel has noticed the death and closed the files of the dead process.
+    pub(crate) fn begin_recovery(&mut self, number: u32) -> io::Result<()> {
+        self.run(wire::BEGIN_RECOVERY, number, 0, Argument::None)
+    }
+
+    /// Waits until all queues are served, and lets the requests go on.
+    pub(crate) fn end_recovery(&mut self, number: u32) -> io::Result<()> {
+        self.run(wire::END_RECOVERY, number, u64::from(std::process::id()), Argument::None)
+    }
+
     /// Removes the block device and ends the commands that wait for requests.
     pub(crate) fn stop(&mut self, number: u32) -> io::Result<()> {
         self.run(wire::STOP, number, 0, Argument::None)

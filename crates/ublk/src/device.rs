@@ -23,10 +23,15 @@ use crate::sys;
 use crate::waiters::{self, Jobs, Mailbox};
 use crate::wire::{self, Info, Parameters};
 
+pub(crate) mod recovery;
+
 /// How long the threads may take to end after the device is stopped.
 const ENDING: Duration = Duration::from_secs(5);
 /// How long the nodes of a new device may take to appear, and the nodes of an old one to go.
 const NODES: Duration = Duration::from_secs(5);
+
+/// The fewest requests that the block layer can be limited to.
+const FEWEST: u16 = 4;
 
 /// How a [`Ublk`] is served.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +51,20 @@ pub struct Options {
     /// Each thread calls it once, before it gives up its privileges and serves; it may set the
     /// thread's priority.
     pub begin: fn(),
+    /// When this process dies, the device stays and its requests wait for another process
+    /// ([`Ublk::recover`]), without end if there is none. It has one queue then, whatever `queues`
+    /// says: in Linux 6.12 a server that is killed when it has taken over one of several queues
+    /// leaves a device that the driver cannot recover. `depth` must be at least 5.
+    pub recoverable: bool,
+}
+
+/// A device among all that ever were: its number is used again after it is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Id {
+    /// The N of `/dev/ublkbN`.
+    pub number: u32,
+    /// The process that made it. Its server may be another one by now.
+    pub maker: u32,
 }
 
 impl Default for Options {
@@ -57,6 +76,7 @@ impl Default for Options {
             waiters: 2,
             cpu: host::cpu,
             begin: || {},
+            recoverable: false,
         }
     }
 }
@@ -68,6 +88,8 @@ impl Options {
             "it needs a queue"
         } else if self.depth == 0 || self.depth > wire::MOST_DEPTH {
             "a queue takes 1 to 4096 requests at once"
+        } else if self.recoverable && self.depth <= FEWEST {
+            "a queue of a recoverable device takes at least 5 requests at once"
         } else if self.largest == 0 || !u64::from(self.largest).is_multiple_of(host::page_bytes()) {
             "the bytes of a request must be a multiple of the system's page"
         } else if bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE as u64) {
@@ -85,6 +107,7 @@ impl Options {
 pub struct Ublk {
     control: Control,
     number: u32,
+    maker: u32,
     path: PathBuf,
     /// The device exists under this number. After its removal another device may have the number.
     is_ours: bool,
@@ -107,25 +130,20 @@ impl Ublk {
     pub fn serve(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
         options.check(&*device)?;
         let mut control = Control::open()?;
-        let queues = u16::try_from(options.queues.min(host::online_cpus())).unwrap_or(u16::MAX);
-        let mark = wire::mark(std::process::id());
-        let mut info = Info::new(queues, options.depth, options.largest, mark);
+        let queues = if options.recoverable { 1 } else { options.queues.min(host::online_cpus()) };
+        let queues = u16::try_from(queues).unwrap_or(u16::MAX);
+        let maker = std::process::id();
+        let mut info = Info::new(queues, options.depth, options.largest, wire::mark(maker));
+        info.flags = if options.recoverable { wire::RECOVERABLE } else { 0 };
         control.add(&mut info).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Error::NoPermission,
             _ => Error::system("add a ublk device")(error),
         })?;
         // From here on, dropping `ublk` undoes everything.
-        let mut ublk = Ublk {
-            control,
-            number: info.number,
-            path: nodes::path(Kind::Block, info.number),
-            is_ours: true,
-            device: None,
-            mailboxes: Vec::new(),
-            jobs: None,
-            threads: Vec::new(),
-            ids: Vec::new(),
-        };
+        let mut ublk = Ublk::new(control, Id { number: info.number, maker });
+        if options.recoverable && !info.is_recoverable() {
+            return Err(Error::Unfit("the driver keeps no device of a server that died"));
+        }
         let parameters = Parameters::new(device.geometry(), device.abilities(), info.largest);
         let set = ublk.control.set(info.number, parameters);
         set.map_err(Error::system(format!("describe {} to the driver", ublk.path.display())))?;
@@ -135,14 +153,33 @@ impl Ublk {
         started.map_err(Error::system(format!("start {}", ublk.path.display())))?;
         wait_for_node(Kind::Block, info.number)?;
         nodes::pass_at_once(info.number);
+        if options.recoverable {
+            // In Linux 6.12 the driver notices the end of a server by a tag that the server
+            // has not got, or else by the time-out of a request. So one tag is never used.
+            nodes::limit_requests(info.number, options.depth - 1);
+        }
         Ok(ublk)
+    }
+
+    fn new(control: Control, id: Id) -> Ublk {
+        Ublk {
+            control,
+            number: id.number,
+            maker: id.maker,
+            path: nodes::path(Kind::Block, id.number),
+            is_ours: true,
+            device: None,
+            mailboxes: Vec::new(),
+            jobs: None,
+            threads: Vec::new(),
+            ids: Vec::new(),
+        }
     }
 
     fn start(&mut self, info: &Info, served: Arc<Served>, options: &Options) -> Result<(), Error> {
         let doing = || Error::system("start the threads of a ublk device");
         let node = wait_for_node(Kind::Character, self.number)?;
-        let device = OpenOptions::new().read(true).write(true).open(&node);
-        let device = device.map_err(Error::system(format!("open {}", node.display())))?;
+        let device = open(&node).map_err(Error::system(format!("open {}", node.display())))?;
         let device = Arc::new(device);
         self.device = Some(device.clone());
         let requests = usize::from(info.queues) * usize::from(info.depth);
@@ -163,7 +200,7 @@ impl Ublk {
             };
             let (device, ready) = (device.clone(), ready.clone());
             self.spawn(format!("ublk-io-{number}"), move || {
-                let made = Ring::new(device, &shape, wake).and_then(|mut ring| {
+                let made = Ring::new(device, shape, wake).and_then(|mut ring| {
                     get_ready(begin)?;
                     ring.begin()?;
                     Ok(ring)
@@ -219,6 +256,20 @@ impl Ublk {
         Ok(nodes)
     }
 
+    /// The nodes of its partitions, in order: those of [`Ublk::split`], also of a process before
+    /// this one.
+    ///
+    /// # Errors
+    /// The error of the system if a node cannot be made.
+    pub fn parts(&self) -> Result<Vec<PathBuf>, Error> {
+        let doing = || Error::system(format!("find the partitions of {}", self.path.display()));
+        let part = |number| match nodes::make_part(self.number, number) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            made => Some(made.map_err(doing())),
+        };
+        (1..).map_while(part).collect()
+    }
+
     /// Its node, `/dev/ublkbN`.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -231,6 +282,12 @@ impl Ublk {
         self.number
     }
 
+    /// By what another process can recover it ([`Ublk::recover`]).
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id { number: self.number, maker: self.maker }
+    }
+
     /// The numbers of its threads, as in /proc/self/task: queue threads and waiters.
     #[must_use]
     pub fn threads(&self) -> &[i32] {
@@ -241,6 +298,14 @@ impl Ublk {
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.is_ours && nodes::attributes(Kind::Block, self.number).exists()
+    }
+
+    /// Is it mounted, swapped to, or held by another device? A program that only has it open does
+    /// not count.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let claimed = nodes::claim(self.number);
+        claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
     }
 
     /// Removes the device. Waits until the requests under way are answered and its threads have
@@ -274,9 +339,6 @@ impl Ublk {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
             stopped => stopped,
         };
-        if let Some(jobs) = &self.jobs {
-            jobs.close();
-        }
         self.join();
         // While this process has it open, no other device gets its number, even if another process
         // deletes it.
@@ -290,6 +352,9 @@ impl Ublk {
     }
 
     fn join(&mut self) {
+        if let Some(jobs) = &self.jobs {
+            jobs.close();
+        }
         let end = Instant::now() + ENDING;
         let is_over = |threads: &[JoinHandle<()>]| threads.iter().all(JoinHandle::is_finished);
         let wait = |threads: &[JoinHandle<()>], end| {
@@ -315,6 +380,10 @@ impl Drop for Ublk {
         if self.is_ours {
             let stopped = self.control.stop(self.number);
             let _ = self.end(stopped);
+        } else {
+            // A recovery that failed: the device stays, and its threads leave it.
+            self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
+            self.join();
         }
     }
 }
@@ -336,6 +405,19 @@ fn say<T>(made: io::Result<T>, ready: Sender<io::Result<i32>>) -> Option<T> {
     // The receiver is gone if another thread could not be started; the device is deleted then.
     let _ = ready.send(told);
     made
+}
+
+/// Opens the node of the server. The kernel may still be closing the file of a server that died.
+fn open(node: &Path) -> io::Result<File> {
+    let end = Instant::now() + NODES;
+    loop {
+        match OpenOptions::new().read(true).write(true).open(node) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// Waits for the node of a new device.

@@ -1,7 +1,8 @@
 //! Finds and clears devices that a killed process left.
 //!
 //! When the process of a device ends, the driver removes the block device by itself: requests under
-//! way and later ones fail. A device number and a character device remain. Each device of ours has
+//! way and later ones fail. A device number and a character device remain. A recoverable device
+//! ([`crate::Options::recoverable`]) stays whole, and its requests wait. Each device of ours has
 //! a mark with its process number, so the devices of other servers are not touched.
 //!
 //! A process number says nothing in another PID namespace: a device may belong to a living process
@@ -27,10 +28,12 @@ const NOTICING: Duration = Duration::from_secs(2);
 pub struct Leftover {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// The process that made it, by its number in its own PID namespace.
+    /// The process that served it last, by its number in its own PID namespace.
     pub pid: u32,
     /// The device is live: a process serves it that cannot be seen from here.
     pub is_live: bool,
+    /// Its requests wait for another process, which recovers it.
+    pub is_waiting: bool,
 }
 
 /// The devices of ours without a process that can be seen from here. Killed processes left those
@@ -57,13 +60,14 @@ pub fn leftovers() -> Result<Vec<Leftover>, Error> {
             // A device that is gone by now, or another one under this number, is not ours to clear.
             let now = look(&mut control, left.number)?.filter(|now| now.pid == left.pid);
             left.is_live = now.is_some_and(|now| now.is_live);
+            left.is_waiting = now.is_some_and(|now| now.is_waiting);
         }
     }
     Ok(found)
 }
 
-/// Deletes device `number`, which the process `pid` left. Does nothing if there is no such device,
-/// if it is not ours, or if it belongs to another process.
+/// Deletes device `number`, which the process `pid` left. If it waits, its requests fail. Does
+/// nothing if there is no such device, if it is not ours, or if it belongs to another process.
 ///
 /// # Errors
 /// [`Error::Busy`] if the process is alive or the device live; the error of the driver.
@@ -99,8 +103,11 @@ fn look(control: &mut Control, number: u32) -> Result<Option<Leftover>, Error> {
 
 /// The device if it has our mark.
 pub(crate) fn marked(number: u32, info: &Info) -> Option<Leftover> {
-    let pid = wire::marked_by(info.mark)?;
-    Some(Leftover { number, pid, is_live: info.state == wire::LIVE })
+    let maker = wire::marked_by(info.mark)?;
+    // The driver forgets the server when the device is stopped.
+    let pid = u32::try_from(info.server).ok().filter(|pid| *pid > 0).unwrap_or(maker);
+    let is_waiting = info.state == wire::QUIESCED;
+    Some(Leftover { number, pid, is_live: info.state == wire::LIVE, is_waiting })
 }
 
 /// Is the process alive? A zombie is not.

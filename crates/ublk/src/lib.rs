@@ -11,7 +11,7 @@
 //! does not allocate.
 //!
 //! [`Ublk`] is a served device. [`available`] checks whether one can be made. [`leftovers`] finds
-//! the devices that a killed process left.
+//! the devices that a killed process left; [`Ublk::recover`] serves on a recoverable one.
 
 mod answer;
 mod control;
@@ -26,7 +26,7 @@ mod waiters;
 mod wire;
 
 pub use control::available;
-pub use device::{Options, Ublk};
+pub use device::{Id, Options, Ublk};
 pub use error::Error;
 pub use leftovers::{Leftover, clear, leftovers};
 

@@ -42,6 +42,13 @@ pub(crate) fn pass_at_once(number: u32) {
     }
 }
 
+/// Limits the requests that the driver has at once. After [`pass_at_once`]: a scheduler has a limit
+/// of its own. If the setting fails, the end of a server may be noticed late.
+pub(crate) fn limit_requests(number: u32, most: u16) {
+    let queue = attributes(Kind::Block, number).join("queue");
+    let _ = fs::write(queue.join("nr_requests"), most.to_string());
+}
+
 /// The numbers of all ublk devices, of every server.
 pub(crate) fn numbers() -> Vec<u32> {
     let mut found = Vec::new();

@@ -167,11 +167,12 @@ pub(crate) struct Shape {
 /// The ring of one queue. It belongs to the thread that made it.
 pub(crate) struct Ring {
     uring: IoUring,
-    descriptors: Descriptors,
+    /// There since [`Ring::begin`].
+    descriptors: Option<Descriptors>,
+    shape: Shape,
     holders: Box<[Holder]>,
     /// The number of tags that may still get requests.
     left: usize,
-    queue: u16,
     wake: Arc<File>,
     device: Arc<File>,
     /// The device is registered as the ring's file 0.
@@ -180,8 +181,8 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// The ring of a queue of `device`, with all its memory. A write to `wake` wakes its thread.
-    pub(crate) fn new(device: Arc<File>, shape: &Shape, wake: Arc<File>) -> io::Result<Ring> {
-        let Shape { queue, depth, largest, page } = *shape;
+    pub(crate) fn new(device: Arc<File>, shape: Shape, wake: Arc<File>) -> io::Result<Ring> {
+        let Shape { depth, largest, page, .. } = shape;
         let (uring, disabled) = build(u32::from(depth) + 1)?;
         let registered = uring.submitter().register_files(&[device.as_raw_fd()]).is_ok();
         if disabled {
@@ -190,12 +191,15 @@ impl Ring {
         let memory = Arc::new(Memory::new(depth, largest, page)?);
         let tag = |number| Holder::Here(Tag { memory: memory.clone(), number });
         let holders = (0..depth).map(tag).collect();
-        let descriptors = Descriptors::map(&device, queue, depth, page)?;
         let left = usize::from(depth);
-        Ok(Ring { uring, descriptors, holders, left, queue, wake, device, registered })
+        Ok(Ring { uring, descriptors: None, shape, holders, left, wake, device, registered })
     }
 
     /// Gives all tags to the driver; an error if it refuses. Called once, first.
+    ///
+    /// The tags go in one system call, which a kill does not cut short, and the descriptors are
+    /// mapped after it. In Linux 6.12 a device whose descriptors a process has mapped can only
+    /// be recovered from it once it has given a whole queue to the driver.
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         for number in 0..self.holders.len() {
             if let Holder::Here(tag) = mem::replace(&mut self.holders[number], Holder::Gone) {
@@ -206,10 +210,15 @@ impl Ring {
         self.uring.submit()?;
         // No request comes before the device is started, so a command that has ended has failed.
         match self.uring.completion().next() {
-            Some(entry) if entry.result() < 0 => Err(io::Error::from_raw_os_error(-entry.result())),
-            Some(_) => Err(io::ErrorKind::InvalidData.into()),
-            None => Ok(()),
+            Some(entry) if entry.result() < 0 => {
+                return Err(io::Error::from_raw_os_error(-entry.result()));
+            }
+            Some(_) => return Err(io::ErrorKind::InvalidData.into()),
+            None => {}
         }
+        let Shape { queue, depth, page, .. } = self.shape;
+        self.descriptors = Some(Descriptors::map(&self.device, queue, depth, page)?);
+        Ok(())
     }
 
     /// Answers the request of `tag`. `result` is the number of bytes transferred, or a negative
@@ -221,7 +230,7 @@ impl Ring {
     fn give(&mut self, tag: Tag, what: u32, result: i32) {
         let number = tag.number;
         let address = tag.address().as_ptr() as u64;
-        let command = IoCommand { queue: self.queue, tag: number, result, address };
+        let command = IoCommand { queue: self.shape.queue, tag: number, result, address };
         let entry = if self.registered {
             opcode::UringCmd16::new(types::Fixed(0), what).cmd(command.bytes()).build()
         } else {
@@ -277,7 +286,10 @@ impl Ring {
             };
             let tag = ManuallyDrop::into_inner(tag);
             match entry.result() {
-                0 => return Some(Event::Request(tag, self.descriptors.get(number))),
+                0 => {
+                    let descriptor = self.descriptors.as_ref()?.get(number);
+                    return Some(Event::Request(tag, descriptor));
+                }
                 error if is_passing(-error) => {
                     // The ring had no memory for the command, so the driver never saw it.
                     sleep(PAUSE);

@@ -31,6 +31,8 @@ fn commands_have_the_numbers_of_the_header() {
     assert_eq!(wire::START, 0xc020_7506);
     assert_eq!(wire::STOP, 0xc020_7507);
     assert_eq!(wire::SET_PARAMETERS, 0xc020_7508);
+    assert_eq!(wire::BEGIN_RECOVERY, 0xc020_7510);
+    assert_eq!(wire::END_RECOVERY, 0xc020_7511);
     assert_eq!(wire::DELETE_LATER, 0x8020_7514);
     assert_eq!(wire::FETCH, 0xc010_7520);
     assert_eq!(wire::COMMIT_AND_FETCH, 0xc010_7521);
@@ -58,10 +60,16 @@ fn commands_lie_in_entries_as_in_memory() {
 #[test]
 fn a_live_device_is_never_a_leftover() {
     let mut info = Info::new(1, 64, 4096, wire::mark(77));
-    let found = |state| Some(Leftover { number: 3, pid: 77, is_live: state });
-    for (state, is_live) in [(0, false), (1, true), (2, false), (3, false)] {
+    for (state, is_live, is_waiting) in
+        [(0, false, false), (1, true, false), (2, false, true), (3, false, false)]
+    {
         info.state = state;
-        assert_eq!(marked(3, &info), found(is_live), "state {state}");
+        let found = |pid| Some(Leftover { number: 3, pid, is_live, is_waiting });
+        assert_eq!(marked(3, &info), found(77), "state {state}");
+        // Another process recovered it.
+        info.server = 78;
+        assert_eq!(marked(3, &info), found(78), "state {state}");
+        info.server = -1;
     }
     info.mark = 77;
     assert_eq!(marked(3, &info), None, "of another server");
@@ -324,9 +332,12 @@ fn what_cannot_be_served_is_told_before_the_driver_is_asked() {
         (PAGE_SIZE, Options { queues: 0, ..options }),
         (PAGE_SIZE, Options { depth: 0, ..options }),
         (PAGE_SIZE, Options { depth: 4097, ..options }),
+        (PAGE_SIZE, Options { depth: 4, recoverable: true, ..options }),
         (PAGE_SIZE, Options { largest: 0, ..options }),
         (PAGE_SIZE, Options { largest: 1000, ..options }),
     ] {
         assert!(matches!(serve(bytes, options), Error::Unfit(_)), "{bytes} {options:?}");
     }
 }
+
+mod recovery;

@@ -112,6 +112,10 @@ pub(crate) const DELETE: u32 = control(READS | WRITES, 0x05);
 pub(crate) const START: u32 = control(READS | WRITES, 0x06);
 pub(crate) const STOP: u32 = control(READS | WRITES, 0x07);
 pub(crate) const SET_PARAMETERS: u32 = control(READS | WRITES, 0x08);
+/// Makes a device that lost its server ready for another one.
+pub(crate) const BEGIN_RECOVERY: u32 = control(READS | WRITES, 0x10);
+/// Lets the requests of such a device go on.
+pub(crate) const END_RECOVERY: u32 = control(READS | WRITES, 0x11);
 /// Deletes without waiting for the last close (Linux 6.7).
 pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
 
@@ -119,8 +123,18 @@ pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>()
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
 
 /// [`Info::state`] of a device that is served (`UBLK_S_DEV_LIVE`). It is 0 before the start and
-/// after the stop (`UBLK_S_DEV_DEAD`). Servers with recovery have further states; ours has none.
+/// after the stop (`UBLK_S_DEV_DEAD`).
 pub(crate) const LIVE: u16 = 1;
+/// [`Info::state`] of a device that lost its server and waits for another one
+/// (`UBLK_S_DEV_QUIESCED`).
+pub(crate) const QUIESCED: u16 = 2;
+
+/// [`Info::flags`] of a device that stays when its server dies (`UBLK_F_USER_RECOVERY`).
+const RECOVERY: u64 = 1 << 3;
+/// The next server gets the requests again that the dead one had (`UBLK_F_USER_RECOVERY_REISSUE`).
+const REISSUE: u64 = 1 << 4;
+/// The flags of a device that another process can recover.
+pub(crate) const RECOVERABLE: u64 = RECOVERY | REISSUE;
 
 /// Any number: in [`Command`] and [`Info`] when a device is added.
 pub(crate) const NEW: u32 = u32::MAX;
@@ -174,6 +188,11 @@ impl Info {
     /// The values for a new device. `largest` is in bytes.
     pub(crate) fn new(queues: u16, depth: u16, largest: u32, mark: u64) -> Info {
         Info { queues, depth, largest, number: NEW, server: -1, mark, ..Info::default() }
+    }
+
+    /// Does the device stay when its server dies, and are no requests lost with it?
+    pub(crate) fn is_recoverable(&self) -> bool {
+        self.flags & RECOVERABLE == RECOVERABLE
     }
 }
 

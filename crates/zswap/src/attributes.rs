@@ -6,7 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use control::{Access, Attribute, ControlError, Errno, parse_switch};
-use units::{PAGE_SIZE, parse_size};
+use units::{Cpu, PAGE_SIZE, parse_size};
 
 use crate::{Memcg, Stats, Zswap};
 
@@ -227,6 +227,15 @@ pub static DEBUG: &[Attribute<Zswap>] = &[
         s.read_back_changed
     }),
     counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
+    Attribute {
+        name: "scrub",
+        access: Access::ActOnWrite,
+        unit: "flag",
+        help: "anything reads all that was written back, and fails if a page is not as it was \
+               written",
+        show: None,
+        store: Some(|zswap, _| zswap.scrub(Cpu(0)).map(|_| ())),
+    },
 ];
 
 /// `fs/cgroup/NAME`, for each memcg.

@@ -12,6 +12,7 @@ mod compaction;
 mod contents;
 mod frees;
 mod headroom;
+mod scrub;
 
 use alloc::{boxed::Box, format, sync::Arc};
 

@@ -98,6 +98,8 @@ const CASES: &[Case] = &[
         status: 0,
         says: &["RESULT kind=ublk failures=0"],
     },
+    short("servers_of_ublk_are_killed", "--time 300 -- ublk-kills 10"),
+    long("servers_of_ublk_are_killed_often", "--time 900 -- ublk-kills 100"),
     short("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
     short("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
     short("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),

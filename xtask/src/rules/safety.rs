@@ -68,6 +68,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "research/lab/src/zone/pcp_only.rs",
     "research/lab/src/zone/ticks.rs",
     "testing/guestkit/src/lossy.rs",
+    "testing/guestkit/src/mapped.rs",
     "testing/guestkit/src/proc.rs",
     "testing/guestkit/src/process.rs",
     "testing/testkit/src/heap.rs",

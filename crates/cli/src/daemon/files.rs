@@ -41,7 +41,7 @@ pub(super) fn open(
                 error.message
             ));
             let held = state.map(State::sockets).unwrap_or_default();
-            notes.extend(clear_leftovers(claim, &held, false));
+            notes.extend(clear_leftovers(claim, &held, false, &|_| false));
             open_files(&root, &made, transport, state.is_some(), notes)?
         }
         None => open_files(&root, &made, transport, state.is_some(), notes)?,
@@ -68,7 +68,7 @@ fn open_files(
     notes: &mut Vec<String>,
 ) -> Result<Option<Files>, ControlError> {
     match transport {
-        Transport::Nbd => return Ok(None),
+        Transport::Nbd | Transport::Ublk => return Ok(None),
         // Without root a user could have a file, but no block device.
         Transport::Auto if sys::effective_user() != 0 => {
             notes.push("no block device, NBD only: that needs root".into());

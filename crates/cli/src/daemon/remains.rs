@@ -10,15 +10,20 @@ use crate::swap;
 
 /// Clears what a killed daemon left in a root that this process has claimed, except the sockets
 /// `held`. With `taken` the mount of the files is taken over, and all that leads there stays.
-/// Returns messages for the user.
-pub(super) fn clear_leftovers(claim: &RootLock, held: &[PathBuf], taken: bool) -> Vec<String> {
+/// ublk devices whose numbers `is_kept` names stay, too. Returns messages for the user.
+pub(super) fn clear_leftovers(
+    claim: &RootLock,
+    held: &[PathBuf],
+    taken: bool,
+    is_kept: &dyn Fn(u32) -> bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if !claim.has_leftovers() {
         return notes;
     }
     let root = claim.root();
     let mut cleared = Vec::new();
-    let (off, remaining) = swap::leftovers::swap_off(root);
+    let (off, remaining) = swap::leftovers::swap_off(root, claim.killed_before_us(), is_kept);
     cleared.extend(off);
     notes.extend(remaining);
     if leftovers::exist(root.path()) {

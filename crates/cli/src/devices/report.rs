@@ -78,6 +78,10 @@ impl Devices {
             report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
             report.link = text(&attached.link);
         }
+        if let Some(path) = self.ublks.path(disk.id()) {
+            report.block_device = Some(path.display().to_string());
+            report.link = self.ublks.link(disk.id()).map(|link| link.display().to_string());
+        }
         // Done without the lock: it reads /proc.
         let device = report.block_device.as_ref();
         report.mountpoints = device.map(|d| places_of(Path::new(d))).unwrap_or_default();

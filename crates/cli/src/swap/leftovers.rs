@@ -8,14 +8,20 @@ use super::{MOST, active, name};
 use crate::failure::failed;
 use crate::root::Root;
 
-/// Swaps off what a killed daemon left swapped on in `root`, which must be claimed. Returns what
-/// was done, and what could not be done.
+/// Swaps off what a killed daemon, `dead`, left swapped on in `root`, which must be claimed.
+/// Returns what was done, and what could not be done. Of the ublk devices that wait for another
+/// daemon, those that `is_kept` says are this daemon's, and those of daemons other than `dead`,
+/// stay.
 ///
 /// No process serves it any more, so reads fail. The pages that were swapped out are lost already,
 /// and a program that needs one is ended by SIGBUS. Without a swapoff the kernel would go on
 /// swapping to it.
 #[must_use]
-pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
+pub fn swap_off(
+    root: &Root,
+    dead: Option<u32>,
+    is_kept: impl Fn(u32) -> bool,
+) -> (Vec<String>, Vec<String>) {
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
     // Only the root itself is accessed, never a mount below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
@@ -43,15 +49,30 @@ pub fn swap_off(root: &Root) -> (Vec<String>, Vec<String>) {
             }
         }
     }
-    clear_ublk(&mut cleared, &mut remaining);
+    clear_ublk(dead, is_kept, &mut cleared, &mut remaining);
     (cleared, remaining)
 }
 
 /// Deletes ublk devices of killed daemons. The kernel lists swap space on such a device until the
 /// next boot, and every use of it fails.
-fn clear_ublk(cleared: &mut Vec<String>, remaining: &mut Vec<String>) {
+fn clear_ublk(
+    dead: Option<u32>,
+    is_kept: impl Fn(u32) -> bool,
+    cleared: &mut Vec<String>,
+    remaining: &mut Vec<String>,
+) {
     for left in rampack::ublk::leftovers().unwrap_or_default() {
-        let rampack::ublk::Leftover { number, pid, is_live } = left;
+        let rampack::ublk::Leftover { number, pid, is_live, is_waiting } = left;
+        if is_kept(number) {
+            continue;
+        }
+        if is_waiting && dead != Some(pid) {
+            remaining.push(format!(
+                "/dev/ublkb{number} is left alone: it waits for the daemon after process {pid}, \
+                 which `rampack keep` or a service manager starts"
+            ));
+            continue;
+        }
         if is_live {
             remaining.push(format!(
                 "/dev/ublkb{number} is left alone: process {pid} serves it, which cannot be seen \

@@ -21,7 +21,7 @@ use rampack::units::PAGE_SIZE;
 use super::protections;
 use super::report::ServingReport;
 use crate::devices::Devices;
-use crate::failure::frontend_error;
+use crate::failure::{frontend_error, ublk_error};
 use crate::root::Made;
 use crate::transport::SwapTransport;
 
@@ -194,6 +194,7 @@ fn by_ublk(
         waiters,
         cpu: rampack::host::cpu,
         begin: protections::begin_to_serve,
+        recoverable: false,
     };
     let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
     let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
@@ -223,20 +224,4 @@ fn by_loop(
         LoopDevice::attach(file.path(), options).map_err(|error| frontend_error(&error))?;
     let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
     Ok((Way::Loop(device, file), path, threads))
-}
-
-/// The [`ControlError`] for an error of the ublk frontend.
-fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
-    let errno = match error {
-        rampack::ublk::Error::NoDriver(_)
-        | rampack::ublk::Error::NoUring(_)
-        | rampack::ublk::Error::TooOld => Errno::ENODEV,
-        rampack::ublk::Error::NoPermission => Errno::EPERM,
-        rampack::ublk::Error::Unfit(_) => Errno::EINVAL,
-        rampack::ublk::Error::Busy(_) => Errno::EBUSY,
-        rampack::ublk::Error::System { source, .. } => {
-            Errno(source.raw_os_error().unwrap_or(libc::EIO))
-        }
-    };
-    ControlError::new(errno, error.to_string())
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use testkit::{Need, met};
@@ -25,6 +25,18 @@ fn size_zero() {
     let place = Place::new();
     refused(&up(&place, "--size 0"), 2, &["cannot be of size 0", "EINVAL"]);
     refused(&up(&place, "--size 0K"), 2, &["cannot be of size 0", "EINVAL"]);
+    place.is_clean();
+}
+
+/// A machine with the driver makes the device instead; the guest's `ublk-kills` is about that.
+#[test]
+fn a_machine_without_ublk() {
+    if Path::new("/dev/ublk-control").exists() {
+        return;
+    }
+    let place = Place::new();
+    let said = up(&place, "--transport ublk --size 8M");
+    refused(&said, 1, &["no ublk on this machine", "modprobe ublk_drv", "ENODEV"]);
     place.is_clean();
 }
 

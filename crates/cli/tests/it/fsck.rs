@@ -17,7 +17,8 @@ fn region_of(keeper: u32, name: &str) -> File {
     // A memfd, or a file of a tmpfs.
     let names = ["/memfd:", "/"].map(|begin| format!("{begin}rampack.{name} (deleted)"));
     let is_it = |path: &std::path::PathBuf| {
-        fs::read_link(path).is_ok_and(|link| names.iter().any(|name| link.as_os_str() == name.as_str()))
+        fs::read_link(path)
+            .is_ok_and(|link| names.iter().any(|name| link.as_os_str() == name.as_str()))
     };
     let path = fds.map(|entry| entry.unwrap().path()).find(is_it).expect("a region");
     File::options().read(true).write(true).open(path).unwrap()

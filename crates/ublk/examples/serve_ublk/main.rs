@@ -2,6 +2,10 @@
 //! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear the
 //! devices that killed servers left. All its memory is locked.
 //!
+//! `serve_ublk kept FILE BYTES WAITERS` serves a recoverable device whose contents are in a file;
+//! the answer names its number and maker as well. After the server was killed,
+//! `serve_ublk recover FILE BYTES WAITERS NUMBER MAKER` serves on.
+//!
 //! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
 //! half take half a second); `held` (those in the second half wait until they are released);
 //! `waiting` (each answers that it would have to wait, and none waits); `panicking` (operations
@@ -10,17 +14,19 @@
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
 //! (minor and major faults of its threads since then), `held` (how many operations wait to be
-//! released), `release`, `served`, `down`.
+//! released), `release`, `split` (into two partitions), `parts` (their nodes), `served`, `down`.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::Checked;
 use testkit::CountingHeap;
-use ublk::{Options, Ublk};
+use ublk::{Id, Options, Ublk};
 
 mod disk;
+mod kept;
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
@@ -37,12 +43,17 @@ fn run() -> Result<(), Box<dyn Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["available"] => Ok(ublk::available().map(|()| println!("ok"))?),
         ["clear"] => clear(),
+        ["kept", file, bytes, waiters] => keep(file, bytes, waiters, None),
+        ["recover", file, bytes, waiters, number, maker] => {
+            let id = Id { number: number.parse()?, maker: maker.parse()? };
+            keep(file, bytes, waiters, Some(id))
+        }
         [bytes, queues, waiters, kind] => serve(bytes, [queues, waiters], kind, Options::default()),
         [bytes, queues, waiters, kind, depth, largest] => {
             let (depth, largest) = (depth.parse()?, largest.parse()?);
             serve(bytes, [queues, waiters], kind, Options { depth, largest, ..Options::default() })
         }
-        _ => Err("serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]".into()),
+        _ => Err("serve_ublk [kept | recover] BYTES QUEUES WAITERS KIND [DEPTH LARGEST]".into()),
     }
 }
 
@@ -55,9 +66,27 @@ fn clear() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Serves a device on the file, anew or after a server that was killed.
+fn keep(file: &str, bytes: &str, waiters: &str, id: Option<Id>) -> Result<(), Box<dyn Error>> {
+    prepare()?;
+    let disk = Arc::new(Checked::new(kept::KeptDisk::open(file, bytes.parse()?)?));
+    // Few requests at once: a kill finds the server with all of them.
+    let (waiters, depth) = (waiters.parse()?, 8);
+    let options = Options { waiters, depth, recoverable: true, ..Options::default() };
+    let mut ublk = match id {
+        None => Ublk::serve(disk, options)?,
+        Some(id) => Ublk::recover(id, disk, options)?,
+    };
+    let Id { number, maker } = ublk.id();
+    println!("ok {} {number} {maker}", ublk.path().display());
+    converse(&mut ublk, &disk::Gate::default())
+}
+
 /// A call that the role of a serving thread lacks ends this process.
-fn sandbox() -> Result<(), Box<dyn Error>> {
+fn prepare() -> Result<(), Box<dyn Error>> {
     host::sandbox::choose(host::Sandbox::Strict)?;
+    host::set_io_flusher(true)?;
+    host::lock_memory()?;
     Ok(())
 }
 
@@ -67,20 +96,23 @@ fn serve(
     kind: &str,
     options: Options,
 ) -> Result<(), Box<dyn Error>> {
-    sandbox()?;
-    host::set_io_flusher(true)?;
-    host::lock_memory()?;
+    prepare()?;
     let gate = Arc::new(disk::Gate::default());
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind, gate.clone())?));
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || CountingHeap::count_this_thread(true);
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
     host::make_resident()?;
-    // The threads' report that they are ready is not counted as serving.
-    let before = done(&ublk);
     println!("ok {}", ublk.path().display());
+    converse(&mut ublk, &gate)
+}
+
+/// Answers commands until standard input ends.
+fn converse(ublk: &mut Ublk, gate: &disk::Gate) -> Result<(), Box<dyn Error>> {
+    // The threads' report that they are ready is not counted as serving.
+    let before = done(ublk);
     for line in io::stdin().lock().lines() {
-        match answer(&mut ublk, &gate, &line?, &before) {
+        match answer(ublk, gate, &line?, &before) {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -105,6 +137,16 @@ fn done(ublk: &Ublk) -> Done {
     done
 }
 
+const PAGE: u64 = units::PAGE_SIZE as u64;
+
+fn disk_bytes(ublk: &Ublk) -> io::Result<u64> {
+    io::Seek::seek(&mut std::fs::File::open(ublk.path())?, io::SeekFrom::End(0))
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
 fn answer(
     ublk: &mut Ublk,
     gate: &disk::Gate,
@@ -124,6 +166,11 @@ fn answer(
             gate.release();
             Ok(String::new())
         }
+        "split" => {
+            let half = disk_bytes(ublk)? / 2 / PAGE * PAGE;
+            Ok(joined(&ublk.split(&[0..half, half..2 * half])?))
+        }
+        "parts" => Ok(joined(&ublk.parts()?)),
         "served" => Ok(ublk.is_served().to_string()),
         "down" => Ok(ublk.take_down().map(|()| String::new())?),
         _ => Err(format!("unknown command {line}").into()),

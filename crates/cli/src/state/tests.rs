@@ -1,0 +1,30 @@
+use rampack::SavedDisk;
+use rampack::ublk::Id;
+
+use super::{device, saved, take_ublk, ublk_setting};
+
+fn disk(settings: &[(&str, &str)]) -> SavedDisk {
+    let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    SavedDisk { id: 7, bytes: 4096, generation: 2, settings: settings.collect() }
+}
+
+#[test]
+fn a_block_device_by_ublk_is_found_again_and_is_no_setting() {
+    let settings = [("comp_algorithm", "zstd"), ("mem_limit", "4096")];
+    let mut kept = disk(&settings);
+    let id = Id { number: 3, maker: 4711 };
+    kept.settings.push(ublk_setting(id));
+    let mut left = saved(device(kept)).unwrap();
+    assert_eq!(take_ublk(&mut left), Some((7, id)));
+    assert_eq!(left, disk(&settings));
+    assert_eq!(take_ublk(&mut left), None);
+}
+
+#[test]
+fn a_block_device_that_cannot_be_is_none() {
+    for value in ["", "3", "3 x", "x 4711", "-1 4711", "3 4711 5", "99999999999 1"] {
+        let mut left = disk(&[("ublk", value), ("mem_limit", "4096")]);
+        assert_eq!(take_ublk(&mut left), None, "{value:?}");
+        assert_eq!(left, disk(&[("mem_limit", "4096")]), "{value:?}");
+    }
+}

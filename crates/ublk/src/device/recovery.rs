@@ -1,0 +1,143 @@
+//! Serves on a device whose server died.
+//!
+//! The driver keeps a recoverable device when its server dies. Requests wait, and those that the
+//! dead process had come again. So for users of the device the dead process was slow, no more. A
+//! request that was carried out twice is harmless: a write writes the same bytes.
+//!
+//! ```text
+//! GET_DEV_INFO             is it the device that was meant? its queues, depth and largest request
+//! START_USER_RECOVERY      EBUSY until the driver has noticed the death and the files are closed
+//! open, FETCH_REQ          as for a new device
+//! END_USER_RECOVERY        the requests go on
+//! ```
+//!
+//! A kill between any two steps leaves a device that the next process can recover.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use block::BlockDevice;
+
+use super::{Id, Options, Ublk};
+use crate::Error;
+use crate::answer::Served;
+use crate::control::Control;
+use crate::nodes::{self, Kind};
+use crate::wire::{self, Info};
+
+/// How long the driver may take to notice that the process of a device has ended.
+const NOTICING: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Ublk {
+    /// Serves on the device `id`, whose server died. `device` has the contents that the device had,
+    /// and its size. Queues, depth and largest request stay as they are, whatever `options` says.
+    ///
+    /// The dead process must have ended with all its threads. This waits up to a minute until the
+    /// kernel has cleaned up after it.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] if there is no such device, it is not recoverable, or `device` has another
+    /// size; [`Error::Busy`] if it is still served; the error of the driver. The device is as it
+    /// was then: it waits, and this or another process may try again.
+    pub fn recover(id: Id, device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
+        let mut control = Control::open()?;
+        let path = nodes::path(Kind::Block, id.number);
+        let info = match control.info(id.number) {
+            Ok(info) => info,
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                return Err(Error::Unfit("the device to recover is gone"));
+            }
+            Err(error) => {
+                return Err(Error::system(format!("ask for {}", path.display()))(error));
+            }
+        };
+        check(&info, id)?;
+        if bytes(id.number) != Some(device.geometry().bytes) {
+            return Err(Error::Unfit("the device to recover has another size"));
+        }
+        let end = Instant::now() + NOTICING;
+        let begun = begin(&mut control, id.number, || {
+            thread::sleep(PAUSE);
+            Instant::now() < end
+        });
+        match begun {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(Error::Busy(path));
+            }
+            begun => begun.map_err(Error::system(format!("recover {}", path.display())))?,
+        }
+        let mut ublk = Ublk::new(control, id);
+        // Until requests go on, a failure leaves the device to another process.
+        ublk.is_ours = false;
+        let served = Served::new(device, options.cpu, info.largest as usize);
+        ublk.start(&info, Arc::new(served), &options)?;
+        let ended = ublk.control.end_recovery(id.number);
+        ended.map_err(Error::system(format!("recover {}", path.display())))?;
+        ublk.is_ours = true;
+        Ok(ublk)
+    }
+}
+
+/// Checks that a device is the one that was meant, and recoverable.
+pub(crate) fn check(info: &Info, id: Id) -> Result<(), Error> {
+    match wire::marked_by(info.mark) {
+        Some(maker) if maker == id.maker => {}
+        _ => return Err(Error::Unfit("the device to recover is gone; another has its number")),
+    }
+    if !info.is_recoverable() || ![wire::LIVE, wire::QUIESCED].contains(&info.state) {
+        return Err(Error::Unfit("the device is not kept for a recovery"));
+    }
+    Ok(())
+}
+
+/// The driver's part in the begin of a recovery.
+pub(crate) trait Driver {
+    /// `START_USER_RECOVERY`.
+    fn begin_recovery(&mut self, number: u32) -> io::Result<()>;
+    /// [`Info::state`].
+    fn state(&mut self, number: u32) -> io::Result<u16>;
+}
+
+impl Driver for Control {
+    fn begin_recovery(&mut self, number: u32) -> io::Result<()> {
+        Control::begin_recovery(self, number)
+    }
+
+    fn state(&mut self, number: u32) -> io::Result<u16> {
+        self.info(number).map(|info| info.state)
+    }
+}
+
+/// Begins the recovery of device `number`. As long as the kernel cleans up after the dead server,
+/// it tries again, unless `pause` returns false.
+pub(crate) fn begin(
+    driver: &mut impl Driver,
+    number: u32,
+    mut pause: impl FnMut() -> bool,
+) -> io::Result<()> {
+    loop {
+        match driver.begin_recovery(number) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && pause() => {}
+            // A server that began a recovery was killed before it gave a queue to the driver. So
+            // the driver has nothing to make ready (Linux 6.11), and the recovery goes on from
+            // there.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EINVAL)
+                    && driver.state(number)? == wire::QUIESCED =>
+            {
+                return Ok(());
+            }
+            begun => return begun,
+        }
+    }
+}
+
+/// The size of the block device.
+fn bytes(number: u32) -> Option<u64> {
+    let size = fs::read_to_string(nodes::attributes(Kind::Block, number).join("size")).ok()?;
+    size.trim().parse::<u64>().ok()?.checked_mul(1 << wire::SECTOR_SHIFT)
+}

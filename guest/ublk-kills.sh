@@ -1,0 +1,343 @@
+# Servers of ublk devices that are killed (SIGKILL) over and over, and recover their device.
+#
+#   ublk-kills [KILLS] [CASE]
+#
+# Each case kills KILLS times, at random times: while the server serves, and while it recovers.
+#
+#   verify   fio writes to a device of serve_ublk and checks what it reads
+#   swap     a program in a control group with less memory than it wants swaps to such a device
+#   keep     fio and swap on two disks of a daemon of `rampack keep serve --transport ublk`
+#   manage   devices of such daemons come and go, and what is left is cleared; nobody is killed often
+#
+# The last line is `RESULT kind=ublk-kills …`. The status is 0 if no byte was wrong, no request
+# failed and no program was hurt.
+. ./lib.sh
+
+kills=${1:-10}
+only=$2
+failures=0
+# The contents of the device, which are not swapped out, and its size.
+contents=/mnt/kept/contents
+bytes=$((48 << 20))
+server=
+
+fail() {
+  say "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# pause MILLISECONDS: up to so many.
+pause() {
+  sleep "$(awk -v most="$1" -v random=$RANDOM 'BEGIN { printf "%.3f", most * random / 32768000 }')"
+}
+
+# start WORDS: starts serve_ublk, whose standard input stays open.
+start() {
+  : > /tmp/answer
+  serve_ublk "$@" < /tmp/commands > /tmp/answer &
+  server=$!
+}
+
+# Waits until the server serves; its device is in `device`, `number` and `maker`.
+serves() {
+  local word left=1200
+  until grep -q '^ok' /tmp/answer; do
+    if ! kill -0 "$server" 2> /dev/null || [ $((left -= 1)) -eq 0 ]; then
+      fail "the server does not serve: $(cat /tmp/answer)"
+      return 1
+    fi
+    sleep 0.05
+  done
+  read -r word device number maker < /tmp/answer
+}
+
+# kill_servers: kills the server so often, and recovers its device.
+kill_servers() {
+  local count
+  for ((count = 1; count <= kills; count++)); do
+    pause 400
+    kill -9 "$server"
+    wait "$server" 2> /dev/null
+    start recover $contents $bytes 2 "$number" "$maker"
+    # Every other one is killed while it recovers, or soon after.
+    if [ $((count % 2)) -eq 0 ]; then serves || return 1; fi
+  done
+  serves || return 1
+  say "$kills servers were killed"
+}
+
+begin() {
+  rm -f $contents
+  start kept $contents $bytes 2
+  serves || exit 1
+  say "$device: $(cat "/sys/block/${device##*/}"/queue/{scheduler,nr_requests} | tr '\n' ' ')"
+}
+
+finish() {
+  echo down >&9
+  local left=600
+  until [ -z "$(ls /sys/class/ublk-char)" ]; do
+    [ $((left -= 1)) -gt 0 ] || { fail "the device does not go"; break; }
+    sleep 0.1
+  done
+  kill "$server" 2> /dev/null
+  wait "$server" 2> /dev/null
+}
+
+# check_with_fio DEVICE: fio writes to the device and checks it, until /tmp/stop is there. It asks
+# for more at once than the driver takes: a server that is killed has all it can have.
+check_with_fio() {
+  until [ -e /tmp/stop ]; do
+    fio --name=verify --filename="$1" --direct=1 --ioengine=psync --thread --numjobs=12 \
+      --rw=randrw --bsrange=4k-128k --blockalign=4k --size=4m --offset_increment=4m \
+      --verify=crc32c --verify_fatal=1 --randseed=$RANDOM --group_reporting > /tmp/fio 2>&1 || {
+      tail -n 20 /tmp/fio
+      return 1
+    }
+    echo >> /tmp/rounds
+  done
+}
+
+# checked_by PROCESS: waits for the end of check_with_fio.
+checked_by() {
+  touch /tmp/stop
+  wait "$1" || fail "fio found a fault"
+  verified=$(wc -l < /tmp/rounds)
+  [ "$verified" -gt 0 ] || fail "fio did not check the device"
+  say "fio checked the device $verified times"
+}
+
+verify() {
+  local writer
+  begin
+  rm -f /tmp/stop /tmp/rounds
+  check_with_fio "$device" &
+  writer=$!
+  kill_servers
+  checked_by $writer
+  finish
+}
+
+group=/sys/fs/cgroup/hungry
+
+# swap_to DEVICE [LESS]: a program swaps to the device, and wants so many MiB less than usual; its
+# process is in `program`.
+swap_to() {
+  mkswap "$1" > /dev/null
+  swapon "$1" || fail swapon
+  echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+  mkdir -p $group
+  echo 24M > $group/memory.max
+  rm -f /tmp/stop /tmp/hog
+  (
+    echo 0 > $group/cgroup.procs
+    exec hog --mib $((52 - ${2:-0})) --passes 100000 --seconds 3600 --seed $RANDOM --name hog --random \
+      --progress 5 --until /tmp/stop > /tmp/hog
+  ) &
+  program=$!
+  until grep -q filled /tmp/hog 2> /dev/null; do sleep 0.2; done
+}
+
+# swapped_to DEVICE: ends the program.
+swapped_to() {
+  touch /tmp/stop
+  wait $program
+  local status=$?
+  tail -n 1 /tmp/hog
+  [ $status -eq 0 ] || fail "the program ended with status $status"
+  swapped=$(vmstat pswpin)
+  [ "$swapped" -gt 1000 ] || fail "only $swapped pages were swapped in"
+  swapoff "$1" || fail swapoff
+  rmdir $group
+}
+
+# told COMMAND: the answer of the server.
+told() {
+  local before left=600
+  before=$(wc -l < /tmp/answer)
+  echo "$1" >&9
+  until [ "$(wc -l < /tmp/answer)" -gt "$before" ]; do
+    [ $((left -= 1)) -gt 0 ] || { fail "no answer to $1"; return; }
+    sleep 0.1
+  done
+  tail -n 1 /tmp/answer
+}
+
+# As for a swap device of rampack, which is a partition.
+swap() {
+  local parts
+  begin
+  parts="$(told split)"
+  [ "$parts" = "ok ${device}p1 ${device}p2" ] || fail "parts: $parts"
+  swap_to "${device}p2" 12
+  kill_servers
+  [ "$(told parts)" = "$parts" ] || fail "other parts: $(told parts)"
+  swapped_to "${device}p2"
+  finish
+}
+
+# The daemon that the keeper runs.
+daemon_of() {
+  cat "/proc/$keeper/task/$keeper/children" 2> /dev/null
+}
+
+# answers: the daemon answers, and is another one than `before`.
+answers() {
+  local left=600
+  until [ "$(daemon_of)" != "$before" ] && timeout 60 rampack status --json > /tmp/status 2>&1; do
+    [ $((left -= 1)) -gt 0 ] || { fail "no daemon answers: $(cat /tmp/status)"; return 1; }
+    sleep 0.1
+  done
+}
+
+# The block devices of the answer.
+block_devices() {
+  grep -o '"block_device": "/dev/ublkb[0-9]*"' /tmp/status | cut -d '"' -f 4 | sort -u
+}
+
+keep() {
+  local writer count devices
+  before=
+  rampack keep serve --transport ublk --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
+  keeper=$!
+  until grep -q 'serving in' $daemon_log; do
+    kill -0 $keeper || { fail "there is no keeper: $(cat $daemon_log)"; return; }
+    sleep 0.2
+  done
+  answers || return
+  cat $daemon_log
+  devices=($(block_devices))
+  [ "${#devices[@]}" -eq 2 ] || { fail "no two devices: $(cat /tmp/status)"; return; }
+  swap_to "${devices[1]}"
+  rm -f /tmp/rounds
+  check_with_fio "${devices[0]}" &
+  writer=$!
+  for ((count = 1; count <= kills; count++)); do
+    pause 600
+    before=$(daemon_of)
+    kill -9 $before
+    # Every other one is killed while it recovers, or soon after.
+    if [ $((count % 2)) -eq 0 ]; then answers || break; fi
+  done
+  answers
+  say "$kills daemons were killed"
+  checked_by $writer
+  swapped_to "${devices[1]}"
+  [ "$(block_devices | tr '\n' ' ')" = "${devices[*]} " ] || fail "other devices: $(block_devices)"
+  timeout 60 rampack stop || fail "the daemon does not stop"
+  wait $keeper || fail "the keeper ended with $?"
+  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+  tail -n 5 $daemon_log
+}
+
+# says STATUS TEXT WORDS: rampack ends with the status and says the text.
+says() {
+  local status=$1 text=$2 ended
+  shift 2
+  timeout 120 rampack "$@" > /tmp/out 2>&1
+  ended=$?
+  [ $ended -eq "$status" ] || fail "rampack $*: status $ended: $(cat /tmp/out)"
+  [ -z "$text" ] || grep -q -- "$text" /tmp/out || fail "rampack $*: not '$text': $(cat /tmp/out)"
+}
+
+# daemon WORDS: starts rampack and waits until it serves; its process is in `daemon`.
+daemon() {
+  : > $daemon_log
+  rampack "$@" > $daemon_log 2>&1 &
+  daemon=$!
+  until grep -q 'serving in' $daemon_log; do
+    kill -0 $daemon 2> /dev/null || { fail "rampack $*: $(cat $daemon_log)"; return 1; }
+    sleep 0.1
+  done
+}
+
+# soon COMMAND: it is true within a minute.
+soon() {
+  local left=600
+  until "$@"; do
+    [ $((left -= 1)) -gt 0 ] || { fail "never: $*"; return 1; }
+    sleep 0.1
+  done
+}
+
+nothing_left() {
+  [ -z "$(ls /sys/class/ublk-char)" ]
+}
+
+manage() {
+  local keeper reader
+  daemon serve --transport ublk --num-devices 1 || return
+  nothing_left || fail "a device without a size has a block device"
+  says 0 '' set zram0 disksize=32M
+  [ "$(cat /sys/block/ublkb0/size)" = 65536 ] || fail "the size is $(cat /sys/block/ublkb0/size)"
+  mke2fs -q -t ext4 -F /dev/ublkb0 || fail mke2fs
+  mkdir -p /mnt/disk
+  mount -t ext4 /dev/ublkb0 /mnt/disk || fail mount
+  for words in 'reset zram0' 'remove zram0' stop; do
+    says 1 'mounted at /mnt/disk' $words
+  done
+  says 1 'keeps its size' set zram0 resize=64M
+  umount /mnt/disk
+  says 0 '' reset zram0
+  nothing_left || fail "a device that was reset has a block device"
+  says 0 '' set zram0 disksize=16M
+  mkswap /dev/ublkb0 > /dev/null
+  swapon /dev/ublkb0 || fail swapon
+  says 1 SWAP remove zram0
+  says 0 SWAP status
+  swapoff /dev/ublkb0
+  says 0 '' remove zram0
+  nothing_left || fail "a device that was removed has a block device"
+  says 0 '' add --size 16M
+  [ -e /sys/block/ublkb0 ] || fail "a new device has no block device"
+  # Without a keeper nobody would recover the device: it goes with the daemon, and the next daemon
+  # clears the rest.
+  kill -9 $daemon
+  wait $daemon 2> /dev/null
+  soon test ! -e /sys/block/ublkb0
+  daemon serve --transport ublk --num-devices 1 || return
+  grep -q 'deleted /dev/ublkb0' $daemon_log || fail "nothing was cleared: $(cat $daemon_log)"
+  says 0 '' stop
+  wait $daemon || fail "the daemon ended with $?"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+  # Both are gone, and the device waits. A daemon elsewhere leaves it; the next one there clears it.
+  rampack keep serve --transport ublk --size 16M > $daemon_log 2>&1 &
+  keeper=$!
+  until grep -q 'serving in' $daemon_log; do sleep 0.1; done
+  kill -9 $keeper $(cat /proc/$keeper/task/$keeper/children)
+  wait $keeper 2> /dev/null
+  dd if=/dev/ublkb0 of=/dev/null bs=4k count=1 iflag=direct status=none 2> /dev/null &
+  reader=$!
+  daemon --root /run/other serve --transport nbd --num-devices 0 || return
+  kill -9 $daemon
+  wait $daemon 2> /dev/null
+  daemon --root /run/other serve --transport nbd --num-devices 0 || return
+  [ -e /sys/block/ublkb0 ] || fail "another daemon deleted the device"
+  grep -q 'ublkb0 is left alone' $daemon_log || fail "nothing is said of the device"
+  kill -0 $reader || fail "a read from a device that waits ended"
+  says 0 '' --root /run/other stop
+  wait $daemon
+  daemon serve --transport ublk --size 16M || return
+  grep -q 'deleted /dev/ublkb0' $daemon_log || fail "nothing was cleared: $(cat $daemon_log)"
+  wait $reader && fail "a read from a device that was cleared succeeded"
+  says 0 '' stop
+  wait $daemon || fail "the daemon ended with $?"
+  soon nothing_left
+}
+
+modprobe ublk_drv || exit 1
+mkdir -p /mnt/kept
+mount -t tmpfs -o noswap,size=64m tmpfs /mnt/kept
+mkfifo /tmp/commands
+exec 9<> /tmp/commands
+for case in ${only:-verify swap keep manage}; do
+  say "$case"
+  $case
+  # Devices that are cleared fail their requests.
+  if [ "$case" != manage ] && dmesg | grep 'I/O error'; then fail "a request failed"; fi
+done
+kernel_notes
+dmesg | grep -E 'WARN|BUG|Oops' && fail "the kernel complained"
+echo "RESULT kind=ublk-kills kills=$kills verified=$verified swapped=$swapped failures=$failures" \
+  "rc=$((failures > 0))"
+exit $((failures > 0))
