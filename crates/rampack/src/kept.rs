@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno, Object};
 use host::Memfds;
-use pagealloc::{FrameSet, MemoryProvider, NoMemory};
+use pagealloc::{FrameSet, KeptMemory, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use units::{Cpu, PAGE_SIZE, PAGEBLOCK_SIZE};
-use zram::{Census, Disk, KeptMemory, Recovered, Recovery, attributes, saved_settings};
+use zram::{Census, Disk, Recovered, Recovery, attributes, saved_settings};
 
 use crate::machine::{Machine, MachineOptions, zone_over};
 

@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
-use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
+use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use sync::Mutex;
 use units::{PAGE_SIZE, pages_for};
 use zcomp::{Chosen, Params};
-use zram::{Disk, HostFiles, KeptMemory, Resources};
+use zram::{Disk, HostFiles, Resources};
 use zswap::{Parts, Zswap};
 
 /// The options of a machine.
