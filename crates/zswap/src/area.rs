@@ -10,6 +10,10 @@
 //! cache has the page, the mark may be out of date. So a thread that removes a page from the cache
 //! without writing it to the device clears the mark, before and after. Only the holder of the lock
 //! can know that a page is in neither place.
+//!
+//! If the process dies, the index decides: the mark of a page that the cache has is out of date. A
+//! page that was discarded must not come back by its mark. So a discard ends only when no thread
+//! writes the page to the device, which may have marked it.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -56,8 +60,10 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
 }
 
 impl<I: Index> Area<I> {
+    /// An area without locks. Its marks are in the memory of `marks`, as another process left them
+    /// there.
     pub(crate) fn new(
-        provider: &dyn MemoryProvider,
+        (provider, marks): (&dyn MemoryProvider, &dyn MemoryProvider),
         (swap, pages): (SwapType, u64),
         index: I,
         device: Option<Arc<dyn BlockDevice>>,
@@ -65,7 +71,7 @@ impl<I: Index> Area<I> {
     ) -> Result<Area<I>, NoMemory> {
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
-        let on_device = LazyTable::provided(provider, words)?;
+        let on_device = LazyTable::provided(marks, words)?;
         let given_up = EventCount::default();
         Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
     }
@@ -116,6 +122,14 @@ impl<I: Index> Area<I> {
         lock_bits::locked(self.locks.get(word)) & bit != 0
     }
 
+    /// As [`Area::is_locked_after_removal`], for neighbours whose numbers differ in the last six
+    /// bits only: a bit for each that is locked.
+    pub(crate) fn locked_after_removals(&self, offsets: Range<u64>) -> u64 {
+        lock_bits::removed();
+        parts(offsets)
+            .fold(0, |all, (word, bits)| all | lock_bits::locked(self.locks.get(word)) & bits)
+    }
+
     /// Waits until every lock of a page that is held now has been released. From then on no thread
     /// holds what the calling thread removed from the index. The calling thread is no reader.
     pub(crate) fn wait_for_all(&self) {
@@ -162,6 +176,15 @@ impl<I: Index> Area<I> {
     pub(crate) fn any_on_device(&self, offsets: Range<u64>) -> bool {
         parts(offsets)
             .any(|(word, bits)| self.on_device.get(word).load(Ordering::Relaxed) & bits != 0)
+    }
+
+    /// The pages among these that are marked, in ascending order. For recovery.
+    pub(crate) fn marked(&self, offsets: Range<u64>) -> impl Iterator<Item = u64> {
+        parts(offsets).flat_map(|(word, bits)| {
+            let marks = self.on_device.get(word).load(Ordering::Relaxed) & bits;
+            let first = word as u64 * 64;
+            (0..64).filter(move |bit| marks & 1 << bit != 0).map(move |bit| first + bit)
+        })
     }
 
     /// Clears the marks of these pages: their copies on the device are out of date.

@@ -14,7 +14,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
 use crate::engine::{Owner, Zswap};
-use crate::index::{Index, XArraySplit};
+use crate::index::{Flat, Index};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
 
@@ -25,7 +25,7 @@ static ZEROES: Page = [0; PAGE_SIZE];
 /// A swap area that is on, as a block device with the same number of pages. Operations are of whole
 /// pages, each of them atomic. A stored page stays until it is discarded, whatever
 /// `exclusive_loads` says: a client of a block device may read it again.
-pub struct SwapDevice<I: Index = XArraySplit> {
+pub struct SwapDevice<I: Index = Flat> {
     zswap: Arc<Zswap<I>>,
     swap: SwapType,
 }
@@ -324,6 +324,16 @@ impl<I: Index> SwapDevice<I> {
                 self.discard_on_device(cpu, &area, at..next);
             } else {
                 self.zswap.drop_range(cpu, &area, at, next);
+            }
+            // A thread that is writing a page back may have marked it, and takes the mark away: a
+            // process that dies before that must not find the page again.
+            let mut locked = area.locked_after_removals(at..next);
+            if locked != 0 {
+                context.may_wait()?;
+            }
+            while locked != 0 {
+                area.wait_for(at / 64 * 64 + u64::from(locked.trailing_zeros()));
+                locked &= locked - 1;
             }
             at = next;
         }
