@@ -119,6 +119,12 @@ impl Machine {
         let (frames, capacity) = (zone.clone() as Arc<dyn Frames>, zone.capacity());
         let parts = self.parts_of_swap(frames, Some(kept))?;
         let recovery = Zswap::recover(self.swap_scenario.clone(), parts, areas)?;
+        for (name, value) in &saved.settings {
+            recovery.set(name, value).map_err(|error| {
+                let what = format!("{name} of the swap cache: {}", error.message);
+                ControlError::new(error.errno, what)
+            })?;
+        }
         for (n, (area, pages)) in recovery.areas().enumerate() {
             let pages = (area.number() as u32, pages as usize);
             walk(pages, cpus, progress, &|cpu: Cpu, range| {
@@ -128,15 +134,8 @@ impl Machine {
         let live = FrameSet::new(&*self.swap_scenario, capacity).map_err(no_memory)?;
         recovery.settle(&live);
         zone.adopt(&live).map_err(no_memory)?;
-        let (zswap, recovered) = recovery.finish()?;
+        let (zswap, recovered) = recovery.finish();
         let zswap = Arc::new(zswap);
-        let settings = Bound::new(zswap.clone(), PARAMETERS);
-        for (name, value) in &saved.settings {
-            settings.store(name, value).map_err(|error| {
-                let what = format!("{name} of the swap cache: {}", error.message);
-                ControlError::new(error.errno, what)
-            })?;
-        }
         forget(memory, is_of_swap);
         *swap = Some(zswap.clone());
         Ok((zswap, recovered))

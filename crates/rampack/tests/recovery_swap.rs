@@ -10,7 +10,7 @@ use std::mem::forget;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Wait};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
 use control::{ControlError, Errno};
 use host::Memfds;
 use rampack::{Machine, SavedSwap};
@@ -160,7 +160,10 @@ fn check(zswap: &Arc<Zswap>, told: &Recovered, lost: &[u64]) -> SwapDevice {
     assert_eq!(count, lost.len() as u64, "{:?}", told.findings);
     assert_eq!(zswap.stats().lost_pages, lost.len() as u64);
     zswap.validate();
-    assert_eq!(zswap.zone().stats().allocated * P, zswap.stats().pool_bytes);
+    // Of memory that is provided ahead, what is not yet provided counts as allocated.
+    if !zswap.is_ahead() {
+        assert_eq!(zswap.zone().stats().allocated * P, zswap.stats().pool_bytes);
+    }
     device
 }
 
@@ -188,7 +191,6 @@ fn all_of_a_cache_comes_back() {
     memcg.set_writeback(false);
     zswap.policy().set_shrinker_enabled(true);
     zswap.set_max_pool_bytes(50 << 20);
-    zswap.policy().set_max_compression_ratio(100);
     let state = |zswap: &Arc<Zswap>| {
         let memcgs = zswap.memcgs().into_iter().map(|memcg| {
             let name = memcg.name().to_string();
@@ -202,6 +204,8 @@ fn all_of_a_cache_comes_back() {
             (stats.compressed_bytes, stats.pool_bytes, stats.max_pool_bytes, stats.on_device),
         )
     };
+    // What waits to be freed is free for the next process.
+    zswap.validate();
     let was = state(&zswap);
     // The next process takes the pages of this one, and so does the one after it.
     let (mut memory, mut machine, mut zswap) = (memory, machine, zswap);
@@ -491,7 +495,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
         let (refused, text) = refusal(&memory, &saved, Some(below.clone()));
         assert_eq!(refused, errno, "{text}");
         assert!(text.starts_with("the swap cache cannot be recovered: ") && text.contains(said));
-        write_word(&memory, (name, at), right);
+        write_word(&kept::adopted(&regions), (name, at), right);
     }
     let (errno, text) = refusal(&kept::adopted(&regions), &saved, Some(plain(PAGES - 1)));
     assert_eq!(errno, Errno::EINVAL);
@@ -575,6 +579,9 @@ impl BlockDevice for Discards {
             let answer = above.perform(context, Operation::Discard { offset, length });
             self.answers.lock().unwrap().push(answer);
         }
+        Ok(())
+    }
+    fn extents(&self, _: Cpu, _: u64, _: u64, _: Visit<'_>) -> Result<(), IoError> {
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ use crate::engine::{Parts, RECORD, Zswap, names_of, no_memory};
 use crate::entry::Content;
 use crate::index::{Flat, Index};
 use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, Record};
-use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
+use crate::{Key, MAX_OFFSETS, MAX_TYPES, PARAMETERS, SwapType, Word};
 
 /// Findings that are told; more are counted.
 const TOLD: usize = 100;
@@ -103,8 +103,6 @@ pub struct Recovery {
     found: Vec<Found>,
     /// A bit for each number that is a codec's.
     codecs: u32,
-    /// The codec of new objects, if what was kept of it is damaged.
-    codec: Option<Chosen>,
     findings: Mutex<Findings>,
 }
 
@@ -145,8 +143,9 @@ fn begin(
     let (frames, codec) = (parts.frames.capacity(), parts.codec.clone());
     let zswap = Zswap::<Flat>::without_codec(provider, parts, record)?;
     let mut findings = Findings::default();
-    let (codecs, is_current) = zswap.restore_codecs(&mut findings)?;
+    let codecs = zswap.restore_codecs(codec, &mut findings)?;
     zswap.restore_memcgs(&mut findings);
+    zswap.memcg("default")?;
     zswap.entries.begin_recovery(|text| findings.add(text)).map_err(no_memory)?;
     let census = Arc::new(Census::new(&*zswap.provider, frames).map_err(no_memory)?);
     let pool = zsmalloc::Recovery::survey(zswap.pool(), census, |text| findings.add(text));
@@ -162,14 +161,17 @@ fn begin(
         found.extend(zswap.find_area(swap, device, &mut findings)?);
     }
     found.sort_by_key(|found: &Found| found.area.swap);
-    let codec = (!is_current).then_some(codec);
-    Ok(Recovery { zswap, pool, found, codecs, codec, findings: Mutex::new(findings) })
+    Ok(Recovery { zswap, pool, found, codecs, findings: Mutex::new(findings) })
 }
 
 impl Zswap<Flat> {
-    /// Puts the codecs of the record back under their numbers. Returns these, a bit for each, and
-    /// whether the codec of new objects is among them.
-    fn restore_codecs(&self, findings: &mut Findings) -> Result<(u32, bool), ControlError> {
+    /// Puts the codecs of the record back under their numbers, and returns these, a bit for each.
+    /// `instead` makes new objects if what was kept of their codec is damaged.
+    fn restore_codecs(
+        &self,
+        instead: Chosen,
+        findings: &mut Findings,
+    ) -> Result<u32, ControlError> {
         let (mut numbers, current) = (0, self.record.current_codec());
         for number in 0..CODECS as u8 {
             let name = match self.record.codec(number) {
@@ -190,7 +192,10 @@ impl Zswap<Flat> {
                 .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
             numbers |= 1 << number;
         }
-        Ok((numbers, current.is_some_and(|number| number < 32 && numbers & 1 << number != 0)))
+        if current.is_none_or(|number| number >= 32 || numbers & 1 << number == 0) {
+            self.objects.install(0, instead, || numbers)?;
+        }
+        Ok(numbers)
     }
 
     fn restore_memcgs(&self, findings: &mut Findings) {
@@ -251,6 +256,18 @@ impl Zswap<Flat> {
 }
 
 impl Recovery {
+    /// Stores a parameter of the cache, except the compressor, which is in its memory.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown name; the error of the parameter.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), ControlError> {
+        let row = PARAMETERS.iter().find(|row| row.name == name && name != "compressor");
+        let store = row.and_then(|row| row.store).ok_or_else(|| {
+            ControlError::new(Errno::ENOENT, format!("no setting has the name {name:?}"))
+        })?;
+        store(&self.zswap, value)
+    }
+
     /// The areas and their pages, in the order of their numbers.
     pub fn areas(&self) -> impl Iterator<Item = (SwapType, u64)> {
         self.found.iter().map(|found| (found.area.swap, found.area.pages))
@@ -371,17 +388,10 @@ impl Recovery {
     }
 
     /// Makes the cache ready, after the zone has adopted the live frames.
-    ///
-    /// # Errors
-    /// `ENOMEM` if what was kept of the codec for new objects is damaged and another one cannot be
-    /// installed.
-    pub fn finish(self) -> Result<(Zswap<Flat>, Recovered), ControlError> {
-        let Recovery { zswap, pool, found, codec, findings, .. } = self;
+    #[must_use]
+    pub fn finish(self) -> (Zswap<Flat>, Recovered) {
+        let Recovery { zswap, pool, found, findings, .. } = self;
         pool.finish(zswap.pool());
-        if let Some(codec) = codec {
-            zswap.install(codec)?;
-        }
-        zswap.memcg("default")?;
         let has_device = |swap: SwapType| {
             found.iter().any(|found| found.area.swap == swap && found.area.device.is_some())
         };
@@ -417,6 +427,6 @@ impl Recovery {
             findings: core::mem::take(&mut findings.told),
             all_findings: findings.all,
         };
-        Ok((zswap, recovered))
+        (zswap, recovered)
     }
 }
