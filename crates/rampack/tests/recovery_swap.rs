@@ -269,8 +269,17 @@ fn the_oldest_pages_are_still_written_back_first() {
 
 type Damage = fn(u64) -> u64;
 
-/// Checks that a damage of the word at `place` costs one page only, and that it is told.
+/// A flaw is one of the whole process.
+static FLAWLESS: Mutex<()> = Mutex::new(());
+
+/// Checks that a damage costs one page only, and that it is told: of the word of the page in its
+/// index, or of word `which` of its entry.
 fn costs_one(page: u64, which: Option<u64>, damage: Damage, said: &str) {
+    let _flawless = FLAWLESS.lock().unwrap();
+    costs_one_here(page, which, damage, said);
+}
+
+fn costs_one_here(page: u64, which: Option<u64>, damage: Damage, said: &str) {
     let below = plain(PAGES);
     let (memory, machine, zswap) = cache(Some(below.clone()));
     fill(&device(&zswap, 0), 0..PAGES);
@@ -332,7 +341,8 @@ fn an_entry_that_cannot_be_costs_its_page_only() {
 fn recovery_that_does_not_look_at_lives_is_rejected() {
     use std::panic::catch_unwind;
     use sync::atomic::killed::{Flaw, set_flaw};
-    let look = || costs_one(500, None, |word| word + (1 << 32), "is in another life");
+    let _alone = FLAWLESS.lock().unwrap();
+    let look = || costs_one_here(500, None, |word| word + (1 << 32), "is in another life");
     look();
     set_flaw(Flaw::IgnoresLives);
     let found = catch_unwind(look);
@@ -586,8 +596,8 @@ impl BlockDevice for Discards {
     }
 }
 
-/// A page that is being written back may be marked as on the device after it was discarded, for a
-/// moment. A discard does not end before that: a process that died then would leave the page.
+/// A page that is being written back would be marked as on the device after it was discarded, for a
+/// moment: a process that died then would leave the page. So a discard waits for the write.
 #[test]
 fn a_discard_waits_for_a_page_that_is_being_written() {
     let below = Arc::new(Discards::default());
@@ -598,5 +608,7 @@ fn a_discard_waits_for_a_page_that_is_being_written() {
     zswap.reclaim(CPU, 1);
     *below.above.lock().unwrap() = None;
     assert_eq!(*below.answers.lock().unwrap(), [Err(IoError::WouldBlock)]);
+    assert_eq!(zswap.stats().on_device, 1);
+    discard(&device, 0);
     assert_eq!((read(&device, 0), zswap.stats().on_device), (Ok([0; PAGE_SIZE]), 0));
 }

@@ -1,7 +1,7 @@
 //! A swap area: its index, its device, and the locks of its pages.
 //!
 //! A thread that reads, writes or discards a page of the device holds the *lock* of the page. So
-//! does a thread that stores a page that the device holds. So each page has at most one I/O at a
+//! does a thread that stores a page that the device holds, or discards one that it may hold. So each page has at most one I/O at a
 //! time. A page that is on the device and not in the cache stays there under the lock, unless it is
 //! invalidated.
 //!
@@ -12,8 +12,8 @@
 //! can know that a page is in neither place.
 //!
 //! If the process dies, the index decides: the mark of a page that the cache has is out of date. A
-//! page that was discarded must not come back by its mark. So a discard ends only when no thread
-//! writes the page to the device, which may have marked it.
+//! page that was discarded must not come back by its mark. So a discard has the locks, too: no
+//! thread that writes the page to the device marks it afterwards.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -83,6 +83,23 @@ impl<I: Index> Area<I> {
         lock_bits::try_lock(self.locks.get(word), bit)
     }
 
+    /// Locks pages whose numbers differ in the last six bits only, as [`Area::try_lock_page`] does,
+    /// if none of them is locked.
+    fn try_lock_pages(&self, offsets: Range<u64>) -> bool {
+        parts(offsets).all(|(word, bits)| {
+            let taken = lock_bits::try_lock_all(self.locks.get(word), bits);
+            if taken != bits {
+                self.unclaim_all(word, taken);
+            }
+            taken == bits
+        })
+    }
+
+    fn unclaim_all(&self, word: usize, bits: u64) {
+        lock_bits::unlock(self.locks.get(word), bits);
+        self.given_up.notify_all();
+    }
+
     /// Waits for the lock of a page and takes it. The calling thread is no reader, and holds no
     /// lock of this page or a later one.
     pub(crate) fn lock_page(&self, offset: u64) {
@@ -97,8 +114,7 @@ impl<I: Index> Area<I> {
 
     pub(crate) fn unclaim(&self, offset: u64) {
         let (word, bit) = place(offset);
-        lock_bits::unlock(self.locks.get(word), bit);
-        self.given_up.notify_all();
+        self.unclaim_all(word, bit);
     }
 
     /// Waits until the thread that holds the lock of the page now has released it. The calling
@@ -120,14 +136,6 @@ impl<I: Index> Area<I> {
         let (word, bit) = place(offset);
         lock_bits::removed();
         lock_bits::locked(self.locks.get(word)) & bit != 0
-    }
-
-    /// As [`Area::is_locked_after_removal`], for neighbours whose numbers differ in the last six
-    /// bits only: a bit for each that is locked.
-    pub(crate) fn locked_after_removals(&self, offsets: Range<u64>) -> u64 {
-        lock_bits::removed();
-        parts(offsets)
-            .fold(0, |all, (word, bits)| all | lock_bits::locked(self.locks.get(word)) & bits)
     }
 
     /// Waits until every lock of a page that is held now has been released. From then on no thread
@@ -230,6 +238,16 @@ impl<'a, I: Index> PageLocks<'a, I> {
         locked
     }
 
+    /// Locks at most [`BATCH`] pages, whose numbers differ in the last six bits only, if none of
+    /// them is locked.
+    pub(crate) fn try_add_all(&mut self, offsets: Range<u64>) -> bool {
+        let locked = self.area.try_lock_pages(offsets.clone());
+        if locked {
+            offsets.for_each(|offset| self.keep(offset));
+        }
+        locked
+    }
+
     fn keep(&mut self, offset: u64) {
         debug_assert!(self.count == 0 || self.offsets[self.count - 1] < offset);
         self.offsets[self.count] = offset;
@@ -239,8 +257,13 @@ impl<'a, I: Index> PageLocks<'a, I> {
 
 impl<I: Index> Drop for PageLocks<'_, I> {
     fn drop(&mut self) {
-        for offset in &self.offsets[..self.count] {
-            self.area.unclaim(*offset);
+        let mut rest = &self.offsets[..self.count];
+        while let Some(first) = rest.first() {
+            let (word, _) = place(*first);
+            let count = rest.iter().take_while(|offset| place(**offset).0 == word).count();
+            let bits = rest[..count].iter().fold(0, |bits, offset| bits | place(*offset).1);
+            self.area.unclaim_all(word, bits);
+            rest = &rest[count..];
         }
     }
 }

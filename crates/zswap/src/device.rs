@@ -311,7 +311,7 @@ impl<I: Index> SwapDevice<I> {
         }
     }
 
-    fn discard(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {
+    fn discard(&self, mut context: Context, offset: u64, length: u64) -> Result<(), IoError> {
         let cpu = context.cpu;
         let (area, pages) = self.judge_for_long(cpu, offset, length)?;
         if area.any_on_device(pages.clone()) {
@@ -320,35 +320,28 @@ impl<I: Index> SwapDevice<I> {
         let mut at = pages.start;
         while at < pages.end {
             let next = (at | (BATCH as u64 - 1)).saturating_add(1).min(pages.end);
-            if area.any_on_device(at..next) {
-                self.discard_on_device(cpu, &area, at..next);
-            } else {
-                self.zswap.drop_range(cpu, &area, at, next);
-            }
-            // A thread that is writing a page back may have marked it, and takes the mark away: a
-            // process that dies before that must not find the page again.
-            let mut locked = area.locked_after_removals(at..next);
-            if locked != 0 {
+            // A thread that is writing a page back may mark it after it was discarded, and takes
+            // the mark away again. If the process dies in between, the page is back. So no such
+            // thread has a page that is discarded.
+            let mut locks = PageLocks::of(&area);
+            if area.device.is_some() && !locks.try_add_all(at..next) {
                 context.may_wait()?;
+                (at..next).for_each(|offset| locks.add(offset));
             }
-            while locked != 0 {
-                area.wait_for(at / 64 * 64 + u64::from(locked.trailing_zeros()));
-                locked &= locked - 1;
-            }
+            self.discard_locked(cpu, &area, at..next);
+            drop(locks);
             at = next;
+            // With some pages discarded, the operation goes on and waits for the others.
+            context.wait = Wait::Yes;
         }
         Ok(())
     }
 
-    /// Invalidates at most [`BATCH`] pages, some of which are on the device, and discards them
-    /// there.
-    fn discard_on_device(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
-        let mut locks = PageLocks::of(area);
-        let mut there = 0u64;
-        for (n, offset) in pages.clone().enumerate().filter(|(_, o)| area.is_on_device(*o)) {
-            locks.add(offset);
-            there |= u64::from(area.is_on_device(offset)) << n;
-        }
+    /// Invalidates at most [`BATCH`] pages, and discards those that are on the device there. The
+    /// calling thread has locked them if there is a device.
+    fn discard_locked(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
+        let on_device = pages.clone().enumerate().filter(|(_, offset)| area.is_on_device(*offset));
+        let there = on_device.fold(0u64, |there, (n, _)| there | 1 << n);
         self.zswap.drop_range(cpu, area, pages.start, pages.end);
         let Some(device) = &area.device else { return };
         let mut at = 0;

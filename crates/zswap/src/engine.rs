@@ -193,7 +193,7 @@ impl<I: Index> Zswap<I> {
             #[cfg(any(shuttle, asan))]
             without_readers: false,
             #[cfg(killed)]
-            late: Mutex::default(),
+            late: Mutex::new(None),
             provider,
             kept,
         };
