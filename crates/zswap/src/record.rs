@@ -7,12 +7,12 @@
 //! | 1 | the layout of this record and of the tables |
 //! | 2 | the most entries |
 //! | 3 | the number of the codec of new objects plus one |
-//! | 8 … | 4 words for each swap type: pages (0 if it is off), how often it came on, the memcg |
+//! | 8 … | 4 words for each swap type: pages (0 if it is off), how often it came on, the memcg, a checksum of these |
 //! | 136 … | 8 words for each codec number: a checksum (0 for none), the bytes of the name, the name |
 //! | 384 … | 132 words for each memcg: a checksum of number and name (0 for none), the limit, whether its pages may go to a device, the bytes of the name, the name |
 //!
 //! What a word says holds as soon as it is written, and each word is written before something
-//! depends on it. A checksum is written last.
+//! depends on it. A checksum is written last, that of an area before its pages.
 
 use alloc::{format, string::String};
 
@@ -41,6 +41,7 @@ const OF_AREA: usize = 4;
 const AREA_PAGES: usize = 0;
 const AREA_GENERATION: usize = 1;
 const AREA_MEMCG: usize = 2;
+const AREA_SUM: usize = 3;
 
 const WORD: usize = size_of::<u64>();
 const CODECS_AT: usize = AREAS + MAX_TYPES * OF_AREA;
@@ -66,6 +67,13 @@ pub(crate) struct KeptArea {
     pub(crate) pages: u64,
     pub(crate) generation: u64,
     pub(crate) memcg: u8,
+}
+
+impl KeptArea {
+    fn sum(self, swap: SwapType) -> u64 {
+        let number = swap.number() as u64;
+        sum([number, self.pages, self.generation, u64::from(self.memcg)].into_iter())
+    }
 }
 
 /// A memcg, as it was kept.
@@ -116,15 +124,24 @@ impl Record {
         self.words.get(ENTRIES_AT)
     }
 
-    /// An area that is on.
-    pub(crate) fn area(&self, swap: SwapType) -> Option<KeptArea> {
+    /// An area, if it is on.
+    ///
+    /// # Errors
+    /// Says that what was kept is damaged.
+    pub(crate) fn area(&self, swap: SwapType) -> Result<Option<KeptArea>, String> {
         let at = AREAS + swap.number() * OF_AREA;
         let kept = KeptArea {
             pages: self.words.get(at + AREA_PAGES),
             generation: self.words.get(at + AREA_GENERATION),
             memcg: u8::try_from(self.words.get(at + AREA_MEMCG)).unwrap_or(u8::MAX),
         };
-        (kept.pages != 0).then_some(kept)
+        if kept.pages == 0 {
+            Ok(None)
+        } else if self.words.get(at + AREA_SUM) != kept.sum(swap) {
+            Err(format!("what was kept of swap area {swap} is damaged"))
+        } else {
+            Ok(Some(kept))
+        }
     }
 
     /// The number of the next time that an area comes on: no memory of an earlier time has its
@@ -139,7 +156,9 @@ impl Record {
     /// Keeps that an area is on. Its index is there.
     pub(crate) fn set_on(&self, swap: SwapType, pages: u64, memcg: u8) {
         let at = AREAS + swap.number() * OF_AREA;
+        let kept = KeptArea { pages, generation: self.words.get(at + AREA_GENERATION), memcg };
         self.words.set(at + AREA_MEMCG, u64::from(memcg));
+        self.words.set(at + AREA_SUM, kept.sum(swap));
         self.words.set(at + AREA_PAGES, pages);
     }
 

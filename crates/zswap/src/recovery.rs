@@ -223,9 +223,8 @@ impl Zswap<Flat> {
         device: Option<Arc<dyn BlockDevice>>,
         findings: &mut Findings,
     ) -> Result<Option<Found>, ControlError> {
-        let Some(KeptArea { pages, generation, memcg }) = self.record.area(swap) else {
-            return Ok(None);
-        };
+        let kept = self.record.area(swap).map_err(ControlError::invalid)?;
+        let Some(KeptArea { pages, generation, memcg }) = kept else { return Ok(None) };
         let wrong = |text| Err(ControlError::invalid(format!("swap area {swap} {text}")));
         if pages > MAX_OFFSETS {
             return wrong(format!("has {pages} pages, and may have {MAX_OFFSETS}"));
@@ -412,7 +411,7 @@ impl Recovery {
         });
         let areas: Vec<_> = areas.collect();
         for swap in (0..MAX_TYPES).filter_map(|number| SwapType::new(number).ok()) {
-            if areas.iter().all(|area| area.swap != swap) && zswap.record.area(swap).is_some() {
+            if areas.iter().all(|area| area.swap != swap) {
                 zswap.record.set_off(swap);
             }
         }
