@@ -1,9 +1,9 @@
 //! A swap area: its index, its device, and the locks of its pages.
 //!
 //! A thread that reads, writes or discards a page of the device holds the *lock* of the page. So
-//! does a thread that stores a page that the device holds, or discards one that it may hold. So each page has at most one I/O at a
-//! time. A page that is on the device and not in the cache stays there under the lock, unless it is
-//! invalidated.
+//! does a thread that stores a page that the device holds, or discards one that it may hold. So
+//! each page has at most one I/O at a time. A page that is on the device and not in the cache stays
+//! there under the lock, unless it is invalidated.
 //!
 //! A mark says that the device holds the page. It is set under the lock, after the page is written
 //! and before it leaves the cache, so a page is always found in one of the two places. While the

@@ -7,9 +7,14 @@
 //! | 1 | the layout of this record and of the tables |
 //! | 2 | the most entries |
 //! | 3 | the number of the codec of new objects plus one |
-//! | 8 … | 4 words for each swap type: pages (0 if it is off), how often it came on, the memcg, a checksum of these |
-//! | 136 … | 8 words for each codec number: a checksum (0 for none), the bytes of the name, the name |
-//! | 384 … | 132 words for each memcg: a checksum of number and name (0 for none), the limit, whether its pages may go to a device, the bytes of the name, the name |
+//! | 8 … | 4 words for each swap type |
+//! | 136 … | 8 words for each codec number |
+//! | 384 … | 132 words for each memcg |
+//!
+//! Of a swap type: its pages (0 if it is off), how often it came on, its memcg, and a checksum of
+//! these. Of a codec: a checksum (0 for none), the bytes of the name, the name. Of a memcg: a
+//! checksum of number and name (0 for none), the limit, whether its pages may go to a device, the
+//! bytes of the name, the name.
 //!
 //! What a word says holds as soon as it is written, and each word is written before something
 //! depends on it. A checksum is written last, that of an area before its pages.

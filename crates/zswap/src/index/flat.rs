@@ -126,7 +126,8 @@ unsafe impl Index for Flat {
 
     fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
         let place = self.word(offset);
-        // Acquire and Release as in `insert`.
+        // Release and Acquire pair as in `insert`; the failed look's Acquire pairs with the Release
+        // of who removed the word.
         let done = place.compare_exchange(word.get(), 0, Ordering::AcqRel, Ordering::Acquire);
         if done.is_ok() {
             self.count_one(cpu, -1);

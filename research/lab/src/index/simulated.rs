@@ -3,7 +3,7 @@
 //! The lab has measured the time of one thread for a call of each mix. The time that a lock is held
 //! is the rest of it, without the lock's two instructions and the thread's counter. A writer's call
 //! takes the lock of its part and owns the line of a node in it. A lookup without a lock reads the
-//! line of a node. In a table the words of neighbours share a line, which stands for that of a node.
+//! line of a node. In a table the words of neighbours share a line; it stands for that of a node.
 
 use anyhow::Result;
 
