@@ -4,7 +4,7 @@
 //! do to an offset at once, there is an order of their calls in which each call returned its
 //! result. So if several threads take an entry out, exactly one gets its word and owns the entry.
 //!
-//! The product has one index: [`Flat`].
+//! The product has one index: [`Flat`]. The trees are for experiments.
 
 mod cells;
 mod contract;

@@ -8,6 +8,8 @@
 //! the cache. The engine reads no clock and starts no thread. The daemon calls [`Zswap::work`] when
 //! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
+//! A cache whose tables are in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
+//!
 //! Under loom this crate is empty: `tests/loom_index.rs` and `tests/loom_moves.rs` include the
 //! files of the index, of the lock bits and of the words of objects directly.
 #![no_std]
