@@ -91,6 +91,10 @@ fn what_was_acknowledged_survives_every_kill() {
     let machine = kept::recovered(&memory, &saved);
     let checked =
         child::check(&machine, &journal::Journal::open(&directory.path().join("journal")));
-    println!("{kills} kills in {:?}, {checked} versions in the end", start.elapsed());
+    let on_device = machine.swap_if_made().unwrap().stats().on_device;
+    let time = start.elapsed();
+    println!(
+        "{kills} kills in {time:?}, {checked} versions in the end, {on_device} swapped pages below"
+    );
     assert!(checked > 0);
 }
