@@ -28,6 +28,7 @@ mod lock_trace;
 mod provider;
 #[cfg_attr(loom, path = "table/model.rs")]
 mod table;
+mod touched;
 pub mod watch;
 #[cfg(not(loom))]
 mod zone;
@@ -35,7 +36,8 @@ mod zone;
 pub use frame_set::FrameSet;
 pub use frames::{Frames, ZoneStats};
 pub use lock_trace::{LockClass, LockTrace};
-pub use provider::{MemoryProvider, NoMemory, Region, RegionKeeper};
+pub use provider::{KeptMemory, MemoryProvider, NoMemory, Region, RegionKeeper};
 pub use table::{LazyTable, Zeroed};
+pub use touched::Touched;
 #[cfg(not(loom))]
 pub use zone::{Zone, ZoneOptions};

@@ -4,6 +4,7 @@
 //! A region is a range of addresses. Its maker promises that the region owns them.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 use core::ptr::NonNull;
 
@@ -39,6 +40,13 @@ pub trait MemoryProvider: Send + Sync {
     fn is_ahead(&self) -> bool {
         false
     }
+}
+
+/// Memory that outlives the process. Any number of threads may call it at once.
+pub trait KeptMemory: Send + Sync {
+    /// The provider of the region `name`, and of further ones with names derived from it, in the
+    /// order of the calls. A region that another process left has its contents.
+    fn provider(&self, name: &str) -> Arc<dyn MemoryProvider>;
 }
 
 /// Keeps a region alive and moves its memory. A drop unmaps the region.

@@ -23,6 +23,7 @@ mod disk;
 mod host_files;
 mod inspect;
 mod kept;
+mod kept_swap;
 mod machine;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use host::cpu;
 pub use host_files::{HostSystem, is_key, key_of, sealed};
 pub use inspect::{Inspected, inspect};
 pub use kept::{Progress, SavedDisk};
+pub use kept_swap::SavedSwap;
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};

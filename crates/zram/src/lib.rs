@@ -10,7 +10,7 @@
 //! `read_backing`; `settings`, `stats`, `disk`; `data_path`, `lifecycle`, `recovery`, `configure`,
 //! `post_processing`, `check`; `attributes`.
 //!
-//! What a device has in [`KeptMemory`] outlives the process: see [`Recovery`].
+//! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!
 //! The engine does no I/O, reads no clock and starts no thread. The device fetches written-back
 //! pages from the [`block::BlockDevice`] that it was given.
@@ -53,7 +53,7 @@ pub use record::LAYOUT;
 pub use recovery::{Recovered, Recovery};
 #[cfg(any(shuttle, asan))]
 pub use resources::Without;
-pub use resources::{Design, HostFiles, KeptMemory, NoHostFiles, OpenCodec, Product, Resources};
+pub use resources::{Design, HostFiles, NoHostFiles, OpenCodec, Product, Resources};
 pub use settings::Which;
 pub use slot::{Backed, Kind, Slot};
 pub use stats::Stats;

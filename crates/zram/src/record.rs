@@ -14,17 +14,16 @@
 //! as soon as it is written, and each word is written before something depends on it.
 
 mod codecs;
-mod words;
 
 use alloc::{format, string::String};
 
+use objects::Words;
 use pagealloc::MemoryProvider;
 #[cfg(killed)]
 use sync::atomic::killed;
 use zcomp::{Chosen, CodecError, PRIORITIES, Register};
 
 use self::codecs::KeptCodec;
-use self::words::Words;
 
 /// The layout of a device in memory that outlives the process: the one that this program writes,
 /// and the only one that it reads.

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
-use pagealloc::{Frames, MemoryProvider};
+use pagealloc::{Frames, KeptMemory, MemoryProvider};
 use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 
 use crate::access::Clock;
@@ -31,13 +31,6 @@ impl Design for Product {
 /// Opens a codec: [`zcomp::open`], or the replacement of a test.
 pub type OpenCodec =
     Box<dyn Fn(&str, &Params) -> Result<Arc<dyn Compressor>, CodecError> + Send + Sync>;
-
-/// Memory that outlives the process. Any number of threads may call it at once.
-pub trait KeptMemory: Send + Sync {
-    /// The provider of the region `name`, and of further ones with names derived from it, in the
-    /// order of the calls. A region that another process left has its contents.
-    fn provider(&self, name: &str) -> Arc<dyn MemoryProvider>;
-}
 
 /// The resources that the devices of a machine share.
 pub struct Resources {

@@ -7,12 +7,11 @@
 //! An object is read and freed by what the slot table reports: see [`SlotTable`].
 
 mod bit_lock;
-mod touched;
 
 use pagealloc::{MemoryProvider, NoMemory};
 
 pub use bit_lock::BitLock;
-pub use touched::Touched;
+pub use pagealloc::Touched;
 use units::Cpu;
 
 use crate::slot::Slot;

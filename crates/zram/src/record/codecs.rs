@@ -13,9 +13,8 @@
 
 use alloc::{format, string::String, vec::Vec};
 
+use objects::{Words, sum, words};
 use zcomp::{CODECS, Chosen, CodecError, Params};
-
-use super::words::Words;
 
 /// The first word of codec 0.
 pub(super) const FIRST: usize = 16;
@@ -51,21 +50,6 @@ fn value(word: u64) -> Option<i32> {
     (word >> 32 != 0).then_some(word as u32 as i32)
 }
 
-/// The bytes in words, the last filled up with zeroes.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    bytes.chunks(WORD).map(|chunk| {
-        let mut word = [0; WORD];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_ne_bytes(word)
-    })
-}
-
-/// FNV-1a over words; never 0.
-fn sum(words: impl Iterator<Item = u64>) -> u64 {
-    let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3);
-    words.fold(0xcbf2_9ce4_8422_2325, step) | 1
-}
-
 /// The codec of a number, if it has one.
 ///
 /// # Errors
@@ -80,11 +64,7 @@ pub(super) fn read(from: &Words, number: u8) -> Result<Option<KeptCodec>, String
     let damaged = || format!("what was kept of codec {number} is damaged (K7)");
     let bytes = |at: usize, length: u64, most: usize| -> Result<Vec<u8>, String> {
         let length = usize::try_from(length).ok().filter(|length| *length <= most);
-        let length = length.ok_or_else(damaged)?;
-        let words = (at..at + length.div_ceil(WORD)).map(get);
-        let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        bytes.truncate(length);
-        Ok(bytes)
+        Ok(from.bytes(first + at, length.ok_or_else(damaged)?))
     };
     let name = bytes(NAME_AT, get(NAME_LENGTH_AT), NAME_BYTES)?;
     let dictionary = bytes(DICTIONARY, get(DICTIONARY_LENGTH_AT), MOST_DICTIONARY)?;

@@ -1,23 +1,25 @@
-//! A bitmap of the parts of a slot table that were ever written.
+//! A bitmap of the parts of a table of words that were ever written.
 
-use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 
-/// Slots per bit: as many as a page of memory holds.
+use crate::{LazyTable, MemoryProvider, NoMemory};
+
+/// Words per bit: as many as a page of memory holds.
 const GROUP: usize = 512;
 
-/// One bit for each 512 slots, in lazily backed memory. A terabyte disk has 64 KiB of them.
+/// One bit for each 512 words of a table, in memory of its own. A terabyte disk has 64 KiB of them.
 pub struct Touched {
     words: LazyTable<AtomicU64>,
 }
 
 impl Touched {
-    /// A bitmap for `slots` slots, none of them written.
+    /// A bitmap for `slots` slots, none of them written; or what another process left in the memory
+    /// of the provider.
     ///
     /// # Errors
-    /// [`NoMemory`] when address space for it is out.
+    /// [`NoMemory`] when address space for it is out, or when memory is provided ahead and is out.
     pub fn new(provider: &dyn MemoryProvider, slots: usize) -> Result<Touched, NoMemory> {
-        Ok(Touched { words: LazyTable::new(provider, slots.div_ceil(GROUP * 64))? })
+        Ok(Touched { words: LazyTable::provided(provider, slots.div_ceil(GROUP * 64))? })
     }
 
     /// Marks the group of a slot that is about to be written.
