@@ -131,7 +131,7 @@ pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
     if let Some(swap) = &saved.swap {
         let below = |area: SwapType| {
             let path = saved.below.as_ref().filter(|_| area.number() == 0);
-            path.map(|path| HostSystem.open_backing(path.to_str().unwrap(), false)).transpose()
+            path.map(|path| HostSystem.open_backing(path.to_str().unwrap(), None)).transpose()
         };
         let (zswap, told) = machine.recover_swap(memory, swap, &below, &|_| ()).unwrap();
         assert_eq!(told.findings, [""; 0]);
