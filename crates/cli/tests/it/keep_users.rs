@@ -301,7 +301,7 @@ impl Drop for Swapped<'_> {
 /// A program in a group with little memory, that compares all it has in each round.
 fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
     let mut command = program();
-    command.args(["selftest", "hungry", "--rounds", "4", "--pages", "6000", "--seed"]);
+    command.args(["selftest", "hungry", "--rounds", "2", "--pages", "4000", "--seed"]);
     command.arg(seed.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     group.take(child.id()).unwrap();
