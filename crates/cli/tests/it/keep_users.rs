@@ -521,3 +521,35 @@ fn users_of_a_daemon_that_nobody_keeps_see_its_death() {
     });
     Daemon::start(&place, "serve --num-devices 0").stop();
 }
+
+#[test]
+fn a_mount_that_went_between_two_daemons_is_made_anew() {
+    let name = "a_mount_that_went_between_two_daemons_is_made_anew";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let device = keeper.block_device("zram0");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_SYNC).open(&device).unwrap();
+    file.write_all_at(b"what is here", 8192).unwrap();
+    drop(file);
+    // Somebody takes it away by force.
+    let files = keeper.root().join("files");
+    cli::sys::unmount(&files, cli::sys::Unmount::Lazily).unwrap();
+    for _ in 0..2 {
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+    }
+    assert_eq!(keeper.said().matches("of the daemon before get errors").count(), 1);
+    // Nothing tells any more whose it was.
+    run(Command::new("losetup").arg("--detach").arg(&device));
+    let file = fs::File::open(keeper.block_device("zram0")).unwrap();
+    let mut found = [0; 12];
+    file.read_exact_at(&mut found, 8192).unwrap();
+    assert_eq!(&found, b"what is here");
+    drop(file);
+    keeper.stop();
+    place.is_clean();
+}
