@@ -25,8 +25,9 @@ usage: cargo xtask <chore>
                    models, the engine under shuttle, the tests of concurrency under
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
-                   and is skipped; --strict fails it instead. --long runs all cases in the guest
-                   and the soak of 10^9 operations on pages, --guest nothing but the cases.
+                   and is skipped; --strict fails it instead. --long runs all cases in the guest,
+                   a thousand kills of daemons, and the soak of 10^9 operations on pages, --guest
+                   nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]

@@ -20,11 +20,14 @@ use crate::seed;
 pub struct Extent {
     /// A skipped test counts as failed.
     pub strict: bool,
-    /// Also runs the long tests in a guest, and the soak.
+    /// Also runs the long tests in a guest, a thousand kills, and the soak.
     pub long: bool,
     /// Runs only the tests in a guest.
     pub guest: bool,
 }
+
+/// The number of daemons that each test of the users of `rampack keep` kills in a long run.
+const KILLS: &str = "200";
 
 /// The number of test programs whose times are shown at the end.
 const SLOWEST: usize = 10;
@@ -70,6 +73,9 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     }
     runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
     if long && !guest {
+        let mut kills = cargo(root);
+        kills.args(["test", "--package", "rampack-cli", "--test", "it", "keep_users"]);
+        runs.add(kills.env("RAMPACK_KILLS", KILLS))?;
         runs.soak(root)?;
     }
 

@@ -225,6 +225,16 @@ impl State {
         self.keep_named(FILES.0, channel)
     }
 
+    /// Gives up the mount of the daemon before, which could not be taken over.
+    pub fn give_up_mount(&self) {
+        let mut written = self.written.lock();
+        written.others.remove(FILES.0);
+        written.files.clear();
+        if let Err(error) = self.store.forget(FILES.0) {
+            tracing::warn!("the service manager keeps {} in vain: {error}", FILES.0);
+        }
+    }
+
     /// Lets a descriptor outlive the daemon, in place of the one of that name.
     ///
     /// # Errors

@@ -40,6 +40,9 @@ pub(super) fn open(
                 "the users of block devices and files of the daemon before get errors: {}",
                 error.message
             ));
+            if let Some(state) = state {
+                state.give_up_mount();
+            }
             let held = state.map(State::sockets).unwrap_or_default();
             notes.extend(clear_leftovers(claim, &held, false, &|_| false));
             open_files(&root, &made, transport, state.is_some(), notes)?

@@ -301,7 +301,7 @@ impl Drop for Swapped<'_> {
 /// A program in a group with little memory, that compares all it has in each round.
 fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
     let mut command = program();
-    command.args(["selftest", "hungry", "--rounds", "4", "--pages", "6000", "--seed"]);
+    command.args(["selftest", "hungry", "--rounds", "2", "--pages", "4000", "--seed"]);
     command.arg(seed.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     group.take(child.id()).unwrap();
@@ -520,4 +520,36 @@ fn users_of_a_daemon_that_nobody_keeps_see_its_death() {
         assert!(user.join().is_err());
     });
     Daemon::start(&place, "serve --num-devices 0").stop();
+}
+
+#[test]
+fn a_mount_that_went_between_two_daemons_is_made_anew() {
+    let name = "a_mount_that_went_between_two_daemons_is_made_anew";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let device = keeper.block_device("zram0");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_SYNC).open(&device).unwrap();
+    file.write_all_at(b"what is here", 8192).unwrap();
+    drop(file);
+    // Somebody takes it away by force.
+    let files = keeper.root().join("files");
+    cli::sys::unmount(&files, cli::sys::Unmount::Lazily).unwrap();
+    for _ in 0..2 {
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+    }
+    assert_eq!(keeper.said().matches("of the daemon before get errors").count(), 1);
+    // Nothing tells any more whose it was.
+    run(Command::new("losetup").arg("--detach").arg(&device));
+    let file = fs::File::open(keeper.block_device("zram0")).unwrap();
+    let mut found = [0; 12];
+    file.read_exact_at(&mut found, 8192).unwrap();
+    assert_eq!(&found, b"what is here");
+    drop(file);
+    keeper.stop();
+    place.is_clean();
 }
