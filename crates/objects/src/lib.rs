@@ -4,8 +4,8 @@
 //! the CPU's stream. The user checks the length of the result and stores it with [`Packed::store`].
 //! An [`Object`] has all that is needed to make the page again, and fits in the word of a slot or
 //! an entry. It is only a name, which any caller can copy or invent. So the operations on the named
-//! object are `unsafe`: only the user knows which objects exist. [`Words`] are what a user keeps for
-//! another process beside its objects.
+//! object are `unsafe`: only the user knows which objects exist. [`Words`] are what a user keeps
+//! for another process beside its objects.
 #![no_std]
 
 extern crate alloc;

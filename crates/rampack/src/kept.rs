@@ -48,11 +48,11 @@ pub struct SavedDisk {
 /// How far a recovery is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// The disk.
+    /// The number of the disk or of the swap area.
     pub id: u32,
     /// Pages that were judged.
     pub done: u64,
-    /// Pages of the disk.
+    /// Pages of the disk or area.
     pub all: u64,
 }
 
@@ -90,7 +90,8 @@ impl Machine {
     /// recovered of each. A disk that had no size comes back without one. Threads judge the pages,
     /// as many as there are CPUs, and call `progress`.
     ///
-    /// Regions that no disk asked for are given up.
+    /// Regions that no disk asked for are given up. Those of a cache in front of swap areas stay:
+    /// see [`Machine::recover_swap`] and [`Machine::forget_swap`].
     ///
     /// # Errors
     /// `EINVAL` for a state that is damaged, of another layout, or not of these disks; `ENOTSUP` if
@@ -122,7 +123,8 @@ impl Machine {
             }
         }
         for recovery in &recoveries {
-            walk(recovery, cpus, progress);
+            let pages = (recovery.disk().id(), recovery.pages());
+            walk(pages, cpus, progress, &|cpu, range| recovery.walk(cpu, range));
         }
         let live = FrameSet::new(&*provider, capacity).map_err(no_memory)?;
         for recovery in &recoveries {
@@ -130,9 +132,7 @@ impl Machine {
         }
         zone.adopt(&live).map_err(no_memory)?;
         let recovered = recoveries.into_iter().map(Recovery::finish).collect::<Result<_, _>>()?;
-        for region in memory.regions() {
-            memory.forget(&region.name);
-        }
+        forget(memory, |name| !is_of_swap(name));
         Ok((machine, recovered))
     }
 
@@ -177,7 +177,9 @@ impl Machine {
 
 /// Tries again for a while what is refused as busy: the kernel closes the files of a dead process
 /// that used io_uring a moment after the process is gone, and unlocks them then.
-fn patiently(mut action: impl FnMut() -> Result<(), ControlError>) -> Result<(), ControlError> {
+pub(crate) fn patiently<T>(
+    mut action: impl FnMut() -> Result<T, ControlError>,
+) -> Result<T, ControlError> {
     let start = Instant::now();
     loop {
         match action() {
@@ -186,6 +188,18 @@ fn patiently(mut action: impl FnMut() -> Result<(), ControlError>) -> Result<(),
             }
             result => return result,
         }
+    }
+}
+
+/// Whether a region is one of the cache in front of swap areas.
+pub(crate) fn is_of_swap(name: &str) -> bool {
+    name.starts_with("swap")
+}
+
+/// Gives up the adopted regions with such names that nobody asked for.
+pub(crate) fn forget(memory: &Memfds, which: impl Fn(&str) -> bool) {
+    for region in memory.regions().into_iter().filter(|region| which(&region.name)) {
+        memory.forget(&region.name);
     }
 }
 
@@ -215,9 +229,13 @@ fn begin(
     Ok((Machine::of(provider, options, zone.clone(), Some(kept)), zone))
 }
 
-/// Judges all pages of a disk, on `cpus` threads.
-fn walk(recovery: &Recovery, cpus: usize, progress: &(dyn Fn(Progress) + Sync)) {
-    let (pages, id) = (recovery.pages(), recovery.disk().id());
+/// Judges all `pages` pages of disk or area `id`, on `cpus` threads, by calls of `judge`.
+pub(crate) fn walk(
+    (id, pages): (u32, usize),
+    cpus: usize,
+    progress: &(dyn Fn(Progress) + Sync),
+    judge: &(dyn Fn(Cpu, Range<usize>) + Sync),
+) {
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let take = || -> Option<Range<usize>> {
         let start = next.fetch_add(CHUNK, Ordering::Relaxed);
@@ -226,7 +244,7 @@ fn walk(recovery: &Recovery, cpus: usize, progress: &(dyn Fn(Progress) + Sync)) 
     let work = |cpu: Cpu| {
         while let Some(range) = take() {
             let length = range.len() as u64;
-            recovery.walk(cpu, range);
+            judge(cpu, range);
             let done = done.fetch_add(length, Ordering::Relaxed) + length;
             progress(Progress { id, done, all: pages as u64 });
         }

@@ -22,6 +22,7 @@
 mod disk;
 mod host_files;
 mod kept;
+mod kept_swap;
 mod machine;
 
 use std::sync::Arc;
@@ -38,6 +39,7 @@ pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
 pub use host_files::{HostSystem, sealed};
 pub use kept::{Progress, SavedDisk};
+pub use kept_swap::SavedSwap;
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};

@@ -66,11 +66,11 @@ pub(crate) fn zone_over(
 
 /// A zone and the devices that share it. Any number of threads may call every method.
 pub struct Machine {
-    resources: Arc<Resources>,
+    pub(crate) resources: Arc<Resources>,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
     memory: u64,
-    swap_scenario: Arc<dyn MemoryProvider>,
-    swap: Mutex<Option<Arc<Zswap>>>,
+    pub(crate) swap_scenario: Arc<dyn MemoryProvider>,
+    pub(crate) swap: Mutex<Option<Arc<Zswap>>>,
 }
 
 impl Machine {
@@ -197,20 +197,34 @@ impl Machine {
     }
 
     fn make_swap(&self, swap: &mut Option<Arc<Zswap>>) -> Result<Arc<Zswap>, ControlError> {
+        let frames = zone(&*self.swap_scenario, self.resources.cpus, self.swap_bytes())?;
+        let parts = self.parts_of_swap(frames, None)?;
+        let zswap = Arc::new(Zswap::new(self.swap_scenario.clone(), parts)?);
+        *swap = Some(zswap.clone());
+        Ok(zswap)
+    }
+
+    /// The most bytes that the cache in front of swap areas may have.
+    pub(crate) fn swap_bytes(&self) -> u64 {
+        pages_for(self.memory).saturating_mul(PAGE_SIZE as u64)
+    }
+
+    pub(crate) fn parts_of_swap(
+        &self,
+        frames: Arc<dyn Frames>,
+        kept: Option<Arc<dyn KeptMemory>>,
+    ) -> Result<Parts, ControlError> {
         let (cpus, total_pages) = (self.resources.cpus, pages_for(self.memory));
-        let memory = total_pages.saturating_mul(PAGE_SIZE as u64);
-        let parts = Parts {
-            frames: zone(&*self.swap_scenario, cpus, memory)?,
+        Ok(Parts {
+            frames,
+            kept,
             cpus,
             counting_cpus: cpus,
             codec: find_codec(zcomp::DEFAULT_ALGORITHM)?,
             find_codec: Box::new(find_codec),
             total_pages,
             entries: total_pages.saturating_mul(ENTRIES_PER_PAGE).min(1 << 30) as u32,
-        };
-        let zswap = Arc::new(Zswap::new(self.swap_scenario.clone(), parts)?);
-        *swap = Some(zswap.clone());
-        Ok(zswap)
+        })
     }
 
     /// The cache in front of swap areas, if it was made.

@@ -1,15 +1,19 @@
 //! A swap area: its index, its device, and the locks of its pages.
 //!
 //! A thread that reads, writes or discards a page of the device holds the *lock* of the page. So
-//! does a thread that stores a page that the device holds. So each page has at most one I/O at a
-//! time. A page that is on the device and not in the cache stays there under the lock, unless it is
-//! invalidated.
+//! does a thread that stores a page that the device holds, or discards one that it may hold. So
+//! each page has at most one I/O at a time. A page that is on the device and not in the cache stays
+//! there under the lock, unless it is invalidated.
 //!
 //! A mark says that the device holds the page. It is set under the lock, after the page is written
 //! and before it leaves the cache, so a page is always found in one of the two places. While the
 //! cache has the page, the mark may be out of date. So a thread that removes a page from the cache
 //! without writing it to the device clears the mark, before and after. Only the holder of the lock
 //! can know that a page is in neither place.
+//!
+//! If the process dies, the index decides: the mark of a page that the cache has is out of date. A
+//! page that was discarded must not come back by its mark. So a discard has the locks, too: no
+//! thread that writes the page to the device marks it afterwards.
 
 use alloc::sync::Arc;
 use core::ops::Range;
@@ -56,8 +60,10 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
 }
 
 impl<I: Index> Area<I> {
+    /// An area without locks. Its marks are in the memory of `marks`, as another process left them
+    /// there.
     pub(crate) fn new(
-        provider: &dyn MemoryProvider,
+        (provider, marks): (&dyn MemoryProvider, &dyn MemoryProvider),
         (swap, pages): (SwapType, u64),
         index: I,
         device: Option<Arc<dyn BlockDevice>>,
@@ -65,7 +71,7 @@ impl<I: Index> Area<I> {
     ) -> Result<Area<I>, NoMemory> {
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
-        let on_device = LazyTable::provided(provider, words)?;
+        let on_device = LazyTable::provided(marks, words)?;
         let given_up = EventCount::default();
         Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
     }
@@ -75,6 +81,23 @@ impl<I: Index> Area<I> {
     pub(crate) fn try_lock_page(&self, offset: u64) -> bool {
         let (word, bit) = place(offset);
         lock_bits::try_lock(self.locks.get(word), bit)
+    }
+
+    /// Locks pages whose numbers differ in the last six bits only, as [`Area::try_lock_page`] does,
+    /// if none of them is locked.
+    fn try_lock_pages(&self, offsets: Range<u64>) -> bool {
+        parts(offsets).all(|(word, bits)| {
+            let taken = lock_bits::try_lock_all(self.locks.get(word), bits);
+            if taken != bits {
+                self.unclaim_all(word, taken);
+            }
+            taken == bits
+        })
+    }
+
+    fn unclaim_all(&self, word: usize, bits: u64) {
+        lock_bits::unlock(self.locks.get(word), bits);
+        self.given_up.notify_all();
     }
 
     /// Waits for the lock of a page and takes it. The calling thread is no reader, and holds no
@@ -91,8 +114,7 @@ impl<I: Index> Area<I> {
 
     pub(crate) fn unclaim(&self, offset: u64) {
         let (word, bit) = place(offset);
-        lock_bits::unlock(self.locks.get(word), bit);
-        self.given_up.notify_all();
+        self.unclaim_all(word, bit);
     }
 
     /// Waits until the thread that holds the lock of the page now has released it. The calling
@@ -164,6 +186,15 @@ impl<I: Index> Area<I> {
             .any(|(word, bits)| self.on_device.get(word).load(Ordering::Relaxed) & bits != 0)
     }
 
+    /// The pages among these that are marked, in ascending order. For recovery.
+    pub(crate) fn marked(&self, offsets: Range<u64>) -> impl Iterator<Item = u64> {
+        parts(offsets).flat_map(|(word, bits)| {
+            let marks = self.on_device.get(word).load(Ordering::Relaxed) & bits;
+            let first = word as u64 * 64;
+            (0..64).filter(move |bit| marks & 1 << bit != 0).map(move |bit| first + bit)
+        })
+    }
+
     /// Clears the marks of these pages: their copies on the device are out of date.
     pub(crate) fn clear_range_on_device(&self, offsets: Range<u64>) {
         for (word, bits) in parts(offsets) {
@@ -207,6 +238,16 @@ impl<'a, I: Index> PageLocks<'a, I> {
         locked
     }
 
+    /// Locks at most [`BATCH`] pages, whose numbers differ in the last six bits only, if none of
+    /// them is locked.
+    pub(crate) fn try_add_all(&mut self, offsets: Range<u64>) -> bool {
+        let locked = self.area.try_lock_pages(offsets.clone());
+        if locked {
+            offsets.for_each(|offset| self.keep(offset));
+        }
+        locked
+    }
+
     fn keep(&mut self, offset: u64) {
         debug_assert!(self.count == 0 || self.offsets[self.count - 1] < offset);
         self.offsets[self.count] = offset;
@@ -216,8 +257,13 @@ impl<'a, I: Index> PageLocks<'a, I> {
 
 impl<I: Index> Drop for PageLocks<'_, I> {
     fn drop(&mut self) {
-        for offset in &self.offsets[..self.count] {
-            self.area.unclaim(*offset);
+        let mut rest = &self.offsets[..self.count];
+        while let Some(first) = rest.first() {
+            let (word, _) = place(*first);
+            let count = rest.iter().take_while(|offset| place(**offset).0 == word).count();
+            let bits = rest[..count].iter().fold(0, |bits, offset| bits | place(*offset).1);
+            self.area.unclaim_all(word, bits);
+            rest = &rest[count..];
         }
     }
 }

@@ -226,6 +226,9 @@ pub static DEBUG: &[Attribute<Zswap>] = &[
     counter!("read_back_changed", "pages", "pages among them that a device had changed", |s| {
         s.read_back_changed
     }),
+    counter!("lost_pages", "pages", "pages that were damaged when the cache was recovered", |s| {
+        s.lost_pages
+    }),
     counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
 ];
 

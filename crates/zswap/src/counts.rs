@@ -18,6 +18,7 @@ counts! {
     Pages, "Gauge: pages in the cache.";
     SameFilled, "Gauge: same-filled pages among them.";
     Incompressible, "Gauge: pages among them that would not shrink.";
+    Lost, "Gauge: pages whose contents could not be right when the cache was recovered.";
     Bytes, "Gauge: bytes of all objects.";
     Stores, "Pages that were stored.";
     Loads, "Pages that were loaded from the cache.";

@@ -14,7 +14,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
 use crate::engine::{Owner, Zswap};
-use crate::index::{Index, XArraySplit};
+use crate::index::{Flat, Index};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
 
@@ -25,7 +25,7 @@ static ZEROES: Page = [0; PAGE_SIZE];
 /// A swap area that is on, as a block device with the same number of pages. Operations are of whole
 /// pages, each of them atomic. A stored page stays until it is discarded, whatever
 /// `exclusive_loads` says: a client of a block device may read it again.
-pub struct SwapDevice<I: Index = XArraySplit> {
+pub struct SwapDevice<I: Index = Flat> {
     zswap: Arc<Zswap<I>>,
     swap: SwapType,
 }
@@ -311,7 +311,7 @@ impl<I: Index> SwapDevice<I> {
         }
     }
 
-    fn discard(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {
+    fn discard(&self, mut context: Context, offset: u64, length: u64) -> Result<(), IoError> {
         let cpu = context.cpu;
         let (area, pages) = self.judge_for_long(cpu, offset, length)?;
         if area.any_on_device(pages.clone()) {
@@ -320,25 +320,28 @@ impl<I: Index> SwapDevice<I> {
         let mut at = pages.start;
         while at < pages.end {
             let next = (at | (BATCH as u64 - 1)).saturating_add(1).min(pages.end);
-            if area.any_on_device(at..next) {
-                self.discard_on_device(cpu, &area, at..next);
-            } else {
-                self.zswap.drop_range(cpu, &area, at, next);
+            // A thread that is writing a page back may mark it after it was discarded, and takes
+            // the mark away again. If the process dies in between, the page is back. So no such
+            // thread has a page that is discarded.
+            let mut locks = PageLocks::of(&area);
+            if area.device.is_some() && !locks.try_add_all(at..next) {
+                context.may_wait()?;
+                (at..next).for_each(|offset| locks.add(offset));
             }
+            self.discard_locked(cpu, &area, at..next);
+            drop(locks);
             at = next;
+            // With some pages discarded, the operation goes on and waits for the others.
+            context.wait = Wait::Yes;
         }
         Ok(())
     }
 
-    /// Invalidates at most [`BATCH`] pages, some of which are on the device, and discards them
-    /// there.
-    fn discard_on_device(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
-        let mut locks = PageLocks::of(area);
-        let mut there = 0u64;
-        for (n, offset) in pages.clone().enumerate().filter(|(_, o)| area.is_on_device(*o)) {
-            locks.add(offset);
-            there |= u64::from(area.is_on_device(offset)) << n;
-        }
+    /// Invalidates at most [`BATCH`] pages, and discards those that are on the device there. The
+    /// calling thread has locked them if there is a device.
+    fn discard_locked(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
+        let on_device = pages.clone().enumerate().filter(|(_, offset)| area.is_on_device(*offset));
+        let there = on_device.fold(0u64, |there, (n, _)| there | 1 << n);
         self.zswap.drop_range(cpu, area, pages.start, pages.end);
         let Some(device) = &area.device else { return };
         let mut at = 0;

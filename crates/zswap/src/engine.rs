@@ -10,19 +10,21 @@ mod admin;
 mod areas;
 mod compaction;
 mod contents;
+#[cfg(killed)]
+mod flaws;
 mod frees;
 mod headroom;
 
-use alloc::{boxed::Box, format, sync::Arc};
+use alloc::{boxed::Box, format, string::String, sync::Arc};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
 use objects::Objects;
-use pagealloc::{Frames, MemoryProvider, NoMemory};
+use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
-use zcomp::{CODECS, Chosen, PerCpuStreams, prefetch_beginning};
+use zcomp::{CODECS, Chosen, PerCpuStreams, Register, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
@@ -30,16 +32,29 @@ use crate::counts::{Count, Counts};
 use crate::entry::Entries;
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
-use crate::index::{Index, XArraySplit};
+use crate::index::{Flat, Index};
 use crate::lru::Ages;
-use crate::memcg::{MAX_MEMCGS, Memcg};
+use crate::memcg::Memcg;
 use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
-use crate::{Key, MAX_TYPES, Word};
+use crate::record::{MAX_MEMCGS, Record};
+use crate::{Key, MAX_TYPES, SwapType, Word};
 
 /// Entries of a CPU that may wait to be freed. Under shuttle the number is small, so that bags fill
 /// up in small models.
 const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
+
+/// The names of what outlives the process; those of an area have its number and how often it came
+/// on.
+pub(crate) const RECORD: &str = "swap.record";
+const ZSPAGES: &str = "swap.zspages";
+const ENTRIES: &str = "swap.entries";
+
+/// The names of the index and of the marks of an area.
+pub(crate) fn names_of(swap: SwapType, generation: u64) -> (String, String) {
+    let name = |what| format!("swap{swap}.{generation}.{what}");
+    (name("index"), name("marks"))
+}
 
 /// Finds a codec by its name: `ENOENT` for an unknown name.
 pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, ControlError> + Send + Sync>;
@@ -48,6 +63,9 @@ pub type FindCodec = Box<dyn Fn(&str) -> Result<Chosen, ControlError> + Send + S
 pub struct Parts {
     /// The source of frames.
     pub frames: Arc<dyn Frames>,
+    /// The memory of the tables that another process needs to have the same cache; `None` if the
+    /// cache ends with this process. The frames of `frames` are in such memory, too.
+    pub kept: Option<Arc<dyn KeptMemory>>,
     /// The number of CPUs.
     pub cpus: usize,
     /// The number of CPUs with counters of their own: all CPUs, or 1 if all share one set.
@@ -63,13 +81,15 @@ pub struct Parts {
 }
 
 /// A cache of pages in front of swap areas. Any number of threads may call every method at once.
-pub struct Zswap<I: Index = XArraySplit> {
-    provider: Arc<dyn MemoryProvider>,
-    objects: Objects<PerCpuStreams>,
+pub struct Zswap<I: Index = Flat> {
+    pub(crate) provider: Arc<dyn MemoryProvider>,
+    kept: Option<Arc<dyn KeptMemory>>,
+    pub(crate) record: Arc<Record>,
+    pub(crate) objects: Objects<PerCpuStreams>,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
-    areas: [Published<Arc<Area<I>>>; MAX_TYPES],
-    memcgs: [Published<Memcg>; MAX_MEMCGS],
+    pub(crate) areas: [Published<Arc<Area<I>>>; MAX_TYPES],
+    pub(crate) memcgs: [Published<Memcg>; MAX_MEMCGS],
     /// The number of pages for each codec, by the codec of their objects.
     by_codec: PerCpuCounters<CODECS>,
     pub(crate) retired: Retired,
@@ -88,11 +108,14 @@ pub struct Zswap<I: Index = XArraySplit> {
     pub(crate) unmovable: AtomicU64,
     provision: Provision,
     changing: Mutex<()>,
-    find_codec: FindCodec,
-    cpus: usize,
+    pub(crate) find_codec: FindCodec,
+    pub(crate) cpus: usize,
     /// See [`Zswap::without_readers`].
     #[cfg(any(shuttle, asan))]
     without_readers: bool,
+    /// A store that was answered too early, see [`sync::atomic::killed::Flaw::AnswersFirst`].
+    #[cfg(killed)]
+    late: Mutex<Option<(Key, Word)>>,
 }
 
 /// The options of an area.
@@ -120,13 +143,36 @@ impl<I: Index> Zswap<I> {
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
     pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap<I>, ControlError> {
+        let codec = parts.codec.clone();
+        let memory = memory_of(&provider, parts.kept.as_ref(), RECORD);
+        let record = Record::create(&*memory, parts.entries).map_err(no_memory)?;
+        let zswap = Zswap::without_codec(provider, parts, record)?;
+        zswap.install(codec)?;
+        zswap.memcg("default")?;
+        Ok(zswap)
+    }
+
+    /// An engine without areas, memcgs and codecs. Its entries and objects are those that another
+    /// process left, and have to be recovered.
+    pub(crate) fn without_codec(
+        provider: Arc<dyn MemoryProvider>,
+        parts: Parts,
+        record: Record,
+    ) -> Result<Zswap<I>, ControlError> {
+        let kept = parts.kept;
+        let memory = |name: &str| memory_of(&provider, kept.as_ref(), name);
+        let record = Arc::new(record);
+        let register = kept.as_ref().map(|_| record.clone() as Arc<dyn Register>);
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
         let pool = PoolOptions { frames: parts.frames, limit_frames: 0 };
-        let objects = Objects::new(&*provider, pool, readers.clone(), parts.cpus, parts.cpus);
+        let objects =
+            Objects::new(&*memory(ZSPAGES), pool, readers.clone(), parts.cpus, parts.cpus);
+        let entries = Entries::new(&*memory(ENTRIES), parts.entries, parts.cpus);
         let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
-            objects: objects.map_err(no_memory)?,
-            entries: Entries::new(&*provider, parts.entries, parts.cpus).map_err(no_memory)?,
+            record,
+            objects: objects.map_err(no_memory)?.registered(register),
+            entries: entries.map_err(no_memory)?,
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::new(readers.clone())),
             memcgs: core::array::from_fn(|_| Published::new(readers.clone())),
@@ -146,12 +192,18 @@ impl<I: Index> Zswap<I> {
             cpus: parts.cpus,
             #[cfg(any(shuttle, asan))]
             without_readers: false,
+            #[cfg(killed)]
+            late: Mutex::new(None),
             provider,
+            kept,
         };
-        zswap.install(parts.codec)?;
         zswap.apply_limit();
-        zswap.memcg("default")?;
         Ok(zswap)
+    }
+
+    /// The memory of a table that another process may need.
+    pub(crate) fn memory_of(&self, name: &str) -> Arc<dyn MemoryProvider> {
+        memory_of(&self.provider, self.kept.as_ref(), name)
     }
 
     /// An engine whose compaction gives back the old place of an object at once, while readers may
@@ -298,6 +350,10 @@ impl<I: Index> Zswap<I> {
             self.free(cpu, content);
             return Err(Reject::NoEntry);
         };
+        #[cfg(killed)]
+        if self.commits_with_flaw(reader, cpu, area, (key, word), memcg, content) {
+            return Ok(());
+        }
         self.entries.write(word, key, memcg.0.number, content);
         // The entry joins its list before a thread can find it: a thread that finds it may take it
         // out.
@@ -435,6 +491,14 @@ impl<I: Index> Zswap<I> {
     }
 }
 
+fn memory_of(
+    provider: &Arc<dyn MemoryProvider>,
+    kept: Option<&Arc<dyn KeptMemory>>,
+    name: &str,
+) -> Arc<dyn MemoryProvider> {
+    kept.map_or_else(|| provider.clone(), |kept| kept.provider(name))
+}
+
 fn count_of(reject: Reject) -> Count {
     match reject {
         Reject::NoArea | Reject::Disabled => Count::RejectDisabled,
@@ -446,6 +510,6 @@ fn count_of(reject: Reject) -> Count {
     }
 }
 
-fn no_memory(error: NoMemory) -> ControlError {
+pub(crate) fn no_memory(error: NoMemory) -> ControlError {
     ControlError::new(Errno::ENOMEM, format!("{error}"))
 }

@@ -11,10 +11,14 @@
 //! Each CPU keeps a few freed entries, and passes more of them to a list that all CPUs share. So
 //! entries that one CPU takes and another gives back are reused, and the table grows only when
 //! there are more pages than ever before.
+//!
+//! The table may be in memory that outlives the process: see [`recovery`].
+
+mod recovery;
 
 use objects::Object;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
-use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
 
@@ -69,6 +73,8 @@ const MEMCG_SHIFT: u32 = 24;
 const LIST_SHIFT: u32 = 16;
 const REFERENCED: u64 = 1;
 const LINKED: u64 = 2;
+/// Only of use while a cache is recovered: an index names the entry.
+const NAMED: u64 = 4;
 
 /// The age is kept above the key.
 const AGE_BITS: u32 = 64 - Key::BITS;
@@ -77,8 +83,8 @@ const AGE_BITS: u32 = 64 - Key::BITS;
 /// writes an entry owns it.
 pub(crate) struct Entries {
     table: LazyTable<[AtomicU64; 5]>,
-    /// Numbers below this one have been used.
-    fresh: AtomicU32,
+    /// One word: the highest number that was ever used. It is counted up before the number is used.
+    used: LazyTable<AtomicU64>,
     /// Freed entries of each CPU, at most [`KEPT`]. A CPU's lock is taken before that of `common`.
     unused: PerCpu<Mutex<Unused>>,
     /// Freed entries for all CPUs.
@@ -102,7 +108,8 @@ struct Unused {
 pub(crate) const ENTRY_BYTES: u64 = 40;
 
 impl Entries {
-    /// Makes room for `capacity` entries.
+    /// Makes room for `capacity` entries. If another process left its entries in the memory of the
+    /// provider, they have to be recovered.
     pub(crate) fn new(
         provider: &dyn MemoryProvider,
         capacity: u32,
@@ -110,7 +117,7 @@ impl Entries {
     ) -> Result<Entries, NoMemory> {
         Ok(Entries {
             table: LazyTable::new(provider, capacity as usize + 1)?,
-            fresh: AtomicU32::new(1),
+            used: LazyTable::provided(provider, 1)?,
             unused: PerCpu::new(cpus, |_| Mutex::new(Unused::default())),
             common: Mutex::new(Unused::default()),
             has_common: AtomicBool::new(false),
@@ -126,8 +133,8 @@ impl Entries {
     /// If memory is provided ahead: provides `more` entries beyond those ever used. Returns how
     /// many entries may be used in all then.
     pub(crate) fn provide(&self, more: u32) -> u32 {
-        let fresh = self.fresh.load(Ordering::Relaxed);
-        self.table.provide((fresh as usize).saturating_add(more as usize));
+        let fresh = self.touched() as usize + 1;
+        self.table.provide(fresh.saturating_add(more as usize));
         self.ready()
     }
 
@@ -139,12 +146,12 @@ impl Entries {
     /// Entries that may be used and were never used.
     #[inline]
     pub(crate) fn left(&self) -> u32 {
-        (self.ready() + 1).saturating_sub(self.fresh.load(Ordering::Relaxed))
+        self.ready().saturating_sub(self.touched() as u32)
     }
 
     /// The approximate most entries ever used at once: their memory stays.
     pub(crate) fn touched(&self) -> u64 {
-        u64::from(self.fresh.load(Ordering::Relaxed) - 1)
+        self.used.get(0).load(Ordering::Relaxed)
     }
 
     /// The count of freed numbers. Call it only while no thread takes or gives back an entry.
@@ -204,9 +211,10 @@ impl Entries {
     }
 
     fn take_fresh(&self) -> Option<u32> {
-        let ready = self.table.ready();
-        let next = |fresh| ((fresh as usize) < ready).then(|| fresh + 1);
-        self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()
+        let ready = u64::from(self.ready());
+        let next = |used| (used < ready).then_some(used + 1);
+        let before = self.used.get(0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        before.ok().map(|used| used as u32 + 1)
     }
 
     /// Takes back an entry that no thread can find any more.

@@ -4,16 +4,18 @@
 //! do to an offset at once, there is an order of their calls in which each call returned its
 //! result. So if several threads take an entry out, exactly one gets its word and owns the entry.
 //!
-//! The product has one index: [`XArraySplit`].
+//! The product has one index: [`Flat`]. The trees are for experiments.
 
 mod cells;
 mod contract;
+mod flat;
 mod node_pool;
 mod radix;
 mod trees;
 mod xarray;
 
 pub use contract::{Index, PAGES_PER_PART};
+pub use flat::Flat;
 pub use trees::{Forest, Split, Trees};
 pub use xarray::RadixTrees;
 

@@ -86,6 +86,10 @@ impl Word {
         }
     }
 
+    /// In the place of a page whose entry could not be right when the cache was recovered: it names
+    /// no entry.
+    pub(crate) const LOST: Word = Word(NonZeroU64::new(u64::MAX << 32).unwrap());
+
     /// The number of the entry: at least 1. Two entries in use at the same time never share a
     /// number.
     #[must_use]

@@ -8,6 +8,8 @@
 //! the cache. The engine reads no clock and starts no thread. The daemon calls [`Zswap::work`] when
 //! [`Zswap::event`] is notified, and [`Zswap::shrink`] when the system's memory is short.
 //!
+//! A cache whose tables are in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
+//!
 //! Under loom this crate is empty: `tests/loom_index.rs` and `tests/loom_moves.rs` include the
 //! files of the index, of the lock bits and of the words of objects directly.
 #![no_std]
@@ -31,6 +33,8 @@ mod memcg;
 mod object_word;
 mod outcome;
 mod policy;
+mod record;
+mod recovery;
 mod stats;
 mod writeback;
 
@@ -40,7 +44,9 @@ pub use engine::{AreaOptions, FindCodec, Parts, Zswap};
 pub use headroom::Headroom;
 pub use index::{Index, PAGES_PER_PART};
 pub use key::{Key, MAX_OFFSETS, MAX_TYPES, SwapType, Word};
-pub use memcg::{MAX_MEMCGS, Memcg};
+pub use memcg::Memcg;
 pub use outcome::{LoadError, Reclaimed, Reject, Work};
 pub use policy::Policy;
+pub use record::MAX_MEMCGS;
+pub use recovery::{Recovered, RecoveredArea, Recovery};
 pub use stats::{AreaStats, DeviceAnswers, Stats, Traffic};

@@ -13,11 +13,17 @@ use sync::atomic::{AtomicU64, Ordering, barrier_after_rmw, fence};
 /// bit clear.
 #[inline]
 pub fn try_lock(word: &AtomicU64, bit: u64) -> bool {
-    // Acquire pairs with the Release in `unlock`: the work of the last holder is done.
-    let was = word.fetch_or(bit, Ordering::Acquire);
+    try_lock_all(word, bit) == bit
+}
+
+/// Sets those of the lock bits `bits` that are clear, as [`try_lock`] does, and returns them.
+#[inline]
+pub fn try_lock_all(word: &AtomicU64, bits: u64) -> u64 {
+    // Acquire pairs with the Release in `unlock`: the work of the last holders is done.
+    let was = word.fetch_or(bits, Ordering::Acquire);
     // Pairs with the fence in `removed`.
     barrier_after_rmw();
-    was & bit == 0
+    bits & !was
 }
 
 /// Clears the lock bit `bit`. The calling thread set it.

@@ -28,6 +28,11 @@ impl Ages {
     fn now(&self) -> u32 {
         self.now.load(Ordering::Relaxed)
     }
+
+    /// Goes on from the age that entries of another process had.
+    pub(crate) fn go_on_from(&self, age: u32) {
+        self.now.store(age, Ordering::Relaxed);
+    }
 }
 
 /// The lists of a memcg. Any number of threads may call every method at once.
@@ -64,6 +69,14 @@ impl Lru {
         }
         entries.set_age(number, ages.now());
         list.push(entries, number);
+    }
+
+    /// Adds an entry that another process left to the end of the list that it was in, with its age.
+    /// Older entries were added before.
+    pub(crate) fn restore(&self, entries: &Entries, number: u32) {
+        let which = usize::from(entries.list(number)) % self.lists.count();
+        entries.set_list(number, which as u8);
+        self.lists.get(Cpu(which as u32)).lock().push(entries, number);
     }
 
     /// Takes an entry out of its list, if it is in one.

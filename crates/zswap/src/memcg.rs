@@ -8,9 +8,7 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::Cpu;
 
 use crate::lru::Lru;
-
-/// The most memcgs at once.
-pub const MAX_MEMCGS: usize = 64;
+use crate::record::{KeptMemcg, Record};
 
 /// A memcg of a cache. Pages are stored for a memcg. Clones are the same memcg.
 #[derive(Clone)]
@@ -19,6 +17,8 @@ pub struct Memcg(pub(crate) Arc<MemcgState>);
 pub(crate) struct MemcgState {
     pub(crate) number: u8,
     name: String,
+    /// Where the limit and the switch are kept.
+    record: Arc<Record>,
     /// The limit in bytes; `u64::MAX` for no limit.
     max: AtomicU64,
     writeback: AtomicBool,
@@ -35,12 +35,15 @@ const BYTES: usize = 1;
 const WRITTEN: usize = 2;
 
 impl Memcg {
-    pub(crate) fn new(number: u8, name: &str, cpus: usize) -> Memcg {
+    /// The memcg of `number`, as it is in the record.
+    pub(crate) fn new(number: u8, kept: KeptMemcg, record: Arc<Record>, cpus: usize) -> Memcg {
+        let KeptMemcg { name, max, writeback } = kept;
         Memcg(Arc::new(MemcgState {
             number,
-            name: name.into(),
-            max: AtomicU64::new(u64::MAX),
-            writeback: AtomicBool::new(true),
+            name,
+            record,
+            max: AtomicU64::new(max),
+            writeback: AtomicBool::new(writeback),
             gone: AtomicBool::new(false),
             counts: PerCpuCounters::new(cpus),
             lru: Lru::new(cpus),
@@ -62,6 +65,9 @@ impl Memcg {
 
     /// Limits the memcg to `bytes` of objects from now on. Stored objects stay.
     pub fn set_max(&self, bytes: u64) {
+        if !self.is_gone() {
+            self.0.record.set_limit(self.0.number, bytes);
+        }
         self.0.max.store(bytes, Ordering::Relaxed);
     }
 
@@ -74,6 +80,9 @@ impl Memcg {
     /// Sets whether pages of the memcg may go to a device from now on, by writeback or because the
     /// cache refused them.
     pub fn set_writeback(&self, allowed: bool) {
+        if !self.is_gone() {
+            self.0.record.set_writeback(self.0.number, allowed);
+        }
         self.0.writeback.store(allowed, Ordering::Relaxed);
     }
 
@@ -125,10 +134,15 @@ impl Memcg {
         self.0.gone.store(gone, Ordering::Relaxed);
     }
 
+    /// Whether another memcg may have the number.
+    fn is_gone(&self) -> bool {
+        self.0.gone.load(Ordering::Relaxed)
+    }
+
     /// Whether the memcg is at its limit or removed. As in Linux, the check comes before the size
     /// of the new object is known.
     pub(crate) fn is_full(&self) -> bool {
         let max = self.max();
-        self.0.gone.load(Ordering::Relaxed) || max != u64::MAX && self.bytes() >= max
+        self.is_gone() || max != u64::MAX && self.bytes() >= max
     }
 }

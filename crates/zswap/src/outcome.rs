@@ -73,7 +73,8 @@ impl core::error::Error for Reject {}
 pub enum LoadError {
     /// The cache does not have the page. The device may have it.
     NotFound,
-    /// The object does not decompress to a page. It stays in the cache.
+    /// The object does not decompress to a page, or what another process left of the page could
+    /// not be right. It stays in the cache.
     Corrupt,
 }
 

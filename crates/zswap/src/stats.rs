@@ -17,6 +17,9 @@ pub struct Stats {
     pub same_filled_pages: u64,
     /// Pages in the cache that did not shrink.
     pub incompressible_pages: u64,
+    /// Pages of areas whose contents could not be right when the cache was recovered: loads of them
+    /// fail until they are stored anew or invalidated.
+    pub lost_pages: u64,
     /// Bytes of all objects.
     pub compressed_bytes: u64,
     /// Bytes of the pool's frames.
@@ -108,7 +111,7 @@ pub struct DeviceAnswers {
 pub struct AreaStats {
     /// The size of the area in pages.
     pub pages: u64,
-    /// Pages in the cache.
+    /// Pages in the cache, lost ones among them.
     pub cached: u64,
     /// Pages on the device and not in the cache.
     pub on_device: u64,
@@ -121,11 +124,12 @@ impl<I: Index> Zswap<I> {
         let count = |which| self.counts.sum(which);
         let areas = self.areas();
         let areas = || areas.iter().filter_map(|swap| self.area(*swap));
-        let indexes: u64 = areas().map(|area| area.index.bytes()).sum();
+        let indexes: u64 = areas().map(|area| area.index.bytes() + area.index.table_bytes()).sum();
         Stats {
             stored_pages: count(Count::Pages),
             same_filled_pages: count(Count::SameFilled),
             incompressible_pages: count(Count::Incompressible),
+            lost_pages: count(Count::Lost),
             compressed_bytes: count(Count::Bytes),
             pool_bytes: self.pool().frames() * PAGE_SIZE as u64,
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,

@@ -9,6 +9,8 @@ use alloc::sync::Arc;
 use block::{Job, Operation};
 use sync::Reader;
 use sync::atomic::Ordering;
+#[cfg(killed)]
+use sync::atomic::killed;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH};
@@ -203,6 +205,12 @@ impl<I: Index> Zswap<I> {
             })
         });
         let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
+        #[cfg(killed)]
+        let left_first = killed::has(killed::Flaw::LeavesFirst);
+        #[cfg(killed)]
+        if left_first {
+            pages.iter().flatten().for_each(|leaving| self.gone(cpu, leaving, done));
+        }
         if let Some(device) = &area.device {
             self.counts.add(cpu, Count::Asked, set.len() as i64);
             device.submit_all(cpu, &mut jobs[..count]);
@@ -213,6 +221,8 @@ impl<I: Index> Zswap<I> {
             for leaving in &mut pages[start..end] {
                 let Some(leaving) = leaving.take() else { continue };
                 match job.result {
+                    #[cfg(killed)]
+                    Ok(()) if left_first => {}
                     Ok(()) => self.gone(cpu, &leaving, done),
                     Err(_) => {
                         done.failed += 1;

@@ -1,11 +1,12 @@
-//! The radix tree whose lookups take no lock, under loom: lookups beside entries that come, go and
-//! are replaced, and beside nodes that are used again in other places. And the order of the index
-//! with the lock bits of pages: a page is written back beside its invalidation.
+//! The table and the radix tree whose lookups take no lock, under loom: lookups beside entries that
+//! come, go and are replaced, and beside nodes that are used again in other places. And the order of
+//! the index with the lock bits of pages: a page is written back beside its invalidation; with what
+//! an entry names; and with the mark that the device has the page.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-zswap --test loom_index --release`, in a
 //! target directory of its own. Without `--cfg loom` this file is empty. The crate itself is empty
-//! with it, as its pools are not made for loom; the tree, the stock of its nodes and the lock bits
-//! are compiled into this test, with nodes of two slots.
+//! with it, as its pools are not made for loom; the table, the tree, the stock of its nodes and the
+//! lock bits are compiled into this test, with nodes of two slots.
 //!
 //! Beside them a copy with one flaw at a time, which loom must refuse, and which passes without
 //! one.
@@ -16,8 +17,14 @@ extern crate alloc;
 #[allow(dead_code)]
 #[path = "../src/index/cells.rs"]
 mod cells;
+#[allow(dead_code)]
+#[path = "../src/index/contract.rs"]
+mod contract;
 #[path = "common/copy.rs"]
 mod copy;
+#[allow(dead_code)]
+#[path = "../src/index/flat.rs"]
+mod flat;
 #[allow(dead_code)]
 #[path = "../src/key.rs"]
 mod key;
@@ -34,12 +41,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cells::{BITS, Cells, SLOTS};
+use contract::Index;
 use copy::{Copy, Flaw};
+use flat::Flat;
 use key::{MAX_OFFSETS, Word};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use loom::thread;
+use pagealloc::{MemoryProvider, NoMemory, Region};
 use radix::Radix;
 use sync::Mutex;
 use units::Cpu;
@@ -109,6 +119,56 @@ impl Tree for Real {
         let _lock = self.lock.lock();
         raw(self.radix.remove(Cpu(0), &self.root, offset, Word::from_raw(only)))
     }
+}
+
+const CPU: Cpu = Cpu(0);
+
+impl Tree for Flat {
+    fn get(&self, offset: u64) -> u64 {
+        raw(Index::get(self, CPU, offset))
+    }
+    fn insert(&self, offset: u64, word: u64) -> u64 {
+        let word = Word::from_raw(word).expect("a word");
+        raw(Index::insert(self, CPU, offset, word).expect("there is memory"))
+    }
+    fn remove(&self, offset: u64, only: u64) -> u64 {
+        match Word::from_raw(only) {
+            None => raw(Index::remove(self, CPU, offset)),
+            Some(word) => u64::from(Index::remove_if(self, CPU, offset, word)) * only,
+        }
+    }
+}
+
+/// Tables are made one by one under loom.
+struct NoProvider;
+
+impl MemoryProvider for NoProvider {
+    fn reserve(&self, bytes: usize) -> Result<Region, NoMemory> {
+        Err(NoMemory { bytes })
+    }
+}
+
+fn flat(_: Flaw) -> Flat {
+    Flat::make(&NoProvider, PAGES, 0, 1).expect("it asks for nothing")
+}
+
+/// A table of one page whose words order nothing.
+struct Careless(AtomicU64);
+
+impl Tree for Careless {
+    fn get(&self, _: u64) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn insert(&self, _: u64, word: u64) -> u64 {
+        self.0.swap(word, Ordering::Relaxed)
+    }
+    fn remove(&self, _: u64, _: u64) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+fn careless(_: Flaw) -> Careless {
+    Careless(AtomicU64::new(0))
 }
 
 impl Tree for Copy {
@@ -289,9 +349,9 @@ unsafe impl Sync for Place {}
 unsafe impl Send for Place {}
 
 /// A page is written back while its owner invalidates it, and then writes the place himself.
-fn a_page_is_invalidated(barriers: Barriers) {
+fn a_page_is_invalidated<T: Tree>(make: Make<T>, barriers: Barriers) {
     bounded(3, move || {
-        let tree = Arc::new(Real::new());
+        let tree = Arc::new(make(Flaw::None));
         tree.insert(0, 10);
         let shared = Arc::new((AtomicU64::new(0), Place(UnsafeCell::new(0))));
         let (their_tree, theirs) = (tree.clone(), shared.clone());
@@ -315,6 +375,44 @@ fn a_page_is_invalidated(barriers: Barriers) {
     });
 }
 
+/// Who finds a word finds what it names as it was written.
+fn an_entry_is_written_first<T: Tree>(make: Make<T>) {
+    bounded(3, move || {
+        let shared = Arc::new((make(Flaw::None), Place(UnsafeCell::new(0))));
+        let theirs = shared.clone();
+        let other = thread::spawn(move || {
+            let (tree, entry) = &*theirs;
+            if tree.get(0) == 10 {
+                // SAFETY: the pointer is that of the cell.
+                entry.0.with(|entry| assert_eq!(unsafe { *entry }, 5));
+            }
+        });
+        let (tree, entry) = &*shared;
+        // SAFETY: as above.
+        entry.0.with_mut(|entry| unsafe { *entry = 5 });
+        tree.insert(0, 10);
+        other.join().expect("no thread of the model panics");
+    });
+}
+
+/// Who finds that a page has left for the device finds its mark.
+fn a_page_is_marked_before_it_leaves<T: Tree>(make: Make<T>) {
+    bounded(3, move || {
+        let shared = Arc::new((make(Flaw::None), AtomicU64::new(0)));
+        shared.0.insert(0, 10);
+        let theirs = shared.clone();
+        let other = thread::spawn(move || {
+            let (tree, mark) = &*theirs;
+            mark.store(1, Ordering::Relaxed);
+            assert_eq!(tree.remove(0, 10), 10);
+        });
+        let (tree, mark) = &*shared;
+        let is_there = tree.get(0) == 10 || mark.load(Ordering::Relaxed) == 1;
+        assert!(is_there, "the page is in neither place");
+        other.join().expect("no thread of the model panics");
+    });
+}
+
 fn all<T: Tree>(make: Make<T>, flaw: Flaw) {
     a_node_moves(make, flaw);
     a_neighbour_stays(make, flaw);
@@ -329,32 +427,54 @@ fn nodes_that_move() {
 #[test]
 fn neighbours_that_stay() {
     a_neighbour_stays(real, Flaw::None);
+    a_neighbour_stays(flat, Flaw::None);
 }
 
 #[test]
 fn words_that_are_replaced() {
     a_word_is_replaced(real, Flaw::None);
+    a_word_is_replaced(flat, Flaw::None);
 }
 
 #[test]
 fn words_come_out_once() {
     two_change(real, Flaw::None);
+    two_change(flat, Flaw::None);
 }
 
 #[test]
 fn what_one_is_told_of_is_found() {
     told_and_found(real, Flaw::None);
+    told_and_found(flat, Flaw::None);
+}
+
+#[test]
+fn what_a_word_names_was_written() {
+    an_entry_is_written_first(real);
+    an_entry_is_written_first(flat);
+}
+
+#[test]
+fn a_page_is_in_one_of_two_places() {
+    a_page_is_marked_before_it_leaves(flat);
+}
+
+#[test]
+fn a_table_that_orders_nothing_is_found() {
+    refused_model(|| an_entry_is_written_first(careless), &["Causality violation"]);
+    refused_model(|| a_page_is_marked_before_it_leaves(careless), &["in neither place"]);
 }
 
 #[test]
 fn invalidated_pages_are_not_written() {
-    a_page_is_invalidated(Barriers::Real);
+    a_page_is_invalidated(real, Barriers::Real);
+    a_page_is_invalidated(flat, Barriers::Real);
 }
 
 #[test]
 fn a_faithful_copy_passes() {
     all(copied, Flaw::None);
-    a_page_is_invalidated(Barriers::Copied { locking: true, removing: true });
+    a_page_is_invalidated(real, Barriers::Copied { locking: true, removing: true });
 }
 
 fn refused(flaw: Flaw, complaints: &[&str]) {
@@ -415,11 +535,13 @@ const BOTH_WRITE: &[&str] = &["Causality violation"];
 #[test]
 fn locking_without_a_barrier_is_found() {
     let barriers = Barriers::Copied { locking: false, removing: true };
-    refused_model(|| a_page_is_invalidated(barriers), BOTH_WRITE);
+    refused_model(|| a_page_is_invalidated(real, barriers), BOTH_WRITE);
+    refused_model(|| a_page_is_invalidated(flat, barriers), BOTH_WRITE);
 }
 
 #[test]
 fn removing_without_a_barrier_is_found() {
     let barriers = Barriers::Copied { locking: true, removing: false };
-    refused_model(|| a_page_is_invalidated(barriers), BOTH_WRITE);
+    refused_model(|| a_page_is_invalidated(real, barriers), BOTH_WRITE);
+    refused_model(|| a_page_is_invalidated(flat, barriers), BOTH_WRITE);
 }

@@ -1,4 +1,4 @@
-//! Indexes of swap areas. The product's own index is `xarray-split`.
+//! Indexes of swap areas. The product's own index is `flat`.
 
 mod red_black;
 

@@ -132,6 +132,7 @@ impl Machine {
         let memory = total_pages.saturating_mul(PAGE_SIZE as u64);
         Ok(Parts {
             frames: zone(&self.variants.zone, &*self.swap_scenario, cpus, memory)?,
+            kept: None,
             cpus,
             counting_cpus: self.resources.counting_cpus,
             codec: find_codec(zcomp::DEFAULT_ALGORITHM)?,

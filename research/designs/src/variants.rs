@@ -8,7 +8,7 @@ use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use zcomp::{PerCpuStreams, Streams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{Design, Disk, Product, Resources};
-use zswap::index::XArraySplit;
+use zswap::index::{Flat, XArraySplit};
 use zswap::{Index, Parts, Zswap};
 
 use crate::indexes::{RbTree, RbTreeSplit, XArray};
@@ -178,6 +178,7 @@ fn disk<T: SlotTable + 'static>(
 }
 
 const INDEX: &[(&str, MakeSwap)] = &[
+    (Flat::NAME, swap::<Flat>),
     (XArraySplit::NAME, swap::<XArraySplit>),
     (XArray::NAME, swap::<XArray>),
     (RbTreeSplit::NAME, swap::<RbTreeSplit>),
@@ -208,7 +209,8 @@ pub fn make_index(
         XArray::NAME => boxed(XArray::make(provider, pages, entries, cpus)),
         RbTreeSplit::NAME => boxed(RbTreeSplit::make(provider, pages, entries, cpus)),
         RbTree::NAME => boxed(RbTree::make(provider, pages, entries, cpus)),
-        _ => boxed(XArraySplit::make(provider, pages, entries, cpus)),
+        XArraySplit::NAME => boxed(XArraySplit::make(provider, pages, entries, cpus)),
+        _ => boxed(Flat::make(provider, pages, entries, cpus)),
     };
     made.map_err(no_memory)
 }
@@ -270,6 +272,6 @@ mod tests {
         assert!(error.to_string().contains("bit-spinlock"), "{error}");
         Variants::default().check().unwrap();
         let Err(error) = make_index("list", &host::Mmap, (1, 1, 1)) else { panic!("no list") };
-        assert!(error.to_string().contains("there are: xarray-split xarray"), "{error}");
+        assert!(error.to_string().contains("there are: flat xarray-split"), "{error}");
     }
 }

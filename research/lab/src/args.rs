@@ -495,7 +495,7 @@ pub struct LocksSimArgs {
 /// `rampack-lab index`.
 #[derive(Args)]
 pub struct IndexArgs {
-    /// Only these: rbtree, rbtree-split, xarray, xarray-split
+    /// Only these: rbtree, rbtree-split, xarray, xarray-split, flat
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub variants: Vec<String>,
 

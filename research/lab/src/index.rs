@@ -1,4 +1,4 @@
-//! `rampack-lab index` compares the indexes of zswap: one tree and split ones.
+//! `rampack-lab index` compares the indexes of zswap: one tree, split ones, and a table.
 //!
 //! It measures the index alone, or the whole engine with it, on as many threads as there are CPUs.
 //! More threads are simulated on the machine of `locks_sim`, from the times of one thread. The

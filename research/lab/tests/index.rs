@@ -18,7 +18,7 @@ fn every_index_is_measured_in_every_mix() {
     let place = Place::new();
     let result = place.json(&[&SHORT[..], &["--threads", "1", "--plot", "p.svg"]].concat());
     let measured = list(&result, "measured");
-    assert_eq!(measured.len(), 4 * 3);
+    assert_eq!(measured.len(), 5 * 3);
     assert!(measured.iter().all(|m| m["ns"].as_f64() > Some(0.0)), "{result}");
     assert!(list(&result, "predicted").is_empty());
     assert!(place.path("p.svg").exists());
@@ -29,7 +29,7 @@ fn the_engine_round_it_is_measured_in_every_mix() {
     let place = Place::new();
     let result = place.json(&[&SHORT[..], &["--threads", "1", "--whole"]].concat());
     assert_eq!(result["whole"], true);
-    assert_eq!(list(&result, "measured").len(), 4 * 3);
+    assert_eq!(list(&result, "measured").len(), 5 * 3);
 }
 
 #[test]

@@ -50,7 +50,7 @@ use subjects::{IgnoresClaims, LooksOnce, Subject, flawed, policy, scheme, table}
 use zram::Without;
 use zram::slots::{BitLock, SlotTable};
 use zswap::MAX_OFFSETS;
-use zswap::index::RadixTrees;
+use zswap::index::{Flat, RadixTrees};
 
 /// A disk of this kind in a scenario.
 fn on(scenario: Scenario, subject: Subject) -> Play {
@@ -118,10 +118,11 @@ fn policies_of_streams() {
     }
 }
 
-/// Every kind of tree, one and in parts of sixteen pages.
+/// A table, and every kind of tree, one and in parts of sixteen pages.
 #[test]
 fn indexes_of_swap_areas() {
     let plays = [
+        ("flat", indexes::on(indexes::make::<Flat>)),
         ("rbtree", indexes::on(indexes::trees::<RedBlackTrees, MAX_OFFSETS>)),
         ("rbtree-split", indexes::on(indexes::trees::<RedBlackTrees, 16>)),
         ("xarray", indexes::on(indexes::trees::<RadixTrees, MAX_OFFSETS>)),

@@ -24,7 +24,7 @@ use explore::{Play, holds, rejected};
 use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
 use zswap::Zswap;
-use zswap::index::XArraySplit;
+use zswap::index::Flat;
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
@@ -45,7 +45,7 @@ fn naive(flaw: Flaw) -> MakeCache {
 /// The engine whose compaction gives back the old place of an object at once.
 fn moving_at_once() -> MakeCache {
     Arc::new(|| -> Arc<dyn Cache> {
-        Arc::new(Engine::with_parts::<XArraySplit>(CPUS, Zswap::without_readers))
+        Arc::new(Engine::with_parts::<Flat>(CPUS, Zswap::without_readers))
     })
 }
 

@@ -8,7 +8,6 @@ use sim::content::Fill;
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{Chosen, Params};
-use zswap::index::XArraySplit;
 use zswap::{AreaOptions, Key, Memcg, Parts, Stats, SwapType, Work, Zswap};
 
 const CPU: Cpu = Cpu(0);
@@ -21,7 +20,7 @@ const ACCEPTED: u64 = 900;
 const PAGES: u64 = 1 << 14;
 
 struct Cache {
-    zswap: Zswap<XArraySplit>,
+    zswap: Zswap,
     memcg: Memcg,
     /// Pages stored so far.
     next: u64,
@@ -38,6 +37,7 @@ impl Cache {
         };
         let parts = Parts {
             frames: Arc::new(zone),
+            kept: None,
             cpus: 1,
             counting_cpus: 1,
             codec: chosen(zcomp::LZ4).expect("it is known"),

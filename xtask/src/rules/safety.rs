@@ -51,6 +51,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/zsmalloc/src/zspage.rs",
     "crates/zswap/src/engine/contents.rs",
     "crates/zswap/src/index/contract.rs",
+    "crates/zswap/src/index/flat.rs",
     "crates/zswap/src/index/trees.rs",
     "crates/zswap/src/index/xarray.rs",
     "research/designs/src/indexes/red_black.rs",

@@ -19,6 +19,14 @@ pub enum Flaw {
     ForgetsCodecs,
     /// A new size of a device is not kept.
     ForgetsSizes,
+    /// A new limit of a memcg is not kept.
+    ForgetsLimits,
+    /// A page leaves the cache of swap areas before its device has it.
+    LeavesFirst,
+    /// A store that replaces a page ends before the new page is in its place.
+    AnswersFirst,
+    /// Recovery does not look at the life of an entry.
+    IgnoresLives,
 }
 
 static FLAW: AtomicU64 = AtomicU64::new(0);
@@ -32,6 +40,11 @@ pub fn end_after(steps: u64) -> u64 {
 /// Gives the engine a flaw.
 pub fn set_flaw(flaw: Flaw) {
     FLAW.store(flaw as u64 + 1, Ordering::Relaxed);
+}
+
+/// Takes the flaw away.
+pub fn set_no_flaw() {
+    FLAW.store(0, Ordering::Relaxed);
 }
 
 /// Whether the engine has this flaw.

@@ -16,7 +16,6 @@ use alloc::{format, string::String, vec::Vec};
 use objects::{Words, sum, words};
 use zcomp::{CODECS, Chosen, CodecError, Params};
 
-
 /// The first word of codec 0.
 pub(super) const FIRST: usize = 16;
 /// The longest dictionary that is kept, in bytes.

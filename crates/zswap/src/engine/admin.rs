@@ -34,7 +34,7 @@ impl<I: Index> Zswap<I> {
         self.install((self.find_codec)(name)?)
     }
 
-    pub(super) fn install(&self, chosen: Chosen) -> Result<(), ControlError> {
+    pub(crate) fn install(&self, chosen: Chosen) -> Result<(), ControlError> {
         let in_use = || {
             // Entries that wait to be freed are not read any more.
             let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
@@ -97,6 +97,7 @@ impl<I: Index> Zswap<I> {
             pages += area.index.count();
             assert!(!area.any_page_locked(), "a page of area {} is locked at rest", area.swap);
         }
+        pages -= self.counts.sum(Count::Lost);
         let counted = self.counts.sum(Count::Pages);
         assert_eq!(pages, counted, "the indexes have {pages} pages, and {counted} are counted");
         let used = self.entries.touched() - self.entries.unused();

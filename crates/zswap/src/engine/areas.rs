@@ -6,10 +6,11 @@ use control::{ControlError, Errno};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
-use super::{AreaOptions, Zswap, no_memory};
+use super::{AreaOptions, Zswap, names_of, no_memory};
 use crate::area::Area;
 use crate::index::Index;
-use crate::memcg::{MAX_MEMCGS, Memcg};
+use crate::memcg::Memcg;
+use crate::record::{KeptMemcg, MAX_MEMCGS, MEMCG_NAME_BYTES};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
 
 impl<I: Index> Zswap<I> {
@@ -42,10 +43,14 @@ impl<I: Index> Zswap<I> {
             return Err(ControlError::new(Errno::EBUSY, format!("swap area {swap} is on already")));
         }
         let entries = self.entries.capacity();
-        let index = I::make(&*self.provider, pages, entries, self.cpus).map_err(no_memory)?;
+        let (index, marks) = names_of(swap, self.record.next_generation(swap));
+        let index = I::make(&*self.memory_of(&index), pages, entries, self.cpus);
+        let index = index.map_err(no_memory)?;
         let AreaOptions { device, memcg } = options;
-        let area = Area::new(&*self.provider, (swap, pages), index, device, memcg);
+        let (marks, number) = (self.memory_of(&marks), memcg.0.number);
+        let area = Area::new((&*self.provider, &*marks), (swap, pages), index, device, memcg);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
+        self.record.set_on(swap, pages, number);
         self.areas[swap.number()]
             .publish(area)
             .map_err(|_| ControlError::new(Errno::EBUSY, format!("swap area {swap} is on already")))
@@ -74,6 +79,7 @@ impl<I: Index> Zswap<I> {
         drop(self.areas[swap.number()].withdraw());
         // A thread that found the area earlier may have stored a page meanwhile.
         self.empty(Cpu(0), &area);
+        self.record.set_off(swap);
         Ok(())
     }
 
@@ -116,20 +122,37 @@ impl<I: Index> Zswap<I> {
     /// The memcg called `name`; made now if there is none.
     ///
     /// # Errors
-    /// `ENOSPC` when [`MAX_MEMCGS`] exist.
+    /// `ENOSPC` when [`MAX_MEMCGS`] exist; `EINVAL` for a name that is too long.
     pub fn memcg(&self, name: &str) -> Result<Memcg, ControlError> {
         let _changing = self.changing.lock();
         if let Some(memcg) = self.memcgs().into_iter().find(|memcg| memcg.name() == name) {
             return Ok(memcg);
         }
-        for (number, place) in self.memcgs.iter().enumerate() {
-            let memcg = Memcg::new(number as u8, name, self.cpus);
-            if place.publish(Box::new(memcg.clone())).is_ok() {
-                return Ok(memcg);
-            }
+        if name.len() > MEMCG_NAME_BYTES {
+            let message = format!(
+                "the name of a memcg has {} bytes; it may have {MEMCG_NAME_BYTES}",
+                name.len()
+            );
+            return Err(ControlError::invalid(message));
+        }
+        let is_free = |number: &u8| {
+            self.memcgs[usize::from(*number)].get(&self.readers.enter(Cpu(0))).is_none()
+        };
+        if let Some(number) = (0..MAX_MEMCGS as u8).find(is_free) {
+            let kept = KeptMemcg { name: name.into(), max: u64::MAX, writeback: true };
+            self.record.set_memcg(number, &kept);
+            return Ok(self.publish_memcg(number, kept));
         }
         let message = format!("there are {MAX_MEMCGS} memcgs already; remove one first");
         Err(ControlError::new(Errno::ENOSPC, message))
+    }
+
+    /// Publishes a memcg as it is in the record. Nobody else has its number.
+    pub(crate) fn publish_memcg(&self, number: u8, kept: KeptMemcg) -> Memcg {
+        let memcg = Memcg::new(number, kept, self.record.clone(), self.cpus);
+        // The place is empty, so this succeeds.
+        let _ = self.memcgs[usize::from(number)].publish(Box::new(memcg.clone()));
+        memcg
     }
 
     /// Removes a memcg that has no pages. Stores for it are refused from then on. The calling
@@ -155,6 +178,7 @@ impl<I: Index> Zswap<I> {
             return Err(busy("has pages"));
         }
         drop(self.memcgs[usize::from(memcg.0.number)].withdraw());
+        self.record.remove_memcg(memcg.0.number);
         Ok(())
     }
 

@@ -68,6 +68,9 @@ impl<I: Index> Zswap<I> {
         word: Word,
         page: &mut Page,
     ) -> Result<(), LoadError> {
+        if word == Word::LOST {
+            return Err(LoadError::Corrupt);
+        }
         match self.entries.content(word.number()) {
             Content::SameFilled(pattern) => fill(page, pattern),
             Content::Stored(object) => {

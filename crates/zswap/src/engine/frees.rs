@@ -88,6 +88,9 @@ impl<I: Index> Zswap<I> {
     /// Passes an entry that was taken out of its index to be freed when no reader can hold it any
     /// more. The calling thread reads no entries, and has no stream and no lock.
     pub(crate) fn dispose(&self, reader: &Reader<'_>, cpu: Cpu, word: Word) {
+        if word == Word::LOST {
+            return self.counts.add(cpu, Count::Lost, -1);
+        }
         let number = word.number();
         let content = self.entries.content(number);
         // A memcg with pages is not removed.
@@ -116,7 +119,7 @@ impl<I: Index> Zswap<I> {
         self.retired.quiesce(|word| self.release(cpu, word))
     }
 
-    pub(super) fn account(&self, cpu: Cpu, memcg: &Memcg, content: Content, sign: i64) {
+    pub(crate) fn account(&self, cpu: Cpu, memcg: &Memcg, content: Content, sign: i64) {
         let bytes = sign * content.bytes() as i64;
         memcg.add(cpu, sign, bytes);
         self.counts.add(cpu, Count::Pages, sign);

@@ -64,8 +64,13 @@ pub unsafe trait Index: Send + Sync + 'static {
     /// The number of entries; approximate if other threads change it.
     fn count(&self) -> u64;
 
-    /// Bytes of memory its nodes take now.
+    /// Bytes of memory that its nodes take now, if it has nodes, which come and go.
     fn bytes(&self) -> u64;
+
+    /// Bytes of memory of a table that stays with the index.
+    fn table_bytes(&self) -> u64 {
+        0
+    }
 
     /// Checks its structure. Call it only while no thread changes it.
     ///

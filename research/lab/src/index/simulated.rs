@@ -3,12 +3,12 @@
 //! The lab has measured the time of one thread for a call of each mix. The time that a lock is held
 //! is the rest of it, without the lock's two instructions and the thread's counter. A writer's call
 //! takes the lock of its part and owns the line of a node in it. A lookup without a lock reads the
-//! line of a node.
+//! line of a node. In a table the words of neighbours share a line; it stands for that of a node.
 
 use anyhow::Result;
 
 use super::report::{Predicted, Report};
-use super::variant::Variant;
+use super::variant::{Locked, Variant};
 use super::workers::{Call, Mix};
 use crate::args::IndexArgs;
 use crate::locks_sim::lines::{Costs, LineId};
@@ -49,11 +49,16 @@ impl Model for Scene {
         let node = self.nodes[part][machine.random.usize(..NODES)];
         let lock = self.locks[part];
         let own = Step::Work(self.own + self.between);
-        if call == Call::Load && self.variant.lock_free {
-            return machine.push_all(thread, &[own, Step::Read(node), Step::Work(self.held)]);
-        }
         let held = Step::Work(self.held);
         let touch = if call == Call::Load { Step::Read(node) } else { Step::Own(node) };
+        let is_locked = match self.variant.locked {
+            Locked::All => true,
+            Locked::Changes => call != Call::Load,
+            Locked::None => false,
+        };
+        if !is_locked {
+            return machine.push_all(thread, &[own, touch, held]);
+        }
         let (take, give) = (take(lock, Mode::Write), give(lock, Mode::Write));
         machine.push_all(thread, &[own, take, touch, held, give]);
     }

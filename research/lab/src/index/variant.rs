@@ -2,29 +2,41 @@
 
 use anyhow::{Result, bail};
 use designs::indexes::{RbTree, RbTreeSplit, XArray};
-use zswap::index::XArraySplit;
+use zswap::index::{Flat, XArraySplit};
 
 /// An index in the comparison.
 #[derive(Clone, Copy)]
 pub struct Variant {
     /// Its name.
     pub name: &'static str,
-    /// Whether each part has its own tree.
+    /// Whether each part has its own tree, or the area has a table.
     pub split: bool,
-    /// Whether lookups take no lock.
-    pub lock_free: bool,
+    /// The calls that take a lock.
+    pub locked: Locked,
 }
 
-const fn variant(name: &'static str, split: bool, lock_free: bool) -> Variant {
-    Variant { name, split, lock_free }
+/// Calls that take a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Locked {
+    /// All calls.
+    All,
+    /// All but lookups.
+    Changes,
+    /// None.
+    None,
+}
+
+const fn variant(name: &'static str, split: bool, locked: Locked) -> Variant {
+    Variant { name, split, locked }
 }
 
 /// All indexes.
-const VARIANTS: [Variant; 4] = [
-    variant(RbTree::NAME, false, false),
-    variant(RbTreeSplit::NAME, true, false),
-    variant(XArray::NAME, false, true),
-    variant(XArraySplit::NAME, true, true),
+const VARIANTS: [Variant; 5] = [
+    variant(RbTree::NAME, false, Locked::All),
+    variant(RbTreeSplit::NAME, true, Locked::All),
+    variant(XArray::NAME, false, Locked::Changes),
+    variant(XArraySplit::NAME, true, Locked::Changes),
+    variant(Flat::NAME, true, Locked::None),
 ];
 
 /// The indexes with these names. All, if `names` is empty.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use pagealloc::{MemoryProvider, NoMemory};
 use units::Cpu;
-use zswap::index::XArraySplit;
+use zswap::index::Flat;
 use zswap::{Index, Word};
 
 /// The fault of an index.
@@ -49,7 +49,7 @@ impl Flaw {
 }
 
 /// The product's index with the flaw of this number.
-pub struct Broken<const FLAW: u8>(XArraySplit);
+pub struct Broken<const FLAW: u8>(Flat);
 
 /// Calls a function with the type of the index that has the flaw.
 #[macro_export]
@@ -93,7 +93,7 @@ unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
         entries: u32,
         cpus: usize,
     ) -> Result<Self, NoMemory> {
-        Ok(Broken(XArraySplit::make(provider, pages, entries, cpus)?))
+        Ok(Broken(Flat::make(provider, pages, entries, cpus)?))
     }
     fn get(&self, cpu: Cpu, offset: u64) -> Option<Word> {
         if Self::is(Flaw::IsBlind) && offset % 16 == 3 {

@@ -76,6 +76,7 @@ impl Engine {
         };
         let parts = Parts {
             frames: frames.clone(),
+            kept: None,
             cpus,
             counting_cpus: cpus,
             codec: chosen(zcomp::LZO).expect("it is known"),

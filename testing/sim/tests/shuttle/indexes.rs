@@ -28,10 +28,14 @@ pub fn on(make: impl Fn() -> Box<dyn Index> + Send + Sync + 'static) -> Play {
     Arc::new(move || play(Arc::from(make())))
 }
 
+/// An index of this kind.
+pub fn make<I: Index>() -> Box<dyn Index> {
+    Box::new(I::make(&host::Mmap, PAGES, ENTRIES, CPUS).expect("there are addresses"))
+}
+
 /// The index of trees of this kind.
 pub fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
-    let made = Trees::<F, EACH>::make(&host::Mmap, PAGES, ENTRIES, CPUS);
-    Box::new(made.expect("there are addresses"))
+    make::<Trees<F, EACH>>()
 }
 
 fn play(index: Arc<dyn Index>) {
