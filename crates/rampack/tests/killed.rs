@@ -1,4 +1,5 @@
-//! The process ends at each step of each operation on a disk: a step is an operation on an atomic.
+//! The process ends at each step of each operation on a disk or a swap area: a step is an operation
+//! on an atomic.
 //! Another process then finds each page as it was before the operation, or as it is after.
 //!
 //! ```sh
@@ -14,6 +15,8 @@ mod kept;
 mod operations;
 #[path = "kills/pages.rs"]
 mod pages;
+#[path = "killed/swap.rs"]
+mod swap;
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -21,8 +24,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use operations::{FLAWS, OPERATIONS, Operation};
-use sync::atomic::killed::{end_after, set_flaw};
+use rampack::Machine;
+use sync::atomic::killed::{Flaw, end_after, set_flaw};
 use testkit::{Rng, TempDir};
 
 const DIRECTORY: &str = "RAMPACK_KILLED_DIRECTORY";
@@ -32,24 +35,46 @@ const STEP: &str = "RAMPACK_KILLED_STEP";
 /// Steps that no operation has.
 const NEVER: u64 = u64::MAX / 2;
 
+/// An operation of one thread, on a machine that was made for it.
+struct Case {
+    name: &'static str,
+    machine: fn(&host::Memfds, &Path) -> Machine,
+    /// What comes before.
+    prepare: fn(&Machine),
+    run: fn(&Machine),
+    /// Checks what an end of the process left; of an operation that was done, all.
+    check: Box<dyn Fn(&Machine, bool)>,
+}
+
+fn cases() -> Vec<Case> {
+    operations::cases().chain(swap::cases()).collect()
+}
+
+/// The flaws, and an operation that each of them concerns.
+fn flaws() -> Vec<(Flaw, &'static str)> {
+    [operations::FLAWS, swap::FLAWS].concat()
+}
+
 /// The program of the child processes.
 #[test]
 fn child() {
     let Ok(directory) = env::var(DIRECTORY) else { return };
     let number = |name| env::var(name).unwrap().parse::<u64>().unwrap();
-    let operation = &OPERATIONS[number(OPERATION) as usize];
+    let case = &cases()[number(OPERATION) as usize];
     let memory = host::Memfds::new();
     if let Ok(flaw) = env::var(FLAW) {
-        set_flaw(FLAWS[flaw.parse::<usize>().unwrap()].0);
+        set_flaw(flaws()[flaw.parse::<usize>().unwrap()].0);
     }
-    let machine = operations::new_machine(&memory, Path::new(&directory));
-    (operation.prepare)(&machine);
-    kept::write(&Path::new(&directory).join("state"), &memory.regions(), &machine.saved());
+    let directory = Path::new(&directory);
+    let machine = (case.machine)(&memory, directory);
+    (case.prepare)(&machine);
+    let saved = kept::Saved::of(&machine, Some(directory.join(swap::BELOW)));
+    kept::write(&directory.join("state"), &memory.regions(), &saved);
     println!("ready");
     std::io::stdout().flush().unwrap();
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
     end_after(number(STEP));
-    (operation.run)(&machine);
+    (case.run)(&machine);
     println!("steps {}", number(STEP) - end_after(0));
     // A machine that is dropped gives up its disks.
     std::mem::forget(machine);
@@ -69,20 +94,20 @@ fn spawn(directory: &Path, operation: usize, flaw: Option<usize>, step: u64) -> 
 /// Runs an operation in a child that ends before step `step`, and checks what it left. Returns how
 /// many steps there were, if there were fewer.
 fn try_step(number: usize, flaw: Option<usize>, step: u64) -> Option<u64> {
-    let operation = &OPERATIONS[number];
+    let case = &cases()[number];
     let directory = TempDir::new();
     let mut child = spawn(directory.path(), number, flaw, step);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let ready = lines.by_ref().any(|line| line.unwrap().ends_with("ready"));
-    assert!(ready, "{}: it did not begin", operation.name);
-    let (regions, disks) = kept::read(&directory.path().join("state"));
+    assert!(ready, "{}: it did not begin", case.name);
+    let (regions, saved) = kept::read(&directory.path().join("state"));
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let said: Vec<String> = lines.map(|line| line.unwrap()).collect();
     child.wait().unwrap();
     let steps = said.iter().find_map(|line| line.strip_prefix("steps "));
     let memory = kept::adopted(&regions);
-    let machine = kept::recovered(&memory, &disks);
-    operation.check(&machine, steps.is_some());
+    let machine = kept::recovered(&memory, &saved);
+    (case.check)(&machine, steps.is_some());
     steps.map(|steps| steps.parse().unwrap())
 }
 
@@ -103,17 +128,17 @@ fn most_steps() -> u64 {
 #[test]
 fn an_end_at_any_step_leaves_all_pages() {
     let mut rng = Rng::new(testkit::seed("an_end_at_any_step_leaves_all_pages"));
-    for (number, operation) in OPERATIONS.iter().enumerate() {
+    for (number, case) in cases().iter().enumerate() {
         let all = try_step(number, None, NEVER).expect("it has an end");
         let tried = choose(&mut rng, all, most_steps());
         for step in &tried {
             let result = catch_unwind(AssertUnwindSafe(|| try_step(number, None, *step)));
             match result {
                 Ok(_) => {}
-                Err(_) => panic!("{}, step {step} of {all}", operation.name),
+                Err(_) => panic!("{}, step {step} of {all}", case.name),
             }
         }
-        println!("{}: {} of {all} steps", operation.name, tried.len());
+        println!("{}: {} of {all} steps", case.name, tried.len());
     }
 }
 
@@ -121,8 +146,8 @@ fn an_end_at_any_step_leaves_all_pages() {
 #[test]
 fn engines_with_a_flaw_are_rejected() {
     let mut rng = Rng::new(testkit::seed("engines_with_a_flaw_are_rejected"));
-    for (flaw, (what, named)) in FLAWS.iter().enumerate() {
-        let number = OPERATIONS.iter().position(|it: &Operation| it.name == *named).unwrap();
+    for (flaw, (what, named)) in flaws().iter().enumerate() {
+        let number = cases().iter().position(|case| case.name == *named).unwrap();
         let steps = |step| try_step(number, Some(flaw), step);
         let whole = catch_unwind(AssertUnwindSafe(|| steps(NEVER)));
         let found = match whole {

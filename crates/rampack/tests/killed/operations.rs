@@ -11,8 +11,8 @@ use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::{Disk, Recompress, Select, Which, Writeback, attributes};
 
-use crate::kept;
 use crate::pages::{contents, make};
+use crate::{Case, kept};
 
 const CPU: Cpu = Cpu(0);
 /// Pages of the disk, and those that were written before the operation.
@@ -31,11 +31,11 @@ pub const FLAWS: &[(Flaw, &str)] = &[
 ];
 
 /// An operation of one thread.
-pub struct Operation {
-    pub name: &'static str,
+struct Operation {
+    name: &'static str,
     /// What comes before.
-    pub prepare: fn(&Machine),
-    pub run: fn(&Machine),
+    prepare: fn(&Machine),
+    run: fn(&Machine),
     /// The pages that it changes, with their new versions.
     changed: &'static [(u64, u64)],
     /// The sizes in pages that the disk may have after an end of the process; the last one when it
@@ -43,7 +43,7 @@ pub struct Operation {
     sizes: &'static [u64],
 }
 
-pub const OPERATIONS: &[Operation] = &[
+const OPERATIONS: &[Operation] = &[
     Operation {
         run: |it| versions(it, &[(170, 2), (171, 2), (172, 2), (173, 2), (174, 2)]),
         changed: &[(170, 2), (171, 2), (172, 2), (173, 2), (174, 2)],
@@ -108,6 +108,16 @@ pub const OPERATIONS: &[Operation] = &[
     Operation { run: |it| disk(it).reset().unwrap(), sizes: &[PAGES, 0], ..of("reset") },
 ];
 
+pub fn cases() -> impl Iterator<Item = Case> {
+    OPERATIONS.iter().map(|it| Case {
+        name: it.name,
+        machine: new_machine,
+        prepare: it.prepare,
+        run: it.run,
+        check: Box::new(|machine, done| it.check(machine, done)),
+    })
+}
+
 const fn of(name: &'static str) -> Operation {
     Operation { name, prepare: |_| (), run: |_| (), changed: &[], sizes: &[PAGES] }
 }
@@ -140,7 +150,7 @@ fn disk(machine: &Machine) -> Arc<Disk> {
     machine.disk(0).unwrap()
 }
 
-pub fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
+fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
     let machine = Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap();
     let disk = machine.add().unwrap();
     disk.set_algorithm_at(1, "zstd").unwrap();
@@ -219,7 +229,7 @@ fn change_codec(machine: &Machine) {
 
 impl Operation {
     /// Checks what an end of the process left; of an operation that was `done`, all.
-    pub fn check(&self, machine: &Machine, done: bool) {
+    fn check(&self, machine: &Machine, done: bool) {
         let disk = disk(machine);
         let (size, last) = (disk.bytes() / PAGE_SIZE as u64, *self.sizes.last().unwrap());
         assert!(size == last || !done && self.sizes.contains(&size), "{size} pages");

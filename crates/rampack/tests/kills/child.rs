@@ -16,6 +16,7 @@ use zram::{Disk, Recompress, Select, Which, Writeback, attributes};
 use crate::journal::Journal;
 use crate::kept;
 use crate::pages::{contents, make};
+use crate::swap;
 
 const DISKS: usize = 2;
 /// Pages that threads write, of all disks together.
@@ -26,6 +27,9 @@ const SMALL: u64 = (PAGES / DISKS) as u64;
 const LARGE: u64 = SMALL + 700;
 /// The page of the tail that is written.
 const TAIL: u64 = SMALL + 650;
+
+/// The first thing of swap areas in the journal.
+const SWAP: usize = PAGES + 2 * DISKS;
 
 /// In the journal, behind the pages: the size and the page of the tail of a disk.
 fn size_of(disk: usize) -> usize {
@@ -53,8 +57,8 @@ pub fn run(directory: &Path, seed: u64) {
     let mut rng = Rng::new(seed);
     let (state, journal) = (directory.join("state"), Journal::open(&directory.join("journal")));
     let machine = if state.exists() {
-        let (regions, disks) = kept::read(&state);
-        let machine = kept::recovered(&kept::adopted(&regions), &disks);
+        let (regions, saved) = kept::read(&state);
+        let machine = kept::recovered(&kept::adopted(&regions), &saved);
         check(&machine, &journal);
         machine
     } else {
@@ -64,7 +68,10 @@ pub fn run(directory: &Path, seed: u64) {
             journal.begin(size_of(disk), SMALL);
             journal.done(size_of(disk), SMALL);
         }
-        kept::write(&state, &memory.regions(), &machine.saved());
+        let below = swap::make(&machine, &memory, directory);
+        swap::begin(&journal, SWAP);
+        let saved = kept::Saved::of(&machine, Some(below));
+        kept::write(&state, &memory.regions(), &saved);
         machine
     };
     println!("ready");
@@ -82,6 +89,12 @@ pub fn run(directory: &Path, seed: u64) {
             let (machine, journal) = (&machine, &journal);
             scope.spawn(move || administer(rng, &disk, machine, journal));
         }
+        for writer in 0..swap::WRITERS {
+            let (rng, machine, journal) = (Rng::new(rng.next_u64()), &machine, &journal);
+            scope.spawn(move || swap::write(writer, rng, machine, (journal, SWAP)));
+        }
+        let (rng, machine, journal) = (Rng::new(rng.next_u64()), &machine, &journal);
+        scope.spawn(move || swap::administer(rng, machine, (journal, SWAP)));
     });
 }
 
@@ -135,10 +148,10 @@ pub fn check(machine: &Machine, journal: &Journal) -> u64 {
         let found = [begun, done].into_iter().find(|it| bytes == tail_contents(number, *it));
         settle(journal, tail_of(number), found.expect("the page of the tail"));
     }
-    versions
+    versions + swap::check(machine, (journal, SWAP))
 }
 
-fn settle(journal: &Journal, thing: usize, found: u64) {
+pub fn settle(journal: &Journal, thing: usize, found: u64) {
     if journal.get(thing) != (found, found) {
         journal.begin(thing, found);
         journal.done(thing, found);

@@ -1,14 +1,15 @@
 //! How the state of a machine goes from a process to another: by a text with the names of its
-//! regions, their descriptors in a process that lives, and its disks.
+//! regions, their descriptors in a process that lives, its disks and its cache of swap areas.
 
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use host::{KeptRegion, Memfds};
-use rampack::{HostSystem, Machine, MachineOptions, SavedDisk};
+use rampack::{HostFiles, HostSystem, Machine, MachineOptions, SavedDisk, SavedSwap};
+use zswap::SwapType;
 
 pub const CPUS: usize = 3;
 
@@ -22,8 +23,24 @@ pub fn options() -> MachineOptions {
     }
 }
 
+/// What another process needs besides the regions.
+#[derive(Default)]
+pub struct Saved {
+    pub disks: Vec<SavedDisk>,
+    pub swap: Option<SavedSwap>,
+    /// The device of area 0.
+    pub below: Option<PathBuf>,
+}
+
+impl Saved {
+    pub fn of(machine: &Machine, below: Option<PathBuf>) -> Saved {
+        Saved { disks: machine.saved(), swap: machine.saved_swap(), below }
+    }
+}
+
 /// The state as this process has it.
-pub fn write(to: &Path, regions: &[KeptRegion], disks: &[SavedDisk]) {
+pub fn write(to: &Path, regions: &[KeptRegion], saved: &Saved) {
+    let Saved { disks, swap, below } = saved;
     let mut text = String::new();
     let pid = std::process::id();
     for KeptRegion { name, file, bytes } in regions {
@@ -35,15 +52,26 @@ pub fn write(to: &Path, regions: &[KeptRegion], disks: &[SavedDisk]) {
             writeln!(text, "setting {name} {value}").unwrap();
         }
     }
+    if let Some(path) = below {
+        writeln!(text, "below {}", path.to_str().unwrap()).unwrap();
+    }
+    if let Some(SavedSwap { areas, settings }) = swap {
+        writeln!(text, "swap").unwrap();
+        areas.iter().for_each(|area| writeln!(text, "area {}", area.number()).unwrap());
+        for (name, value) in settings {
+            writeln!(text, "parameter {name} {value}").unwrap();
+        }
+    }
     // A reader sees all of it or nothing.
     let new = to.with_extension("new");
     fs::write(&new, text).unwrap();
     fs::rename(new, to).unwrap();
 }
 
-/// The state of another process: its regions, opened anew, and its disks.
-pub fn read(from: &Path) -> (Vec<KeptRegion>, Vec<SavedDisk>) {
-    let (mut regions, mut disks) = (Vec::new(), Vec::<SavedDisk>::new());
+/// The state of another process: its regions, opened anew, and what it saved.
+pub fn read(from: &Path) -> (Vec<KeptRegion>, Saved) {
+    let (mut regions, mut saved) = (Vec::new(), Saved::default());
+    let Saved { disks, swap, below } = &mut saved;
     for line in fs::read_to_string(from).unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -61,10 +89,19 @@ pub fn read(from: &Path) -> (Vec<KeptRegion>, Vec<SavedDisk>) {
             ["setting", name, value] => {
                 disks.last_mut().unwrap().settings.push((name.into(), value.into()));
             }
+            ["below", path] => *below = Some(path.into()),
+            ["swap"] => *swap = Some(SavedSwap::default()),
+            ["area", number] => {
+                let area = SwapType::new(number.parse().unwrap()).unwrap();
+                swap.as_mut().unwrap().areas.push(area);
+            }
+            ["parameter", name, value] => {
+                swap.as_mut().unwrap().settings.push((name.into(), value.into()));
+            }
             _ => panic!("{line:?}"),
         }
     }
-    (regions, disks)
+    (regions, saved)
 }
 
 /// Memory with these regions.
@@ -79,9 +116,10 @@ pub fn adopted(regions: &[KeptRegion]) -> Memfds {
 
 /// The machine that another process left, whole: a death at any instant leaves nothing that cannot
 /// be.
-pub fn recovered(memory: &Memfds, disks: &[SavedDisk]) -> Machine {
+pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
     let provider = Arc::new(host::Mmap);
-    let (machine, told) = Machine::recover(memory, provider, options(), disks, &|_| ()).unwrap();
+    let (machine, told) =
+        Machine::recover(memory, provider, options(), &saved.disks, &|_| ()).unwrap();
     for told in &told {
         assert_eq!((told.lost, &told.findings[..]), (0, &[][..]), "zram{}", told.id);
     }
@@ -90,5 +128,17 @@ pub fn recovered(memory: &Memfds, disks: &[SavedDisk]) -> Machine {
         disk.validate();
     }
     machine.frames().validate();
+    if let Some(swap) = &saved.swap {
+        let below = |area: SwapType| {
+            let path = saved.below.as_ref().filter(|_| area.number() == 0);
+            path.map(|path| HostSystem.open_backing(path.to_str().unwrap(), false)).transpose()
+        };
+        let (zswap, told) = machine.recover_swap(memory, swap, &below, &|_| ()).unwrap();
+        assert_eq!(told.findings, [""; 0]);
+        zswap.validate();
+        zswap.zone().validate();
+        let used = zswap.stats().pool_bytes / units::PAGE_SIZE as u64;
+        assert_eq!(zswap.zone().stats().allocated, used, "frames of the cache");
+    }
     machine
 }

@@ -1,14 +1,15 @@
-//! A process with disks is killed at random instants, again and again, and a new process recovers
+//! A process with disks and swap areas is killed at random instants, again and again, and a new process recovers
 //! them each time. What was acknowledged is there; of what was under way, all or nothing.
 //!
 //! Each child process recovers what the one before left, compares every page with a journal, and
 //! then stores, overwrites, discards and changes pages while other threads compact, recompress,
-//! write back, resize and change codecs. `RAMPACK_KILLS` is the number of kills.
+//! write back, resize, and change codecs and limits. `RAMPACK_KILLS` is the number of kills.
 
 mod child;
 mod journal;
 mod kept;
 mod pages;
+mod swap;
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -77,19 +78,23 @@ fn what_was_acknowledged_survives_every_kill() {
         }
         if number == 0 {
             // From now on this process has the descriptors.
-            let (found, disks) = kept::read(&state);
-            kept::write(&state, &found, &disks);
+            let (found, saved) = kept::read(&state);
+            kept::write(&state, &found, &saved);
             regions = found;
         }
         child.stdin.take().unwrap().write_all(b"go\n").unwrap();
         sleep(Duration::from_micros(rng.below(150_000)));
         kill(child, seed);
     }
-    let (_, disks) = kept::read(&state);
+    let (_, saved) = kept::read(&state);
     let memory = kept::adopted(&regions);
-    let machine = kept::recovered(&memory, &disks);
+    let machine = kept::recovered(&memory, &saved);
     let checked =
         child::check(&machine, &journal::Journal::open(&directory.path().join("journal")));
-    println!("{kills} kills in {:?}, {checked} versions in the end", start.elapsed());
+    let on_device = machine.swap_if_made().unwrap().stats().on_device;
+    let time = start.elapsed();
+    println!(
+        "{kills} kills in {time:?}, {checked} versions in the end, {on_device} swapped pages below"
+    );
     assert!(checked > 0);
 }
