@@ -169,8 +169,8 @@ For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=:
 devices outlive its process. The new program must read the layout of the devices' memory, or it is \
 refused. The process stays: its number, its service manager, and what is stored. Clients of NBD \
 get the answers to what they asked, are disconnected, and find the same exports when they connect \
-again. Users of block devices wait (Linux 6.9; before, a block device in use refuses the upgrade, as \
-swap devices do). Whenever it is refused, the daemon goes on.
+again. Users of block devices wait (Linux 6.9; before, a block device in use refuses the upgrade, \
+as swap devices do). Whenever it is refused, the daemon goes on.
 
 A service manager starts the program at the old path when the daemon dies later: put the new one \
 there.

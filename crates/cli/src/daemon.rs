@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
 use rampack::fuse::TreeMount;
-use rampack::nbd::{Activated, Exports, Listener, Server, Tls};
+use rampack::nbd::{Activated, Exports, Server, Tls};
 use rampack::sync::Mutex;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ use crate::filesystem::{self, Kind};
 use crate::machine::{self, Machine};
 use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
-use crate::root::{Made, Root, RootLock};
+use crate::root::{Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::state::{Connection, Named, State};
 use crate::successor::successor;
@@ -39,7 +39,9 @@ use crate::zone::ZoneReport;
 
 mod files;
 mod hand_over;
+mod listen;
 mod remains;
+use listen::listen;
 use remains::clear_leftovers;
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
@@ -518,86 +520,6 @@ pub fn end_nbd(server: &Server) -> bool {
         tracing::error!("NBD requests are left undone: their device does not answer");
     }
     done
-}
-
-/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the
-/// daemon before are served on.
-fn listen(
-    server: &Server,
-    root: &Root,
-    made: &Made,
-    nbd: &NbdOptions,
-    state: Option<&State>,
-) -> Result<Vec<String>, ControlError> {
-    let path = root.nbd_socket();
-    let keep = |connection, listener: &Listener| {
-        state.map_or(Ok(()), |state| state.keep(connection, listener.as_fd()))
-    };
-    let serve = |listener: Listener| {
-        server.listen(listener).map_err(|e| failed("cannot start the NBD server", &e))
-    };
-    let there = state.and_then(|state| takeover::nbd_socket(state, &path, nbd));
-    serve(match there {
-        Some(listener) => listener,
-        None => {
-            made.socket(&path)?;
-            let new = Listener::unix_for(&path, &nbd.nbd_allow_uid);
-            let listener = new.map_err(|e| listen_error(&e))?;
-            keep(Connection::Nbd, &listener)?;
-            listener
-        }
-    })?;
-    let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
-    if let Some(address) = nbd.nbd_tcp {
-        let there = state.and_then(|state| takeover::nbd_tcp_socket(state, nbd));
-        let listener = match there {
-            Some(listener) => listener,
-            None => {
-                let listener = Listener::tcp(address).map_err(|e| listen_error(&e))?;
-                keep(Connection::NbdTcp, &listener)?;
-                listener
-            }
-        };
-        let bound = listener.tcp_address().unwrap_or(address);
-        serve(listener)?;
-        let scheme = if nbd.tls_certificates.is_some() { "nbds" } else { "nbd" };
-        addresses.push(format!("{scheme}://{bound}"));
-    }
-    Ok(addresses)
-}
-
-fn listen_error(error: &rampack::nbd::ListenError) -> ControlError {
-    let errno = match error {
-        rampack::nbd::ListenError::InUse(_) => libc::EADDRINUSE,
-        rampack::nbd::ListenError::NotASocket(_) => libc::EEXIST,
-        rampack::nbd::ListenError::TooLong(_) => libc::ENAMETOOLONG,
-        rampack::nbd::ListenError::Locked(_) => libc::EBUSY,
-        rampack::nbd::ListenError::Path(path, error) => {
-            return failed(format!("cannot listen at {}", path.display()), error);
-        }
-        rampack::nbd::ListenError::Address(address, error) => {
-            return failed(format!("cannot listen at {address}"), error);
-        }
-    };
-    ControlError::new(Errno(errno), error.to_string())
-}
-
-/// Encodes a path as part of a URI.
-fn percent_encoded(path: &Path) -> String {
-    use std::fmt::Write;
-    use std::os::unix::ffi::OsStrExt;
-    let mut text = String::new();
-    for byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(*byte));
-            }
-            other => {
-                let _ = write!(text, "%{other:02X}");
-            }
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use crate::state::State;
 use crate::swap::active;
 
 mod attached;
+mod by_driver;
 mod by_ublk;
 mod handed_over;
 mod module;
@@ -99,12 +100,6 @@ impl Devices {
         self.block.store(files.loops.is_some(), Ordering::Relaxed);
         *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
-    }
-
-    /// Serves all devices added from now on by ublk, which must be available.
-    pub fn serve_by_ublk(&self, made: Arc<Made>) {
-        self.block.store(true, Ordering::Relaxed);
-        self.ublks.begin(made, self.state.clone());
     }
 
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -308,7 +303,10 @@ impl Devices {
         let rows = rampack::zram::attributes(disk.clone());
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
-            return rows.store(attribute, value).and_then(|()| self.save());
+            rows.store(attribute, value)?;
+            // The regions of the devices that are saved stay meanwhile.
+            let _lifecycle = self.lifecycle.lock();
+            return self.save();
         }
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
@@ -465,12 +463,6 @@ impl Devices {
         let files = lifecycle.files.as_ref().filter(|files| files.loops.is_some());
         let made = files.map(|files| files.made.clone()).or_else(|| self.ublks.made());
         Ok((made.ok_or_else(none)?, &self.root))
-    }
-
-    /// Gives a device its block device by ublk, if it is to have one. The next daemon knows it.
-    fn serve_by_driver(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
-        self.ublks.serve(disk, &self.root)?;
-        if self.ublks.path(disk.id()).is_some() { self.save() } else { Ok(()) }
     }
 
     /// The reverse of `attach`. When the device is in use, everything stays as it was.

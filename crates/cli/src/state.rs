@@ -309,11 +309,14 @@ impl State {
     /// # Errors
     /// `EIO` if the service manager does not keep them. The devices themselves are as they were.
     pub fn save(&self, machine: &Machine) -> Result<(), ControlError> {
-        let mut saved = machine.saved();
-        for disk in &mut saved {
-            disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
-        }
-        self.write(saved.into_iter().map(device).collect()).map_err(|error| {
+        let devices = || {
+            let mut saved = machine.saved();
+            for disk in &mut saved {
+                disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
+            }
+            saved.into_iter().map(device).collect()
+        };
+        self.write(devices).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");
             ControlError::new(Errno::EIO, message)
         })
@@ -350,7 +353,7 @@ impl State {
     pub fn end(&self) {
         let end = || -> Result<(), Box<dyn std::error::Error>> {
             self.written.lock().others.clear();
-            self.write(Vec::new())?;
+            self.write(Vec::new)?;
             for name in CONNECTIONS.iter().map(|it| it.name()).chain([FILES.0, TABLE]) {
                 self.store.forget(name)?;
             }
@@ -361,8 +364,13 @@ impl State {
         }
     }
 
-    fn write(&self, devices: Vec<Device>) -> Result<(), Box<dyn std::error::Error>> {
+    /// The devices are asked for here, so that of two callers the later one has the later ones.
+    fn write(
+        &self,
+        devices: impl FnOnce() -> Vec<Device>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
         let mut written = self.written.lock();
+        let devices = devices();
         let now = self.memory.regions();
         // The service manager does not say that it has no room.
         let (count, most) = (now.len() + written.others.len() + 1, self.most);

@@ -164,7 +164,8 @@ fn a_right_state_is_clean_and_can_be_recovered_after_the_look() {
     let copy = format!("{path}.copy");
     std::fs::copy(&*path, &copy).unwrap();
     *path = copy;
-    let machine = kept::recovered(&kept::adopted(&state.regions), &state.disks);
+    let saved = kept::Saved { disks: state.disks.clone(), swap: None, below: None };
+    let machine = kept::recovered(&kept::adopted(&state.regions), &saved);
     let disk = machine.disk(0).unwrap();
     for page in 0..PAGES {
         let mut found = [0; PAGE_SIZE];

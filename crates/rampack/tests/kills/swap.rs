@@ -50,7 +50,7 @@ pub fn make(machine: &Machine, memory: &Memfds, directory: &Path) -> PathBuf {
     zswap.set_max_pool_bytes(POOL);
     for number in 0..AREAS {
         let device =
-            (number == 0).then(|| HostSystem.open_backing(below.to_str().unwrap(), false).unwrap());
+            (number == 0).then(|| HostSystem.open_backing(below.to_str().unwrap(), None).unwrap());
         // The pages of the area without a device stay in memory, and are a part of what fits.
         let memcg = zswap.memcg(["with", "without"][number]).unwrap();
         let pages = (PAGES / AREAS) as u64;
