@@ -1,3 +1,4 @@
+use super::listen::percent_encoded;
 use super::*;
 
 #[test]
