@@ -138,8 +138,8 @@ What `serve` stores outlives a daemon that is killed, crashes or panics. Its dev
 with every page, and whoever uses them sees a pause and no error: programs and file systems on \
 block devices, swap space on them, and NBD clients that connect again. A block device needs root \
 and Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that \
-were written back encrypted do not come back: their key ends with the daemon. What `up` and `swap \
-on` have is lost, and they are started anew.
+were written back encrypted come back where the kernel has secret memory (Linux 5.14). What `up` \
+and `swap on` have is lost, and they are started anew.
 
 The memory of the devices, the mount of their files and the sockets stay with this process, which \
 does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
