@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use elf::ElfStream;
-use elf::abi::{ET_CORE, PT_LOAD};
+use elf::abi::{EI_DATA, EI_NIDENT, ELFDATA2MSB, ELFMAGIC, ET_CORE, PT_LOAD};
 use elf::endian::AnyEndian;
 use units::PAGE_SIZE;
 
@@ -34,9 +34,7 @@ impl Image {
         let wrong = |error: io::Error| Error::new(format!("cannot read {name}"), error);
         let file = File::open(path).map_err(wrong)?;
         let bytes = length(&file).map_err(wrong)?;
-        let mut begin = [0; 4];
-        let is_elf = file.read_exact_at(&mut begin, 0).is_ok() && begin == elf::abi::ELFMAGIC;
-        let core = if is_elf { segments(&file, bytes).map_err(wrong)? } else { None };
+        let core = if is_core(&file) { Some(segments(&file, bytes).map_err(wrong)?) } else { None };
         let whole = Run { start: 0, end: bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64 };
         let runs = core.unwrap_or_else(|| vec![whole]);
         if runs.iter().all(|run| run.start == run.end) {
@@ -88,15 +86,24 @@ fn length(file: &File) -> io::Result<u64> {
     }
 }
 
-/// The parts of a core dump that are memory, as far as they are whole pages in the file; `None` if
-/// it is another file in the format of ELF, such as a program.
-fn segments(file: &File, bytes: u64) -> io::Result<Option<Vec<Run>>> {
+/// Is it a core dump? A program, or a part of one, is not.
+fn is_core(file: &File) -> bool {
+    // The identification (elf(5)) has the byte order in its sixth byte; the type follows.
+    let mut begin = [0; EI_NIDENT + 2];
+    let read = file.read_exact_at(&mut begin, 0);
+    let [.., first, second] = begin;
+    let kind = match begin[EI_DATA] {
+        ELFDATA2MSB => u16::from_be_bytes([first, second]),
+        _ => u16::from_le_bytes([first, second]),
+    };
+    read.is_ok() && begin[..4] == ELFMAGIC && kind == ET_CORE
+}
+
+/// The parts of a core dump that are memory, as far as they are whole pages in the file.
+fn segments(file: &File, bytes: u64) -> io::Result<Vec<Run>> {
     let invalid = |text: String| io::Error::new(ErrorKind::InvalidData, text);
     let elf = ElfStream::<AnyEndian, _>::open_stream(file)
-        .map_err(|error| invalid(format!("it begins as an ELF file and is none: {error}")))?;
-    if elf.ehdr.e_type != ET_CORE {
-        return Ok(None);
-    }
+        .map_err(|error| invalid(format!("it begins as a core dump and is none: {error}")))?;
     let page = PAGE_SIZE as u64;
     let loaded = elf.segments().iter().filter(|segment| segment.p_type == PT_LOAD);
     let mut runs: Vec<Run> = loaded
@@ -113,7 +120,7 @@ fn segments(file: &File, bytes: u64) -> io::Result<Option<Vec<Run>>> {
         free = free.max(run.end);
     }
     runs.retain(|run| run.start < run.end);
-    Ok(Some(runs))
+    Ok(runs)
 }
 
 #[cfg(test)]
@@ -131,7 +138,9 @@ mod tests {
     fn files_without_memory_are_refused() {
         assert!(refused(&[]).contains("no whole page"));
         assert!(refused(&[1; 4095]).contains("no whole page"));
-        assert!(refused(b"\x7fELF and then something else").contains("is none"));
+        let mut core = core_dump();
+        core.truncate(100);
+        assert!(refused(&core).contains("begins as a core dump and is none"));
         assert!(Image::open(Path::new("/dev/null")).unwrap_err().to_string().contains("neither"));
     }
 
@@ -140,6 +149,10 @@ mod tests {
         let image = Image::open(Path::new("/proc/self/exe")).unwrap();
         let bytes = std::fs::metadata("/proc/self/exe").unwrap().len();
         assert_eq!(image.resident().bytes, bytes / 4096 * 4096);
+        // Also the first part of one, which has no sections.
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&std::fs::read("/proc/self/exe").unwrap()[..8192]).unwrap();
+        assert_eq!(Image::open(file.path()).unwrap().resident().bytes, 8192);
     }
 
     /// A core dump of one note and two segments, of which the second is cut off.
