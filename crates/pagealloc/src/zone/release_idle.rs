@@ -96,7 +96,14 @@ impl<P: LockTrace> Zone<P> {
             block.set(word, mask);
         }
         let mut index = self.lock_index(Cpu(0));
-        let state = block.change(|state| state.trimmed(runs::count(&words)));
+        let state = match runs::count(&words) {
+            // The last frames were freed meanwhile, and all went back.
+            FRAMES_PER_PAGEBLOCK => {
+                index.returned += 1;
+                block.change(State::released)
+            }
+            frames => block.change(|state| state.trimmed(frames)),
+        };
         index.put(number, state.free_list());
     }
 
