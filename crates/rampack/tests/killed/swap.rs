@@ -209,7 +209,7 @@ fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
     File::create(&below).unwrap().set_len(PAGES * P).unwrap();
     for number in 0..2 {
         let path = below.to_str().unwrap();
-        let device = (number == 0).then(|| HostSystem.open_backing(path, false).unwrap());
+        let device = (number == 0).then(|| HostSystem.open_backing(path, None).unwrap());
         let memcg = zswap.memcg(["with", "without"][number]).unwrap();
         memcg.set_max(LIMITS[0]);
         zswap.swapon(area(number), PAGES, AreaOptions { device, memcg }).unwrap();
